@@ -1,0 +1,1 @@
+"""Tests. A package, so that helpers are imported as `tests.<folder>.<module>`."""
