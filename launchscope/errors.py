@@ -1,0 +1,75 @@
+"""Every exception launchscope raises on purpose.
+
+LaunchscopeError
+├── UsageError            exit 2: flags, arguments, files the person named
+│   └── ConfigError       exit 2: environment variables and [tool.launchscope]
+├── MeasureError          exit 3: the run gave nothing to report on
+│   ├── NoStepError       exit 3: no repeating step was found
+│   └── PassTimeoutError  exit 3: the time limit ended the run before any timing
+├── InputError            exit 3: a trace, Profile or recording could not be read
+└── ScriptError           the script's own exit code: it failed before a verdict
+
+Each carries a sentence for the person, a hint on what to do about it, and the
+process exit code. The command line turns them into text in one place.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "InputError",
+    "LaunchscopeError",
+    "MeasureError",
+    "NoStepError",
+    "PassTimeoutError",
+    "ScriptError",
+    "UsageError",
+]
+
+
+class LaunchscopeError(Exception):
+    """Base of the tree. `exit_code` and `hint` may be set per instance."""
+
+    exit_code: int = 3
+
+    def __init__(self, message: str, *, hint: str | None = None, exit_code: int | None = None):
+        super().__init__(message)
+        self.hint = hint
+        if exit_code is not None:
+            self.exit_code = exit_code
+
+
+class UsageError(LaunchscopeError):
+    """The command was typed in a way that cannot be carried out."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A setting has an unknown name or a value of the wrong form."""
+
+
+class MeasureError(LaunchscopeError):
+    """The script ran, but nothing could be measured."""
+
+
+class NoStepError(MeasureError):
+    """No repeating step was seen."""
+
+
+class PassTimeoutError(MeasureError):
+    """The run was stopped by its time limit before the timing pass ended."""
+
+
+class InputError(LaunchscopeError):
+    """A file given as input is missing, damaged, foreign or of another version."""
+
+
+class ScriptError(LaunchscopeError):
+    """The script ended with a failure of its own before a verdict was possible.
+
+    `exit_code` is the script's own, or 128 + N for death by signal N.
+    """
+
+    def __init__(self, message: str, *, exit_code: int, hint: str | None = None):
+        super().__init__(message, hint=hint, exit_code=exit_code)

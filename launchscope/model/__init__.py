@@ -1,0 +1,93 @@
+"""The values that travel between layers. Standard library only.
+
+Everything here is frozen, holds plain data, and survives a round trip through JSON.
+Durations carry their unit in the name. None means "not measured".
+"""
+
+from __future__ import annotations
+
+from launchscope.model.profile import (
+    PROFILE_SCHEMA,
+    Basis,
+    Blocker,
+    Correctness,
+    Finding,
+    KernelChange,
+    KernelRow,
+    Metric,
+    Profile,
+    Recommendation,
+    Replay,
+    Severity,
+    Shapes,
+    ShapeSignature,
+    Verdict,
+    Work,
+)
+from launchscope.model.recording import (
+    CALIBRATION_RANGE,
+    RECORDING_SCHEMA,
+    SAME_FLAGS_RANGE,
+    STEP_RANGE,
+    BlockerRecord,
+    Calibration,
+    InspectResult,
+    OpRecord,
+    PassFailure,
+    Recording,
+    ReplayResult,
+    ReplayStatus,
+    ReplayTraceResult,
+    StepBoundary,
+    StepKind,
+    TimingResult,
+    TraceResult,
+    VerifyResult,
+)
+from launchscope.model.run import (
+    Environment,
+    Mode,
+    Schedule,
+    Target,
+)
+
+__all__ = [
+    "CALIBRATION_RANGE",
+    "PROFILE_SCHEMA",
+    "RECORDING_SCHEMA",
+    "SAME_FLAGS_RANGE",
+    "STEP_RANGE",
+    "Basis",
+    "Blocker",
+    "BlockerRecord",
+    "Calibration",
+    "Correctness",
+    "Environment",
+    "Finding",
+    "InspectResult",
+    "KernelChange",
+    "KernelRow",
+    "Metric",
+    "Mode",
+    "OpRecord",
+    "PassFailure",
+    "Profile",
+    "Recommendation",
+    "Recording",
+    "Replay",
+    "ReplayResult",
+    "ReplayStatus",
+    "ReplayTraceResult",
+    "Schedule",
+    "Severity",
+    "ShapeSignature",
+    "Shapes",
+    "StepBoundary",
+    "StepKind",
+    "Target",
+    "TimingResult",
+    "TraceResult",
+    "Verdict",
+    "VerifyResult",
+    "Work",
+]

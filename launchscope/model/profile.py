@@ -1,0 +1,176 @@
+"""The Profile: what analysis makes of a Recording, and the rules of the Profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Literal
+
+from launchscope.model.recording import ReplayStatus, StepBoundary
+from launchscope.model.run import Environment, Mode, Target
+
+PROFILE_SCHEMA = "launchscope/profile/1"
+
+Recommendation = Literal[
+    "adopt",
+    "adopt_after_fixes",
+    "adopt_bucketed",
+    "already_graphed",
+    "stay_eager",
+    "unsafe",
+    "inconclusive",
+]
+Basis = Literal["measured", "what_if", "predicted", "structural"]
+Severity = Literal["info", "advice", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure. `value` None means not measured; `exact` that all samples agreed."""
+
+    value: float | int | None
+    unit: str
+    exact: bool = False
+    samples: tuple[float, ...] = ()
+
+    @classmethod
+    def of_samples(cls, samples: list[float] | tuple[float, ...], unit: str) -> Metric:
+        """Median of timed samples; not measured when there are none."""
+        kept = tuple(float(s) for s in samples)
+        return cls(median(kept) if kept else None, unit, False, kept)
+
+    @property
+    def iqr(self) -> float | None:
+        """Interquartile range of the samples (linear interpolation); None below four."""
+        if len(self.samples) < 4:
+            return None
+        ordered = sorted(self.samples)
+
+        def at(share: float) -> float:
+            position = share * (len(ordered) - 1)
+            low = int(position)
+            high = min(low + 1, len(ordered) - 1)
+            return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+        return at(0.75) - at(0.25)
+
+
+@dataclass(frozen=True)
+class ShapeSignature:
+    steps: int
+    inputs: str
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """`stable` None: shapes were not inspected."""
+
+    stable: bool | None
+    signatures: tuple[ShapeSignature, ...] = ()
+
+
+@dataclass(frozen=True)
+class Blocker:
+    op: str
+    where: str | None
+    count: int
+    advice: str
+    category: str = "other"
+    code: str | None = None
+
+
+@dataclass(frozen=True)
+class KernelChange:
+    name: str
+    count: int
+    total_us: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """Whether the replay ran the GPU work eager ran. `same` None: not compared."""
+
+    same: bool | None
+    added: tuple[KernelChange, ...] = ()
+    removed: tuple[KernelChange, ...] = ()
+
+
+@dataclass(frozen=True)
+class Correctness:
+    status: Literal["verified", "different", "not_checked"] = "not_checked"
+    steps: int = 0
+    max_update_diff: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Replay:
+    status: ReplayStatus
+    reason: str | None = None
+    where: str | None = None
+    scope: str | None = None
+    changes: tuple[str, ...] = ()
+    work: Work = Work(None)
+    correct: Correctness = Correctness()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one rule has to say. `evidence` holds the numbers it rests on."""
+
+    code: str
+    severity: Severity
+    title: str
+    advice: str
+    where: str | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    recommendation: Recommendation
+    basis: Basis
+    headline: str  # one sentence, what to do and what it gives
+    speedup: float | None = None  # of the step
+    iteration_speedup: float | None = None
+    removable_pct: float | None = None  # of the iteration
+    confidence: Literal["high", "medium", "low"] = "low"
+    because: tuple[str, ...] = ()  # finding codes
+    how: str | None = None
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """A kernel's share of one step: launches per step and microseconds per step."""
+
+    name: str
+    count: float
+    total_us: float
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The one file of a measurement; every report is rendered from it."""
+
+    target: Target
+    environment: Environment
+    mode: Mode
+    step: StepBoundary | None
+    metrics: dict[str, Metric]
+    shapes: Shapes
+    blockers: tuple[Blocker, ...]
+    replay: Replay
+    verdict: Verdict | None = None
+    findings: tuple[Finding, ...] = ()
+    kernels: tuple[KernelRow, ...] = ()
+    notes: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)  # what rules need beyond metrics
+    threshold_pct: float = 15.0
+    expected_steps: int | None = None
+    schema: str = PROFILE_SCHEMA
+
+    def value(self, key: str) -> float | None:
+        """The value of a metric, None if it is absent or was not measured."""
+        metric = self.metrics.get(key)
+        return None if metric is None or metric.value is None else float(metric.value)

@@ -1,0 +1,226 @@
+"""What the runner writes: one result per pass, and the Recording of them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from launchscope.model.run import Environment, Mode, Schedule, Target
+
+RECORDING_SCHEMA = "launchscope/recording/1"
+
+# Names of ranges in traces: the prefix of each step's, the profiler's calibration loop, and
+# the eager step that is traced beside the replays, under the optimizer flags of the capture.
+STEP_RANGE = "launchscope.step"
+CALIBRATION_RANGE = "launchscope.calibration"
+SAME_FLAGS_RANGE = "launchscope.same_flags"
+
+ReplayStatus = Literal["measured", "what_if", "blocked", "failed", "skipped"]
+
+
+@dataclass(frozen=True)
+class StepKind:
+    """One kind of step of a script that has several, such as prefill and decode."""
+
+    name: str
+    signature: str  # shapes of the inputs of the outermost forward
+    share_pct: float  # of the observed steps
+
+
+@dataclass(frozen=True)
+class StepBoundary:
+    """Where a step begins and ends, as found in the warm-up.
+
+    `period` lists the events of one step in order ("forward", "backward",
+    "optimizer", "marker"); `names` the class names behind them, index by index.
+    """
+
+    boundary: Literal["period", "marker", "optimizer", "forward", "callable"]
+    period: tuple[str, ...]
+    names: tuple[str, ...]
+    scope: Literal["full_step", "forward_backward", "forward", "region"]
+    source: str | None = None  # user's file:line at which the step begins
+    compiled: bool = False  # the script uses torch.compile
+    warmup_steps: int = 0
+    kinds: tuple[StepKind, ...] = ()
+
+
+@dataclass(frozen=True)
+class TimingResult:
+    """The timing pass: N consecutive steps, no profiler, no synchronisation inside.
+
+    All host times are `time.perf_counter_ns` of the child. GPU times are CUDA event
+    times in ms after an event recorded right after the synchronisation that opens the
+    pass; empty without CUDA. `kind[i]` indexes `StepBoundary.kinds`, 0 if there are none.
+    """
+
+    host_open_ns: int
+    host_begin_ns: tuple[int, ...]
+    host_end_ns: tuple[int, ...]
+    host_close_ns: int  # after the closing synchronisation
+    gpu_begin_ms: tuple[float, ...]
+    gpu_end_ms: tuple[float, ...]
+    kind: tuple[int, ...] = ()
+    complete: bool = True  # False: the script ended before the pass was full
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What the profiler itself costs per launch on this machine, from one tiny in-place op.
+
+    Medians over repeats, microseconds of host time per op. `launch_api_us` is the median
+    duration of the launch call as the trace shows it.
+    """
+
+    plain_op_us: float
+    traced_op_us: float
+    ops: int
+
+    @property
+    def profiler_us_per_launch(self) -> float:
+        return max(0.0, self.traced_op_us - self.plain_op_us)
+
+
+@dataclass(frozen=True)
+class TraceResult:
+    """The trace pass. `file` is a Kineto trace beside the results, gzipped or not.
+
+    Steps are ranges named `launchscope.step#<i>`; the first `drop_first` are not used.
+    """
+
+    file: str
+    steps: int
+    drop_first: int
+    side_stream: bool
+    calibration: Calibration | None = None
+    kind: tuple[int, ...] = ()
+    legacy_kernels: int = 0  # kernels that ran on the legacy default stream
+
+
+@dataclass(frozen=True)
+class BlockerRecord:
+    """One operation that a capture cannot contain, with the user's line."""
+
+    op: str  # for example "aten._local_scalar_dense"
+    category: str  # sync | host_copy | dynamic_shape | rng | stream | optimizer | other
+    where: str | None
+    count: int  # per step
+    code: str | None = None  # the source text of that line
+
+
+@dataclass(frozen=True)
+class OpRecord:
+    """One run of equal ops at one line of the user's, in dispatch order."""
+
+    op: str
+    where: str | None
+
+
+@dataclass(frozen=True)
+class InspectResult:
+    """The inspect pass: what the op stream of a few steps looks like.
+
+    `signatures[i]` hashes step i's ops with shapes and dtypes; `inputs[i]` says the
+    shapes of the tensors the step reads but does not make, parameters and state excluded.
+    `device_ops[i]` counts ops that run on the device, views and allocations excluded.
+    `ops` is the op order of the last step, one entry per device op.
+    """
+
+    steps: int
+    signatures: tuple[str, ...]
+    inputs: tuple[str, ...]
+    device_ops: tuple[int, ...]
+    blockers: tuple[BlockerRecord, ...]
+    ops: tuple[OpRecord, ...] = ()
+    compiled_calls: int = 0
+    scheduler_live: bool = False
+    scheduler_where: str | None = None
+    optimizer_classes: tuple[str, ...] = ()
+    state_bytes: int | None = None
+    input_tensors: int | None = None
+    input_bytes: int | None = None
+    rng_used: bool = False
+    partial: bool = False  # the count is known to be incomplete; `notes` says why
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """The replay pass: the step captured in place and replayed against eager, in turn.
+
+    `eager_bursts[i]` and `replay_bursts[i]` are GPU times per step in ms, the first of each
+    burst already dropped. `host_replay_us` is the host time of one replay call.
+    """
+
+    status: ReplayStatus
+    reason: str | None = None
+    where: str | None = None
+    scope: Literal["full_step", "forward_backward", "forward", "region"] = "full_step"
+    changes: tuple[str, ...] = ()
+    eager_bursts: tuple[tuple[float, ...], ...] = ()
+    replay_bursts: tuple[tuple[float, ...], ...] = ()
+    host_replay_us: tuple[float, ...] = ()
+    capture_ms: float | None = None
+    instantiate_ms: float | None = None
+    first_replay_ms: float | None = None
+    graph_nodes: int | None = None
+    graph_memory_mib: float | None = None
+    input_bytes: int | None = None  # of the inputs that a user would copy in per step
+    input_tensors: int | None = None
+    kind: int = 0
+
+
+@dataclass(frozen=True)
+class ReplayTraceResult:
+    """Kernels of the replay: a Kineto trace of `replays` replays, same naming as TraceResult."""
+
+    file: str
+    replays: int
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """The verify pass: replay against eager over recorded batches.
+
+    `update_diff[i]` is ||p_replay - p_eager|| / ||p_eager - p_before|| for batch i.
+    """
+
+    status: Literal["verified", "different", "skipped"]
+    reason: str | None = None
+    update_diff: tuple[float, ...] = ()
+    noise_floor: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class PassFailure:
+    """A pass that was started and gave no result."""
+
+    name: str
+    reason: str
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Everything the runner found, in the order the passes ran; None = not run.
+
+    `directory` is where the files named by the results lie.
+    """
+
+    target: Target
+    environment: Environment
+    mode: Mode
+    schedule: Schedule
+    directory: str
+    step: StepBoundary | None = None
+    timing: TimingResult | None = None
+    trace: TraceResult | None = None
+    inspect: InspectResult | None = None
+    replay: ReplayResult | None = None
+    replay_trace: ReplayTraceResult | None = None
+    verify: VerifyResult | None = None
+    failures: tuple[PassFailure, ...] = ()
+    notes: tuple[str, ...] = ()
+    runs: int = 1
+    exit_code: int | None = None
+    schema: str = RECORDING_SCHEMA
