@@ -1,0 +1,87 @@
+"""Reads recordings and Profiles back from JSON into the values of `model`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from launchscope.errors import InputError
+from launchscope.model import PROFILE_SCHEMA, RECORDING_SCHEMA, Profile, Recording
+
+__all__ = ["read_profile", "read_recording"]
+
+RECORDING_FILE = "recording.json"
+
+Value = TypeVar("Value", Recording, Profile)
+
+
+class _Head(msgspec.Struct):
+    """Only the field that says what a file is."""
+
+    schema: Any = None
+
+
+def read_recording(path: str | Path) -> Recording:
+    """The recording in a directory that holds `recording.json`, or in that file itself.
+
+    `directory` of the result is where the file lies, whatever it said when it was written.
+    Raises InputError when it is missing, damaged, foreign or of another schema version.
+    """
+    path = Path(path)
+    file = path / RECORDING_FILE if path.is_dir() else path
+    content = _checked(file, RECORDING_SCHEMA, "recording")
+    try:
+        fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        fields["directory"] = msgspec.Raw(msgspec.json.encode(str(file.parent)))
+        recording = msgspec.json.decode(msgspec.json.encode(fields), type=Recording)
+    except msgspec.MsgspecError as error:
+        raise _damaged(file, "recording", error) from error
+    return replace(recording, directory=str(file.parent))
+
+
+def read_profile(path: str | Path) -> Profile:
+    """The Profile in this JSON file.
+
+    Raises InputError when it is missing, damaged, foreign or of another schema version.
+    """
+    file = Path(path)
+    content = _checked(file, PROFILE_SCHEMA, "Profile")
+    try:
+        return msgspec.json.decode(content, type=Profile)
+    except msgspec.MsgspecError as error:
+        raise _damaged(file, "Profile", error) from error
+
+
+def _checked(file: Path, schema: str, noun: str) -> bytes:
+    """The file's bytes, once its `schema` is the one that is asked for."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(f"no {noun} at {file}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+    try:
+        found = msgspec.json.decode(content, type=_Head).schema
+    except msgspec.ValidationError as error:
+        raise InputError(f"{file} is not a launchscope {noun}") from error
+    except msgspec.DecodeError as error:
+        raise _damaged(file, noun, error) from error
+    if found == schema:
+        return content
+    family = schema.rsplit("/", 1)[0]
+    if isinstance(found, str) and re.fullmatch(re.escape(family) + r"/\S+", found):
+        raise InputError(
+            f"{file} has schema {found}; this launchscope reads {schema}",
+            hint="record it again with this version, or read it with the version that wrote it",
+        )
+    if isinstance(found, str) and found.startswith("launchscope/"):
+        raise InputError(f"{file} is a launchscope file of another kind ({found}), not a {noun}")
+    raise InputError(f"{file} is not a launchscope {noun}")
+
+
+def _damaged(file: Path, noun: str, error: Exception) -> InputError:
+    return InputError(f"{file} is damaged and cannot be read as a {noun}: {error}")

@@ -1,0 +1,91 @@
+"""Recordings and Profiles survive the way to disk and back; what is foreign is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from launchscope.analysis import build_profile
+from launchscope.errors import InputError
+from launchscope.model import InspectResult, PassFailure, Profile, Recording
+from launchscope.parser import read_profile, read_recording
+from tests.builders import recording, timing
+
+
+def on_disk(directory: Path, value: Recording) -> Path:
+    fields = msgspec.to_builtins(value)
+    del fields["directory"]
+    path = directory / "recording.json"
+    path.write_text(json.dumps(fields))
+    return path
+
+
+def test_a_recording_round_trips_from_its_directory_and_its_file(tmp_path: Path) -> None:
+    value = recording(
+        tmp_path,
+        timing=timing(steps=3),
+        inspect=InspectResult(1, ("a",), ("x",), (5,), ()),
+        failures=(PassFailure("replay", "hung"),),
+    )
+    path = on_disk(tmp_path, value)
+    assert read_recording(tmp_path) == value
+    assert read_recording(path) == value
+
+
+def test_the_directory_is_where_the_file_lies_now(tmp_path: Path) -> None:
+    path = on_disk(tmp_path, recording(tmp_path))
+    fields = {**json.loads(path.read_text()), "directory": "/somewhere/else"}
+    path.write_text(json.dumps(fields))
+    assert read_recording(path).directory == str(tmp_path)
+
+
+def test_a_profile_round_trips(tmp_path: Path) -> None:
+    profile = build_profile(recording(tmp_path, timing=timing()))
+    path = tmp_path / "p.json"
+    path.write_bytes(msgspec.json.encode(profile))
+    assert read_profile(path) == profile
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "damaged"),
+        ("[]", "is not a launchscope Profile"),
+        ("{}", "is not a launchscope Profile"),
+        ('{"schema": "launchscope/profile/99"}', "has schema launchscope/profile/99"),
+        ('{"schema": "launchscope/recording/1"}', "of another kind"),
+        ('{"schema": "launchscope/profile/1"}', "damaged"),
+        ('{"schema": 7}', "is not a launchscope Profile"),
+    ],
+)
+def test_what_is_no_profile_is_told(tmp_path: Path, content: str, says: str) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=says):
+        read_profile(path)
+
+
+def test_a_missing_file_and_an_empty_directory_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no Profile at"):
+        read_profile(tmp_path / "none.json")
+    with pytest.raises(InputError, match="no recording at"):
+        read_recording(tmp_path)
+
+
+def test_a_recording_with_a_field_of_the_wrong_type_is_damaged(tmp_path: Path) -> None:
+    path = on_disk(tmp_path, recording(tmp_path))
+    path.write_text(path.read_text().replace('"runs": 1', '"runs": "one"'))
+    with pytest.raises(InputError, match="damaged"):
+        read_recording(path)
+
+
+def test_unknown_fields_of_a_later_minor_change_are_ignored(tmp_path: Path) -> None:
+    profile = replace(build_profile(recording(tmp_path)), notes=("n",))
+    fields = {**msgspec.to_builtins(profile), "new_field": 1}
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(fields))
+    assert isinstance(read_profile(path), Profile)

@@ -1,0 +1,178 @@
+"""Reading Kineto traces, clean and dirty."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launchscope.errors import InputError
+from launchscope.parser import columns as c
+from launchscope.parser import read_trace
+from launchscope.parser.sources import sources
+from tests.builders import TraceBuilder, trace
+
+
+def one_step() -> TraceBuilder:
+    return trace().step().op("aten::add").launch(kernel_us=3, delay_us=8).memset().end()
+
+
+def written(tmp_path: Path, content: str | bytes, name: str = "t.json") -> Path:
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_the_kineto_source_is_found_without_a_list() -> None:
+    assert [source.name for source in sources()] == ["kineto"]
+
+
+def test_frames_have_their_columns_and_integer_nanoseconds() -> None:
+    read = one_step().trace()
+    assert tuple(read.calls.columns) == c.CALL_COLUMNS
+    assert tuple(read.activities.columns) == c.ACTIVITY_COLUMNS
+    assert tuple(read.ranges.columns) == c.RANGE_COLUMNS
+    assert tuple(read.ops.columns) == c.OP_COLUMNS
+    kernel = read.activities.iloc[0]
+    assert (kernel[c.START], kernel[c.DUR]) == (1_000_008_000, 3_000)
+    assert (kernel[c.BLOCKS], kernel[c.THREADS], kernel[c.STREAM]) == (8, 128, 13)
+    assert read.activities[c.START].dtype == "int64"
+    assert read.device_name == "Imaginary GPU"
+    assert not read.damage.any
+
+
+def test_an_activity_gets_the_process_of_the_call_with_its_correlation() -> None:
+    assert set(one_step().trace().activities[c.PID]) == {403}
+
+
+def test_gzipped_and_plain_read_alike(tmp_path: Path) -> None:
+    text = json.dumps(one_step().document())
+    plain = read_trace(written(tmp_path, text))
+    zipped = read_trace(written(tmp_path, gzip.compress(text.encode()), "t.json.gz"))
+    assert plain.activities.equals(zipped.activities)
+
+
+def test_a_bare_list_of_events_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path, json.dumps(one_step().document()["traceEvents"]))
+    assert len(read_trace(path).activities) == 2
+
+
+def test_a_trace_without_device_work_has_empty_frames_with_columns(tmp_path: Path) -> None:
+    read = read_trace(written(tmp_path, '{"schemaVersion": 1, "traceEvents": []}'.replace(
+        '"schemaVersion": 1', '"deviceProperties": []')))  # fmt: skip
+    assert len(read.activities) == 0
+    assert tuple(read.activities.columns) == c.ACTIVITY_COLUMNS
+
+
+@pytest.mark.parametrize("word", ["N/A", "NaN", "nan", "-Infinity", "inf"])
+def test_bare_words_are_read_as_null_and_told(tmp_path: Path, word: str) -> None:
+    text = json.dumps(one_step().document()).replace('"cbid": 211', f'"cbid": {word}', 1)
+    read = read_trace(written(tmp_path, text))
+    assert len(read.calls) == 2
+    assert any("bare words" in repair for repair in read.damage.repairs)
+
+
+def test_integers_past_64_bits_do_not_harm_their_neighbours(tmp_path: Path) -> None:
+    text = json.dumps(one_step().document())
+    text = text.replace('"cbid": 211, "correlation": 1', f'"cbid": 1, "correlation": {2**63 + 5}')
+    text = text.replace('"bytes": 16', f'"bytes": {2**70}')
+    read = read_trace(written(tmp_path, text))
+    assert list(read.calls[c.CORRELATION]) == [-1, 2]
+    assert len(read.activities) == 2
+
+
+def test_invalid_utf8_is_replaced_and_told(tmp_path: Path) -> None:
+    raw = (
+        json.dumps(one_step().document()).encode().replace(b'"kernel", "pid"', b'"ker\xff", "pid"')
+    )
+    read = read_trace(written(tmp_path, raw))
+    assert read.activities[c.NAME].iloc[0] == "ker�"
+    assert read.damage.repairs == ("invalid UTF-8 replaced",)
+
+
+def test_invalid_utf8_and_bare_words_together(tmp_path: Path) -> None:
+    raw = json.dumps(one_step().document()).encode()
+    raw = raw.replace(b'"kernel", "pid"', b'"ker\xff", "pid"').replace(b"211", b"N/A")
+    read = read_trace(written(tmp_path, raw))
+    assert len(read.damage.repairs) == 2
+    assert len(read.calls) == 2
+
+
+def test_a_strange_event_costs_only_itself(tmp_path: Path) -> None:
+    document = one_step().document()
+    document["traceEvents"] += [
+        {"ph": "X", "cat": "kernel", "name": "odd", "ts": 5, "dur": 1, "args": [1, 2]},
+        {"ph": "X", "cat": "kernel", "name": "timeless", "dur": 1},
+        "nonsense",
+    ]
+    read = read_trace(written(tmp_path, json.dumps(document)))
+    assert len(read.activities) == 2
+    assert read.damage.events_dropped == 3
+
+
+def test_a_file_that_ends_early_keeps_its_whole_events(tmp_path: Path) -> None:
+    text = json.dumps(one_step().document())
+    read = read_trace(written(tmp_path, text[: text.rindex('"Memset')]))
+    assert len(read.calls) == 2
+    assert len(read.activities) == 1
+    assert any("ends early" in repair for repair in read.damage.repairs)
+
+
+def test_a_gzip_stream_that_ends_early_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    built = trace()
+    for _ in range(300):
+        built.step().launch().end()
+    packed = gzip.compress(json.dumps(built.document()).encode())
+    read = read_trace(written(tmp_path, packed[: len(packed) // 2], "t.json.gz"))
+    assert 0 < len(read.calls) < 300
+    assert read.damage.any
+
+
+def test_microsecond_integers_and_nanosecond_clocks(tmp_path: Path) -> None:
+    def read(document: dict[str, Any]) -> tuple[int, int]:
+        row = read_trace(written(tmp_path, json.dumps(document))).activities.iloc[0]
+        return int(row[c.START]), int(row[c.DUR])
+
+    event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "args": {}}
+    head: dict[str, Any] = {"deviceProperties": []}
+    micro = {**head, "traceEvents": [{**event, "ts": 1_700_000_000_000_001, "dur": 2}]}
+    nano = {**head, "traceEvents": [{**event, "ts": 1_700_000_000_000_001_003, "dur": 2000}]}
+    assert read(micro) == (1_700_000_000_000_001_000, 2000)
+    assert read(nano) == (1_700_000_000_000_001_003, 2000)
+
+
+def test_the_categories_of_older_pytorch_are_known(tmp_path: Path) -> None:
+    document = one_step().document()
+    old = {"cuda_runtime": "Runtime", "kernel": "Kernel", "gpu_memset": "Memset"}
+    for event in document["traceEvents"]:
+        event["cat"] = old.get(event["cat"], event["cat"])
+    read = read_trace(written(tmp_path, json.dumps(document)))
+    assert (len(read.calls), len(read.activities)) == (2, 2)
+
+
+def test_an_id_that_two_processes_used_joins_neither(tmp_path: Path) -> None:
+    document = one_step().document()
+    twin = {**next(e for e in document["traceEvents"] if e["cat"] == "cuda_runtime"), "pid": 9}
+    document["traceEvents"].append(twin)
+    read = read_trace(written(tmp_path, json.dumps(document)))
+    assert list(read.activities[c.PID]) == [-1, 403]
+    assert read.damage.ambiguous_activities == 1
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no trace file"):
+        read_trace(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("content", ["", "hello", '{"schema": "launchscope/profile/1"}', "[1, 2]"])
+def test_what_is_no_trace_is_told(tmp_path: Path, content: str) -> None:
+    with pytest.raises(InputError, match="not a trace"):
+        read_trace(written(tmp_path, content))
+
+
+def test_json_beyond_repair_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="damaged"):
+        read_trace(written(tmp_path, '{"traceEvents": ]]]'))

@@ -1,0 +1,86 @@
+"""What a launch is: a host call whose correlation id reaches device work."""
+
+from __future__ import annotations
+
+from launchscope.parser import columns as c
+from launchscope.parser.launches import find_launches, synchronisations
+from launchscope.parser.trace import Trace
+from tests.builders import trace
+
+
+def kinds(read: Trace) -> list[str]:
+    return list(find_launches(read).calls[c.KIND])
+
+
+def test_any_call_that_reaches_device_work_is_a_launch_whatever_its_name() -> None:
+    built = trace().launch(api="cudaLaunchKernel").launch(api="cudaLaunchKernelExC")
+    built.launch(api="cuLaunchKernelEx").launch(api="someFutureCall")
+    assert kinds(built.trace()) == ["kernel"] * 4
+
+
+def test_a_call_that_reaches_nothing_is_none() -> None:
+    read = trace().launch().sync().trace()
+    assert len(find_launches(read).calls) == 1
+
+
+def test_copies_and_sets_are_told_from_kernels() -> None:
+    assert kinds(trace().launch().memcpy().memset().trace()) == ["kernel", "memcpy", "memset"]
+
+
+def test_a_graph_launch_is_one_launch_of_many_kernels() -> None:
+    found = find_launches(trace().graph([("a", 2), ("b", 3), ("a", 2)], gap_us=1).trace())
+    (row,) = found.calls.to_dict("records")
+    assert (row[c.KIND], row[c.KERNELS], row[c.ACTIVE]) == (c.GRAPH, 3, 7000)
+    assert row[c.LAST] - row[c.FIRST] == 9000
+
+
+def test_a_graph_of_one_kernel_is_a_graph_too() -> None:
+    assert kinds(trace().graph([("a", 2)]).trace()) == [c.GRAPH]
+
+
+def test_an_orphan_lowers_the_coverage_and_has_no_launch() -> None:
+    found = find_launches(trace().launch().launch().launch().orphan().trace())
+    assert found.coverage_pct == 75.0
+    assert sorted(found.activities[c.LAUNCH]) == [-1, 0, 1, 2]
+
+
+def test_without_device_work_the_coverage_is_unknown() -> None:
+    found = find_launches(trace().sync().trace())
+    assert found.coverage_pct is None
+    assert len(found.calls) == 0
+
+
+def test_a_runtime_call_and_the_driver_call_inside_it_are_one_launch() -> None:
+    built = trace().launch(call_us=4)
+    outer = next(event for event in built.events if event["cat"] == "cuda_runtime")
+    inner = {**outer, "cat": "cuda_driver", "name": "cuLaunchKernel", "ts": outer["ts"] + 1}
+    built.events.append({**inner, "dur": 2})
+    (name,) = find_launches(built.trace()).calls[c.NAME]
+    assert name == "cudaLaunchKernel"
+
+
+def test_synchronising_calls_are_counted_and_lookalikes_are_not() -> None:
+    built = trace().sync().sync(api="cudaDeviceSynchronize").sync(api="cuCtxSynchronize")
+    built.sync(api="cudaStreamIsCapturing").sync(api="cudaEventSynchronize")
+    read = built.trace()
+    assert synchronisations(read, find_launches(read))[c.COUNTED].sum() == 4
+
+
+def test_a_pageable_copy_is_a_synchronisation_and_a_pinned_one_is_not() -> None:
+    built = trace().memcpy(name="Memcpy HtoD (Pageable -> Device)").memcpy()
+    read = built.trace()
+    found = synchronisations(read, find_launches(read))
+    assert list(found[c.COUNTED]) == [True]
+
+
+def test_a_pageable_copy_with_its_stream_synchronisation_counts_once() -> None:
+    built = trace().memcpy(name="Memcpy DtoH (Device -> Pageable)", blocking=True).sync().launch()
+    read = built.trace()
+    found = synchronisations(read, find_launches(read))
+    assert list(found[c.COUNTED]) == [False, True]
+
+
+def test_a_synchronisation_of_another_thread_does_not_swallow_the_copy() -> None:
+    built = trace().memcpy(name="Memcpy DtoH (Device -> Pageable)", tid=7).sync(tid=8)
+    read = built.trace()
+    assert synchronisations(read, find_launches(read))[c.COUNTED].sum() == 2
