@@ -1,0 +1,7 @@
+"""Trace and Recording in, Profile out. Nothing here prints, plots or exits."""
+
+from __future__ import annotations
+
+from launchscope.analysis.build import build_profile
+
+__all__ = ["build_profile"]

@@ -1,0 +1,83 @@
+"""What to do about each operation that a graph capture cannot contain."""
+
+from __future__ import annotations
+
+from launchscope.model import Blocker, InspectResult
+
+__all__ = ["advice", "blockers"]
+
+_BY_OP = {
+    "_local_scalar_dense": (
+        "Reading one value on the host waits for the GPU. Keep it as a tensor inside the step, or "
+        "read it after the replay and less often; choose between values with torch.where."
+    ),
+    "nonzero": (
+        "The size of the result depends on the data. Use torch.where with three arguments, or "
+        "mask by multiplication, so that shapes stay fixed."
+    ),
+    "masked_select": (
+        "The size of the result depends on the data. Replace the selection by torch.where(mask, "
+        "x, 0) and divide by mask.sum() where a mean is meant."
+    ),
+    "index": (
+        "Indexing with a boolean mask asks the GPU for the size of the result. Use torch.where, "
+        "or indices of a fixed length."
+    ),
+    "_unique2": "unique() has a result of unknown size; do it outside the step, or pad it.",
+    "repeat_interleave": "Pass output_size=, so that the GPU need not be asked for the length.",
+    "equal": "torch.equal returns a Python bool; compare on the GPU with (a == b).all().",
+    "synchronize": "Take the synchronisation out of the step; a replay needs none.",
+}
+_BY_CATEGORY = {
+    "sync": (
+        "The host waits for the GPU here. Move it out of the step, to after the replay, and keep "
+        "the value on the GPU until then."
+    ),
+    "host_copy": (
+        "A copy from pageable host memory cannot be captured. Create the tensor once outside the "
+        "step, or pin its memory and copy with non_blocking=True before the replay."
+    ),
+    "dynamic_shape": (
+        "The shape of the result depends on the data. Give it a fixed size: torch.where, "
+        "output_size=, or padding to a few lengths with one graph each."
+    ),
+    "rng": (
+        "Register the generator with graph.register_generator_state, and use "
+        "preserve_rng_state=False in checkpointing; reading or setting RNG state stays outside."
+    ),
+    "stream": (
+        "Fork side streams from the capture stream and join them with wait_stream inside the "
+        "step, and build DDP and warm up on the capture stream."
+    ),
+    "optimizer": (
+        "Construct the optimizer with capturable=True (and a tensor lr if a scheduler changes "
+        "it); with a GradScaler use bf16, a fused optimizer, or capture forward and backward only."
+    ),
+    "other": "Take this operation out of the step, or run it before or after the replay.",
+}
+
+
+def advice(op: str, category: str) -> str:
+    """Advice for this op, else for its category; ops are named as in "aten.nonzero.default"."""
+    for part in op.replace("::", ".").split("."):
+        if part in _BY_OP and not (part == "index" and category != "dynamic_shape"):
+            return _BY_OP[part]
+    return _BY_CATEGORY.get(category, _BY_CATEGORY["other"])
+
+
+def blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:
+    """The inspected step's blockers with advice, those that occur most often first."""
+    if inspected is None:
+        return ()
+    found = sorted(inspected.blockers, key=lambda record: -record.count)
+    return tuple(
+        Blocker(
+            record.op,
+            record.where,
+            record.count,
+            advice(record.op, record.category),
+            record.category,
+            record.code,
+        )
+        for record in found
+    )

@@ -1,0 +1,270 @@
+"""Recording in, Profile out: joins what each part of the analysis found. No verdict yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from launchscope.analysis.accounting import Accounting, account
+from launchscope.analysis.blockers import blockers
+from launchscope.analysis.gain import from_replay, project
+from launchscope.analysis.iterations import find_iterations
+from launchscope.analysis.kernels import kernel_table
+from launchscope.analysis.measured import Measured, from_idle, from_timing, from_trace, middle
+from launchscope.analysis.metrics import counted, registry
+from launchscope.analysis.projection import fit
+from launchscope.analysis.replay import compare_work, correctness, replay_times
+from launchscope.analysis.timeline import Timeline, build_timeline
+from launchscope.analysis.timing import StepTimes, step_times
+from launchscope.analysis.work import Work, gather
+from launchscope.errors import InputError
+from launchscope.model import (
+    InspectResult,
+    Profile,
+    Recording,
+    Replay,
+    ReplayResult,
+    Shapes,
+    ShapeSignature,
+)
+from launchscope.parser import read_trace
+from launchscope.parser.trace import Damage, Trace
+
+__all__ = ["build_profile"]
+
+# A kind of step seen less often than this is told as rare.
+RARE_KIND_PCT = 10.0
+
+
+def build_profile(
+    recording: Recording, *, threshold_pct: float = 15.0, expected_steps: int | None = None
+) -> Profile:
+    """The Profile of a recording, with every metric key present and None where not measured.
+
+    Trace files are read from `recording.directory`. One that cannot be read costs what it
+    would have told, with a note, unless it is all there is (mode "trace"): then InputError.
+    """
+    notes = list(recording.notes)
+    kind = _kind(recording)
+    times = step_times(recording.timing, kind) if recording.timing else None
+    trace = _trace(recording, recording.trace.file if recording.trace else None, notes)
+    work = _work(recording, trace, kind, notes)
+    replay_trace = recording.replay_trace
+    replayed = _trace(recording, replay_trace.file if replay_trace else None, notes)
+
+    parts = [_inspected(recording.inspect)]
+    if times is not None:
+        parts.append(from_timing(times))
+    whole = recording.step is None or recording.replay is None or (
+        recording.replay.scope == recording.step.scope
+    )  # fmt: skip
+    bursts = replay_times(recording.replay)
+    parts.append(from_replay(recording.replay, bursts, times, whole))
+    if work is not None:
+        timeline = build_timeline(work)
+        accounts = account(work, _profiler_us(recording))
+        parts.append(from_trace(work, timeline, accounts))
+        parts.append(_against_time(work, timeline, accounts, times))
+        if times is not None and "busy_exceeds_interval_pct" not in parts[-1].facts:
+            parts.append(_gain(recording, work, timeline, accounts, times, whole))
+    metrics: dict[str, Any] = {}
+    facts = _facts(recording)
+    for part in parts:
+        metrics |= part.metrics
+        facts |= part.facts
+        notes += part.notes
+    legacy = facts.pop("legacy_kernels", None)
+    if recording.trace is not None and recording.trace.side_stream and legacy is not None:
+        facts["legacy_stream_kernels"] = legacy
+    notes += [f"the {failed.name} pass gave no result: {failed.reason}"
+              for failed in recording.failures]  # fmt: skip
+    changes = recording.replay.changes if recording.replay else ()
+    return Profile(
+        target=recording.target,
+        environment=recording.environment,
+        mode=recording.mode,
+        step=recording.step,
+        metrics=registry(metrics),
+        shapes=_shapes(recording.inspect),
+        blockers=blockers(recording.inspect),
+        replay=_replay(recording, work, replayed, changes),
+        kernels=kernel_table(work, recording.inspect.ops if recording.inspect else ())
+        if work is not None
+        else (),
+        notes=tuple(dict.fromkeys(notes)),
+        facts=facts,
+        threshold_pct=threshold_pct,
+        expected_steps=expected_steps,
+    )
+
+
+# ---------------------------------------------------------------------- trace files
+
+
+def _trace(recording: Recording, file: str | None, notes: list[str]) -> Trace | None:
+    if file is None:
+        return None
+    try:
+        trace = read_trace(Path(recording.directory) / file)
+    except InputError as error:
+        if recording.mode == "trace":
+            raise
+        notes.append(f"a trace could not be read: {error}")
+        return None
+    if trace.damage.any:
+        notes.append(f"{file} is damaged: {_told(trace.damage)}")
+    return trace
+
+
+def _told(damage: Damage) -> str:
+    said = list(damage.repairs)
+    if damage.events_dropped:
+        said.append(f"{damage.events_dropped} events dropped")
+    if damage.ambiguous_activities:
+        said.append(f"{damage.ambiguous_activities} device activities of unknown process")
+    return "; ".join(said)
+
+
+def _work(
+    recording: Recording, trace: Trace | None, kind: int | None, notes: list[str]
+) -> Work | None:
+    """The traced steps of this kind; None when the trace holds none with device work."""
+    if trace is None or recording.trace is None:
+        return None
+    result = recording.trace
+    iterations = find_iterations(trace, result.drop_first, result.kind, kind)
+    if iterations is None or not len(iterations.used):
+        notes.append("the trace holds no whole step that could be used")
+        return None
+    work = gather(trace, iterations)
+    if not np.isin(work.activity_iteration, iterations.used).any():
+        notes.append("the traced steps launched no work on a GPU")
+        return None
+    return work
+
+
+def _kind(recording: Recording) -> int | None:
+    """The kind of step that is reported: the replayed one, else the most frequent one."""
+    kinds = recording.step.kinds if recording.step else ()
+    if len(kinds) < 2:
+        return None
+    if recording.replay is not None and recording.replay.replay_bursts:
+        return recording.replay.kind
+    return max(range(len(kinds)), key=lambda index: kinds[index].share_pct)
+
+
+def _profiler_us(recording: Recording) -> float:
+    calibration = recording.trace.calibration if recording.trace else None
+    return calibration.profiler_us_per_launch if calibration else 0.0
+
+
+# ---------------------------------------------------------------- joining the parts
+
+
+def _against_time(
+    work: Work, timeline: Timeline, accounts: Accounting, times: StepTimes | None
+) -> Measured:
+    """Shares of the trace's figures in the untraced times."""
+    if times is None:
+        return Measured()
+    step, host = middle(times.step), middle(times.host)
+    between = 1.0
+    used = work.iterations.used
+    traced = float(np.median((work.iterations.step_begin - work.iterations.begin)[used])) / 1e6
+    if len(times.host_between) and traced > 0:
+        between = min(1.0, float(np.median(times.host_between)) / traced)
+    idle = from_idle(timeline, step, middle(times.iteration), between)
+    metrics = dict(idle.metrics)
+    api, busy = middle(accounts.api_ms), middle(timeline.step_busy)
+    if step and api is not None:
+        metrics["launch_share_pct"] = 100 * api / step
+    if busy is not None and host is not None:
+        own = max(host - (middle(accounts.blocked_ms) or 0.0), 0.0)
+        metrics["hdbi"] = busy / (busy + own) if busy + own > 0 else None
+    return Measured(metrics, idle.facts, idle.notes)
+
+
+def _gain(
+    recording: Recording,
+    work: Work,
+    timeline: Timeline,
+    accounts: Accounting,
+    times: StepTimes,
+    whole: bool,
+) -> Measured:
+    model = fit(work, times, accounts.profiler_us)
+    if model is None:
+        return Measured()
+    return project(
+        model,
+        times,
+        recording.replay,
+        replay_times(recording.replay),
+        middle(timeline.step_busy),
+        float(np.median(accounts.operations)),
+        float(np.median(accounts.syncs_inside)),
+        whole,
+    )
+
+
+def _replay(
+    recording: Recording, work: Work | None, replayed: Trace | None, changes: tuple[str, ...]
+) -> Replay:
+    result: ReplayResult | None = recording.replay
+    correct = correctness(recording.verify, recording.failures)
+    if result is None:
+        failed = [failure for failure in recording.failures if failure.name == "replay"]
+        if failed:
+            return Replay("failed", failed[0].reason, failed[0].where, correct=correct)
+        return Replay("skipped", "the replay pass was not run", correct=correct)
+    step_scope = recording.step.scope if recording.step else result.scope
+    partial = result.scope == "forward_backward" and step_scope == "full_step"
+    same = compare_work(work, replayed, changes, without_optimizer=partial)
+    return Replay(result.status, result.reason, result.where, result.scope, changes, same, correct)
+
+
+# ------------------------------------------------------------------ facts and shapes
+
+
+def _inspected(inspected: InspectResult | None) -> Measured:
+    if inspected is None:
+        return Measured()
+    ops = counted("device_ops_per_step", inspected.device_ops, exact=not inspected.partial)
+    return Measured(
+        {"device_ops_per_step": ops, "shape_signatures": len(set(inspected.signatures)) or None},
+        notes=inspected.notes,
+    )
+
+
+def _shapes(inspected: InspectResult | None) -> Shapes:
+    if inspected is None or not inspected.signatures:
+        return Shapes(None)
+    seen = Counter(inspected.signatures)
+    inputs = dict(zip(reversed(inspected.signatures), reversed(inspected.inputs)))
+    return Shapes(
+        len(seen) == 1,
+        tuple(ShapeSignature(count, inputs.get(key, "")) for key, count in seen.most_common()),
+    )
+
+
+def _facts(recording: Recording) -> dict[str, Any]:
+    """What the rules need and the recording says by itself; unknown keys are left out."""
+    step, inspected, trace = recording.step, recording.inspect, recording.trace
+    facts: dict[str, Any] = {"has_pass_failures": bool(recording.failures)}
+    if step is not None:
+        facts["compiled"] = step.compiled
+        facts["rare_kinds"] = [k.name for k in step.kinds if k.share_pct < RARE_KIND_PCT]
+    if trace is not None:
+        facts["side_stream"] = trace.side_stream
+    if inspected is not None:
+        facts |= {
+            "scheduler_live": inspected.scheduler_live,
+            "optimizer_classes": list(inspected.optimizer_classes),
+            "rng_used": inspected.rng_used,
+        }
+        if inspected.scheduler_where is not None:
+            facts["scheduler_where"] = inspected.scheduler_where
+    return facts

@@ -1,0 +1,129 @@
+"""What replaying the step would take off the iteration, and after how many steps it pays."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from launchscope.analysis.measured import Measured, Value, middle
+from launchscope.analysis.metrics import UNITS
+from launchscope.analysis.prediction import predicted_replay_ms
+from launchscope.analysis.projection import Model, ReplayCost, host_replay_us
+from launchscope.analysis.replay import ReplayTimes
+from launchscope.analysis.timing import StepTimes
+from launchscope.model import Metric, ReplayResult
+
+__all__ = ["from_replay", "project"]
+
+# How far a predicted replay may be off either way (steps whose replay runs the same kernels).
+PREDICTION_SPREAD = 0.05
+# Inputs to copy in per step where the recording does not say: a batch and its targets.
+_USUAL_INPUTS = 2
+
+
+def from_replay(
+    result: ReplayResult | None,
+    bursts: ReplayTimes | None,
+    times: StepTimes | None,
+    whole_step: bool = True,
+) -> Measured:
+    """What the replay pass measured.
+
+    `speedup` is against the person's own eager: the bursts taken in turn with the replays, or,
+    when capture asked for changes that eager then ran with too, the timing pass.
+    """
+    if result is None:
+        return Measured()
+    metrics: dict[str, Value] = {
+        "capture_ms": result.capture_ms,
+        "instantiate_ms": result.instantiate_ms,
+        "graph_nodes": result.graph_nodes,
+        "graph_memory_mib": result.graph_memory_mib,
+        "host_replay_us": Metric.of_samples(result.host_replay_us, UNITS["host_replay_us"]),
+    }
+    if bursts is not None:
+        metrics["replay_ms"] = Metric.of_samples(bursts.replay, UNITS["replay_ms"])
+        timed = middle(times.step) if times is not None else None
+        eager = median(bursts.eager) if bursts.eager else timed
+        if result.changes and timed is not None and whole_step:
+            eager = timed
+        replay = median(bursts.replay)
+        if eager is not None and replay > 0:
+            metrics["speedup"] = eager / replay
+    facts: dict[str, Any] = {
+        "input_tensors": result.input_tensors,
+        "input_bytes": result.input_bytes,
+    }
+    return Measured(metrics, {key: value for key, value in facts.items() if value is not None})
+
+
+def project(
+    model: Model,
+    times: StepTimes,
+    result: ReplayResult | None,
+    bursts: ReplayTimes | None,
+    busy_ms: float | None,
+    operations: float,
+    inside_syncs: float,
+    whole_step: bool = True,
+) -> Measured:
+    """Projected iteration, share removed with its bounds, cost of synchronising, break-even.
+
+    The bounds take the slowest burst and the quartile of fast iterations together, and the
+    reverse. A replay of forward and backward leaves the optimizer's launches as they are; for
+    a smaller part of the step nothing is projected.
+    """
+    iteration, step = middle(times.iteration), middle(times.step)
+    if iteration is None or step is None or busy_ms is None:
+        return Measured()
+    error = 100 * (model.iteration_ms / iteration - 1)
+    waits = model.without_waits_ms()
+    metrics: dict[str, Value] = {"sync_cost_ms": max(model.iteration_ms - waits, 0.0)}
+    facts: dict[str, Any] = {"simulation_error_pct": error}
+    measured = bursts is not None
+    keeps_optimizer = (
+        measured and not whole_step and result is not None and result.scope == "forward_backward"
+    )
+    if result is not None and measured and not whole_step and not keeps_optimizer:
+        note = f"the replay covers only the step's {result.scope}: the iteration is not projected"
+        return Measured(metrics, facts, (note,))
+    if bursts is not None:
+        gpu, low, high = median(bursts.replay), bursts.low_ms, bursts.high_ms
+    else:
+        gpu = predicted_replay_ms(busy_ms, operations)
+        low, high = gpu * (1 - PREDICTION_SPREAD), gpu * (1 + PREDICTION_SPREAD)
+    host = host_replay_us(operations)
+    if result is not None and result.host_replay_us:
+        host = median(result.host_replay_us)
+    inputs, size = _USUAL_INPUTS, 0
+    if result is not None and result.input_tensors is not None:
+        inputs, size = result.input_tensors, result.input_bytes or 0
+
+    def projected(replay_ms: float, *, wait_after: bool = False) -> float:
+        return model.replayed_ms(
+            ReplayCost(replay_ms, host, inputs, size, keeps_optimizer),
+            wait_after=wait_after,
+        )
+
+    whole = projected(gpu)
+    slow, fast = np.percentile(times.iteration, (75, 25))
+    metrics |= {
+        "projected_iteration_ms": whole,
+        "iteration_speedup": iteration / whole if whole > 0 else None,
+        "removable_pct": 100 * (1 - whole / iteration),
+    }
+    facts |= {
+        "replay_ms_source": "measured" if measured else "predicted",
+        "removable_low_pct": 100 * (1 - max(projected(high), whole) / float(fast)),
+        "removable_high_pct": 100 * (1 - min(projected(low), whole) / float(slow)),
+        "removable_step_pct": 100 * (1 - gpu / step) if not keeps_optimizer else None,
+    }
+    if inside_syncs:
+        facts["projected_iteration_with_sync_ms"] = projected(gpu, wait_after=True)
+    spent = [result.capture_ms, result.instantiate_ms, result.first_replay_ms] if result else []
+    known = [ms for ms in spent if ms is not None]
+    if measured and known and iteration > whole:
+        metrics["break_even_steps"] = int(np.ceil(sum(known) / (iteration - whole)))
+    return Measured(metrics, {key: value for key, value in facts.items() if value is not None})

@@ -1,0 +1,58 @@
+"""Samples of the timing pass: what a step and an iteration took with no profiler on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from launchscope.model import TimingResult
+
+__all__ = ["StepTimes", "step_times"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Milliseconds per step of one kind. The GPU's are empty where there was none.
+
+    `iteration` and `host_iteration` run from the end of the step before, so the first step of
+    the pass has none. `host_between` is the host's part of them outside the step.
+    """
+
+    iteration: Floats
+    host_iteration: Floats
+    step: Floats
+    host: Floats
+    host_between: Floats
+    wall_check_pct: float | None  # |wall time - time on the event clock| of the whole pass
+    steps: int  # of the pass, all kinds
+
+
+def step_times(timing: TimingResult, kind: int | None = None) -> StepTimes:
+    """Times of the steps of `kind`, or of all."""
+    host_begin = np.asarray(timing.host_begin_ns, np.float64) / 1e6
+    host_end = np.asarray(timing.host_end_ns, np.float64) / 1e6
+    steps = min(len(host_begin), len(host_end))
+    gpu_begin = np.asarray(timing.gpu_begin_ms, np.float64)
+    gpu_end = np.asarray(timing.gpu_end_ms, np.float64)
+    gpu_steps = min(len(gpu_begin), len(gpu_end))
+    host_begin, host_end = host_begin[:steps], host_end[:steps]
+    gpu_begin, gpu_end = gpu_begin[:gpu_steps], gpu_end[:gpu_steps]
+    wanted = np.ones(steps, bool)
+    if kind is not None and len(timing.kind) >= steps:
+        wanted = np.asarray(timing.kind[:steps]) == kind
+    gpu_wanted = wanted[:gpu_steps]
+    wall = (timing.host_close_ns - timing.host_open_ns) / 1e6
+    check = abs(wall - gpu_end[-1]) / wall * 100 if gpu_steps and wall > 0 else None
+    return StepTimes(
+        iteration=np.diff(gpu_end)[gpu_wanted[1:]],
+        host_iteration=np.diff(host_end)[wanted[1:]],
+        step=(gpu_end - gpu_begin)[gpu_wanted],
+        host=(host_end - host_begin)[wanted],
+        host_between=(host_begin[1:] - host_end[:-1])[wanted[1:]],
+        wall_check_pct=None if check is None else float(check),
+        steps=steps,
+    )

@@ -1,0 +1,108 @@
+"""A trace's launches, device work and synchronisations as arrays, sorted into iterations.
+
+What timeline, accounting and simulation all start from. Device work belongs to the step or
+iteration that launched it (by correlation id), whenever it ran.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from launchscope.analysis.iterations import Iterations
+from launchscope.parser import columns as c
+from launchscope.parser.launches import Launches, find_launches, synchronisations
+from launchscope.parser.trace import Ints, Trace, ints
+
+__all__ = ["Work", "gather"]
+
+_OPTIMIZER_RANGE = "Optimizer.step#"
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Work:
+    """One process and one device of a trace. Rows of `launches` match `*_iteration` arrays."""
+
+    trace: Trace
+    iterations: Iterations
+    launches: pd.DataFrame  # columns of Launches.calls
+    activities: pd.DataFrame  # of the main device; `launch` is a row of `launches` or -1
+    syncs: pd.DataFrame  # columns of `synchronisations`
+    own_copy: Ints  # of each sync: the launch that it is, if it is a copy, otherwise -1
+    drained: Ints  # of each sync: when the device had finished what was launched before it
+    waited: Ints  # of each sync: ns for which it waited for that work
+    iteration: Ints  # of each launch, -1 none
+    step: Ints  # of each launch, -1 between steps
+    activity_iteration: Ints
+    activity_step: Ints
+    coverage_pct: float | None
+    devices: int
+
+    def in_optimizer(self, time: Ints) -> Bools:
+        """Whether each host time lies inside an optimizer's step."""
+        ranges = self.trace.ranges
+        mine = ranges[ranges[c.NAME].astype(str).str.startswith(_OPTIMIZER_RANGE)]
+        begin, end = np.sort(ints(mine, c.START)), np.sort(ints(mine, c.END))
+        # Optimizer steps follow one another: inside is where more have begun than ended.
+        return np.searchsorted(begin, time, "right") > np.searchsorted(end, time, "left")
+
+
+def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None) -> Work:
+    """Launches and device work of the steps' process, on the device that did most of it."""
+    joined = joined or find_launches(trace)
+    waits = synchronisations(trace, joined)
+    calls, activities = joined.calls, joined.activities
+    devices = int(activities[c.DEVICE].nunique())
+    if devices > 1:
+        busiest = activities.groupby(c.DEVICE)[c.DUR].sum().idxmax()
+        activities = activities[activities[c.DEVICE] == busiest]
+    wanted = np.ones(len(calls), bool)
+    if iterations.pid is not None:
+        wanted = ints(calls, c.PID) == iterations.pid
+        waits = waits[waits[c.PID] == iterations.pid]
+        activities = activities[activities[c.PID].isin((iterations.pid, -1))]
+    if devices > 1:
+        wanted &= np.isin(np.arange(len(calls)), ints(activities, c.LAUNCH))
+    row = np.full(len(calls) + 1, -1, np.int64)  # the last entry answers for -1, no launch
+    row[:-1][wanted] = np.arange(int(wanted.sum()))
+    activities = activities.assign(**{c.LAUNCH: row[ints(activities, c.LAUNCH)]})
+    activities = activities.sort_values(c.START, kind="stable", ignore_index=True)
+    launches = calls[wanted].reset_index(drop=True)
+    iteration = iterations.of(ints(launches, c.START))
+    step = iterations.step_of(ints(launches, c.START))
+    launch = ints(activities, c.LAUNCH)
+    waits = waits.reset_index(drop=True)
+    own_copy, drained, waited = _waits(launches, waits)
+    return Work(
+        trace=trace,
+        iterations=iterations,
+        launches=launches,
+        activities=activities,
+        syncs=waits,
+        own_copy=own_copy,
+        drained=drained,
+        waited=waited,
+        iteration=iteration,
+        step=step,
+        activity_iteration=np.append(iteration, -1)[launch],
+        activity_step=np.append(step, -1)[launch],
+        coverage_pct=joined.coverage_pct,
+        devices=devices,
+    )
+
+
+def _waits(launches: pd.DataFrame, syncs: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
+    """Which copy each synchronisation is, when the device was through, and the wait until then."""
+    start, end = ints(syncs, c.START), ints(syncs, c.END)
+    key = [c.PID, c.CORRELATION]
+    blocking = launches.loc[launches[c.BLOCKING], key].assign(row=lambda table: table.index)
+    own = syncs[key].merge(blocking, on=key, how="left")["row"].fillna(-1).to_numpy(np.int64)
+    reach = np.maximum.accumulate(np.append(0, ints(launches, c.LAST)))
+    # Launched before the call: a copy's own launch starts with it and is not counted.
+    drained = reach[np.searchsorted(ints(launches, c.START), start, side="left")]
+    return own, drained, np.maximum(np.minimum(drained, end) - start, 0)

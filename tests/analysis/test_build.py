@@ -1,0 +1,308 @@
+"""From a recording to a Profile: whole, partial, contradictory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from launchscope.analysis import build_profile
+from launchscope.analysis.metrics import UNITS
+from launchscope.errors import InputError
+from launchscope.model import (
+    InspectResult,
+    PassFailure,
+    Profile,
+    ReplayResult,
+    StepBoundary,
+    StepKind,
+    TraceResult,
+)
+from launchscope.parser import read_recording
+from tests.builders import TraceBuilder, loop_trace, recording, timing, trace
+
+RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
+MEASURED = ReplayResult(
+    "measured",
+    eager_bursts=((2.4, 2.5), (2.5, 2.6)),
+    replay_bursts=((0.5, 0.5), (0.51, 0.49)),
+    host_replay_us=(20.0, 22.0),
+    capture_ms=30.0,
+    instantiate_ms=5.0,
+    first_replay_ms=1.0,
+    input_tensors=2,
+    input_bytes=4096,
+)
+
+
+def host_bound() -> TraceBuilder:
+    """100 launches of 5 us, one every 25 us, and 0.5 ms between steps: 3.0 ms an iteration."""
+
+    def body(b: TraceBuilder) -> None:
+        for _ in range(100):
+            b.launch(5, call_us=5).work(20)
+
+    return loop_trace(5, body, lambda b: b.work(500))
+
+
+def whole(tmp_path: Path, **changes: Any) -> Profile:
+    changes = {"timing": timing(iteration_ms=3.0, step_ms=2.5), **changes}
+    return build_profile(recording(tmp_path, host_bound(), **changes))
+
+
+def measured_keys(profile: Profile) -> set[str]:
+    return {key for key, metric in profile.metrics.items() if metric.value is not None}
+
+
+def test_a_host_bound_step_with_a_measured_replay(tmp_path: Path) -> None:
+    profile = whole(tmp_path, replay=MEASURED)
+    assert profile.metrics["launches_per_step"].exact
+    assert profile.value("launches_per_step") == 100
+    assert profile.value("gpu_busy_ms") == pytest.approx(0.5)
+    assert profile.value("gpu_idle_ms") == pytest.approx(2.5)
+    assert profile.value("launch_overhead_ms") == pytest.approx(2.5, abs=0.01)
+    assert profile.value("replay_ms") == pytest.approx(0.5)
+    assert profile.value("speedup") == pytest.approx(5.0)
+    assert profile.value("projected_iteration_ms") == pytest.approx(0.53, abs=0.03)
+    assert profile.value("removable_pct") == pytest.approx(82, abs=1.5)
+    assert profile.value("break_even_steps") == 15
+    assert abs(profile.facts["simulation_error_pct"]) < 1
+    assert profile.facts["replay_ms_source"] == "measured"
+    low, high = profile.facts["removable_low_pct"], profile.facts["removable_high_pct"]
+    assert low <= profile.metrics["removable_pct"].value <= high
+
+
+def test_idle_time_is_the_sum_of_its_causes(tmp_path: Path) -> None:
+    profile = whole(tmp_path)
+    causes = ("launch_overhead_ms", "sync_wait_ms", "data_wait_ms", "dispatch_gap_ms",
+              "unattributed_ms")  # fmt: skip
+    parts = sum(profile.value(key) or 0.0 for key in causes)
+    assert parts == pytest.approx(profile.value("gpu_idle_ms"))
+    split = (profile.value("framework_ms") or 0) + (profile.value("launch_call_ms") or 0)
+    assert split == pytest.approx(profile.value("launch_overhead_ms"))
+
+
+def test_without_a_replay_the_prediction_stands_in(tmp_path: Path) -> None:
+    profile = whole(tmp_path)
+    assert profile.value("predicted_replay_ms") == pytest.approx(0.5 + 0.0004 * 100)
+    assert profile.value("replay_ms") is None
+    assert profile.facts["replay_ms_source"] == "predicted"
+    assert profile.value("removable_pct") == pytest.approx(81, abs=2)
+    assert profile.replay.status == "skipped"
+
+
+def test_a_gpu_bound_step_has_nothing_to_remove(tmp_path: Path) -> None:
+    def body(b: TraceBuilder) -> None:
+        for _ in range(300):
+            b.launch(10, call_us=9)
+
+    times = timing(iteration_ms=3.0, step_ms=3.0, host_ms=2.7, host_iteration_ms=2.7)
+    profile = build_profile(recording(tmp_path, loop_trace(6, body), timing=times))
+    assert profile.value("gpu_idle_ms") == pytest.approx(0, abs=0.01)
+    # Of the 3.0 ms nothing can go: the prediction adds its 0.4 us per kernel.
+    assert profile.value("removable_pct") == pytest.approx(-4, abs=1.5)
+    assert profile.value("launch_share_pct") == pytest.approx(90, abs=1)
+
+
+def test_a_full_step_inside_a_longer_iteration_still_gains(tmp_path: Path) -> None:
+    # 300 kernels of 10 us launched every 9 us, 1 ms of host work between steps.
+    def body(b: TraceBuilder) -> None:
+        for _ in range(300):
+            b.launch(10, 5, call_us=4).work(5)
+
+    built = loop_trace(6, body, lambda b: b.work(1000))
+    times = timing(iteration_ms=3.7, step_ms=3.0, host_ms=2.7)
+    result = replace(MEASURED, replay_bursts=((3.0, 3.0),) * 2, host_replay_us=(60.0,))
+    profile = build_profile(recording(tmp_path, built, timing=times, replay=result))
+    assert abs(profile.facts["simulation_error_pct"]) < 1
+    assert profile.value("gpu_idle_ms") == pytest.approx(0.7, abs=0.01)
+    assert profile.value("projected_iteration_ms") == pytest.approx(3.0, abs=0.05)
+    assert profile.facts["removable_step_pct"] == pytest.approx(0, abs=0.1)
+    assert profile.value("removable_pct") == pytest.approx(18.5, abs=1.5)
+
+
+def test_a_synchronisation_in_each_step_has_its_cost(tmp_path: Path) -> None:
+    def body(b: TraceBuilder) -> None:
+        for _ in range(100):
+            b.launch(20, call_us=10)
+        b.sync(wake_us=4)
+
+    built = loop_trace(5, body, lambda b: b.work(500))
+    # Per iteration: 0.5 ms alone, 2 ms of kernels, and the way there and back.
+    times = timing(iteration_ms=2.51, step_ms=2.01)
+    profile = build_profile(recording(tmp_path, built, timing=times))
+    assert abs(profile.facts["simulation_error_pct"]) < 2
+    assert profile.value("sync_cost_ms") == pytest.approx(0.5, abs=0.1)
+    assert profile.value("syncs_per_step") == 1
+    assert profile.facts["inside_step_syncs"] == 1
+    assert profile.value("sync_wait_ms") == pytest.approx(0.5, abs=0.05)
+    with_sync = profile.facts["projected_iteration_with_sync_ms"]
+    assert with_sync > (profile.value("projected_iteration_ms") or 0) + 0.3
+
+
+def test_busy_above_the_interval_is_told_and_never_clamped(tmp_path: Path) -> None:
+    profile = whole(tmp_path, timing=timing(iteration_ms=0.45, step_ms=0.4))
+    assert profile.facts["busy_exceeds_interval_pct"] == pytest.approx(11.1, abs=0.1)
+    assert profile.value("gpu_idle_ms") is None
+    assert profile.value("removable_pct") is None
+    assert any("idle time cannot be told" in note for note in profile.notes)
+
+
+def test_waits_longer_than_the_idle_time_keep_the_sum_and_are_told(tmp_path: Path) -> None:
+    built = loop_trace(5, lambda b: b.launch(2000), lambda b: b.sync().data(1900))
+    profile = build_profile(
+        recording(tmp_path, built, timing=timing(iteration_ms=3.0, step_ms=2.0, host_ms=0.01))
+    )
+    assert profile.value("launch_overhead_ms") == 0
+    causes = ("sync_wait_ms", "data_wait_ms", "dispatch_gap_ms", "unattributed_ms")
+    total = sum(profile.value(key) or 0.0 for key in causes)
+    assert total == pytest.approx(profile.value("gpu_idle_ms"))
+    assert any("exceed the untraced idle time" in note for note in profile.notes)
+
+
+# ------------------------------------------------------------------- partial recordings
+
+
+def test_every_key_is_always_there_and_an_empty_recording_measures_nothing(tmp_path: Path) -> None:
+    profile = build_profile(recording(tmp_path))
+    assert list(profile.metrics) == list(UNITS)
+    assert measured_keys(profile) == set()
+    assert profile.shapes.stable is None
+
+
+def test_a_rehearsal_knows_ops_and_shapes_only(tmp_path: Path) -> None:
+    inspected = InspectResult(3, ("a", "b", "a"), ("x4", "x8", "x4"), (7, 7, 7), (), partial=True)
+    profile = build_profile(recording(tmp_path, mode="rehearsal", inspect=inspected))
+    assert measured_keys(profile) == {"device_ops_per_step", "shape_signatures"}
+    assert not profile.metrics["device_ops_per_step"].exact
+    assert profile.shapes.stable is False
+    assert [(s.steps, s.inputs) for s in profile.shapes.signatures] == [(2, "x4"), (1, "x8")]
+
+
+def test_timing_alone_gives_times_alone(tmp_path: Path) -> None:
+    profile = build_profile(recording(tmp_path, timing=timing()))
+    assert measured_keys(profile) == {
+        "iteration_ms", "host_iteration_ms", "step_ms", "step_p95_ms", "host_ms",
+    }  # fmt: skip
+    assert len(profile.metrics["iteration_ms"].samples) == 29
+
+
+def test_a_pass_without_events_has_host_times_only(tmp_path: Path) -> None:
+    times = replace(timing(), gpu_begin_ms=(), gpu_end_ms=())
+    found = measured_keys(build_profile(recording(tmp_path, timing=times)))
+    assert found == {"host_iteration_ms", "host_ms"}
+
+
+def test_a_trace_alone_gives_counts_and_busy_time(tmp_path: Path) -> None:
+    profile = build_profile(recording(tmp_path, host_bound(), mode="trace"))
+    found = measured_keys(profile)
+    assert {"launches_per_step", "gpu_busy_ms", "predicted_replay_ms"} <= found
+    assert not {"step_ms", "gpu_idle_ms", "removable_pct", "launch_share_pct"} & found
+    assert profile.facts["traced_iteration_ms"] == pytest.approx(3.0)
+
+
+def test_a_lost_trace_costs_only_what_it_would_have_told(tmp_path: Path) -> None:
+    lost = TraceResult("gone.json", 4, 1, False)
+    profile = build_profile(recording(tmp_path, timing=timing(), trace=lost))
+    assert profile.value("step_ms") == pytest.approx(2.5)
+    assert any("could not be read" in note for note in profile.notes)
+    with pytest.raises(InputError):
+        build_profile(recording(tmp_path, mode="trace", trace=lost))
+
+
+def test_a_trace_without_a_whole_step_is_told(tmp_path: Path) -> None:
+    profile = build_profile(recording(tmp_path, trace().calibration(), timing=timing()))
+    assert profile.value("launches_per_step") is None
+    assert any("no whole step" in note or "no work" in note for note in profile.notes)
+
+
+def test_a_single_traced_step_is_used_as_it_is(tmp_path: Path) -> None:
+    built = loop_trace(1, lambda b: b.launch(5).launch(5).work(10))
+    profile = build_profile(recording(tmp_path, built, timing=timing()))
+    assert profile.value("launches_per_step") == 2
+
+
+def test_a_step_without_device_work_measures_no_gpu(tmp_path: Path) -> None:
+    built = loop_trace(3, lambda b: b.work(10))
+    profile = build_profile(recording(tmp_path, built, timing=timing()))
+    assert profile.value("gpu_busy_ms") is None
+
+
+def test_failed_passes_are_told(tmp_path: Path) -> None:
+    failures = (
+        PassFailure("replay", "it hung", "train.py:3"),
+        PassFailure("verify", "out of memory"),
+    )
+    profile = whole(tmp_path, failures=failures)
+    assert profile.facts["has_pass_failures"] is True
+    assert (profile.replay.status, profile.replay.reason) == ("failed", "it hung")
+    assert profile.replay.correct.reason == "out of memory"
+
+
+def test_a_blocked_replay_keeps_its_reason_and_no_times(tmp_path: Path) -> None:
+    profile = whole(tmp_path, replay=ReplayResult("blocked", ".item()", "train.py:9"))
+    assert (profile.replay.status, profile.replay.where) == ("blocked", "train.py:9")
+    assert profile.value("replay_ms") is None
+    assert profile.facts["replay_ms_source"] == "predicted"
+
+
+def test_orphans_show_in_the_coverage(tmp_path: Path) -> None:
+    built = loop_trace(4, lambda b: b.launch().launch().launch().orphan().work(30))
+    profile = build_profile(recording(tmp_path, built, timing=timing()))
+    assert profile.facts["join_coverage_pct"] == 75
+
+
+def test_steps_of_another_kind_are_left_out(tmp_path: Path) -> None:
+    built = trace()
+    for index in range(6):
+        built.step()
+        for _ in range(3 if index % 2 else 8):
+            built.launch().work(10)
+    rec = recording(tmp_path, built, timing=replace(timing(steps=6), kind=(0, 1, 0, 1, 0, 1)))
+    kinds = (StepKind("prefill", "a", 5.0), StepKind("decode", "b", 95.0))
+    step = StepBoundary("forward", ("forward",), ("M",), "forward", kinds=kinds)
+    assert rec.trace is not None
+    rec = replace(rec, step=step, trace=replace(rec.trace, kind=(0, 1, 0, 1, 0, 1)))
+    profile = build_profile(rec)
+    assert profile.value("launches_per_step") == 3
+    assert len(profile.metrics["step_ms"].samples) == 3
+    assert profile.facts["rare_kinds"] == ["prefill"]
+
+
+def test_kernels_on_the_legacy_stream_are_told_when_a_side_stream_was_set(tmp_path: Path) -> None:
+    built = loop_trace(4, lambda b: b.launch().launch(name="foreign", stream=7).work(30))
+    profile = build_profile(recording(tmp_path, built, timing=timing()))
+    assert profile.facts["legacy_stream_kernels"] == 1
+    assert profile.facts["legacy_kernels_names"] == ["foreign"]
+
+
+def test_a_profile_is_plain_json(tmp_path: Path) -> None:
+    profile = whole(tmp_path, replay=MEASURED)
+    again = msgspec.json.decode(msgspec.json.encode(profile), type=Profile)
+    assert again == profile
+    json.loads(json.dumps(profile.facts))
+
+
+# ------------------------------------------------------------------ recorded on a GPU
+
+
+FOUND = sorted(RECORDINGS.glob("*/recording.json"))
+
+
+@pytest.mark.parametrize("file", FOUND, ids=lambda path: str(path.parent.name))
+def test_a_real_recording_holds_together(file: Path) -> None:
+    profile = build_profile(read_recording(file))
+    assert list(profile.metrics) == list(UNITS)
+    idle = profile.value("gpu_idle_ms")
+    if idle is not None:
+        causes = ("launch_overhead_ms", "sync_wait_ms", "data_wait_ms", "dispatch_gap_ms",
+                  "unattributed_ms")  # fmt: skip
+        assert sum(profile.value(key) or 0 for key in causes) == pytest.approx(idle)
+    if "join_coverage_pct" in profile.facts:
+        assert profile.facts["join_coverage_pct"] > 99
+    if "simulation_error_pct" in profile.facts:
+        assert abs(profile.facts["simulation_error_pct"]) < 10
