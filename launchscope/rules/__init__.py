@@ -1,0 +1,9 @@
+"""Profile -> findings and a verdict. One rule per file; the advisor weighs them."""
+
+from __future__ import annotations
+
+from launchscope.rules.advisor import advise
+from launchscope.rules.loader import all_rules, find_rule
+from launchscope.rules.rule import Rule
+
+__all__ = ["Rule", "advise", "all_rules", "find_rule"]

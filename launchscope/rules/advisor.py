@@ -1,0 +1,195 @@
+"""Weighs findings into one Verdict.
+
+A measured replay outranks a prediction, nothing within the spread counts as a gain, and
+what cannot be known is `inconclusive`. A rehearsal never says that a graph pays: without
+times a blocker only tells what would have to change (`inconclusive`), and only a step that
+one graph cannot serve as it stands is `stay_eager`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from launchscope.model import Finding, Profile, Recommendation, Verdict
+from launchscope.rules import headline
+from launchscope.rules.how import how_to
+from launchscope.rules.loader import all_rules
+from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
+from launchscope.rules.ls040_partial_run import is_partial
+from launchscope.rules.reading import (
+    GRAPHED_PCT,
+    MAX_BUCKETS,
+    Gain,
+    basis,
+    branches,
+    busy_excess_pct,
+    distinct_inputs,
+    gain,
+    number,
+    share_pct,
+    waits,
+)
+
+Confidence = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do, the sentence that says it, and the codes of the rules it rests on."""
+
+    recommendation: Recommendation
+    headline: str
+    because: tuple[str, ...] = ()
+
+
+def advise(profile: Profile) -> Profile:
+    """The Profile with findings and verdict filled in; what it held of them before is dropped."""
+    findings = tuple(found for rule in all_rules() for found in rule.check(profile))
+    return replace(profile, findings=findings, verdict=_verdict(profile, findings))
+
+
+def _verdict(profile: Profile, findings: tuple[Finding, ...]) -> Verdict:
+    decision = _decide_structure(profile) if profile.mode == "rehearsal" else _decide(profile)
+    present = {finding.code for finding in findings}
+    found = gain(profile)
+    return Verdict(
+        recommendation=decision.recommendation,
+        basis=basis(profile),
+        headline=decision.headline,
+        speedup=_step_speedup(profile),
+        iteration_speedup=profile.value("iteration_speedup"),
+        removable_pct=None if found is None else found.removable_pct,
+        confidence=_confidence(profile, decision.recommendation),
+        because=tuple(code for code in decision.because if code in present),
+        how=how_to(profile, decision.recommendation),
+    )
+
+
+def _decide(profile: Profile) -> Decision:
+    excess = busy_excess_pct(profile)
+    if excess is not None:
+        return Decision("inconclusive", headline.contradiction(excess), ("LS006",))
+    if (number(profile, "graph_kernel_share_pct") or 0.0) >= GRAPHED_PCT:
+        return Decision("already_graphed", headline.graphed(profile), ("LS008",))
+    found = gain(profile)
+    if found is None:
+        return Decision("inconclusive", headline.no_gain_known(profile), ("LS040", "LS031"))
+    if found.removable_pct >= profile.threshold_pct and not found.beyond_spread:
+        return Decision("inconclusive", headline.within_spread(found), ("LS005", "LS004"))
+    wrong = _wrong(profile)
+    if wrong and _would_pay_if_right(profile, found):
+        return Decision("unsafe", headline.unsafe(profile, found, wrong[0]), (*wrong, "LS001"))
+    if found.removable_pct < profile.threshold_pct:
+        return _decide_small(profile, found)
+    return _decide_paying(profile, found)
+
+
+def _decide_small(profile: Profile, found: Gain) -> Decision:
+    """The gain is under the threshold."""
+    if found.high_pct >= profile.threshold_pct and not found.beyond_spread:
+        return Decision("inconclusive", headline.within_spread(found), ("LS005", "LS004"))
+    step_pays = found.step_pct is not None and found.step_pct >= profile.threshold_pct
+    if step_pays and waits(profile):
+        sentence = headline.mend_first(profile, found)
+        return Decision("stay_eager", sentence, ("LS020", "LS021", "LS001"))
+    codes = ("LS001", "LS005", "LS002", "LS007", "LS020", "LS021")
+    return Decision("stay_eager", headline.under_threshold(profile, found), codes)
+
+
+def _decide_paying(profile: Profile, found: Gain) -> Decision:
+    """The gain is at least the threshold and beyond the spread."""
+    needed, expected = profile.value("break_even_steps"), profile.expected_steps
+    if needed is not None and expected is not None and needed > expected:
+        sentence = headline.never_pays_back(found, needed, expected)
+        return Decision("stay_eager", sentence, ("LS009", "LS001"))
+    if profile.shapes.stable is False and distinct_inputs(profile) > MAX_BUCKETS:
+        return Decision("stay_eager", headline.too_many_shapes(profile, found), ("LS010",))
+    if profile.shapes.stable is False and branches(profile):
+        sentence = headline.after_fixes(profile, found, "the branch that depends on data")
+        return Decision("adopt_after_fixes", sentence, ("LS001", "LS011", "LS030"))
+    status = profile.replay.status
+    if status != "measured" and profile.blockers:
+        sentence = headline.after_fixes(profile, found, headline.blocking_lines(profile))
+        return Decision("adopt_after_fixes", sentence, ("LS001", "LS030", "LS031"))
+    if status in ("blocked", "what_if"):
+        sentence = headline.after_fixes(profile, found, "what blocks the capture")
+        return Decision("adopt_after_fixes", sentence, ("LS001", "LS031"))
+    if status == "failed":
+        return Decision("inconclusive", headline.failed(profile, found), ("LS031", "LS001"))
+    if profile.shapes.stable is False and distinct_inputs(profile) > 1:
+        sentence = headline.bucketed(profile, found)
+        return Decision("adopt_bucketed", sentence, ("LS001", "LS010"))
+    codes = ("LS001", "LS003", "LS002", "LS036", "LS034")
+    return Decision("adopt", headline.adopt(profile, found), codes)
+
+
+def _decide_structure(profile: Profile) -> Decision:
+    """A rehearsal: what the structure alone allows to say."""
+    codes = ("LS041", "LS010", "LS011", "LS030")
+    if profile.shapes.stable is False:
+        if branches(profile) or distinct_inputs(profile) > MAX_BUCKETS:
+            return Decision("stay_eager", headline.structure_unstable(profile), codes)
+        return Decision("inconclusive", headline.structure_shapes(profile), codes)
+    if profile.blockers:
+        return Decision("inconclusive", headline.structure_blocked(profile), codes)
+    return Decision("inconclusive", headline.structure_clear(profile), codes)
+
+
+def _wrong(profile: Profile) -> tuple[str, ...]:
+    """Why a captured step would not be the eager step, worst first."""
+    captured = profile.replay.status in ("measured", "what_if")
+    reasons = []
+    if captured and profile.replay.work.same is False:
+        reasons.append("LS032")
+    if captured and profile.replay.correct.status == "different":
+        reasons.append("LS033")
+    if scheduler_is_frozen(profile) and profile.replay.status == "measured":
+        reasons.append("LS035")
+    return tuple(reasons)
+
+
+def _would_pay_if_right(profile: Profile, found: Gain) -> bool:
+    """Whether a wrong replay is worth mending: by its own gain, or by what eager's work predicts.
+
+    A replay of different work says nothing of the gain, so there the prediction counts too.
+    """
+    if found.high_pct >= profile.threshold_pct:
+        return True
+    predicted = share_pct(profile, "predicted_replay_ms", "step_ms")
+    other_work = profile.replay.work.same is False
+    return other_work and predicted is not None and 100.0 - predicted >= profile.threshold_pct
+
+
+def _step_speedup(profile: Profile) -> float | None:
+    """Of the step: measured where there is a replay, else from the prediction."""
+    measured = profile.value("speedup")
+    if measured is not None or basis(profile) != "predicted":
+        return measured
+    step, predicted = profile.value("step_ms"), profile.value("predicted_replay_ms")
+    return step / predicted if step is not None and predicted else None
+
+
+def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
+    """How far to rely on the recommendation.
+
+    High: measured, checked, and the bounds of the gain lie on one side of the threshold. One
+    level less for each of: not so clear, a prediction, an unchecked replay to adopt, few steps.
+    """
+    if recommendation in ("already_graphed", "unsafe"):
+        return "high"
+    found = gain(profile)
+    if found is None or recommendation == "inconclusive":
+        return "medium" if recommendation == "stay_eager" else "low"
+    threshold = profile.threshold_pct
+    clear = found.low_pct >= threshold or found.high_pct < threshold
+    unchecked = profile.replay.correct.status != "verified"
+    doubts = [
+        not clear,
+        found.basis != "measured",
+        found.basis == "measured" and recommendation.startswith("adopt") and unchecked,
+        is_partial(profile),
+        recommendation == "adopt_bucketed",
+    ]
+    levels: tuple[Confidence, ...] = ("high", "medium", "low")
+    return levels[min(2, sum(doubts))]

@@ -1,0 +1,194 @@
+"""The one sentence of a verdict, with its numbers. Each function says one outcome."""
+
+from __future__ import annotations
+
+from launchscope.model import Profile
+from launchscope.rules.reading import Gain, distinct_inputs, number, waits
+from launchscope.rules.wording import figures, listed, ms, pct, plural, times
+
+
+def adopt(profile: Profile, found: Gain) -> str:
+    if found.basis == "measured":
+        return f"Adopt CUDA graphs: a replay of the step takes {_taken(profile, found)}."
+    return (
+        "Adopt CUDA graphs, if a capture works: a replay is predicted to take "
+        f"{_taken(profile, found)}; none was measured."
+    )
+
+
+def after_fixes(profile: Profile, found: Gain, what: str) -> str:
+    would = "takes" if found.basis == "what_if" else "is predicted to take"
+    return (
+        f"Worth a CUDA graph once {what} {_be(what)} mended: a replay {would} "
+        f"{_taken(profile, found)}."
+    )
+
+
+def bucketed(profile: Profile, found: Gain) -> str:
+    would = "takes" if found.basis == "measured" else "is predicted to take"
+    return (
+        f"Adopt one CUDA graph per shape ({distinct_inputs(profile)} shapes seen), inputs padded "
+        f"to them: a replay {would} {_taken(profile, found)}, padding not counted."
+    )
+
+
+def graphed(profile: Profile) -> str:
+    share = number(profile, "graph_kernel_share_pct") or 0.0
+    launches = profile.value("graph_launches_per_step")
+    by = "" if launches is None else f" ({plural(launches, 'graph launch')} a step)"
+    return f"Already graphed: {pct(share)} of the step's kernels run inside CUDA graphs{by}."
+
+
+def under_threshold(profile: Profile, found: Gain) -> str:
+    iteration = profile.value("iteration_ms")
+    of = "the iteration" if iteration is None else f"the {ms(iteration)} iteration"
+    if not found.beyond_spread:
+        return (
+            f"Stay eager: a replay gains nothing that can be told from the spread "
+            f"({pct(found.removable_pct)} of {of}, at most {pct(found.high_pct)})."
+        )
+    would = "takes" if found.basis == "measured" else "would take"
+    return (
+        f"Stay eager: a replay {would} {pct(found.removable_pct)} off {of}, under your "
+        f"threshold of {pct(profile.threshold_pct)}."
+    )
+
+
+def mend_first(profile: Profile, found: Gain) -> str:
+    name, cost = waits(profile)[0]
+    step = found.step_pct or 0.0
+    kept = "the GPU waits for data" if name == "data loader" else "synchronisation costs"
+    iteration = profile.value("iteration_ms")
+    of = "" if iteration is None else f" of {ms(iteration)}"
+    return (
+        f"Mend the {'input pipeline' if name == 'data loader' else name} first: {kept} {ms(cost)}"
+        f"{of}, so a replay takes {pct(step)} off the step but only "
+        f"{pct(max(0.0, found.removable_pct))} off the iteration."
+    )
+
+
+def never_pays_back(found: Gain, needed: float, expected: int) -> str:
+    return (
+        f"Stay eager: the capture pays back after {plural(round(needed), 'step')} and you expect "
+        f"{expected:,}, although a replay takes {pct(found.removable_pct)} off each iteration."
+    )
+
+
+def too_many_shapes(profile: Profile, found: Gain) -> str:
+    return (
+        f"Stay eager until the inputs are padded: {distinct_inputs(profile)} different shapes "
+        f"are too many for one graph each, although a replay would take "
+        f"{pct(found.removable_pct)} off the iteration."
+    )
+
+
+def failed(profile: Profile, found: Gain) -> str:
+    reason = profile.replay.reason or "no reason was given"
+    return (
+        f"Inconclusive: a replay is predicted to take {_taken(profile, found)}, but the capture "
+        f"failed: {reason.rstrip('.')}."
+    )
+
+
+def unsafe(profile: Profile, found: Gain, code: str) -> str:
+    if code == "LS032":
+        return (
+            "Unsafe as it stands: the captured step does other GPU work than the eager step, so "
+            "neither its time nor its result is your step's."
+        )
+    if code == "LS033":
+        largest = profile.replay.correct.max_update_diff
+        by = "" if largest is None else f" by up to {figures(100 * largest, 2)} % of an update"
+        return (
+            f"Unsafe as it stands: the replay's result differs from eager's{by}, although it "
+            f"would take {_taken(profile, found)}."
+        )
+    return (
+        "Unsafe as it stands: a capture freezes the learning rate that your scheduler changes, "
+        f"although a replay would take {_taken(profile, found)}."
+    )
+
+
+def within_spread(found: Gain) -> str:
+    return (
+        f"Inconclusive: the timings only bound the gain between {pct(found.low_pct)} and "
+        f"{pct(found.high_pct)} of the iteration; time more steps."
+    )
+
+
+def contradiction(excess_pct: float) -> str:
+    return (
+        f"Inconclusive: the traced GPU work lasts {pct(excess_pct)} longer than the timed "
+        "iteration it belongs to."
+    )
+
+
+def no_gain_known(profile: Profile) -> str:
+    iteration = profile.value("iteration_ms")
+    if iteration is None:
+        return "Inconclusive: no iteration was timed."
+    return (
+        f"Inconclusive: an iteration takes {ms(iteration)}, but neither a trace nor a replay "
+        "says how much of it a CUDA graph would remove."
+    )
+
+
+def structure_unstable(profile: Profile) -> str:
+    distinct = distinct_inputs(profile)
+    if distinct > 1:
+        return (
+            f"One CUDA graph cannot serve this step as it stands: {distinct} input shapes in the "
+            "inspected steps. Times were not measured (no GPU)."
+        )
+    return (
+        "One CUDA graph cannot serve this step as it stands: its ops change while its input "
+        "shapes do not. Times were not measured (no GPU)."
+    )
+
+
+def structure_shapes(profile: Profile) -> str:
+    return (
+        f"Not decided without a GPU: the inputs take {distinct_inputs(profile)} shapes, so a "
+        "capture would need one graph for each, or padding."
+    )
+
+
+def structure_blocked(profile: Profile) -> str:
+    lines = blocking_lines(profile)
+    return (
+        "Not decided without a GPU: whether a graph pays is unknown, and a capture would fail "
+        f"until {lines} {_be(lines)} mended."
+    )
+
+
+def structure_clear(profile: Profile) -> str:
+    ops = profile.value("device_ops_per_step")
+    counted = "" if ops is None else f" of {plural(ops, 'device operation')}"
+    shapes = "its shapes are stable and " if profile.shapes.stable else ""
+    return (
+        f"Not decided without a GPU: the step{counted} can be captured as far as the structure "
+        f"tells ({shapes}nothing was seen that stops a capture)."
+    )
+
+
+def blocking_lines(profile: Profile) -> str:
+    """The lines to mend, by name up to three."""
+    lines = list(dict.fromkeys(b.where or b.op for b in profile.blockers))
+    if len(lines) > 3:
+        return f"{lines[0]} and {len(lines) - 1} more"
+    return listed(lines)
+
+
+def _be(what: str) -> str:
+    return "are" if " and " in what else "is"
+
+
+def _taken(profile: Profile, found: Gain) -> str:
+    """`61 % off the iteration, from 9.01 ms to 3.52 ms (2.56x)`."""
+    before, after = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
+    text = f"{pct(max(0.0, found.removable_pct))} off the iteration"
+    if before is None or after is None:
+        return text
+    speedup = profile.value("iteration_speedup") or (before / after if after else None)
+    ratio = "" if speedup is None else f" ({times(speedup)})"
+    return f"{text}, from {ms(before)} to {ms(after)}{ratio}"

@@ -1,0 +1,45 @@
+"""# The script has several kinds of steps
+
+## What it finds
+Steps of clearly different kinds, such as prefill and decode, or rare steps (evaluation, a
+skipped optimizer step) between the usual ones.
+
+## Why it matters
+One graph serves one kind. The figures of this report are those of the most frequent kind.
+
+## Example
+Generation: one prefill of 512 tokens, then 100 decodes of one token each. The decode is
+worth a graph; the prefill stays eager.
+
+## When it does not apply
+Gradient accumulation and several optimizers make one longer step, not several kinds.
+
+## Reference
+`step.kinds` in the Profile; fact `rare_kinds`.
+"""
+
+from __future__ import annotations
+
+from launchscope.model import Finding, Profile
+from launchscope.rules.rule import Rule
+from launchscope.rules.wording import listed, pct
+
+
+def check(profile: Profile) -> list[Finding]:
+    kinds = profile.step.kinds if profile.step is not None else ()
+    if len(kinds) < 2:
+        return []
+    ordered = sorted(kinds, key=lambda kind: -kind.share_pct)
+    return [
+        Finding(
+            code="LS012",
+            severity="info",
+            title="The script has several kinds of steps: "
+            + listed([f"{kind.name} ({pct(kind.share_pct)})" for kind in ordered]),
+            advice=f"Capture {ordered[0].name} in a graph of its own and leave the rest eager.",
+            evidence={kind.name: kind.share_pct for kind in ordered},
+        )
+    ]
+
+
+RULE = Rule("LS012", "The script has several kinds of steps", check, __doc__)

@@ -1,0 +1,58 @@
+"""# The captured step does other GPU work than eager
+
+## What it finds
+Kernels that ran in the replay and not in eager, or the other way round, amounting to 2 % of
+the GPU time or more, under the same optimizer flags.
+
+## Why it matters
+Library code may ask whether a capture is under way and take another path. The replay is then
+a measurement of something else, often slower, and its result need not be eager's.
+
+## Example
+BERT without an attention mask: captured, the library builds a full mask and attention falls
+back from the flash kernel to the math path, 425 operations in place of 178. Passing an
+explicit mask, or choosing the attention implementation, makes both runs the same.
+
+## When it does not apply
+Kernels that `capturable=True` adds are in both runs and do not count.
+
+## Reference
+`replay.work` in the Profile.
+"""
+
+from __future__ import annotations
+
+from launchscope.model import Finding, Profile
+from launchscope.rules.rule import Rule
+from launchscope.rules.wording import figures, plural
+
+
+def check(profile: Profile) -> list[Finding]:
+    work = profile.replay.work
+    if work.same is not False:
+        return []
+    added, removed = sum(k.count for k in work.added), sum(k.count for k in work.removed)
+    added_us = sum(k.total_us for k in work.added)
+    removed_us = sum(k.total_us for k in work.removed)
+    largest = max((*work.added, *work.removed), key=lambda k: k.total_us, default=None)
+    named = "" if largest is None else f" The largest difference is {largest.name[:80]}."
+    return [
+        Finding(
+            code="LS032",
+            severity="error",
+            title=f"The captured step does other GPU work: {plural(added, 'kernel')} added "
+            f"({figures(added_us)} us), {removed} gone ({figures(removed_us)} us)",
+            advice="Find the code that asks whether a capture is under way "
+            "(torch.cuda.is_current_stream_capturing) and settle its choice: pass an explicit "
+            f"attention mask, or choose the attention implementation.{named}",
+            evidence={
+                "added": added,
+                "removed": removed,
+                "added_us": added_us,
+                "removed_us": removed_us,
+            },
+        )
+    ]
+
+
+RULE = Rule("LS032", "The captured step does other GPU work than eager", check, __doc__)

@@ -1,0 +1,62 @@
+"""# Not everything was measured
+
+## What it finds
+Passes that gave no result, and a timing pass with fewer than ten steps because the script
+ended, was interrupted or ran into its time limit.
+
+## Why it matters
+What was measured is reported as it is; the missing parts are "not measured", never zero.
+
+## Example
+A script of 14 steps: ten for the warm-up, four timed.
+
+## When it does not apply
+Passes that you left out with 0 are not missing.
+
+## Reference
+`notes` in the Profile; facts `timing_steps`, `has_pass_failures`.
+"""
+
+from __future__ import annotations
+
+from launchscope.model import Finding, Profile
+from launchscope.rules.reading import flag, number
+from launchscope.rules.rule import Rule
+from launchscope.rules.wording import plural
+
+FEW_STEPS = 10
+
+
+def is_partial(profile: Profile) -> bool:
+    """Whether the timings rest on few steps."""
+    steps = number(profile, "timing_steps")
+    return steps is not None and 0 < steps < FEW_STEPS
+
+
+def check(profile: Profile) -> list[Finding]:
+    found = []
+    steps = number(profile, "timing_steps")
+    if steps is not None and is_partial(profile):
+        found.append(
+            Finding(
+                code="LS040",
+                severity="warning",
+                title=f"Only {plural(steps, 'step')} could be timed",
+                advice="Give the script more steps, or lower --warmup.",
+                evidence={"timing_steps": steps},
+            )
+        )
+    if flag(profile, "has_pass_failures"):
+        found.append(
+            Finding(
+                code="LS040",
+                severity="warning",
+                title="A pass gave no result; the notes name it and its reason",
+                advice="What the other passes measured stands.",
+                evidence={"has_pass_failures": True},
+            )
+        )
+    return found
+
+
+RULE = Rule("LS040", "Not everything was measured", check, __doc__)

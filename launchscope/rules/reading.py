@@ -1,0 +1,130 @@
+"""How rules and advisor read a Profile: the gain with its bounds, shares, facts.
+
+Nothing here decides; every function answers None for what was not measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from launchscope.model import Basis, Profile
+
+# Above this the timings contradict themselves (DESIGN, section 3).
+TOLERANCE_PCT = 3.0
+# Share of a step's kernels that already run inside CUDA graphs, from which it counts as graphed.
+GRAPHED_PCT = 50.0
+# A wait below this share of the iteration is not worth an advice of its own.
+WORTH_MENDING_PCT = 5.0
+# More distinct shapes than this are too many for one graph each.
+MAX_BUCKETS = 8
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a replay removes from the iteration, in per cent of it.
+
+    `low_pct` and `high_pct` bound it by the spread of the timings, widened by the error of
+    the queue simulation where that is above its tolerance: the projection is no better.
+    """
+
+    basis: Basis
+    removable_pct: float
+    low_pct: float
+    high_pct: float
+    step_pct: float | None
+
+    @property
+    def beyond_spread(self) -> bool:
+        return self.removable_pct > 0 and self.low_pct > 0
+
+
+def gain(profile: Profile) -> Gain | None:
+    """The gain, measured where there is a replay and predicted otherwise."""
+    removable = profile.value("removable_pct")
+    if removable is None:
+        return None
+    spread = spread_pct(profile, "iteration_ms") or 0.0
+    low = number(profile, "removable_low_pct")
+    high = number(profile, "removable_high_pct")
+    error = abs(number(profile, "simulation_error_pct") or 0.0)
+    error = error if error > TOLERANCE_PCT else 0.0
+    return Gain(
+        basis=basis(profile),
+        removable_pct=removable,
+        low_pct=(removable - spread if low is None else low) - error,
+        high_pct=(removable + spread if high is None else high) + error,
+        step_pct=number(profile, "removable_step_pct"),
+    )
+
+
+def basis(profile: Profile) -> Basis:
+    """What the gain rests on."""
+    if profile.mode == "rehearsal":
+        return "structural"
+    source = profile.facts.get("replay_ms_source")
+    if source is None:
+        source = "predicted" if profile.value("replay_ms") is None else "measured"
+    if source == "measured":
+        return "what_if" if profile.replay.status == "what_if" else "measured"
+    return "structural" if profile.value("removable_pct") is None else "predicted"
+
+
+def number(profile: Profile, fact: str) -> float | None:
+    """A fact that is a number."""
+    value = profile.facts.get(fact)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def flag(profile: Profile, fact: str) -> bool:
+    return profile.facts.get(fact) is True
+
+
+def text(profile: Profile, fact: str) -> str | None:
+    value = profile.facts.get(fact)
+    return value if isinstance(value, str) and value else None
+
+
+def spread_pct(profile: Profile, key: str) -> float | None:
+    """Interquartile range of a metric's samples, in per cent of its value."""
+    metric = profile.metrics.get(key)
+    if metric is None or not metric.value or metric.iqr is None:
+        return None
+    return 100.0 * metric.iqr / abs(metric.value)
+
+
+def share_pct(profile: Profile, key: str, whole: str = "iteration_ms") -> float | None:
+    """One metric in per cent of another."""
+    part, total = profile.value(key), profile.value(whole)
+    return 100.0 * part / total if part is not None and total else None
+
+
+def busy_excess_pct(profile: Profile) -> float | None:
+    """By how much the GPU's busy time exceeds the iteration it lies in; None if it does not."""
+    share = share_pct(profile, "iteration_busy_ms")
+    return share - 100.0 if share is not None and share > 100.0 + TOLERANCE_PCT else None
+
+
+def waits(profile: Profile) -> list[tuple[str, float]]:
+    """What else the iteration waits for, largest first: ("data loader" | "synchronisation", ms)."""
+    found = []
+    for name, key in (("data loader", "data_wait_ms"), ("synchronisation", "sync_cost_ms")):
+        share = share_pct(profile, key)
+        cost = profile.value(key)
+        if share is not None and cost is not None and share >= WORTH_MENDING_PCT:
+            found.append((name, cost))
+    return sorted(found, key=lambda wait: -wait[1])
+
+
+def distinct_inputs(profile: Profile) -> int:
+    """Distinct input shapes among the op-stream signatures."""
+    return len({signature.inputs for signature in profile.shapes.signatures})
+
+
+def branches(profile: Profile) -> bool:
+    """Whether steps with the same input shapes ran different ops."""
+    return len(profile.shapes.signatures) > max(1, distinct_inputs(profile))
+
+
+def capture_changes(profile: Profile) -> int:
+    """How many lines of the user's stop a capture."""
+    return len(profile.blockers)

@@ -1,0 +1,56 @@
+"""Numbers as they stand in a sentence: three figures, a unit, no spread."""
+
+from __future__ import annotations
+
+from math import floor, log10
+
+
+def figures(value: float, count: int = 3) -> str:
+    """`value` to `count` significant figures, whole units at least: 9.014 -> "9.01"."""
+    if value == 0:
+        return "0"
+    decimals = count - 1 - floor(log10(abs(value)))
+    return f"{value:,.{min(max(decimals, 0), 9)}f}"
+
+
+def ms(value: float) -> str:
+    """A duration given in ms; microseconds below 0.1 ms, seconds from 10 s."""
+    if abs(value) >= 10_000:
+        return f"{figures(value / 1000)} s"
+    if 0 < abs(value) < 0.1:
+        return f"{figures(value * 1000)} us"
+    return f"{figures(value)} ms"
+
+
+def pct(value: float) -> str:
+    """A share: whole per cents from 10 up, one decimal below."""
+    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+
+
+def times(value: float) -> str:
+    """A ratio such as 2.87x."""
+    return f"{value:.2f}x" if value < 10 else f"{value:.1f}x"
+
+
+def mib(value: float) -> str:
+    """An amount of memory given in MiB."""
+    return f"{figures(value / 1024)} GiB" if abs(value) >= 1024 else f"{figures(value)} MiB"
+
+
+def size_of(size: int) -> str:
+    """An amount of memory given in bytes."""
+    if size < 1024:
+        return plural(size, "byte")
+    return f"{figures(size / 1024)} KiB" if size < 2**20 else mib(size / 2**20)
+
+
+def plural(count: float, noun: str) -> str:
+    """`1 step`, `3 steps`, `1.5 launches`."""
+    text = f"{count:,.0f}" if float(count).is_integer() else f"{count:.1f}"
+    ending = "" if count == 1 else "es" if noun.endswith(("ch", "sh", "s")) else "s"
+    return f"{text} {noun}{ending}"
+
+
+def listed(items: list[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

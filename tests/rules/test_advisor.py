@@ -1,0 +1,281 @@
+"""The verdict: what outranks what, and what is never claimed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launchscope.model import (
+    Correctness,
+    KernelChange,
+    Metric,
+    Profile,
+    Replay,
+    Shapes,
+    ShapeSignature,
+    Verdict,
+    Work,
+)
+from launchscope.rules import advise
+from tests.rules.profiles import blocked, gpu_bound, item_blocker, predicted, profile, rehearsal
+
+
+def verdict(of: Profile) -> Verdict:
+    given = advise(of).verdict
+    assert given is not None
+    return given
+
+
+def shapes(*inputs: str) -> Shapes:
+    return Shapes(len(inputs) == 1, tuple(ShapeSignature(1, text) for text in inputs))
+
+
+def test_a_measured_and_verified_gain_is_adopted_with_high_confidence() -> None:
+    given = verdict(profile())
+    assert (given.recommendation, given.basis, given.confidence) == ("adopt", "measured", "high")
+    assert given.headline == (
+        "Adopt CUDA graphs: a replay of the step takes 62 % off the iteration, from 9.39 ms to "
+        "3.52 ms (2.67x)."
+    )
+    assert (given.speedup, given.iteration_speedup, given.removable_pct) == (2.87, 2.67, 62.5)
+    assert given.because[0] == "LS001"
+
+
+def test_an_unchecked_replay_is_adopted_with_medium_confidence() -> None:
+    replay = replace(profile().replay, correct=Correctness("not_checked", reason="--verify 0"))
+    given = verdict(profile(replay=replay))
+    assert (given.recommendation, given.confidence) == ("adopt", "medium")
+    assert "LS034" in given.because
+
+
+def test_a_prediction_without_blockers_is_adopted_with_less_confidence() -> None:
+    given = verdict(predicted())
+    assert (given.recommendation, given.basis, given.confidence) == ("adopt", "predicted", "medium")
+    assert given.speedup == pytest.approx(9.015 / 3.1)
+    assert "none was measured" in given.headline
+
+
+def test_blockers_make_it_adopt_after_fixes_on_the_prediction() -> None:
+    given = verdict(blocked())
+    assert (given.recommendation, given.basis) == ("adopt_after_fixes", "predicted")
+    assert "train.py:52" in given.headline
+    assert given.how is not None
+    assert "train.py:52" in given.how
+
+
+def test_stubbed_blockers_make_it_a_what_if() -> None:
+    replay = replace(profile().replay, status="what_if", reason="train.py:52 was stubbed")
+    given = verdict(profile(replay=replay, blockers=(item_blocker(),)))
+    assert (given.recommendation, given.basis) == ("adopt_after_fixes", "what_if")
+
+
+def test_a_measured_replay_outranks_a_recorded_blocker() -> None:
+    assert verdict(profile(blockers=(item_blocker(),))).recommendation == "adopt"
+
+
+def test_a_measured_replay_outranks_a_better_prediction() -> None:
+    of = profile(
+        metrics={"removable_pct": 2.0, "predicted_replay_ms": 1.0},
+        facts={"removable_low_pct": 1.5, "removable_high_pct": 2.5, "removable_step_pct": 2.0},
+    )
+    assert verdict(of).recommendation == "stay_eager"
+
+
+def test_a_gpu_bound_step_stays_eager_whatever_its_launch_share() -> None:
+    given = verdict(gpu_bound())
+    assert (given.recommendation, given.confidence) == ("stay_eager", "high")
+    assert "nothing that can be told from the spread" in given.headline
+
+
+def test_a_gain_under_the_threshold_is_told_as_such() -> None:
+    of = profile(
+        metrics={"removable_pct": 8.0},
+        facts={"removable_low_pct": 7.0, "removable_high_pct": 9.0, "removable_step_pct": 8.5},
+    )
+    given = verdict(of)
+    assert given.recommendation == "stay_eager"
+    assert "8.0 % off the 9.39 ms iteration, under your threshold of 15 %" in given.headline
+    assert verdict(replace(of, threshold_pct=5.0)).recommendation == "adopt"
+
+
+def test_nothing_within_the_spread_counts_as_a_gain() -> None:
+    facts = {"removable_low_pct": -3.0, "removable_high_pct": 43.0}
+    of = profile(metrics={"removable_pct": 20.0}, facts=facts)
+    given = verdict(of)
+    assert (given.recommendation, given.confidence) == ("inconclusive", "low")
+    assert "LS005" in given.because
+
+
+def test_the_error_of_the_simulation_widens_the_bounds() -> None:
+    facts = {"removable_low_pct": 19.0, "removable_high_pct": 21.0, "simulation_error_pct": 30.0}
+    of = profile(metrics={"removable_pct": 20.0}, facts=facts)
+    assert verdict(of).recommendation == "inconclusive"
+
+
+def test_without_bounds_the_spread_of_the_iterations_counts() -> None:
+    facts = {"removable_low_pct": None, "removable_high_pct": None}
+    samples = Metric.of_samples([8.0, 8.5, 9.0, 12.0, 14.0, 14.5], "ms")
+    of = profile(metrics={"removable_pct": 20.0}, facts=facts)
+    given = verdict(replace(of, metrics=of.metrics | {"iteration_ms": samples}))
+    assert given.recommendation == "inconclusive"
+
+
+def test_busy_time_above_the_iteration_is_inconclusive() -> None:
+    given = verdict(profile(metrics={"iteration_busy_ms": 12.0}))
+    assert (given.recommendation, given.because) == ("inconclusive", ("LS006",))
+
+
+def test_graphed_steps_are_told_so() -> None:
+    facts = {"graph_kernel_share_pct": 97.0}
+    given = verdict(profile(metrics={"graph_launches_per_step": 3}, facts=facts))
+    assert given.recommendation == "already_graphed"
+    assert "97 %" in given.headline
+    assert given.how is None
+
+
+def test_a_capture_that_never_pays_back_stays_eager() -> None:
+    given = verdict(profile(metrics={"break_even_steps": 900.0}, expected_steps=500))
+    assert (given.recommendation, given.because[0]) == ("stay_eager", "LS009")
+
+
+def test_the_break_even_alone_decides_nothing() -> None:
+    assert verdict(profile(metrics={"break_even_steps": 900.0})).recommendation == "adopt"
+
+
+@pytest.mark.parametrize(
+    ("wait", "said", "code"),
+    [
+        ("data_wait_ms", "Mend the input pipeline first: the GPU waits for data 6.00 ms", "LS020"),
+        ("sync_cost_ms", "Mend the synchronisation first: synchronisation costs 6.00 ms", "LS021"),
+    ],
+)
+def test_when_only_the_step_gains_the_wait_is_to_be_mended_first(
+    wait: str, said: str, code: str
+) -> None:
+    of = profile(
+        metrics={"removable_pct": 2.0, wait: 6.0},
+        facts={"removable_low_pct": 1.0, "removable_high_pct": 3.0, "removable_step_pct": 65.0},
+    )
+    given = verdict(of)
+    assert given.recommendation == "stay_eager"
+    assert given.headline.startswith(said)
+    assert given.because[0] == code
+
+
+def test_different_work_is_unsafe_even_if_its_replay_looks_useless() -> None:
+    work = Work(False, (KernelChange("softmax_warp", 247, 3100.0),))
+    of = profile(
+        metrics={"removable_pct": -1.0},
+        facts={"removable_low_pct": -2.0, "removable_high_pct": 0.0},
+        replay=replace(profile().replay, work=work),
+    )
+    given = verdict(of)
+    assert (given.recommendation, given.because[0]) == ("unsafe", "LS032")
+
+
+def test_a_wrong_result_is_unsafe() -> None:
+    replay = replace(profile().replay, correct=Correctness("different", 4, 0.44))
+    given = verdict(profile(replay=replay))
+    assert given.recommendation == "unsafe"
+    assert "44 % of an update" in given.headline
+
+
+def test_a_live_scheduler_is_unsafe_whatever_the_check_saw() -> None:
+    given = verdict(profile(facts={"scheduler_live": True}))
+    assert (given.recommendation, given.because[0]) == ("unsafe", "LS035")
+    assert given.how is not None
+    assert "LS035" in given.how
+
+
+def test_a_wrong_replay_that_would_not_pay_stays_eager() -> None:
+    of = replace(
+        gpu_bound(), replay=replace(profile().replay, correct=Correctness("different", 4, 0.44))
+    )
+    assert verdict(of).recommendation == "stay_eager"
+
+
+def test_a_failed_capture_is_inconclusive_and_keeps_the_prediction() -> None:
+    given = verdict(predicted(replay=Replay("failed", reason="CUDA out of memory")))
+    assert (given.recommendation, given.basis) == ("inconclusive", "predicted")
+    assert given.headline.endswith("but the capture failed: CUDA out of memory.")
+    assert "62 % off the iteration" in given.headline
+
+
+def test_few_shapes_want_one_graph_each() -> None:
+    given = verdict(predicted(shapes=shapes("f32[8, 97]", "f32[8, 101]")))
+    assert given.recommendation == "adopt_bucketed"
+    assert given.how is not None
+    assert "pad_to_bucket" in given.how
+
+
+def test_too_many_shapes_stay_eager() -> None:
+    many = shapes(*(f"f32[8, {length}]" for length in range(90, 120)))
+    given = verdict(predicted(shapes=many))
+    assert given.recommendation == "stay_eager"
+    assert "30 different shapes" in given.headline
+
+
+def test_a_branch_on_data_is_to_be_mended() -> None:
+    branching = Shapes(False, (ShapeSignature(2, "f32[8]"), ShapeSignature(1, "f32[8]")))
+    given = verdict(predicted(shapes=branching))
+    assert (given.recommendation, given.because) == ("adopt_after_fixes", ("LS001", "LS011"))
+
+
+def test_nothing_timed_is_inconclusive() -> None:
+    given = verdict(profile(metrics={"removable_pct": None, "iteration_ms": None}))
+    assert given.recommendation == "inconclusive"
+    assert given.removable_pct is None
+
+
+def test_few_steps_lower_the_confidence() -> None:
+    assert verdict(profile(facts={"timing_steps": 4})).confidence == "medium"
+
+
+@pytest.mark.parametrize(
+    ("of", "recommendation"),
+    [
+        (rehearsal(), "inconclusive"),
+        (rehearsal(blockers=(item_blocker(),)), "inconclusive"),
+        (rehearsal(shapes=shapes("f32[8]", "f32[9]")), "inconclusive"),
+        (rehearsal(shapes=shapes(*map(str, range(20)))), "stay_eager"),
+        (
+            rehearsal(shapes=Shapes(False, (ShapeSignature(2, "a"), ShapeSignature(1, "a")))),
+            "stay_eager",
+        ),
+    ],
+    ids=["clear", "blocked", "two shapes", "many shapes", "branch"],
+)
+def test_a_rehearsal_is_structural_and_never_a_time(of: Profile, recommendation: str) -> None:
+    given = verdict(of)
+    assert (given.recommendation, given.basis) == (recommendation, "structural")
+    assert (given.speedup, given.iteration_speedup, given.removable_pct) == (None, None, None)
+    assert " ms" not in given.headline
+
+
+def test_advising_twice_gives_the_same_profile() -> None:
+    once = advise(profile())
+    assert advise(once) == once
+
+
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        ("full_step", "optimizer.step()\nfor x, y in loader"),
+        ("forward_backward", "make_graphed_callables"),
+        ("forward", "static_out = model(static_x)"),
+    ],
+)
+def test_how_shows_the_capture_pattern_of_the_scope(scope: str, said: str) -> None:
+    how = verdict(profile(replay=replace(profile().replay, scope=scope))).how
+    assert how is not None
+    assert said in how
+    assert "AdamW capturable=True" in how
+    assert max(map(len, how.split("\n\n")[1].splitlines())) <= 75
+
+
+def test_how_names_the_warm_up_that_ddp_needs() -> None:
+    base = profile()
+    how = verdict(replace(base, environment=replace(base.environment, world_size=2))).how
+    assert how is not None
+    assert "at least 11 steps eagerly (DDP needs them)" in how

@@ -1,0 +1,41 @@
+"""Numbers in sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from launchscope.rules import wording
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(9.014, "9.01"), (0.0, "0"), (1234.5, "1,234"), (0.0123, "0.0123"), (-2.5, "-2.50")],
+)
+def test_three_figures(value: float, text: str) -> None:
+    assert wording.figures(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(9.014, "9.01 ms"), (0.0404, "40.4 us"), (12_345.0, "12.3 s"), (0, "0 ms")]
+)
+def test_durations_choose_their_unit(value: float, text: str) -> None:
+    assert wording.ms(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(61.4, "61 %"), (9.96, "10 %"), (0.24, "0.2 %")])
+def test_shares(value: float, text: str) -> None:
+    assert wording.pct(value) == text
+
+
+def test_plurals_and_lists() -> None:
+    assert wording.plural(1, "step") == "1 step"
+    assert wording.plural(1200, "launch") == "1,200 launches"
+    assert wording.plural(1.5, "step") == "1.5 steps"
+    assert wording.listed(["a", "b", "c"]) == "a, b and c"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(12, "12 bytes"), (2048, "2.00 KiB"), (3 * 2**20, "3.00 MiB")]
+)
+def test_sizes(size: int, text: str) -> None:
+    assert wording.size_of(size) == text
