@@ -1,0 +1,128 @@
+"""Everything launchscope writes to the terminal: reports to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from launchscope.errors import LaunchscopeError, UsageError
+
+_PIPE_WIDTH = 100
+_CI_WIDTH = 120
+_RESET = "\033[0m"
+_STYLES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[1;31m", "yellow": "\033[33m"}
+
+
+@dataclass
+class Console:
+    """The two streams of this process and how to write to them. Values are read once."""
+
+    stdout: TextIO
+    stderr: TextIO
+    environ: Mapping[str, str]
+    quiet: bool = False
+    verbose: bool = False
+    _transient: bool = False  # a status line without its newline stands on stderr
+
+    @classmethod
+    def of_process(cls) -> Console:
+        return cls(sys.stdout, sys.stderr, os.environ)
+
+    # ------------------------------------------------------------- what it can do
+
+    @property
+    def in_ci(self) -> bool:
+        return self.environ.get("CI", "").lower() not in ("", "0", "false")
+
+    @property
+    def color(self) -> bool:
+        """Whether the report is coloured."""
+        return self._colored(self.stdout)
+
+    @property
+    def unicode(self) -> bool:
+        return "utf" in (getattr(self.stdout, "encoding", None) or "").lower()
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal; off a terminal 100, in CI 120, unless COLUMNS says."""
+        if self.environ.get("COLUMNS", "").isdigit() and int(self.environ["COLUMNS"]) > 0:
+            return max(60, int(self.environ["COLUMNS"]))
+        if self.stdout.isatty():
+            return max(60, min(120, shutil.get_terminal_size().columns))
+        return _CI_WIDTH if self.in_ci else _PIPE_WIDTH
+
+    def _colored(self, stream: TextIO) -> bool:
+        if self.environ.get("NO_COLOR"):
+            return False
+        forced = self.environ.get("FORCE_COLOR", "")
+        if forced and forced != "0":
+            return True
+        return stream.isatty() and self.environ.get("TERM") != "dumb"
+
+    # ---------------------------------------------------------------- what it says
+
+    def out(self, text: str | bytes) -> None:
+        """The result, to stdout as it is."""
+        self.clear_status()
+        if isinstance(text, bytes):
+            text = text.decode()
+        try:
+            try:
+                self.stdout.write(text)
+            except UnicodeEncodeError:
+                encoding = getattr(self.stdout, "encoding", None) or "ascii"
+                self.stdout.write(text.encode(encoding, "replace").decode(encoding))
+            self.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UsageError(f"cannot write the report to stdout: {reason}") from error
+
+    def progress(self, text: str) -> None:
+        """A line on what is happening; silent with -q."""
+        if not self.quiet:
+            self._line(f"launchscope: {text}", "dim")
+
+    def status(self, text: str) -> None:
+        """A line that the next one replaces: only on a terminal, never in CI."""
+        if self.quiet or self.in_ci or not self.stderr.isatty():
+            return
+        self.stderr.write(f"\r\033[K{self._styled(f'launchscope: {text} ...', 'dim')}")
+        self.stderr.flush()
+        self._transient = True
+
+    def clear_status(self) -> None:
+        if self._transient:
+            self.stderr.write("\r\033[K")
+            self.stderr.flush()
+            self._transient = False
+
+    def note(self, text: str) -> None:
+        """Something to know about the run; silent with -q."""
+        if not self.quiet:
+            self._line(f"note: {text}", "yellow")
+
+    def error(self, text: str, hint: str | None = None) -> None:
+        """What went wrong, and on a second line what to do about it. Always printed."""
+        self.clear_status()
+        self.stderr.write(f"{self._styled('error:', 'red')} {text}\n")
+        if hint:
+            self.stderr.write(f"{self._styled('hint:', 'bold')} {hint}\n")
+        self.stderr.flush()
+
+    def problem(self, error: LaunchscopeError) -> None:
+        self.error(str(error), error.hint)
+
+    def _line(self, text: str, style: str) -> None:
+        self.clear_status()
+        self.stderr.write(self._styled(text, style) + "\n")
+        self.stderr.flush()
+
+    def _styled(self, text: str, style: str) -> str:
+        return f"{_STYLES[style]}{text}{_RESET}" if self._colored(self.stderr) else text

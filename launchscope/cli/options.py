@@ -1,0 +1,102 @@
+"""Options that several commands share, as typer annotations. Unset options are None."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def _pass(text: str, default: int) -> object:
+    return typer.Option(help=f"{text} [default: {default}]", metavar="N")
+
+
+Warmup = Annotated[str | None, _pass("Steps to find the step and warm up.", 10)]
+Timing = Annotated[str | None, _pass("Steps timed, without any profiler.", 30)]
+Trace = Annotated[str | None, _pass("Steps traced with Kineto.", 5)]
+Inspect = Annotated[str | None, _pass("Steps whose ops are inspected.", 3)]
+Replay = Annotated[str | None, _pass("Eager steps and replays in turn.", 30)]
+Verify = Annotated[str | None, _pass("Batches on which results are compared.", 4)]
+
+StepFrom = Annotated[
+    str | None,
+    typer.Option(
+        help="What a step is: auto, marker, optimizer, forward or none. [default: auto]",
+        metavar="WHAT",
+    ),
+]
+Threshold = Annotated[
+    str | None,
+    typer.Option(
+        help="Adopt when a replay removes at least this share of the iteration. [default: 15%]",
+        metavar="PCT",
+    ),
+]
+ExpectedSteps = Annotated[
+    str | None,
+    typer.Option(
+        help="Steps you mean to run; a capture that pays back later is not adopted.",
+        metavar="N",
+    ),
+]
+Timeout = Annotated[
+    str | None,
+    typer.Option(help="Stop the script after so many seconds.", metavar="S"),
+]
+MaxRuns = Annotated[
+    str | None,
+    typer.Option(
+        help="Runs of the script at most, where passes need a fresh process. [default: 4]",
+        metavar="N",
+    ),
+]
+Full = Annotated[
+    bool | None,
+    typer.Option("--full", help="Let the script finish after the last pass."),
+]
+KeepTrace = Annotated[
+    bool | None,
+    typer.Option(
+        "--keep-trace",
+        help="Keep the recording and its traces in <script>.launchscope/.",
+    ),
+]
+Python = Annotated[
+    str | None,
+    typer.Option(help="Interpreter that runs the script.", metavar="PATH"),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        help="Settings file in place of the nearest pyproject.toml.",
+        metavar="PATH",
+    ),
+]
+Output = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Also write the report here; the suffix picks the format. Repeatable.",
+        metavar="PATH",
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        help="Format on stdout.",
+        metavar="NAME",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes.")]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="All kernels; a traceback for an error of launchscope's own.",
+    ),
+]

@@ -1,0 +1,264 @@
+"""launchscope profile [options] script.py [script args]: record, analyse, advise, report."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import tempfile
+import threading
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from launchscope.cli import options
+from launchscope.cli.console import Console
+from launchscope.cli.output import Outputs
+from launchscope.cli.state import console
+from launchscope.config import Settings, load_settings
+from launchscope.errors import InputError, LaunchscopeError, MeasureError, UsageError
+from launchscope.model import Profile, Target
+
+if TYPE_CHECKING:
+    from launchscope.runner.session import Outcome
+
+# Long options of ours; seen after the script they were probably meant for us.
+_OURS = {f"--{field.name.replace('_', '-')}" for field in fields(Settings)} | {
+    "--output",
+    "--format",
+}
+
+
+def profile(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SCRIPT [ARGS]",
+            help="The script as after `python`, or with -m the module.",
+            show_default=False,
+        ),
+    ] = None,
+    module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
+    threshold: options.Threshold = None,
+    expected_steps: options.ExpectedSteps = None,
+    warmup: options.Warmup = None,
+    timing: options.Timing = None,
+    trace: options.Trace = None,
+    inspect: options.Inspect = None,
+    replay: options.Replay = None,
+    verify: options.Verify = None,
+    step_from: options.StepFrom = None,
+    timeout: options.Timeout = None,
+    max_runs: options.MaxRuns = None,
+    full: options.Full = None,
+    keep_trace: options.KeepTrace = None,
+    python: options.Python = None,
+    config: options.Config = None,
+    output: options.Output = None,
+    format_name: options.Format = "terminal",
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> int:
+    """Measure the step of an unmodified script, eagerly and as a CUDA graph replay.
+
+    Options of launchscope stand before the script; what follows it goes to the script. Of the
+    counts of steps, 0 leaves a pass out.
+    """
+    screen = console()
+    screen.quiet, screen.verbose = quiet, verbose
+    flags = {
+        "threshold": threshold,
+        "expected_steps": expected_steps,
+        "warmup": warmup,
+        "timing": timing,
+        "trace": trace,
+        "inspect": inspect,
+        "replay": replay,
+        "verify": verify,
+        "step_from": step_from,
+        "timeout": timeout,
+        "max_runs": max_runs,
+        "full": full,
+        "keep_trace": keep_trace,
+        "python": python,
+    }
+    settings = load_settings(flags, config=config)
+    target = _target(command or [], module=module)
+    outputs = Outputs.checked(format_name, output or [])
+    _python_exists(settings.python)
+    _misplaced(target, screen)
+    return _run(target, settings, outputs, screen)
+
+
+def _run(target: Target, settings: Settings, outputs: Outputs, screen: Console) -> int:
+    directory = _recording_folder(target, keep=settings.keep_trace)
+    loading = threading.Thread(target=_load_analysis, daemon=True)
+    loading.start()
+    try:
+        outcome = _record(target, settings, directory, screen)
+        loading.join()
+        profile = _profile_of(outcome, settings)
+        code = outputs.deliver(profile, screen, _next_commands(profile, outputs, target))
+        if outcome.problem is not None:
+            screen.problem(outcome.problem)
+        elif outcome.interrupted:
+            screen.error("interrupted; this is what was measured until then")
+        return outcome.exit_code or code
+    except KeyboardInterrupt:
+        # typer would turn it into an exit code without a word.
+        raise MeasureError("interrupted", exit_code=130) from None
+    finally:
+        if settings.keep_trace:
+            screen.progress(f"kept the recording in {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _record(target: Target, settings: Settings, directory: Path, screen: Console) -> Outcome:
+    from launchscope.cli.progress import Progress
+    from launchscope.runner import session
+
+    run_options = session.RunOptions(
+        python=settings.python, timeout_s=settings.timeout, max_runs=settings.max_runs
+    )
+    try:
+        return session.record(target, settings.schedule, run_options, directory, Progress(screen))
+    finally:
+        screen.clear_status()
+
+
+def _load_analysis() -> None:
+    """Imports pandas and what stands on it while the script runs, so that the report is quick."""
+    import launchscope.analysis
+    import launchscope.rules  # noqa: F401
+
+
+def _profile_of(outcome: Outcome, settings: Settings) -> Profile:
+    """The Profile of a run that measured something; otherwise the reason why it did not."""
+    from launchscope.analysis import build_profile
+    from launchscope.parser import read_recording
+    from launchscope.rules import advise
+
+    try:
+        recording = read_recording(outcome.directory)
+    except InputError:
+        raise _nothing(outcome) from None
+    if recording.timing is None and recording.inspect is None and recording.trace is None:
+        raise _nothing(outcome)
+    return advise(
+        build_profile(
+            recording,
+            threshold_pct=settings.threshold,
+            expected_steps=settings.expected_steps,
+        )
+    )
+
+
+def _nothing(outcome: Outcome) -> LaunchscopeError:
+    if outcome.problem is not None:
+        return outcome.problem
+    if outcome.interrupted:
+        return MeasureError("interrupted before anything was measured", exit_code=130)
+    return MeasureError("the run left nothing to report on")
+
+
+# ------------------------------------------------------------------ before the run
+
+
+def _target(command: list[str], *, module: bool) -> Target:
+    if not command:
+        raise UsageError(
+            "no script was named",
+            hint="launchscope profile [options] script.py [script args]",
+        )
+    name, args = command[0], tuple(command[1:])
+    if module:
+        return Target("module", name, args)
+    path = Path(name)
+    if path.is_dir():
+        raise UsageError(
+            f"{name} is a directory", hint="name the script in it, or run a package with -m"
+        )
+    if not path.exists():
+        raise UsageError(f"{name}: no such file", hint=_nearest_script(path))
+    return Target("script", name, args)
+
+
+def _nearest_script(path: Path) -> str | None:
+    dotted = str(path).split(".")
+    if path.suffix != ".py" and len(dotted) > 1 and all(part.isidentifier() for part in dotted):
+        return f"to run a module, type launchscope profile -m {path}"
+    if not path.parent.is_dir():
+        return f"{path.parent} is not a directory"
+    near = get_close_matches(path.name, [p.name for p in path.parent.glob("*.py")], n=1)
+    return f"did you mean {path.with_name(near[0])}?" if near else None
+
+
+def _python_exists(python: str | None) -> None:
+    if python is not None and shutil.which(python) is None:
+        raise UsageError(
+            f"--python: {python} is not a program that can be run",
+            hint="it takes the path of a Python interpreter, such as /opt/env/bin/python",
+        )
+
+
+def _misplaced(target: Target, screen: Console) -> None:
+    """A note on options after the script that look like ours: they went to the script."""
+    seen = [arg for arg in target.args if arg.split("=", 1)[0] in _OURS]
+    follows = zip(target.args, target.args[1:])
+    seen += [first for first, path in follows if first == "-o" and _is_report(path)]
+    if seen:
+        screen.note(
+            f"{seen[0]} stands after {target.name} and goes to it; options of launchscope come "
+            "before the script"
+        )
+
+
+def _is_report(path: str) -> bool:
+    from launchscope.report import all_reporters
+
+    return Path(path).suffix in {s for reporter in all_reporters() for s in reporter.suffixes}
+
+
+def _recording_folder(target: Target, *, keep: bool) -> Path:
+    """A new folder: a temporary one, or `train.launchscope` (`train-2.launchscope`, ...) here."""
+    if not keep:
+        return Path(tempfile.mkdtemp(prefix="launchscope-"))
+    stem = Path(target.name).stem if target.kind == "script" else target.name
+    number = 1
+    while True:
+        folder = Path.cwd() / f"{stem}{'' if number == 1 else f'-{number}'}.launchscope"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise UsageError(
+                f"--keep-trace: cannot make {folder}: {error.strerror or error}",
+                hint="run from a folder that can be written",
+            ) from error
+        else:
+            return folder
+
+
+# ------------------------------------------------------------------- after the run
+
+
+def _next_commands(profile: Profile, outputs: Outputs, target: Target) -> tuple[str, ...]:
+    """What to type next, depending on what was typed already."""
+    commands = []
+    verdict = profile.verdict
+    if verdict is not None and verdict.because:
+        weighty = [f.code for f in profile.findings if f.severity in ("warning", "error")]
+        first = next((code for code in verdict.because if code in weighty), verdict.because[0])
+        commands.append(f"launchscope rules {first}")
+    saved = next((path for path, reporter in outputs.files if reporter.name == "json"), None)
+    if saved is not None:
+        commands.append(f"launchscope report {shlex.quote(str(saved))}")
+    else:
+        script = ["-m", target.name] if target.kind == "module" else [target.name]
+        typed = shlex.join([*script, *target.args])
+        commands.append(f"launchscope profile -o profile.json {typed}")
+    return tuple(commands)

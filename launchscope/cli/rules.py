@@ -1,0 +1,52 @@
+"""launchscope rules [CODE]: the list of rules, or the page of one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from launchscope.cli.state import console
+from launchscope.errors import UsageError
+
+
+def rules(
+    code: Annotated[
+        str | None, typer.Argument(help="A rule such as LS001.", show_default=False)
+    ] = None,
+) -> int:
+    """List the rules, or explain one of them."""
+    from launchscope.rules import all_rules, find_rule
+
+    if code is None:
+        lines = [f"{rule.code}  {rule.title}" for rule in all_rules()]
+        console().out("\n".join(lines) + "\n")
+        return 0
+    rule = find_rule(code)
+    if rule is None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(code.upper(), [known.code for known in all_rules()], n=1)
+        raise UsageError(
+            f"there is no rule {code}",
+            hint=f"did you mean {near[0]}?" if near else "launchscope rules lists them",
+        )
+    page = rule.page.split("\n", 1)
+    heading = page[0].removeprefix("# ")
+    console().out(_rendered(f"# {rule.code}: {heading}\n{page[1] if len(page) > 1 else ''}"))
+    return 0
+
+
+def _rendered(page: str) -> str:
+    """The page as it is, or with its Markdown laid out where colours are shown."""
+    screen = console()
+    if not screen.color:
+        return page.rstrip() + "\n"
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    stream = StringIO()
+    Console(file=stream, width=min(90, screen.width), force_terminal=True).print(Markdown(page))
+    return stream.getvalue()

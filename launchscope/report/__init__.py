@@ -1,0 +1,8 @@
+"""Profile -> text or bytes. One output format per file, each exposing one REPORTER."""
+
+from __future__ import annotations
+
+from launchscope.report.loader import all_reporters, render, reporter_for_path, reporter_named
+from launchscope.report.reporter import Reporter
+
+__all__ = ["Reporter", "all_reporters", "render", "reporter_for_path", "reporter_named"]

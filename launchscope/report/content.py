@@ -1,0 +1,287 @@
+"""What a report for people says, apart from how it looks: plain rows and sentences.
+
+Terminal, Markdown and later formats lay out the same Content, so that they agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from launchscope.model import Finding, Metric, Profile
+from launchscope.report import format as fmt
+
+_BADGES = {
+    "adopt": "ADOPT",
+    "adopt_after_fixes": "ADOPT AFTER FIXES",
+    "adopt_bucketed": "ADOPT, ONE GRAPH PER SHAPE",
+    "already_graphed": "ALREADY GRAPHED",
+    "stay_eager": "STAY EAGER",
+    "unsafe": "UNSAFE",
+    "inconclusive": "INCONCLUSIVE",
+}
+_BASES = {
+    "measured": "replay measured in place",
+    "what_if": "replay measured with its blockers stubbed",
+    "predicted": "replay predicted from the trace",
+    "structural": "structure only, nothing timed",
+}
+_PARTS = (
+    ("GPU busy", "iteration_busy_ms"),
+    ("launch overhead", "launch_overhead_ms"),
+    ("synchronisation", "sync_wait_ms"),
+    ("data loading", "data_wait_ms"),
+    ("between queued kernels", "dispatch_gap_ms"),
+    ("not attributed", "unattributed_ms"),
+)
+# Smaller parts of the iteration are not listed.
+_SMALLEST_PART = 0.005
+_ORDER = {"error": 0, "warning": 1, "advice": 2, "info": 3}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table eager against replay."""
+
+    label: str
+    eager: str
+    replay: str = ""
+    change: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the iteration: its duration, and its share in per cent of the iteration."""
+
+    label: str
+    duration: str
+    share_pct: float
+
+    @property
+    def measured(self) -> bool:
+        return self.duration != fmt.NOT_MEASURED
+
+
+@dataclass(frozen=True)
+class KernelLine:
+    name: str
+    count: str
+    total: str
+    share: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Content:
+    title: str
+    badge: str
+    headline: str
+    basis: str
+    context: tuple[str, ...]
+    why: tuple[Finding, ...]
+    rows: tuple[Row, ...]
+    replay_heading: str
+    iteration: str
+    parts: tuple[Part, ...]
+    costs: tuple[tuple[str, str], ...]
+    changes: tuple[Finding, ...]
+    how: str | None
+    kernels: tuple[KernelLine, ...]
+    kernels_left: int
+    notes: tuple[str, ...]
+    next: tuple[str, ...]
+
+
+def content_of(profile: Profile, *, top: int = 8, next_commands: tuple[str, ...] = ()) -> Content:
+    """Everything a report shows of a Profile. `top` bounds the kernels."""
+    verdict = profile.verdict
+    because = verdict.because if verdict is not None else ()
+    rank = {code: i for i, code in enumerate(because)}
+    ordered = sorted(
+        profile.findings,
+        key=lambda f: (_ORDER[f.severity], rank.get(f.code, len(rank))),
+    )
+    return Content(
+        title=" ".join((profile.target.name, *profile.target.args)),
+        badge=_BADGES[verdict.recommendation] if verdict is not None else "NO VERDICT",
+        headline=verdict.headline if verdict is not None else "The rules were not applied.",
+        basis=_basis(profile),
+        context=_context(profile),
+        why=tuple(f for f in ordered if f.severity == "info"),
+        rows=_rows(profile),
+        replay_heading={"what_if": "replay (what if)", "predicted": "replay (predicted)"}.get(
+            verdict.basis if verdict is not None else "", "replay"
+        ),
+        iteration=fmt.with_unit(profile.metrics.get("iteration_ms")),
+        parts=_parts(profile),
+        costs=_costs(profile),
+        changes=tuple(f for f in ordered if f.severity != "info"),
+        how=verdict.how if verdict is not None else None,
+        kernels=_kernels(profile, top),
+        kernels_left=max(0, len(profile.kernels) - top),
+        notes=profile.notes,
+        next=next_commands,
+    )
+
+
+def _basis(profile: Profile) -> str:
+    verdict = profile.verdict
+    if verdict is None:
+        return ""
+    parts = [_BASES[verdict.basis]]
+    if profile.replay.status == "measured":
+        correct = profile.replay.correct
+        if correct.status == "verified":
+            floor = correct.max_update_diff
+            difference = "" if floor is None else f", largest difference {floor:.0e}"
+            parts.append(f"result equal to eager's over {correct.steps} batches{difference}")
+        elif correct.status == "different":
+            parts.append("result not eager's")
+        else:
+            parts.append("result not checked")
+    parts.append(f"confidence {verdict.confidence}")
+    return " · ".join(parts)
+
+
+def _context(profile: Profile) -> tuple[str, ...]:
+    environment = profile.environment
+    machine = [environment.device or "no CUDA device"]
+    named = (("PyTorch", environment.torch), ("CUDA", environment.cuda))
+    machine += [f"{name} {version}" for name, version in named if version]
+    if environment.driver:
+        machine.append(f"driver {environment.driver}")
+    if environment.world_size > 1:
+        machine.append(f"{environment.world_size} ranks")
+    lines = [" · ".join(machine)]
+    step = profile.step
+    if step is not None:
+        named_events = [
+            event if name in ("", event) else f"{event} {name}"
+            for event, name in zip_longest(step.period, step.names, fillvalue="")
+        ]
+        said = " > ".join(named_events)
+        if step.source:
+            said += f" · from {step.source}"
+        timed = profile.metrics.get("iteration_ms")
+        if timed is not None and timed.samples:
+            said += f" · {len(timed.samples)} iterations"
+        lines.append(said)
+    return tuple(lines)
+
+
+def _rows(profile: Profile) -> tuple[Row, ...]:
+    metrics = profile.metrics
+    if profile.mode == "rehearsal":
+        ops = metrics.get("device_ops_per_step")
+        shapes = metrics.get("shape_signatures")
+        return (
+            Row("device operations per step", fmt.with_unit(ops)),
+            Row("op-stream signatures", fmt.with_unit(shapes)),
+        )
+    replayed = profile.value("replay_ms") is not None
+    replay = metrics.get("replay_ms" if replayed else "predicted_replay_ms")
+    projected = metrics.get("projected_iteration_ms")
+    verdict = profile.verdict
+    rows = [
+        Row(
+            "step",
+            fmt.with_unit(metrics.get("step_ms")),
+            fmt.with_unit(replay),
+            _ratio(verdict.speedup if verdict is not None else profile.value("speedup")),
+        ),
+        Row(
+            "iteration",
+            fmt.with_unit(metrics.get("iteration_ms")),
+            fmt.with_unit(projected),
+            _ratio(profile.value("iteration_speedup")),
+        ),
+    ]
+    if profile.value("step_p95_ms") is not None:
+        rows.insert(1, Row("step, 95th percentile", fmt.with_unit(metrics.get("step_p95_ms"))))
+    host = metrics.get("host_ms")
+    rows += [
+        Row("host time of the step", fmt.with_unit(host), _host_replay(profile)),
+        Row("GPU busy in the step", fmt.with_unit(metrics.get("gpu_busy_ms"))),
+        Row(
+            "launches per step",
+            fmt.with_unit(metrics.get("launches_per_step")),
+            "1" if replayed else "",
+        ),
+        Row("time in launch calls", fmt.with_unit(metrics.get("launch_share_pct"))),
+        Row("exposed launch overhead", fmt.with_unit(metrics.get("launch_overhead_pct"))),
+        Row("synchronisations per step", fmt.with_unit(metrics.get("syncs_per_step"))),
+    ]
+    return tuple(rows)
+
+
+def _host_replay(profile: Profile) -> str:
+    """In ms, to stand beside eager's."""
+    value = profile.value("host_replay_us")
+    return "" if value is None else fmt.milliseconds(value / 1000.0)
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else fmt.ratio(value)
+
+
+def _parts(profile: Profile) -> tuple[Part, ...]:
+    """Where the iteration goes; empty unless busy time and iteration are known."""
+    iteration = profile.value("iteration_ms")
+    if not iteration or profile.value("iteration_busy_ms") is None:
+        return ()
+    parts = []
+    for label, key in _PARTS:
+        value = profile.value(key)
+        if value is None:
+            parts.append(Part(label, fmt.NOT_MEASURED, 0.0))
+        elif abs(value) >= _SMALLEST_PART * iteration or key == "iteration_busy_ms":
+            duration = f"{fmt.like(value, iteration)} ms"
+            parts.append(Part(label, duration, 100.0 * value / iteration))
+    return tuple(parts)
+
+
+def _costs(profile: Profile) -> tuple[tuple[str, str], ...]:
+    metrics = profile.metrics
+    known = (
+        ("capture", "capture_ms"),
+        ("instantiation", "instantiate_ms"),
+        ("pays back after", "break_even_steps"),
+        ("GPU memory held by the graph", "graph_memory_mib"),
+        ("graph nodes", "graph_nodes"),
+    )
+    return tuple(
+        (label, _cost(metrics[key]))
+        for label, key in known
+        if key in metrics and metrics[key].value is not None
+    )
+
+
+def _cost(metric: Metric) -> str:
+    if metric.unit == "steps" and metric.value is not None:
+        steps = max(1, -int(-float(metric.value) // 1))
+        return f"{steps:,} step{'' if steps == 1 else 's'}"
+    return fmt.with_unit(metric, spread=False)
+
+
+def _kernels(profile: Profile, top: int) -> tuple[KernelLine, ...]:
+    total = sum(kernel.total_us for kernel in profile.kernels)
+    ordered = sorted(profile.kernels, key=lambda kernel: -kernel.total_us)
+    return tuple(
+        KernelLine(
+            name=_short(kernel.name),
+            count=f"{kernel.count:,.0f}"
+            if float(kernel.count).is_integer()
+            else fmt.plain(kernel.count),
+            total=f"{fmt.plain(kernel.total_us)} us",
+            share=fmt.percent(100.0 * kernel.total_us / total) if total else "",
+            where=kernel.where or "",
+        )
+        for kernel in ordered[:top]
+    )
+
+
+def _short(name: str) -> str:
+    """A kernel's name without what all of PyTorch's begin with."""
+    for noise in ("void ", "at::native::", "(anonymous namespace)::", "at::cuda::detail::"):
+        name = name.replace(noise, "")
+    return name

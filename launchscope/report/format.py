@@ -1,0 +1,88 @@
+"""Numbers for tables: as many figures as the spread allows, "not measured" for None.
+
+A median is written to the decimal place of its interquartile range, which is itself written
+to one figure: 9.0137 with an IQR of 0.042 is "9.01 ± 0.04".
+"""
+
+from __future__ import annotations
+
+from math import floor, log10
+
+from launchscope.model import Metric
+
+NOT_MEASURED = "not measured"
+_MOST_FIGURES = 5
+
+
+def number(metric: Metric | None, *, spread: bool = True) -> str:
+    """A metric without its unit; ± is the interquartile range of its samples."""
+    if metric is None or metric.value is None:
+        return NOT_MEASURED
+    value = float(metric.value)
+    iqr = metric.iqr
+    if metric.exact or (metric.unit in ("1", "steps") and value.is_integer()):
+        return f"{value:,.0f}" if value.is_integer() else plain(value)
+    if iqr is None or iqr <= 0 or value == 0:
+        return plain(value)
+    decimals = min(_decimals_of_spread(iqr), _decimals(value, _MOST_FIGURES))
+    text = _fixed(value, decimals)
+    return f"{text} ± {_fixed(iqr, decimals)}" if spread and round(iqr, decimals) else text
+
+
+def with_unit(metric: Metric | None, *, spread: bool = True) -> str:
+    """A metric with its unit, as `9.01 ± 0.04 ms`."""
+    text = number(metric, spread=spread)
+    if metric is None or metric.value is None or metric.unit == "1":
+        return text
+    if metric.unit == "%":
+        return percent(float(metric.value))
+    return f"{text}x" if metric.unit == "x" else f"{text} {metric.unit}"
+
+
+def plain(value: float | None, figures: int = 3) -> str:
+    """A number without spread, to three figures (whole units at least)."""
+    if value is None:
+        return NOT_MEASURED
+    if value == 0:
+        return "0"
+    return _fixed(value, max(0, _decimals(value, figures)))
+
+
+def like(value: float, whole: float, figures: int = 3) -> str:
+    """A part of `whole`, to the decimal place of the whole, so that a column of parts aligns."""
+    return _fixed(value, max(0, _decimals(whole, figures)))
+
+
+def milliseconds(value: float | None) -> str:
+    return NOT_MEASURED if value is None else f"{plain(value)} ms"
+
+
+def ratio(value: float | None) -> str:
+    """`2.87x`; two decimals below ten."""
+    if value is None:
+        return NOT_MEASURED
+    return f"{value:.2f}x" if abs(value) < 9.995 else f"{plain(value)}x"
+
+
+def percent(value: float | None) -> str:
+    """`61 %`, `6.1 %`, `0.3 %`, `< 0.1 %`."""
+    if value is None:
+        return NOT_MEASURED
+    if 0 < value < 0.05:
+        return "< 0.1 %"
+    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return f"{round(value, decimals):,.{max(0, decimals)}f}"
+
+
+def _decimals(value: float, figures: int) -> int:
+    """Decimal places at which `value` has that many significant figures; at most nine."""
+    return min(9, figures - 1 - floor(log10(abs(value))))
+
+
+def _decimals_of_spread(iqr: float) -> int:
+    """The place of the first figure of the spread, after rounding: 0.096 is 0.1."""
+    exponent = floor(log10(iqr))
+    return -exponent if iqr / 10**exponent < 9.5 else -exponent - 1

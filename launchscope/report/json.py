@@ -1,0 +1,18 @@
+"""The Profile as its JSON file: what is saved, compared and rendered from again."""
+
+from __future__ import annotations
+
+from launchscope.model import Profile
+from launchscope.report.reporter import Reporter
+
+
+def render(profile: Profile, /, **options: object) -> bytes:
+    """One indented JSON object, `schema` first; parser.read_profile reads it back."""
+    import msgspec
+
+    fields = msgspec.to_builtins(profile)
+    ordered = {"schema": fields.pop("schema"), **fields}
+    return msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n"
+
+
+REPORTER = Reporter("json", (".json",), render)

@@ -1,0 +1,23 @@
+"""What an output format is: a name, the suffixes it is chosen by, and a render function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from launchscope.model import Profile
+
+
+class Render(Protocol):
+    """Renders a whole Profile. Options a format has no use for are ignored by it."""
+
+    def __call__(self, profile: Profile, /, **options: object) -> str | bytes: ...
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """One format. `suffixes` are in lower case with their dot; empty for stdout only."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    render: Render

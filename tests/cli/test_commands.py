@@ -1,0 +1,150 @@
+"""The other commands, as processes where that matters."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launchscope.cli import main
+from launchscope.parser import read_profile
+from launchscope.report import render
+from launchscope.rules import advise, all_rules
+from tests.rules.profiles import blocked, profile
+
+Streams = pytest.CaptureFixture[str]
+
+
+def launchscope(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "launchscope", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        check=False,
+    )
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "profile.json"
+    data = render(advise(profile()), "json")
+    assert isinstance(data, bytes)
+    path.write_bytes(data)
+    return path
+
+
+def test_report_renders_a_saved_profile(saved: Path) -> None:
+    result = launchscope("report", str(saved))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "ADOPT" in result.stdout.splitlines()[0]
+    assert "launchscope rules LS001" in result.stdout
+
+
+def test_report_writes_other_formats(saved: Path, tmp_path: Path, capsys: Streams) -> None:
+    assert main(["report", str(saved), "-o", str(tmp_path / "p.md"), "-q"]) == 0
+    assert (tmp_path / "p.md").read_text().startswith("# ADOPT")
+
+
+def test_report_weighs_anew_against_another_threshold(
+    saved: Path, tmp_path: Path, capsys: Streams
+) -> None:
+    again = tmp_path / "again.json"
+    assert main(["report", str(saved), "--threshold", "80%", "-o", str(again), "-q"]) == 0
+    verdict = read_profile(again).verdict
+    assert verdict is not None
+    assert verdict.recommendation == "stay_eager"
+
+
+def test_report_weighs_anew_against_expected_steps(saved: Path, capsys: Streams) -> None:
+    assert main(["report", str(saved), "--expected-steps", "3"]) == 0
+    assert "pays back after 7 steps and you expect 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "no such file"), ("{", ""), ('{"traceEvents": []}', ""), ("[]", "")],
+)
+def test_report_refuses_what_it_cannot_read(
+    tmp_path: Path, capsys: Streams, content: str | None, said: str
+) -> None:
+    path = tmp_path / "x.json"
+    if content is not None:
+        path.write_text(content)
+    assert main(["report", str(path)]) == 3
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert said in err
+    assert "please report it" not in err
+
+
+def test_report_on_a_folder_without_a_recording(tmp_path: Path, capsys: Streams) -> None:
+    assert main(["report", str(tmp_path)]) == 3
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_rules_lists_every_rule(capsys: Streams) -> None:
+    assert main(["rules"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [rule.code for rule in all_rules()]
+
+
+def test_rules_explains_one(capsys: Streams) -> None:
+    assert main(["rules", "ls002"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("# LS002: Launch share: the 15 % rule taken literally\n")
+    assert "## Why it matters" in out
+
+
+def test_rules_lays_the_page_out_in_colour(
+    capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(["rules", "LS002"]) == 0
+    out = capsys.readouterr().out
+    assert "\033[" in out
+    assert "## Why" not in out
+
+
+def test_a_reader_that_leaves_early_is_no_crash(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    data = render(advise(blocked()), "json")
+    assert isinstance(data, bytes)
+    path.write_bytes(data)
+    command = f"{sys.executable} -m launchscope report {path} -v | true"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+
+
+def test_doctor_says_what_can_be_measured() -> None:
+    result = launchscope("doctor")
+    assert result.returncode == 0, result.stderr
+    assert "torch" in result.stdout
+    assert "CUDA device" in result.stdout
+
+
+def test_doctor_on_an_interpreter_that_does_not_start(tmp_path: Path) -> None:
+    result = launchscope("doctor", "--python", str(tmp_path / "python"))
+    assert result.returncode == 3
+    assert "cannot be started" in result.stdout
+    assert "Nothing can be measured" in result.stdout
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    result = launchscope()
+    assert result.returncode == 2
+    assert "Usage:" in result.stdout
+
+
+def test_help_imports_no_rich() -> None:
+    code = (
+        "import sys; from launchscope.cli import main; main(['profile', '--help'])\n"
+        "print({'rich', 'msgspec', 'pandas', 'torch'} & set(sys.modules), file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stderr.strip() == "set()"

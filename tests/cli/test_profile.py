@@ -1,0 +1,267 @@
+"""The profile command around a runner that is played by a fake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import launchscope.analysis
+import launchscope.parser
+from launchscope.cli import main
+from launchscope.errors import InputError, LaunchscopeError, NoStepError, ScriptError
+from launchscope.model import (
+    Environment,
+    Recording,
+    Schedule,
+    Target,
+    TimingResult,
+)
+from launchscope.parser import read_profile
+from launchscope.runner import session
+from tests.rules.profiles import profile
+
+TIMING = TimingResult(0, (0, 1), (1, 2), 3, (), ())
+
+
+@dataclass
+class Runner:
+    """Plays runner.session and the analysis behind it; keeps what it was asked."""
+
+    problem: LaunchscopeError | None = None
+    interrupted: bool = False
+    measured: bool = True
+    events: tuple[session.Event, ...] = ()
+    during: Callable[[], None] = lambda: None
+    asked: dict[str, Any] = field(default_factory=dict)
+
+    def record(
+        self,
+        target: Target,
+        schedule: Schedule,
+        options: session.RunOptions,
+        directory: Path,
+        listen: Callable[[session.Event], None],
+    ) -> session.Outcome:
+        self.asked |= {
+            "target": target,
+            "schedule": schedule,
+            "options": options,
+            "directory": directory,
+        }
+        for event in self.events:
+            listen(event)
+        self.during()
+        code = 130 if self.interrupted else self.problem.exit_code if self.problem else 0
+        return session.Outcome(directory, self.problem, self.interrupted, code)
+
+    def read(self, path: Path) -> Recording:
+        target = self.asked["target"]
+        timing = TIMING if self.measured else None
+        return Recording(target, Environment(), "gpu", Schedule(), str(path), timing=timing)
+
+    def build(self, recording: Recording, **settings: Any) -> Any:
+        self.asked |= settings
+        return replace(profile(), target=recording.target, expected_steps=None)
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runner:
+    given = Runner()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    monkeypatch.setattr(session, "record", given.record)
+    monkeypatch.setattr(launchscope.parser, "read_recording", given.read)
+    monkeypatch.setattr(launchscope.analysis, "build_profile", given.build)
+    return given
+
+
+Streams = pytest.CaptureFixture[str]
+
+
+def test_the_report_goes_to_stdout_and_the_rest_to_stderr(runner: Runner, capsys: Streams) -> None:
+    runner.events = (
+        session.Event("run", "train.py", text="running train.py"),
+        session.Event("pass_start", "timing", total=30),
+        session.Event("pass_end", "timing", text="0.4 s"),
+    )
+    assert main(["profile", "train.py"]) == 0
+    out, err = capsys.readouterr()
+    assert "ADOPT" in out.splitlines()[0]
+    assert err == "launchscope: running train.py\nlaunchscope: timing, 30 steps, 0.4 s\n"
+
+
+def test_options_end_at_the_script(runner: Runner) -> None:
+    assert main(["profile", "-q", "train.py", "--lr", "0.1", "-q", "--", "-x"]) == 0
+    assert runner.asked["target"] == Target("script", "train.py", ("--lr", "0.1", "-q", "--", "-x"))
+
+
+def test_a_module_is_run_with_m(runner: Runner) -> None:
+    assert main(["profile", "-q", "-m", "pkg.train", "--epochs", "1"]) == 0
+    assert runner.asked["target"] == Target("module", "pkg.train", ("--epochs", "1"))
+
+
+def test_options_reach_the_runner_and_the_analysis(runner: Runner) -> None:
+    given = "--warmup 3 --timing 7 --trace 0 --replay 0 --step-from marker --full --timeout 90"
+    given += " --max-runs 2 --threshold 20% --expected-steps 500"
+    assert main(["profile", "-q", *given.split(), "train.py"]) == 0
+    schedule, options = runner.asked["schedule"], runner.asked["options"]
+    assert (schedule.warmup, schedule.timing, schedule.trace, schedule.replay) == (3, 7, 0, 0)
+    assert (schedule.step_from, schedule.full, schedule.inspect) == ("marker", True, 3)
+    assert (options.timeout_s, options.max_runs, options.python) == (90.0, 2, None)
+    assert (runner.asked["threshold_pct"], runner.asked["expected_steps"]) == (20.0, 500)
+
+
+def test_the_recording_is_removed_unless_it_is_to_be_kept(
+    runner: Runner, tmp_path: Path, capsys: Streams
+) -> None:
+    assert main(["profile", "train.py"]) == 0
+    assert not runner.asked["directory"].exists()
+    assert main(["profile", "--keep-trace", "train.py"]) == 0
+    assert runner.asked["directory"] == tmp_path / "train.launchscope"
+    assert main(["profile", "--keep-trace", "train.py"]) == 0
+    assert (tmp_path / "train-2.launchscope").is_dir()
+    assert "train-2.launchscope" in capsys.readouterr().err
+
+
+def test_files_are_written_in_the_format_of_their_suffix(runner: Runner, tmp_path: Path) -> None:
+    assert main(["profile", "-q", "-o", "p.json", "-o", "p.md", "train.py"]) == 0
+    assert read_profile(tmp_path / "p.json").verdict is not None
+    assert (tmp_path / "p.md").read_text().startswith("# ADOPT: `train.py`")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["p.json", "p.md", "train.py"]
+
+
+def test_another_format_on_stdout(runner: Runner, capsys: Streams) -> None:
+    assert main(["profile", "-q", "-f", "json", "train.py"]) == 0
+    assert capsys.readouterr().out.startswith('{\n "schema": "launchscope/profile/1"')
+
+
+def test_the_report_says_how_to_save_it_unless_it_was_saved(
+    runner: Runner, capsys: Streams
+) -> None:
+    main(["profile", "-q", "train.py", "--name", "a b"])
+    assert "launchscope profile -o profile.json train.py --name 'a b'" in capsys.readouterr().out
+    main(["profile", "-q", "-o", "mine.json", "train.py"])
+    assert "launchscope report mine.json" in capsys.readouterr().out
+
+
+def test_an_option_of_ours_after_the_script_is_remarked_on(runner: Runner, capsys: Streams) -> None:
+    assert main(["profile", "train.py", "--timing", "5"]) == 0
+    assert "note: --timing stands after train.py and goes to it" in capsys.readouterr().err
+    assert main(["profile", "train.py", "-o", "p.json"]) == 0
+    assert "note: -o stands after train.py" in capsys.readouterr().err
+    assert main(["profile", "train.py", "-o", "checkpoints", "--lr", "1"]) == 0
+    assert "note:" not in capsys.readouterr().err
+
+
+def test_a_problem_after_measuring_is_told_below_the_report(
+    runner: Runner, capsys: Streams
+) -> None:
+    runner.problem = ScriptError("the script ended with exit code 7", exit_code=7)
+    assert main(["profile", "train.py"]) == 7
+    out, err = capsys.readouterr()
+    assert "ADOPT" in out
+    assert err.endswith("error: the script ended with exit code 7\n")
+
+
+def test_a_problem_before_anything_was_measured_is_all_there_is(
+    runner: Runner, capsys: Streams
+) -> None:
+    runner.problem, runner.measured = NoStepError("no step was found", hint="mark it"), False
+    assert main(["profile", "train.py"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "error: no step was found\nhint: mark it\n"
+
+
+def test_an_unreadable_recording_never_hides_the_problem(
+    runner: Runner, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: Path) -> Recording:
+        raise InputError(f"{path} is damaged")
+
+    monkeypatch.setattr(launchscope.parser, "read_recording", fails)
+    runner.problem = ScriptError("the script died by signal 11", exit_code=139)
+    assert main(["profile", "train.py"]) == 139
+    assert "signal 11" in capsys.readouterr().err
+
+
+def test_an_interrupt_gives_the_report_of_what_was_measured(
+    runner: Runner, capsys: Streams
+) -> None:
+    runner.interrupted = True
+    assert main(["profile", "train.py"]) == 130
+    out, err = capsys.readouterr()
+    assert "ADOPT" in out
+    assert "interrupted" in err
+
+
+def test_an_interrupt_of_our_own_is_130(runner: Runner, capsys: Streams) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    runner.during = interrupt
+    assert main(["profile", "train.py"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert not runner.asked["directory"].exists()
+
+
+def test_an_error_of_our_own_asks_to_be_reported(runner: Runner, capsys: Streams) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("division by zero")
+
+    runner.during = fail
+    assert main(["profile", "train.py"]) == 3
+    err = capsys.readouterr().err
+    assert "error: launchscope failed: ZeroDivisionError: division by zero" in err
+    assert "please report it" in err
+    assert "Traceback" not in err
+    assert main(["profile", "-v", "train.py"]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_place_lost_during_the_run_loses_nothing(
+    runner: Runner, tmp_path: Path, capsys: Streams
+) -> None:
+    (tmp_path / "out").mkdir()
+    runner.during = (tmp_path / "out").rmdir
+    assert main(["profile", "-o", "out/p.json", "train.py"]) == 2
+    out, err = capsys.readouterr()
+    assert "ADOPT" in out
+    assert "error: cannot write out/p.json" in err
+    saved = Path(err.split("the Profile was saved as ")[1].split("\n")[0])
+    assert read_profile(saved).target.name == "train.py"
+    saved.unlink()
+    saved.parent.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["profile"], "no script was named"),
+        (["profile", "trian.py"], "trian.py: no such file\nhint: did you mean train.py?"),
+        (["profile", "."], ". is a directory"),
+        (["profile", "pkg.train"], "to run a module, type launchscope profile -m pkg.train"),
+        (["profile", "-o", "p.pdf", "train.py"], "no output format for suffix '.pdf'"),
+        (["profile", "-o", "none/p.json", "train.py"], "none is not a directory"),
+        (["profile", "-o", "train.py/p.json", "train.py"], "train.py is not a directory"),
+        (["profile", "-f", "jsn", "train.py"], "did you mean json?"),
+        (["profile", "--timing", "-3", "train.py"], "--timing: expected a whole number"),
+        (["profile", "--treshold", "3", "train.py"], "--treshold"),
+        (["profile", "--python", "no-python", "train.py"], "no-python is not a program"),
+        (["profile", "--config", "none.toml", "train.py"], "cannot read none.toml"),
+        (["profle", "train.py"], "profle"),
+        (["rules", "LS999"], "there is no rule LS999"),
+    ],
+)
+def test_a_mistyped_command_is_exit_code_2_before_anything_runs(
+    runner: Runner, capsys: Streams, arguments: list[str], said: str
+) -> None:
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert said in err
+    assert runner.asked == {}

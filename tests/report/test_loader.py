@@ -1,0 +1,46 @@
+"""Formats are found, by name and by suffix; the JSON is the Profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launchscope.errors import UsageError
+from launchscope.parser import read_profile
+from launchscope.report import all_reporters, render, reporter_for_path, reporter_named
+from launchscope.rules import advise
+from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
+
+
+def test_formats_are_found() -> None:
+    names = [reporter.name for reporter in all_reporters()]
+    assert {"json", "markdown", "terminal"} <= set(names)
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize(("path", "name"), [("p.json", "json"), ("a/REPORT.MD", "markdown")])
+def test_a_suffix_chooses_the_format(path: str, name: str) -> None:
+    assert reporter_for_path(Path(path)).name == name
+
+
+@pytest.mark.parametrize("path", ["report.pdf", "report"])
+def test_an_unknown_suffix_is_refused_with_the_known_ones(path: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        reporter_for_path(Path(path))
+    assert ".json" in str(caught.value.hint)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        reporter_named("markdwon")
+    assert caught.value.hint == "did you mean markdown?"
+
+
+@pytest.mark.parametrize("make", [profile, blocked, gpu_bound, rehearsal])
+def test_the_json_is_read_back_as_the_same_profile(make: object, tmp_path: Path) -> None:
+    given = advise(make())  # type: ignore[operator]
+    rendered = render(given, "json")
+    assert isinstance(rendered, bytes)
+    (tmp_path / "profile.json").write_bytes(rendered)
+    assert read_profile(tmp_path / "profile.json") == given

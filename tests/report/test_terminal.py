@@ -1,0 +1,75 @@
+"""The terminal report: what stands first, and what it never does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launchscope.model import KernelRow, Metric
+from launchscope.report import render
+from launchscope.rules import advise
+from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
+
+
+def text(of: object = None, **options: object) -> str:
+    shown = render(advise(profile()) if of is None else of, "terminal", **options)  # type: ignore[arg-type]
+    assert isinstance(shown, str)
+    return shown
+
+
+def test_the_verdict_stands_first() -> None:
+    lines = text().splitlines()
+    assert "ADOPT" in lines[0]
+    assert "takes 62 % off the iteration" in lines[1]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@pytest.mark.parametrize("make", [profile, blocked, gpu_bound, rehearsal])
+def test_no_line_is_wider_than_asked_except_code(width: int, make: object) -> None:
+    shown = text(advise(make()), width=width)  # type: ignore[operator]
+    code = ("     ", "  launchscope")
+    too_wide = [line for line in shown.splitlines() if len(line) > width]
+    assert [line for line in too_wide if not line.startswith(code)] == []
+
+
+def test_without_colour_there_is_no_escape_sequence() -> None:
+    assert "\033" not in text()
+    assert "\033[" in text(color=True)
+
+
+def test_without_unicode_everything_is_ascii() -> None:
+    assert text(unicode=False).isascii()
+
+
+def test_unknown_figures_are_said_and_never_zero() -> None:
+    base = profile()
+    unknown = {key: Metric(None, metric.unit) for key, metric in base.metrics.items()}
+    shown = text(advise(replace(base, metrics=unknown, facts={})))
+    assert "not measured" in shown
+    assert " 0 ms" not in shown
+
+
+def test_markup_in_names_is_not_interpreted() -> None:
+    kernels = (KernelRow("kernel<[bold]x[/bold]>", 1, 5.0),)
+    assert "kernel<[bold]x[/bold]>" in text(advise(profile(kernels=kernels)))
+
+
+def test_a_long_name_leaves_the_figures_their_room() -> None:
+    kernels = (KernelRow("gemm_" * 60, 48, 812.4, "model.py:61"), KernelRow("tiny", 1, 2.0))
+    shown = text(advise(profile(kernels=kernels)), width=80)
+    (line,) = [line for line in shown.splitlines() if "gemm_" in line]
+    assert line.split()[:5] == ["48", "812", "us", "100", "%"]
+    assert "model.py:61" in line
+
+
+def test_kernels_beyond_the_top_are_counted() -> None:
+    kernels = tuple(KernelRow(f"kernel_{i}", 1, 100.0 - i) for i in range(12))
+    shown = text(advise(profile(kernels=kernels)), top=8)
+    assert "kernel_7" in shown
+    assert "kernel_8" not in shown
+    assert "and 4 more" in shown
+
+
+def test_a_profile_without_a_verdict_is_still_shown() -> None:
+    assert "NO VERDICT" in text(profile())
