@@ -1,0 +1,135 @@
+"""Gathers what the runs of a session have written, and writes the one recording.json."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from launchscope import __version__
+from launchscope.model import RECORDING_SCHEMA, Schedule, Target
+from launchscope.runner.folder import ResultFolder
+from launchscope.runner.outcome import ChildReport
+from launchscope.runner.passes import all_passes
+
+_RESULT_FIELDS = ("timing", "trace", "inspect", "replay", "replay_trace", "verify")
+
+
+class Collected:
+    """What all runs so far have given, as plain data."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.results: dict[str, Any] = {}
+        self.skipped: dict[str, str] = {}
+        self.failures: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self.step: Any = None
+        self.environment: Any = None
+        self.rehearsal = False
+        self.on_gpu: bool | None = None
+        self.runs = 0
+
+    def note(self, text: str) -> None:
+        """Add a note once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def lacks(self, name: str) -> bool:
+        """True while a pass has neither a result nor a reason for having none."""
+        return not (name in self.results or name in self.skipped or name in self.failures)
+
+    def take(self, report: ChildReport) -> None:
+        """Read the folder of a run that is over."""
+        folder = ResultFolder(report.folder)
+        self.step = folder.read("step") or self.step
+        self.environment = folder.read("environment") or self.environment
+        self.rehearsal = self.rehearsal or report.rehearsal
+        if report.on_gpu is not None:
+            self.on_gpu = report.on_gpu
+        for kind in all_passes():
+            self._take_pass(kind.name, folder)
+        broken = report.broken_pass()
+        if broken is not None and self.lacks(broken[0]):
+            self._take_broken(*broken)
+        for text in report.remarks():
+            self.note(text)
+
+    def _take_pass(self, name: str, folder: ResultFolder) -> None:
+        result = folder.read(f"pass-{name}")
+        if result is not None:
+            file = result.get("file")
+            if file and (folder.path / file).exists():
+                shutil.move(os.fspath(folder.path / file), self.directory / file)
+            self.results[name] = result
+        failure = folder.read(f"failure-{name}")
+        if failure is not None:
+            self.failures[name] = failure
+        skipped = folder.read(f"skipped-{name}")
+        if skipped is not None:
+            self.skipped[name] = skipped["reason"]
+            if name == "replay":
+                self.results[name] = self._skipped_replay(skipped["reason"])
+
+    def _take_broken(self, name: str, reason: str) -> None:
+        if name == "replay":
+            self.results[name] = {"status": "failed", "reason": reason}
+        elif name != "warmup":
+            self.failures[name] = {"name": name, "reason": reason}
+
+    def _skipped_replay(self, reason: str) -> dict[str, Any]:
+        blockers = self.results.get("inspect", {}).get("blockers", ())
+        if reason != "blocked" or not blockers:
+            return {"status": "skipped", "reason": reason}
+        lines = len({blocker["where"] for blocker in blockers})
+        first = blockers[0]
+        return {
+            "status": "blocked",
+            "reason": f"{lines} line{'s' if lines > 1 else ''} of the step cannot be captured; "
+            f"the first is {first['op']}",
+            "where": first["where"],
+        }
+
+    def write_recording(self, target: Target, schedule: Schedule, exit_code: int | None) -> None:
+        """Everything so far as `recording.json`; the trace files lie beside it."""
+        if self.on_gpu is False and not self.rehearsal:
+            self.note("the script ran on the CPU, although this machine may have a GPU")
+        environment = dict(self.environment or {})
+        environment["recorded_at"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        environment["launchscope"] = __version__
+        environment["git"] = _git_revision()
+        ResultFolder(self.directory).write(
+            "recording",
+            {
+                "schema": RECORDING_SCHEMA,
+                "target": asdict(target),
+                "environment": environment,
+                "mode": "gpu" if self.on_gpu else "rehearsal",
+                "schedule": asdict(schedule),
+                "step": self.step,
+                **{name: self.results.get(name) for name in _RESULT_FIELDS},
+                "failures": list(self.failures.values()),
+                "notes": self.notes,
+                "runs": self.runs,
+                "exit_code": exit_code,
+            },
+        )
+
+
+def _git_revision() -> str | None:
+    """The commit of the working directory, with a mark if files differ from it."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None

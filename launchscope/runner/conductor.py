@@ -1,0 +1,284 @@
+"""Listens to the hooks: first the step is recognised, then every step goes to the passes.
+
+The script is only ever stopped by StopRun or, after a failed capture, by leaving the
+process at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from launchscope.model import Schedule
+from launchscope.runner.context import Context
+from launchscope.runner.folder import ResultFolder
+from launchscope.runner.hooks import Hooks
+from launchscope.runner.passrunner import PassRunner
+from launchscope.runner.ranges import NvtxRanges
+from launchscope.runner.recognise import OPENING, Recogniser, shape_signature
+from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, StepFollower
+from launchscope.runner.target import StopRun
+
+_SWALLOWED_STOPS = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What this process is asked to do: which passes, and what happens after the last.
+
+    `own_process` False: the process belongs to someone else (`measure`) and is never ended.
+    """
+
+    passes: tuple[str, ...]
+    schedule: Schedule
+    stop_after: bool
+    allow_captures: bool = True
+    side_stream: bool = True
+    own_process: bool = True
+
+
+class Conductor:
+    """The listener of the hooks and marks; one per process."""
+
+    def __init__(self, torch: Any, folder: ResultFolder, plan: Plan, earlier: dict[str, Any]):
+        self.torch = torch
+        self.folder = folder
+        self.plan = plan
+        self.hooks = Hooks(torch, self)
+        self.live: dict[str, Any] = {}
+        self.finished = False
+        self._earlier = earlier
+        self._nvtx = NvtxRanges()
+        self._recogniser: Recogniser | None = Recogniser(torch, plan.schedule, self.hooks)
+        self._follower: StepFollower | None = None
+        self._runner: PassRunner | None = None
+        self._kinds: dict[str, int] = {}
+        self._current_kind = 0
+        self._in_marker = False
+        self._stops = 0
+        self._began = time.perf_counter()
+        self._nvtx.push("pass:warmup")
+        folder.tell("pass_start", name="warmup", total=plan.schedule.warmup)
+
+    # -------------------------------------------------------------- events of the script
+
+    def forward_begin(self, key: str, module: Any, args: Any, kwargs: Any) -> None:
+        trains = self.torch.is_grad_enabled()
+        if self._recogniser is not None:
+            if not self._in_marker:  # a step without a closing event ends before this one
+                self._consider(OPENING)
+            if self._recogniser is not None:
+                self._recogniser.forward(key, module, args, kwargs, trains)
+                return
+        follower = self._follower
+        if follower is None or not follower.opens(FORWARD, key, trains):
+            return
+        if follower.closes_before():
+            self._end_step()
+        if self._kinds:
+            signature = shape_signature(self.torch, args, kwargs)
+            self._current_kind = self._kinds.get(signature, 0)
+        self._begin_step()
+
+    def forward_end(self, key: str, module: Any) -> None:
+        if self._recogniser is not None:
+            self._consider(FORWARD)
+        elif self._follower is not None and self._follower.closes(FORWARD):
+            self._end_step()
+
+    def backward_begin(self) -> None:
+        if self._follower is not None and self._follower.opens(BACKWARD, BACKWARD):
+            self._begin_step()
+
+    def backward_end(self) -> None:
+        if self._recogniser is not None:
+            self._recogniser.backward()
+        elif self._follower is not None:
+            self._follower.closes(BACKWARD)
+
+    def optimizer_begin(self, key: str, optimizer: Any) -> None:
+        if self._recogniser is not None:
+            self._recogniser.optimizer_opens(key)
+        elif self._follower is not None and self._follower.opens(OPTIMIZER, key):
+            self._begin_step()
+
+    def optimizer_end(self, key: str, optimizer: Any) -> None:
+        if self._recogniser is not None:
+            self._recogniser.optimizer(key)
+            self._consider(OPTIMIZER)
+        elif self._follower is not None and self._follower.closes(OPTIMIZER):
+            self._end_step()
+
+    def fetch_begin(self) -> None:
+        if self._recogniser is not None:
+            self._recogniser.fetch()
+        elif self._follower is not None and self._follower.closes_before():
+            self._end_step()
+
+    def compiled(self, mode: str | None) -> None:
+        self.live["graphs_by_compile"] = mode in ("reduce-overhead", "max-autotune")
+
+    def marker_begin(self) -> None:
+        self._in_marker = True
+        if self._recogniser is not None:
+            self._recogniser.marker_opens()
+        elif self._follower is None:
+            self._begin_step()
+
+    def marker_end(self) -> None:
+        if not self._in_marker:
+            return
+        self._in_marker = False
+        if self._recogniser is not None:
+            if self._recogniser.marker():
+                self._start_measuring(None)
+        elif self._follower is None:
+            self._end_step()
+
+    def _consider(self, event: str) -> None:
+        recogniser = self._recogniser
+        if recogniser is None or self._in_marker:
+            return
+        pattern = recogniser.found(event)
+        if pattern is not None:
+            self._start_measuring(pattern)
+
+    # -------------------------------------------------------------------- the measuring
+
+    def _start_measuring(self, pattern: Pattern | None) -> None:
+        """From here on only single modules carry hooks, and every step belongs to a pass."""
+        recogniser, self._recogniser = self._recogniser, None
+        assert recogniser is not None
+        visible = self.hooks.narrow(frozenset() if pattern is None else pattern.keys)
+        if pattern is not None:
+            if not self.hooks.compiling:
+                pattern = pattern.visible_through(visible)
+            if pattern is None:
+                text = (
+                    "the modules of the step are made anew each time, so its beginning cannot "
+                    "be followed; mark it with `with launchscope.step():`"
+                )
+                self.folder.tell("note", text=text)
+                self._finish()
+                return
+            self._follower = StepFollower(pattern)
+        kinds = recogniser.kinds(pattern)
+        self._kinds = {kind.signature: index for index, kind in enumerate(kinds)}
+        boundary = recogniser.boundary(pattern, kinds)
+        if not self.plan.own_process:
+            boundary = replace(boundary, boundary="callable", names=("call",))
+        self.folder.write("step", boundary)
+        on_gpu = bool(self.torch.cuda.is_initialized())
+        context = Context(
+            torch=self.torch,
+            folder=self.folder,
+            schedule=self.plan.schedule,
+            hooks=self.hooks,
+            nvtx=self._nvtx,
+            boundary=boundary,
+            on_gpu=on_gpu,
+            side_stream=self.plan.side_stream,
+            optimizers=list(self.hooks.optimizers.values()),
+            modules=self.hooks.modules(),
+            step_signature=(lambda: self._current_kind) if kinds else None,
+            earlier=self._earlier,
+            live=self.live,
+        )
+        self._nvtx.pop()
+        self.folder.tell("mode", on_gpu=on_gpu)
+        self.folder.tell(
+            "pass_end",
+            name="warmup",
+            seconds=time.perf_counter() - self._began,
+            steps=boundary.warmup_steps,
+        )
+        self._runner = PassRunner(
+            context,
+            self.plan.passes,
+            self.plan.allow_captures,
+            recogniser.seconds_per_step,
+            boundary.warmup_steps,
+            self._finish,
+            self._poisoned,
+        )
+        self._runner.next_pass()
+
+    def _begin_step(self) -> None:
+        if self._follower is not None:
+            self._follower.begin()
+        if self._runner is not None:
+            self._runner.begin_step()
+
+    def _end_step(self) -> None:
+        if self._follower is not None:
+            self._follower.end()
+        if self._runner is not None:
+            self._runner.end_step()
+
+    # --------------------------------------------------------------------------- ending
+
+    def _finish(self) -> None:
+        """Everything is measured: take the hooks back and, if so planned, end the script."""
+        if self.finished:
+            return
+        self.finished = True
+        self._follower = self._recogniser = None
+        self.hooks.remove()
+        self.folder.tell("done")
+        if self.plan.stop_after:
+            self._keep_stopping()
+            raise StopRun
+
+    def _keep_stopping(self) -> None:
+        """An `except:` in the script may swallow StopRun: the next model call raises it again."""
+        for owner, name in ((self.torch.nn.Module, "__call__"), (self.torch.autograd, "backward")):
+            setattr(owner, name, self._stop_again)
+
+    def _stop_again(self, *args: Any, **kwargs: Any) -> Any:
+        self._stops += 1
+        if self._stops >= _SWALLOWED_STOPS:
+            self._leave_at_once()
+        raise StopRun
+
+    def _poisoned(self) -> None:
+        if self.plan.own_process:
+            self._leave_at_once()
+        self._finish()
+
+    def _leave_at_once(self) -> None:
+        """End the process without running destructors: after a failed capture they may abort."""
+        if not self.finished:
+            self.folder.tell("done")
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(0)
+
+    def absorbs(self, error: BaseException) -> bool:
+        """True if an error that left the script is a pass's doing; its result is then on disk."""
+        if self._runner is None or not self._runner.takes_blame(error):
+            return False
+        self._poisoned()
+        return True
+
+    def script_ended(self) -> None:
+        """The script is over, by itself or by an error: keep what there is."""
+        recogniser, runner = self._recogniser, self._runner
+        self._follower = None
+        if runner is not None:
+            runner.cut_short()
+        steps = runner.steps_done if runner is not None else 0
+        if recogniser is not None:
+            steps = max(recogniser.seen, recogniser.marked)
+        self.folder.tell(
+            "script_ended",
+            steps=steps,
+            searching=recogniser is not None,
+            forwards=0 if recogniser is None else recogniser.forwards,
+            processes=self.hooks.processes,
+        )
+        self.hooks.remove()

@@ -1,0 +1,38 @@
+"""What the passes of one process share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from launchscope.model import Schedule, StepBoundary
+from launchscope.runner.folder import ResultFolder
+from launchscope.runner.hooks import Hooks
+from launchscope.runner.ranges import NvtxRanges
+
+
+@dataclass
+class Context:
+    """Mutable, one per child process."""
+
+    torch: Any
+    folder: ResultFolder
+    schedule: Schedule
+    hooks: Hooks
+    nvtx: NvtxRanges
+    boundary: StepBoundary
+    on_gpu: bool
+    side_stream: bool
+    optimizers: list[Any]
+    modules: list[Any]
+    step_signature: Any = None  # () -> index of the current step's kind
+    results: dict[str, Any] = field(default_factory=dict)
+    live: dict[str, Any] = field(default_factory=dict)  # objects one pass leaves for another
+    earlier: dict[str, Any] = field(default_factory=dict)  # results of earlier runs
+
+    def result(self, name: str) -> Any:
+        """The plain result of a pass of this run or an earlier one, None if there is none."""
+        return self.results.get(name, self.earlier.get(name))
+
+    def kind(self) -> int:
+        return 0 if self.step_signature is None else int(self.step_signature())

@@ -1,0 +1,62 @@
+"""The folder through which a child reports to its parent: results and a status log.
+
+A result is written whole or not at all; the status log is one JSON object a line.
+Nothing ever travels over the script's own stdout or stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+STATUS_FILE = "status.jsonl"
+SPEC_FILE = "spec.json"
+
+
+def to_plain(value: Any) -> Any:
+    """A dataclass as plain data; anything else unchanged."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+class ResultFolder:
+    """One folder, written by a child and read by the parent while the child runs."""
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+        self._read_to = 0
+
+    def write(self, name: str, value: Any) -> None:
+        """Store `value` as NAME.json; readers see the old file or the new one, never half."""
+        target = self.path / f"{name}.json"
+        partial = target.with_suffix(".partial")
+        partial.write_text(json.dumps(to_plain(value)), encoding="utf-8")
+        os.replace(partial, target)
+
+    def read(self, name: str) -> Any:
+        """What was stored under `name`, or None."""
+        with contextlib.suppress(FileNotFoundError):
+            return json.loads((self.path / f"{name}.json").read_text(encoding="utf-8"))
+        return None
+
+    def tell(self, kind: str, **details: Any) -> None:
+        """Append one line to the status log."""
+        line = json.dumps({"kind": kind, "at": time.time(), **details})
+        with (self.path / STATUS_FILE).open("a", encoding="utf-8") as log:
+            log.write(line + "\n")
+
+    def told(self) -> list[dict[str, Any]]:
+        """Complete status lines that were added since the last call."""
+        try:
+            with (self.path / STATUS_FILE).open("rb") as log:
+                log.seek(self._read_to)
+                fresh = log.read()
+        except FileNotFoundError:
+            return []
+        complete = fresh.rfind(b"\n") + 1
+        self._read_to += complete
+        return [json.loads(line) for line in fresh[:complete].splitlines()]

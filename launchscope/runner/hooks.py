@@ -1,0 +1,357 @@
+"""Turns what torch does in the user's process into events for a listener.
+
+During the search global module hooks see every outermost forward. For the measuring
+they are replaced by hooks on the few modules that matter, because a global hook costs
+on every module call. Inert in forked children and in threads other than the first.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing.process
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from launchscope.runner.target import is_ours
+from launchscope.runner.userlines import is_torch, user_line
+
+
+class Listener(Protocol):
+    """Hears events of the outermost level only; may raise StopRun."""
+
+    def forward_begin(self, key: str, module: Any, args: Any, kwargs: Any) -> None: ...
+    def forward_end(self, key: str, module: Any) -> None: ...
+    def backward_begin(self) -> None: ...
+    def backward_end(self) -> None: ...
+    def optimizer_begin(self, key: str, optimizer: Any) -> None: ...
+    def optimizer_end(self, key: str, optimizer: Any) -> None: ...
+    def fetch_begin(self) -> None: ...
+    def compiled(self, mode: str | None) -> None: ...
+
+
+class Hooks:
+    """Owns every hook and patch; `listener` may be swapped, `remove` takes all of it back."""
+
+    def __init__(self, torch: Any, listener: Listener):
+        self.torch = torch
+        self.listener = listener
+        self.compiling = False
+        self.user_profiler = False
+        self.graph_replays = 0
+        self.processes = 0  # that the script started, DataLoader workers apart
+        self.optimizers: dict[str, Any] = {}
+        self.backward_where: str | None = None
+        self._modules: dict[str, weakref.ref[Any]] = {}
+        self._keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._optimizer_keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._undo: list[Callable[[], None]] = []
+        self._global: list[Any] = []
+        self._local: list[Any] = []
+        self._active = True
+        self._thread: int | None = None
+        self._depth = 0
+        self._in_optimizer = 0
+        self._in_backward = False
+        self._in_fetch = False
+        os.register_at_fork(after_in_child=self._go_quiet)
+
+    # ---------------------------------------------------------------- set up, take down
+
+    def install(self) -> None:
+        torch = self.torch
+        import torch.utils.data.dataloader as dataloader  # torch is loaded: the script did it
+
+        self._global = [
+            torch.nn.modules.module.register_module_forward_pre_hook(self._global_pre),
+            torch.nn.modules.module.register_module_forward_hook(
+                self._global_post, always_call=True
+            ),
+        ]
+        # torch.optim hides its submodule of that name.
+        optimizer = sys.modules["torch.optim.optimizer"]
+        for handle in (
+            optimizer.register_optimizer_step_pre_hook(self._optimizer_pre),
+            optimizer.register_optimizer_step_post_hook(self._optimizer_post),
+        ):
+            self._undo.append(handle.remove)
+        self._wrap(torch.autograd, "backward", self._around_backward)
+        self._wrap(dataloader._BaseDataLoaderIter, "__next__", self._around_fetch)
+        self._wrap(torch, "compile", self._around_compile)
+        self._wrap(torch.nn.Module, "compile", self._around_module_compile)
+        self._wrap(torch.profiler.profile, "__init__", self._noting_profiler)
+        self._wrap(torch.autograd.profiler.profile, "__init__", self._noting_profiler)
+        self._wrap(torch.cuda.CUDAGraph, "replay", self._noting_replay)
+        self._wrap(multiprocessing.process.BaseProcess, "start", self._noting_process)
+
+    def _wrap(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
+        original = getattr(owner, name, None)
+        if original is None:
+            return
+        setattr(owner, name, functools.wraps(original)(around(original)))
+        self._undo.append(lambda: setattr(owner, name, original))
+
+    def remove(self) -> None:
+        """Take every hook and patch back, so that the script goes on as if alone."""
+        self._active = False
+        for handle in [*self._global, *self._local]:
+            handle.remove()
+        self._global, self._local = [], []
+        while self._undo:
+            self._undo.pop()()
+
+    def _go_quiet(self) -> None:
+        self._active = False
+
+    def narrow(self, keys: frozenset[str]) -> frozenset[str]:
+        """Swap the global module hooks for hooks on the modules named by `keys`.
+
+        Returns the keys that can really be observed from now on.
+        """
+        for handle in self._global:
+            handle.remove()
+        self._global = []
+        if self.compiling:
+            return keys
+        seen = set()
+        for key in keys:
+            module = self._modules.get(key, lambda: None)()
+            if module is None:
+                continue
+            self._local += [
+                module.register_forward_pre_hook(
+                    functools.partial(self._local_pre, key), with_kwargs=True, prepend=True
+                ),
+                module.register_forward_hook(
+                    functools.partial(self._local_post, key), always_call=True
+                ),
+            ]
+            seen.add(key)
+        return frozenset(seen)
+
+    # -------------------------------------------------------------------------- helpers
+
+    def _deaf(self) -> bool:
+        """True where events are not ours to hear: forked, finished, another thread."""
+        if not self._active:
+            return True
+        thread = threading.get_ident()
+        if self._thread is None:
+            self._thread = thread
+        return thread != self._thread
+
+    def module_key(self, module: Any) -> str:
+        """A name that is stable over steps: modules with tensors by identity, others by class."""
+        try:
+            known = self._keys.get(module)
+        except TypeError:  # an unhashable module
+            return type(module).__name__
+        if known is None:
+            known = f"{type(module).__name__}@{len(self._modules)}"
+            self._keys[module] = known
+            self._modules[known] = weakref.ref(module)
+        return known
+
+    def modules(self) -> list[Any]:
+        """Outermost modules seen so far that are still alive."""
+        return [module for ref in self._modules.values() if (module := ref()) is not None]
+
+    # ---------------------------------------------------------------------- the forward
+
+    def _global_pre(self, module: Any, args: Any) -> None:
+        if self._deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+            return
+        self._depth += 1
+        if self._depth == 1:
+            # A global hook is not handed the keyword inputs; its caller holds them.
+            kwargs = sys._getframe(1).f_locals.get("kwargs") or {}
+            self.listener.forward_begin(self._light_key(module), module, args, kwargs)
+
+    def _global_post(self, module: Any, args: Any, output: Any) -> None:
+        if self._deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+            return
+        self._depth = max(0, self._depth - 1)
+        if self._depth == 0:
+            self.listener.forward_end(self._light_key(module), module)
+
+    def _light_key(self, module: Any) -> str:
+        if is_weighted(module):
+            return self.module_key(module)
+        # A loss is often made anew in every step: its class is what repeats.
+        return type(module).__name__
+
+    def _local_pre(self, key: str, module: Any, args: Any, kwargs: Any) -> None:
+        if self._deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+            return
+        self._depth += 1
+        if self._depth == 1:
+            self.listener.forward_begin(key, module, args, kwargs)
+
+    def _local_post(self, key: str, module: Any, args: Any, output: Any) -> None:
+        if self._deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+            return
+        self._depth = max(0, self._depth - 1)
+        if self._depth == 0:
+            self.listener.forward_end(key, module)
+
+    # --------------------------------------------------- backward, optimizer, data loader
+
+    def _around_backward(self, original: Any) -> Any:
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if self._in_optimizer or self._in_backward or self._deaf():
+                return original(*args, **kwargs)
+            self.backward_where = user_line(sys._getframe(1))
+            self.listener.backward_begin()
+            self._in_backward = True
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                self._in_backward = False
+            self.listener.backward_end()
+            return result
+
+        return backward
+
+    def _optimizer_key(self, optimizer: Any) -> str:
+        key = self._optimizer_keys.get(optimizer)
+        if key is None:
+            key = f"{type(optimizer).__name__}@{len(self._optimizer_keys)}"
+            self._optimizer_keys[optimizer] = key
+            self.optimizers[key] = optimizer
+        return key
+
+    def _optimizer_pre(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._deaf():
+            return
+        self._in_optimizer += 1
+        if self._in_optimizer == 1:
+            try:
+                self.listener.optimizer_begin(self._optimizer_key(optimizer), optimizer)
+            except BaseException:
+                self._in_optimizer = 0
+                raise
+
+    def _optimizer_post(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._deaf():
+            return
+        self._in_optimizer = max(0, self._in_optimizer - 1)
+        if self._in_optimizer == 0:
+            self.listener.optimizer_end(self._optimizer_key(optimizer), optimizer)
+
+    def _around_fetch(self, original: Any) -> Any:
+        def fetch(iterator: Any) -> Any:
+            if self._in_fetch or self._deaf():
+                return original(iterator)
+            self.listener.fetch_begin()
+            self._in_fetch = True
+            try:
+                return original(iterator)
+            finally:
+                self._in_fetch = False
+
+        return fetch
+
+    # -------------------------------------------------------------------------- compile
+
+    def _compile_starts(self, mode: str | None) -> None:
+        """From the first torch.compile on no global module hook may be left.
+
+        Present at the first call they make Dynamo guard on them, and it would compile
+        again when they go (in the middle of the timing).
+        """
+        if not self.compiling:
+            self.compiling = True
+            for handle in self._global:
+                handle.remove()
+            self._global = []
+        self.listener.compiled(mode)
+
+    def _compiled_call(self, key: str, module: Any, call: Any) -> Any:
+        @functools.wraps(call)
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            if (
+                self._deaf()
+                or self._in_optimizer
+                or self._in_backward
+                or self._in_fetch
+                or self._depth
+            ):
+                return call(*args, **kwargs)
+            self._depth = 1
+            try:
+                self.listener.forward_begin(key, module, args, kwargs)
+                result = call(*args, **kwargs)
+            finally:
+                self._depth = 0
+            self.listener.forward_end(key, module)
+            return result
+
+        return compiled
+
+    def _around_compile(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if not self._active:
+                return original(model, *args, **kwargs)
+            self._compile_starts(kwargs.get("mode"))
+            if model is None:  # @torch.compile(...) with arguments only
+                return lambda function: compile_(function, *args, **kwargs)
+            result = original(model, *args, **kwargs)
+            if isinstance(result, self.torch.nn.Module):
+                key = self.module_key(result)
+                # On the instance, outside of what Dynamo sees.
+                result.forward = self._compiled_call(key, result, result.forward)
+                return result
+            name = getattr(model, "__name__", type(model).__name__)
+            return self._compiled_call(f"{name}@compiled", None, result)
+
+        return compile_
+
+    def _around_module_compile(self, original: Any) -> Any:
+        def compile_(module: Any, *args: Any, **kwargs: Any) -> None:
+            if not self._active:
+                original(module, *args, **kwargs)
+                return
+            self._compile_starts(kwargs.get("mode"))
+            original(module, *args, **kwargs)
+            module._compiled_call_impl = self._compiled_call(
+                self.module_key(module), module, module._compiled_call_impl
+            )
+
+        return compile_
+
+    # ---------------------------------------------------------------------------- notes
+
+    def _noting_profiler(self, original: Any) -> Any:
+        def init(profiler: Any, *args: Any, **kwargs: Any) -> None:
+            caller = sys._getframe(1).f_code.co_filename
+            if self._active and not is_ours(caller) and not is_torch(caller):
+                self.user_profiler = True
+            original(profiler, *args, **kwargs)
+
+        return init
+
+    def _noting_replay(self, original: Any) -> Any:
+        def replay(graph: Any) -> None:
+            if not is_ours(sys._getframe(1).f_code.co_filename):
+                self.graph_replays += 1
+            original(graph)
+
+        return replay
+
+    def _noting_process(self, original: Any) -> Any:
+        def start(process: Any) -> None:
+            target = getattr(process, "_target", None)
+            if not getattr(target, "__module__", "").startswith("torch.utils.data"):
+                self.processes += 1
+            original(process)
+
+        return start
+
+
+def is_weighted(module: Any) -> bool:
+    """True if the module holds a parameter, at any depth."""
+    return next(iter(module.parameters()), None) is not None

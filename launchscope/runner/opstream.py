@@ -1,0 +1,225 @@
+"""Records the op stream of one step: what runs on the device, what blocks a capture, and
+which memory the step reads and writes that it did not make itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from launchscope.model import BlockerRecord, OpRecord
+from launchscope.runner.blocking import HOST_COPY, RNG, SYNC, blocker_of, runs_no_kernel
+from launchscope.runner.hooks import Hooks
+from launchscope.runner.userlines import user_line
+
+_RANDOM_OPS = ("dropout", "bernoulli", "rand", "normal", "exponential", "uniform", "multinomial")
+_RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all")
+_MOST_OPS_KEPT = 20_000
+
+
+class StepStream:
+    """What one step did, filled in while it runs."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.blake2b(digest_size=8)
+        self.ops: list[OpRecord] = []
+        self.device_ops = 0
+        self.blockers: Counter[tuple[str, str, str | None]] = Counter()
+        self.produced: set[Any] = set()
+        self.read: dict[Any, str] = {}
+        self.written: set[Any] = set()
+        self.rng_used = False
+        self.read_bytes: dict[Any, int] = {}
+
+    @property
+    def signature(self) -> str:
+        return self.digest.hexdigest()
+
+    def records(self) -> list[BlockerRecord]:
+        return [
+            BlockerRecord(op, category, where, count)
+            for (op, category, where), count in self.blockers.items()
+        ]
+
+
+def make_dispatch_mode(
+    torch: Any, stream: StepStream, hooks: Hooks, on_device: Callable[[Any], bool]
+) -> Any:
+    """A TorchDispatchMode that records into `stream`; enter it around one step."""
+    from torch.multiprocessing.reductions import StorageWeakRef
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    no_kernel: dict[Any, bool] = {}
+
+    def reference(tensor: Any) -> Any:
+        try:
+            return StorageWeakRef(tensor.untyped_storage())
+        except (RuntimeError, NotImplementedError):  # sparse and other tensors without one
+            return None
+
+    def note_memory(func: Any, args: Any, kwargs: Any, leaves: list[Any]) -> None:
+        for tensor in leaves:
+            if not on_device(tensor):
+                continue
+            ref = reference(tensor)
+            if ref is not None and ref not in stream.produced and ref not in stream.read:
+                stream.read[ref] = f"{tuple(tensor.shape)} {_short(tensor.dtype)}"
+                stream.read_bytes[ref] = tensor.untyped_storage().nbytes()
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                mark_written(value)
+        for argument in func._schema.arguments:
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                mark_written(kwargs.get(argument.name))
+
+    def mark_written(value: Any) -> None:
+        for tensor in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(tensor, torch.Tensor) and on_device(tensor):
+                ref = reference(tensor)
+                if ref is not None and ref not in stream.produced:
+                    stream.written.add(ref)
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            leaves = [v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)]
+            touches = any(on_device(tensor) for tensor in leaves)
+            category = blocker_of(torch, func, args, kwargs, on_device)
+            where = None
+            name = func._schema.name
+            if category is not None:
+                where = user_line(sys._getframe(1)) or hooks.backward_where
+                stream.blockers[dotted(name), category, where] += 1
+            if touches:
+                note_memory(func, args, kwargs, leaves)
+            result = func(*args, **kwargs)
+            made = [v for v in tree_leaves(result) if isinstance(v, torch.Tensor)]
+            on_gpu = touches or any(on_device(tensor) for tensor in made)
+            if not on_gpu:
+                return result
+            silent = no_kernel.get(func)
+            if silent is None:
+                silent = no_kernel[func] = runs_no_kernel(func)
+            for tensor in made:
+                ref = reference(tensor)
+                if ref is not None and ref not in stream.read:
+                    stream.produced.add(ref)
+            shapes = ";".join(f"{tuple(t.shape)}{t.dtype}" for t in leaves)
+            stream.digest.update(f"{func}|{shapes}\n".encode())
+            if not silent:
+                stream.device_ops += 1
+                stream.rng_used = stream.rng_used or any(part in name for part in _RANDOM_OPS)
+                if len(stream.ops) < _MOST_OPS_KEPT:
+                    if where is None:
+                        where = user_line(sys._getframe(1)) or hooks.backward_where
+                    stream.ops.append(OpRecord(dotted(name), where))
+            return result
+
+    mode: Any = Recorder
+    return mode()
+
+
+def make_function_mode(torch: Any, stream: StepStream) -> Any:
+    """Sees what dispatches nothing: `torch.tensor(x, device=...)` and RNG state calls."""
+    from torch.overrides import TorchFunctionMode
+
+    makers = {torch.tensor, torch.as_tensor}
+
+    class Recorder(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            if func in makers and _names_cuda(torch, kwargs.get("device")):
+                source = args[0] if args else kwargs.get("data")
+                if not isinstance(source, torch.Tensor):
+                    where = user_line(sys._getframe(1))
+                    stream.blockers[f"torch.{func.__name__}", HOST_COPY, where] += 1
+            return func(*args, **kwargs)
+
+    return Recorder()
+
+
+def _names_cuda(torch: Any, device: Any) -> bool:
+    if device is None or isinstance(device, int):
+        return isinstance(device, int)
+    return bool(torch.device(device).type == "cuda")
+
+
+class SyncWatch:
+    """Hears of synchronisations that are no ops: Python calls, and torch's sync warnings."""
+
+    def __init__(self, torch: Any, stream: StepStream, hooks: Hooks):
+        self._torch = torch
+        self._stream = stream
+        self._hooks = hooks
+        self._undo: list[Callable[[], None]] = []
+        self._catch: Any = None
+        self._mode = 0
+
+    def start(self) -> None:
+        cuda = self._torch.cuda
+        for owner, name, category in (
+            (cuda, "synchronize", SYNC),
+            (cuda.Stream, "synchronize", SYNC),
+            (cuda.Event, "synchronize", SYNC),
+            *((cuda, name, RNG) for name in _RNG_CALLS),
+        ):
+            self._watch(owner, name, category)
+        self._catch = warnings.catch_warnings()
+        self._catch.__enter__()
+        warnings.simplefilter("always")
+        shown = warnings.showwarning
+
+        def show(message: Any, kind: Any, *rest: Any, **more: Any) -> None:
+            if "synchronizing CUDA operation" in str(message):
+                where = user_line(sys._getframe(1)) or self._hooks.backward_where
+                known = {line for _, _, line in self._stream.blockers}
+                if where not in known:
+                    self._stream.blockers["cudaStreamSynchronize", SYNC, where] += 1
+                return
+            shown(message, kind, *rest, **more)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        if cuda.is_initialized():
+            self._mode = cuda.get_sync_debug_mode()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch says that the mode is a prototype
+                cuda.set_sync_debug_mode("warn")
+
+    def _watch(self, owner: Any, name: str, category: str) -> None:
+        original = getattr(owner, name)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            where = user_line(sys._getframe(1))
+            self._stream.blockers[f"torch.cuda.{name}", category, where] += 1
+            return original(*args, **kwargs)
+
+        setattr(owner, name, watched)
+        self._undo.append(lambda: setattr(owner, name, original))
+
+    def stop(self) -> None:
+        if self._catch is None:
+            return
+        if self._torch.cuda.is_initialized():
+            self._torch.cuda.set_sync_debug_mode(self._mode)
+        self._catch.__exit__(None, None, None)
+        self._catch = None
+        while self._undo:
+            self._undo.pop()()
+
+
+def dotted(name: str) -> str:
+    """ "aten::add_" as "aten.add_", the way people write it."""
+    return name.replace("::", ".", 1)
+
+
+def _short(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,183 @@
+"""What one child's run came to, read from its status lines, its exit code and its end."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from launchscope.errors import (
+    LaunchscopeError,
+    MeasureError,
+    NoStepError,
+    PassTimeoutError,
+    ScriptError,
+)
+
+
+@dataclass
+class ChildReport:
+    """Filled in while the child runs."""
+
+    folder: Path = Path()
+    exit_code: int | None = None
+    started: bool = False
+    current_pass: str | None = None
+    pass_deadline: float | None = None
+    deferred: list[str] = field(default_factory=list)
+    done: bool = False
+    ended: bool = False
+    script_ended: bool = False
+    searching: bool = False
+    steps: int = 0
+    forwards: int = 0
+    rehearsal: bool = False
+    on_gpu: bool | None = None
+    saw_torch: bool = False
+    error: str | None = None
+    error_text: str = ""
+    exits: bool = False
+    processes: int = 0
+    interrupted: bool = False
+    timed_out: bool = False
+    killed: bool = False
+    hung_in: str | None = None
+
+    def hear(self, line: dict[str, Any]) -> None:
+        """Take in one status line."""
+        kind = line["kind"]
+        if kind == "child_started":
+            self.started = True
+        elif kind == "pass_start":
+            self.saw_torch = True
+            self.current_pass = line["name"]
+            limit = line.get("limit_s")
+            self.pass_deadline = None if limit is None else time.monotonic() + limit
+        elif kind == "pass_end":
+            self.current_pass, self.pass_deadline = None, None
+        elif kind == "deferred":
+            self.deferred = line["names"]
+        elif kind == "done":
+            self.done = True
+            self.current_pass, self.pass_deadline = None, None
+        elif kind == "rehearsal":
+            self.rehearsal = True
+        elif kind == "mode":
+            self.on_gpu = line["on_gpu"]
+        elif kind == "script_ended":
+            self.script_ended = True
+            self.searching = line["searching"]
+            self.steps = line["steps"]
+            self.forwards = line["forwards"]
+            self.processes = line.get("processes", 0)
+        elif kind == "script_failed":
+            self.error, self.error_text = line["error"], line["text"]
+            self.exits = line["exits"]
+        elif kind == "child_ended":
+            self.ended = True
+
+    @property
+    def failed(self) -> bool:
+        """The script itself ended badly before everything was measured."""
+        return not self.done and self.exit_code not in (0, None)
+
+    @property
+    def crashed_in(self) -> str | None:
+        """The pass during which the process died without a word; None if it did not."""
+        if self.ended or self.done or self.killed or self.interrupted or self.error:
+            return None
+        return None if self.current_pass == "warmup" else self.current_pass
+
+    def broken_pass(self) -> tuple[str, str] | None:
+        """The pass that was cut off and why; None if none was."""
+        if self.hung_in is not None:
+            return self.hung_in, "it did not come to an end and was stopped"
+        if self.timed_out and self.current_pass is not None:
+            return self.current_pass, "the time limit was reached"
+        if self.crashed_in is not None:
+            return self.crashed_in, f"the process was ended by {death_of(self.exit_code)}"
+        return None
+
+    def remarks(self) -> list[str]:
+        found = []
+        if self.script_ended and not self.failed and not self.searching:
+            found.append(f"the script ended after {self.steps} steps, before the last pass")
+        if self.processes:
+            found.append(
+                f"the script started {self.processes} processes of its own; "
+                "what runs in them was not measured"
+            )
+        return found
+
+
+def death_of(exit_code: int | None) -> str:
+    """Words for an exit code as subprocess gives it (negative: a signal)."""
+    if exit_code is None:
+        return "an unknown cause"
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:
+        return f"signal {-exit_code}"
+
+
+def judge(report: ChildReport, results: dict[str, Any], structure: bool) -> LaunchscopeError | None:
+    """The problem of the last run as an error to report; None if it went as it should.
+
+    The script's own failure only counts while there is no verdict to give: a run that was
+    measured to its end, and a capture that failed, are results.
+    """
+    measured = "timing" in results or structure
+    if report.interrupted:
+        return None
+    if report.timed_out:
+        where = f"in {report.current_pass}" if report.current_pass else "while running"
+        if measured:
+            return None
+        return PassTimeoutError(
+            f"the time limit was reached {where}, before any step was timed",
+            hint="raise --timeout, or let the script reach its training loop sooner",
+        )
+    if report.done or (measured and report.broken_pass() is not None):
+        return None
+    code = report.exit_code or 0
+    if code != 0:
+        shell_code = 128 - code if code < 0 else code
+        how = f"was ended by {death_of(code)}" if code < 0 else f"ended with exit code {code}"
+        what = f" ({report.error})" if report.error and not report.exits else ""
+        return ScriptError(
+            f"the script {how}{what} before it was measured"
+            if not measured
+            else f"the script {how}{what} before every pass was done",
+            exit_code=shell_code,
+            hint="run it without launchscope first; the same failure should appear",
+        )
+    if measured:
+        return None
+    return _nothing_measured(report)
+
+
+def _nothing_measured(report: ChildReport) -> MeasureError:
+    if not report.saw_torch:
+        return NoStepError(
+            "the script ended without importing torch",
+            hint="point launchscope at the script that trains or runs the model",
+        )
+    if report.processes:
+        return NoStepError(
+            f"no step was seen: the script started {report.processes} processes of its own, "
+            "and the work runs in those",
+            hint="profile the worker itself, or run the script so that it trains in one process",
+        )
+    if report.forwards == 0 and report.steps == 0:
+        return NoStepError(
+            "the script ended without a single forward of a torch.nn.Module or optimizer step",
+            hint="mark the step in the script: with launchscope.step(): ...",
+        )
+    return NoStepError(
+        f"no repeating step was found ({report.forwards} forwards, {report.steps} steps seen)",
+        hint="let the script run longer, mark its step with launchscope.step(), or try --step-from",
+    )

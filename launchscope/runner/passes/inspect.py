@@ -1,0 +1,195 @@
+"""Looks at the op stream of a few steps: shapes, blockers with the user's line, state."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from launchscope.model import BlockerRecord, InspectResult
+from launchscope.runner.context import Context
+from launchscope.runner.opstream import (
+    StepStream,
+    SyncWatch,
+    make_dispatch_mode,
+    make_function_mode,
+)
+from launchscope.runner.passes import PassBase
+
+
+class InspectPass(PassBase):
+    """Dispatch and function modes around each step; slow, and never timed."""
+
+    name = "inspect"
+    order = 30
+    on_cpu = True
+    runs_eagerly = True
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        self._wanted = self.steps(context)
+        self._streams: list[StepStream] = []
+        self._open: list[Any] = []
+
+    def begin(self) -> None:
+        self._leave()
+        context = self.context
+        stream = StepStream()
+        on_device = _on_gpu if context.on_gpu else _would_be_on_gpu(context)
+        watch = SyncWatch(context.torch, stream, context.hooks)
+        modes = (
+            make_function_mode(context.torch, stream),
+            make_dispatch_mode(context.torch, stream, context.hooks, on_device),
+        )
+        watch.start()
+        for mode in modes:
+            mode.__enter__()
+        self._current = stream
+        self._open = [watch, *modes]
+
+    def _leave(self) -> None:
+        if self._open:
+            watch, *modes = self._open
+            for mode in reversed(modes):
+                mode.__exit__(None, None, None)
+            watch.stop()
+            self._open = []
+
+    def end(self) -> bool:
+        self._leave()
+        self._streams.append(self._current)
+        return len(self._streams) >= self._wanted
+
+    def finish(self, complete: bool) -> Any:
+        self._leave()
+        if not self._streams:
+            return None
+        context = self.context
+        known = _known_storages(context)
+        last = self._streams[-1]
+        context.live["written_storages"] = set().union(*(s.written for s in self._streams))
+        inputs = [_inputs_of(stream, known) for stream in self._streams]
+        read = [ref for ref in last.read if ref not in known and ref not in last.written]
+        partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
+        return InspectResult(
+            steps=len(self._streams),
+            signatures=tuple(stream.signature for stream in self._streams),
+            inputs=tuple(inputs),
+            device_ops=tuple(stream.device_ops for stream in self._streams),
+            blockers=_merge(self._streams),
+            ops=tuple(last.ops),
+            scheduler_live=bool(_live_schedulers(context)),
+            optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
+            rng_used=any(stream.rng_used for stream in self._streams),
+            input_tensors=len(read),
+            input_bytes=sum(last.read_bytes[ref] for ref in read),
+            partial=partial,
+            notes=notes,
+        )
+
+
+def _on_gpu(tensor: Any) -> bool:
+    return bool(tensor.device.type == "cuda")
+
+
+def _would_be_on_gpu(context: Context) -> Callable[[Any], bool]:
+    """In a rehearsal everything counts, but for the step counts optimizers keep on the host."""
+    host = set()
+    for optimizer in context.optimizers:
+        for group in optimizer.param_groups:
+            if group.get("capturable") or group.get("fused"):
+                continue
+            for parameter in group["params"]:
+                count = optimizer.state.get(parameter, {}).get("step")
+                if isinstance(count, context.torch.Tensor):
+                    host.add(count.untyped_storage().data_ptr())
+
+    def would_be(tensor: Any) -> bool:
+        return tensor.ndim > 0 or tensor.untyped_storage().data_ptr() not in host
+
+    return would_be
+
+
+def _merge(streams: list[StepStream]) -> tuple[BlockerRecord, ...]:
+    """Every blocker of any step, in order of appearance, with the most seen in one step."""
+    merged: dict[tuple[str, str, str | None], BlockerRecord] = {}
+    for stream in streams:
+        for record in stream.records():
+            key = (record.op, record.category, record.where)
+            if key not in merged or merged[key].count < record.count:
+                merged[key] = record
+    return tuple(replace(r, code=_source_of(r.where)) for r in merged.values())
+
+
+def _source_of(where: str | None) -> str | None:
+    if where is None:
+        return None
+    file, _, line = where.rpartition(":")
+    return linecache.getline(file, int(line)).strip() or None
+
+
+def _known_storages(context: Context) -> set[Any]:
+    """Parameters, buffers, gradients and optimizer state: read by a step, not its inputs."""
+    torch = context.torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    tensors: list[Any] = []
+    for module in context.modules:
+        for parameter in module.parameters():
+            tensors += [parameter, parameter.grad]
+        tensors += module.buffers()
+    for optimizer in context.optimizers:
+        for group in optimizer.param_groups:
+            tensors += group["params"]
+            tensors += [parameter.grad for parameter in group["params"]]
+            tensors += group.values()
+        for state in optimizer.state.values():
+            if isinstance(state, dict):
+                tensors += state.values()
+    known = set()
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
+            known.add(StorageWeakRef(tensor.untyped_storage()))
+    return known
+
+
+def _inputs_of(stream: StepStream, known: set[Any]) -> str:
+    shapes = [
+        text for ref, text in stream.read.items() if ref not in known and ref not in stream.written
+    ]
+    return ", ".join(sorted(shapes))
+
+
+def _live_schedulers(context: Context) -> list[Any]:
+    """Schedulers that still change a float learning rate of this step's optimizers."""
+    import gc
+
+    base = context.torch.optim.lr_scheduler.LRScheduler
+    mine = {id(optimizer) for optimizer in context.optimizers}
+    return [
+        entry
+        for entry in gc.get_objects()
+        if issubclass(type(entry), base)
+        and id(getattr(entry, "optimizer", None)) in mine
+        and not all(
+            isinstance(group.get("lr"), context.torch.Tensor)
+            for group in entry.optimizer.param_groups
+        )
+    ]
+
+
+def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:
+    notes = [
+        "copies between host and device are not seen without a GPU",
+    ]
+    partial = bool(context.live.get("autocast_seen")) or bool(context.live.get("scaler_seen"))
+    if partial:
+        notes.append(
+            "autocast and GradScaler do nothing on this machine: "
+            "their casts and checks are missing from the count"
+        )
+    return partial, tuple(notes)
+
+
+PASS = InspectPass

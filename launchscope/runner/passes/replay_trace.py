@@ -1,0 +1,59 @@
+"""Traces a few replays, and one eager step under the same optimizer flags to compare with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launchscope.model import SAME_FLAGS_RANGE, ReplayTraceResult
+from launchscope.runner.context import Context
+from launchscope.runner.passes import PassBase
+from launchscope.runner.passes.replay import LIVE_GRAPH, LiveReplay
+from launchscope.runner.profiler import KinetoSession, step_range
+
+REPLAY_FILE = "replay.kineto.json"
+_REPLAYS = 3
+
+
+class ReplayTracePass(PassBase):
+    """Left out with the replay pass; takes one step of the script."""
+
+    name = "replay_trace"
+    order = 50
+    captures = True
+    needs = LIVE_GRAPH
+
+    def steps(self, context: Context) -> int:
+        return 1 if context.schedule.replay else 0
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        self._live: LiveReplay = context.live[LIVE_GRAPH]
+        self._session = KinetoSession(context.torch, context.hooks.user_profiler)
+        self._live.flags.apply()
+        self._session.start()
+
+    def begin(self) -> None:
+        self._session.begin_range(f"{SAME_FLAGS_RANGE}#0")
+
+    def end(self) -> bool:
+        torch = self.context.torch
+        self._session.end_range()
+        torch.cuda.synchronize()
+        self._live.state.save()
+        for index in range(_REPLAYS):
+            self._session.begin_range(step_range(index))
+            self._live.step.replay()
+            self._session.end_range()
+            torch.cuda.synchronize()
+        return True
+
+    def finish(self, complete: bool) -> Any:
+        self._session.stop(self.context.folder.path / REPLAY_FILE)
+        self._live.state.restore()
+        self._live.flags.revert()
+        self._live.state.forget()
+        self.context.torch.cuda.synchronize()
+        return ReplayTraceResult(file=REPLAY_FILE, replays=_REPLAYS) if complete else None
+
+
+PASS = ReplayTracePass

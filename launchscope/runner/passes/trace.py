@@ -1,0 +1,57 @@
+"""Traces consecutive iterations with Kineto; durations on the GPU are what it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launchscope.model import TraceResult
+from launchscope.runner.context import Context
+from launchscope.runner.passes import PassBase
+from launchscope.runner.profiler import KinetoSession, LaunchCost, step_range
+
+TRACE_FILE = "trace.kineto.json"
+_DROP_FIRST = 1
+
+
+class TracePass(PassBase):
+    """One session over `--trace` iterations and one more, the first, which is dropped."""
+
+    name = "trace"
+    order = 20
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        self._session = KinetoSession(context.torch, context.hooks.user_profiler)
+        self._cost = LaunchCost(context.torch)
+        self._cost.measure_plain()
+        self._done = 0
+        self._kind: list[int] = []
+        self._wanted = self.steps(context) + _DROP_FIRST
+        self._session.start()
+
+    def begin(self) -> None:
+        self._session.begin_range(step_range(self._done))
+
+    def end(self) -> bool:
+        self._session.end_range()
+        self._kind.append(self.context.kind())
+        self._done += 1
+        return self._done >= self._wanted
+
+    def finish(self, complete: bool) -> Any:
+        calibration = self._cost.measure_traced(self._session)
+        legacy = self._session.stop(self.context.folder.path / TRACE_FILE)
+        if self._done <= _DROP_FIRST:
+            return None
+        return TraceResult(
+            file=TRACE_FILE,
+            steps=self._done,
+            drop_first=_DROP_FIRST,
+            side_stream=self.context.side_stream,
+            legacy_kernels=legacy,
+            calibration=calibration,
+            kind=tuple(self._kind) if self.context.boundary.kinds else (),
+        )
+
+
+PASS = TracePass

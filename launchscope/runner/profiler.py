@@ -1,0 +1,112 @@
+"""One session of torch's profiler (Kineto), and what that profiler itself costs per launch."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from launchscope.model import CALIBRATION_RANGE, STEP_RANGE, Calibration
+
+# A queue of launches blocks at about a thousand: chunks stay well below it.
+# CUPTI's number for the legacy default stream of a process's first context.
+_LEGACY_STREAM = 7
+_CHUNKS, _OPS_PER_CHUNK = 7, 100
+
+
+class ProfilerBusyError(RuntimeError):
+    """Another profiler owns CUPTI in this process."""
+
+
+class KinetoSession:
+    """Starts and stops the profiler, marks steps in it, and writes the trace."""
+
+    def __init__(self, torch: Any, user_profiles: bool):
+        if user_profiles or torch._C._autograd._profiler_enabled():
+            raise ProfilerBusyError(
+                "the script runs a profiler of its own, and only one can watch the GPU at a time"
+            )
+        self._torch = torch
+        activity = torch.profiler.ProfilerActivity
+        self._profiler = torch.profiler.profile(
+            activities=[activity.CPU, activity.CUDA], acc_events=True
+        )
+        self._step: Any = None
+
+    def start(self) -> None:
+        # Without this CUPTI stays attached after the session: every later launch costs about
+        # a fifth more, and a graph replay three times its host time (H200, torch 2.11).
+        os.environ["TEARDOWN_CUPTI"] = "1"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._profiler.start()
+
+    def begin_range(self, name: str) -> None:
+        self.end_range()
+        self._step = self._torch.autograd.profiler.record_function(name)
+        self._step.__enter__()
+
+    def end_range(self) -> None:
+        if self._step is not None:
+            self._step.__exit__(None, None, None)
+            self._step = None
+
+    def stop(self, path: Path) -> int:
+        """End the session, write a Kineto trace to `path`; the count of legacy-stream kernels."""
+        self.end_range()
+        self._torch.cuda.synchronize()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._profiler.stop()
+            self._profiler.export_chrome_trace(os.fspath(path))
+        return self._legacy_kernels()
+
+    def _legacy_kernels(self) -> int:
+        results = self._profiler.profiler.kineto_results
+        device = self._torch.autograd.DeviceType.CUDA
+        return sum(
+            event.device_type() == device and event.device_resource_id() == _LEGACY_STREAM
+            for event in results.events()
+        )
+
+
+def step_range(index: int) -> str:
+    return f"{STEP_RANGE}#{index}"
+
+
+class LaunchCost:
+    """Host time of one tiny op, with and without the profiler: the difference is the profiler's."""
+
+    def __init__(self, torch: Any):
+        self._torch = torch
+        self._target = torch.zeros(1, device="cuda")
+        self._target.add_(1)
+        self._plain_us: float | None = None
+
+    def measure_plain(self) -> None:
+        self._plain_us = self._op_us()
+
+    def measure_traced(self, session: KinetoSession) -> Calibration | None:
+        """Call inside a session, after the steps; its range is set apart by name."""
+        session.begin_range(CALIBRATION_RANGE)
+        traced = self._op_us()
+        session.end_range()
+        if self._plain_us is None:
+            return None
+        return Calibration(self._plain_us, traced, _CHUNKS * _OPS_PER_CHUNK)
+
+    def _op_us(self) -> float:
+        """Median over chunks; each begins with an empty queue, so no launch is blocked."""
+        target, clock = self._target, time.perf_counter_ns
+        chunks = []
+        for _ in range(_CHUNKS):
+            self._torch.cuda.synchronize()
+            begun = clock()
+            for _ in range(_OPS_PER_CHUNK):
+                target.add_(1)
+            chunks.append((clock() - begun) / _OPS_PER_CHUNK / 1e3)
+        self._torch.cuda.synchronize()
+        return median(chunks)

@@ -1,0 +1,190 @@
+"""The warm-up: feeds events to the step search and says what a step of this script is."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+from launchscope.model import Schedule, StepBoundary, StepKind
+from launchscope.runner.hooks import Hooks, is_weighted
+from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, StepSearch, Token
+from launchscope.runner.userlines import user_line
+
+# With an optimizer in the script, forwards alone are taken for its step only after this
+# many: a script may evaluate before it trains.
+_FORWARDS_BEFORE_TRAINING = 2_000
+_MOST_KINDS = 4
+# Looking through all objects for an optimizer is slow: once, then every so many askings.
+_LOOK_AGAIN = 200
+_MARKER = ("marker", "", True)
+OPENING = "opening"
+
+
+class Recogniser:
+    """Collects what the script does until its step is known `warmup` times over."""
+
+    def __init__(self, torch: Any, schedule: Schedule, hooks: Hooks):
+        self._torch = torch
+        self._schedule = schedule
+        self._hooks = hooks
+        self._search = StepSearch()
+        self._sources: dict[tuple[str, str, bool], str | None] = {}
+        self._signatures: Counter[str] = Counter()
+        self._asked = 0
+        self._optimizer_exists = False
+        self._first_event: float | None = None
+        self.marked = 0
+        self.seen = 0  # steps of the pattern found last
+
+    # --------------------------------------------------------------------------- events
+
+    def forward(self, key: str, module: Any, args: Any, kwargs: Any, trains: bool) -> None:
+        """An outermost forward begins."""
+        self._note_source(FORWARD, key, trains)
+        weighted = module is None or is_weighted(module)
+        if weighted:
+            self._signatures[shape_signature(self._torch, args, kwargs)] += 1
+        self._search.add(Token(FORWARD, key, trains, weighted))
+
+    def backward(self) -> None:
+        self._search.add(Token(BACKWARD, BACKWARD))
+
+    def optimizer_opens(self, key: str) -> None:
+        self._note_source(OPTIMIZER, key, True)
+
+    def optimizer(self, key: str) -> None:
+        self._search.add(Token(OPTIMIZER, key))
+
+    def fetch(self) -> None:
+        self._search.fetch()
+
+    def marker_opens(self) -> None:
+        self._note_source(*_MARKER)
+
+    def marker(self) -> bool:
+        """A marked step ended; True if that was the last of the warm-up."""
+        self.marked += 1
+        return self.marked >= max(1, self._schedule.warmup)
+
+    def _note_source(self, kind: str, key: str, trains: bool) -> None:
+        if self._first_event is None:
+            self._first_event = time.perf_counter()
+        if (kind, key, trains) not in self._sources:
+            self._sources[kind, key, trains] = user_line(sys._getframe(2))
+
+    # -------------------------------------------------------------------------- answers
+
+    @property
+    def forwards(self) -> int:
+        return sum(self._signatures.values())
+
+    @property
+    def seconds_per_step(self) -> float:
+        now = time.perf_counter()
+        return (now - (self._first_event or now)) / max(1, self.seen, self.marked)
+
+    def found(self, event: str) -> Pattern | None:
+        """The step, once the warm-up is over; ask after each event that may end one.
+
+        `event` is FORWARD or OPTIMIZER for one that just ended, OPENING for a forward that
+        is about to begin.
+        """
+        if self.marked or self._schedule.step_from == "marker":
+            return None
+        pattern = self._pattern(event)
+        if pattern is None:
+            return None
+        self.seen = self._search.steps_seen(pattern)
+        return pattern if self.seen >= self._schedule.warmup else None
+
+    def _pattern(self, event: str) -> Pattern | None:
+        search, wanted = self._search, self._schedule.step_from
+        if wanted == "forward":
+            return search.single_forward_pattern() if event == FORWARD else None
+        if wanted == "optimizer":
+            return search.single_optimizer_pattern() if event == OPTIMIZER else None
+        if search.trains:
+            if event == FORWARD:
+                return None
+            pattern = search.training_pattern(self._has_optimizer())
+            closing = "optimizer" if event == OPTIMIZER else "next"
+            return pattern if pattern is not None and pattern.closing == closing else None
+        if event != FORWARD:
+            return None
+        if self._has_optimizer() and self.forwards < _FORWARDS_BEFORE_TRAINING:
+            return None
+        return search.forward_pattern()
+
+    def _has_optimizer(self) -> bool:
+        if self._hooks.optimizers:
+            return True
+        self._asked += 1
+        if not self._optimizer_exists and self._asked % _LOOK_AGAIN == 1:
+            base = self._torch.optim.Optimizer
+            self._optimizer_exists = any(
+                issubclass(type(entry), base) for entry in gc.get_objects()
+            )
+        return self._optimizer_exists
+
+    def kinds(self, pattern: Pattern | None) -> tuple[StepKind, ...]:
+        """The kinds of step of an inference script, most frequent first; empty if one."""
+        if pattern is None or pattern.closing != "forward" or pattern.forwards != 1:
+            return ()
+        total = self.forwards
+        usual = [(text, n) for text, n in self._signatures.most_common() if n >= 2 or total < 20]
+        if not 2 <= len(usual) <= _MOST_KINDS:
+            return ()
+        texts = [text for text, _ in usual]
+        return tuple(
+            StepKind(_kind_name(text, texts), text, 100.0 * n / total) for text, n in usual
+        )
+
+    def boundary(self, pattern: Pattern | None, kinds: tuple[StepKind, ...]) -> StepBoundary:
+        """The step as it is reported; `pattern` None: the script's own marks."""
+        compiled = self._hooks.compiling
+        if pattern is None:
+            return StepBoundary(
+                boundary="marker",
+                period=("marker",),
+                names=("launchscope.step",),
+                scope="region",
+                source=self._sources.get(_MARKER),
+                compiled=compiled,
+                warmup_steps=self.marked,
+            )
+        forced = self._schedule.step_from
+        begin = (pattern.begin_kind, pattern.begin_key, pattern.begin_trains)
+        return StepBoundary(
+            boundary=forced if forced == "optimizer" or forced == "forward" else "period",
+            period=tuple(token.kind for token in pattern.tokens),
+            names=tuple(token.key.partition("@")[0] for token in pattern.tokens),
+            scope="forward" if pattern.closing == "forward" else "full_step",
+            source=self._sources.get(begin),
+            compiled=compiled,
+            warmup_steps=self.seen,
+            kinds=kinds,
+        )
+
+
+def shape_signature(torch: Any, args: Any, kwargs: Any) -> str:
+    """Shape of the first tensor handed to an outermost forward: its main input."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            return str(tuple(value.shape))
+    return ""
+
+
+def _kind_name(signature: str, all_signatures: list[str]) -> str:
+    """ "decode" for the kind that reads one position, "prefill" for the others beside it."""
+    ones = [text for text in all_signatures if _one_position(text)]
+    if len(ones) == 1:
+        return "decode" if signature == ones[0] else "prefill"
+    return f"inputs {signature}"
+
+
+def _one_position(signature: str) -> bool:
+    sizes = [part.strip() for part in signature.strip("()").split(",") if part.strip()]
+    return len(sizes) >= 2 and sizes[1] == "1"

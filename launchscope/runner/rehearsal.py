@@ -1,0 +1,185 @@
+"""Lets a script that asks for a GPU run on the CPU, so that its op stream can be looked at.
+
+Devices it names `cuda` become the CPU, calls that only manage a GPU do nothing, and
+optimizers take the multi-tensor path that they would take on CUDA.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+_SILENT = (
+    "synchronize",
+    "empty_cache",
+    "reset_peak_memory_stats",
+    "manual_seed",
+    "manual_seed_all",
+    "set_device",
+    "set_stream",
+    "ipc_collect",
+)
+_CHOICE = "_default_to_fused_or_foreach"
+_ZERO = (
+    "current_device",
+    "memory_allocated",
+    "memory_reserved",
+    "max_memory_allocated",
+    "max_memory_reserved",
+)
+
+
+class Rehearsal:
+    """Installed once, right after torch was imported on a machine without CUDA."""
+
+    def __init__(self, torch: Any, live: dict[str, Any]):
+        self._torch = torch
+        self._live = live
+
+    def install(self) -> None:
+        torch = self._torch
+        self._map_devices()
+        cuda = torch.cuda
+        for name in _SILENT:
+            setattr(cuda, name, lambda *args, **kwargs: None)
+        for name in _ZERO:
+            setattr(cuda, name, lambda *args, **kwargs: 0)
+        cuda.Event = _Event
+        cuda.Stream = _Stream
+        cuda.stream = lambda stream: contextlib.nullcontext()
+        cuda.current_stream = lambda device=None: _Stream()
+        cuda.get_device_name = lambda device=None: "no GPU (rehearsal)"
+        cuda.is_bf16_supported = lambda *args, **kwargs: True
+        self._prefer_foreach()
+        self._note_precision_helpers()
+
+    def _map_devices(self) -> None:
+        """Every torch call sees `cpu` where the script said `cuda`."""
+        torch = self._torch
+        from torch.overrides import TorchFunctionMode
+
+        def mapped(value: Any) -> Any:
+            if isinstance(value, str) and value.partition(":")[0] == "cuda":
+                return "cpu"
+            if isinstance(value, torch.device) and value.type == "cuda":
+                return torch.device("cpu")
+            return value
+
+        live = self._live
+
+        class OnCpu(TorchFunctionMode):
+            def __torch_function__(
+                self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                kwargs = kwargs or {}
+                name = getattr(func, "__name__", "")
+                if name == "cuda":
+                    live["named_cuda"] = True
+                    return args[0]
+                if name == "pin_memory":
+                    return args[0]
+                if kwargs.get("pin_memory"):
+                    kwargs = {**kwargs, "pin_memory": False}
+                device = kwargs.get("device")
+                if device is not None:
+                    new = "cpu" if isinstance(device, int) else mapped(device)
+                    if new is not device:
+                        live["named_cuda"] = True
+                        kwargs = {**kwargs, "device": new}
+                if name == "to" and len(args) > 1:
+                    new = "cpu" if _is_index(args[1]) else mapped(args[1])
+                    if new is not args[1]:
+                        live["named_cuda"] = True
+                        args = (args[0], new, *args[2:])
+                return func(*args, **kwargs)
+
+        mode: Any = OnCpu()
+        mode.__enter__()
+        module = torch.nn.Module
+        original_to = module.to
+        original_cuda = module.cuda
+
+        def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+            args = tuple("cpu" if _is_index(a) else mapped(a) for a in args)
+            kwargs = {name: mapped(value) for name, value in kwargs.items()}
+            return original_to(self, *args, **kwargs)
+
+        def cuda(self: Any, device: Any = None) -> Any:
+            live["named_cuda"] = True
+            return self
+
+        to.__doc__, cuda.__doc__ = original_to.__doc__, original_cuda.__doc__
+        module.to, module.cuda = to, cuda
+
+    def _prefer_foreach(self) -> None:
+        """On CUDA torch takes the multi-tensor optimizers and clipping; do so here too."""
+
+        def default(params: Any, differentiable: bool, use_fused: bool = False) -> Any:
+            return False, not differentiable
+
+        for name, module in list(sys.modules.items()):
+            if name.startswith("torch.optim") and hasattr(module, _CHOICE):
+                setattr(module, _CHOICE, default)
+        clip = sys.modules.get("torch.nn.utils.clip_grad")
+        for helper in ("_has_foreach_support", "_device_has_foreach_support"):
+            if clip is not None and hasattr(clip, helper):
+                setattr(clip, helper, lambda *args, **kwargs: True)
+
+    def _note_precision_helpers(self) -> None:
+        torch, live = self._torch, self._live
+        enter = torch.autocast.__enter__
+
+        def entering(self: Any) -> Any:
+            if self.device == "cuda":
+                live["autocast_seen"] = True
+            return enter(self)
+
+        torch.autocast.__enter__ = entering
+        scaler = torch.amp.GradScaler
+        init = scaler.__init__
+
+        def making(self: Any, *args: Any, **kwargs: Any) -> None:
+            live["scaler_seen"] = True
+            init(self, *args, **kwargs)
+
+        scaler.__init__ = making
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+class _Stream:
+    """Stands in for torch.cuda.Stream where there is no GPU."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        pass
+
+    def wait_stream(self, stream: Any) -> None:
+        pass
+
+    def wait_event(self, event: Any) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+    def record_event(self, event: Any = None) -> Any:
+        return event or _Event()
+
+    def query(self) -> bool:
+        return True
+
+
+class _Event(_Stream):
+    """Stands in for torch.cuda.Event; a rehearsal reports no times, so there are none."""
+
+    def record(self, stream: Any = None) -> None:
+        pass
+
+    def wait(self, stream: Any = None) -> None:
+        pass
+
+    def elapsed_time(self, other: Any) -> float:
+        return 0.0

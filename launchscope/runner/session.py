@@ -1,0 +1,336 @@
+"""The parent: runs the script as often as the passes need, and collects one Recording.
+
+Every child reports through a folder of its own. Whatever happens to a child, what it had
+written by then is kept, and `recording.json` is always written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from launchscope.errors import LaunchscopeError, MeasureError
+from launchscope.model import Schedule, Target
+from launchscope.runner.collect import Collected
+from launchscope.runner.folder import SPEC_FILE, ResultFolder
+from launchscope.runner.outcome import ChildReport, judge
+from launchscope.runner.passes import all_passes
+
+_POLL_S = 0.02
+# How long a child may take to end by itself after it has reported everything, after an
+# interrupt, and after SIGTERM.
+_GRACE_DONE_S, _GRACE_INTERRUPT_S, _GRACE_TERM_S = 10.0, 5.0, 3.0
+
+# Runs the child in whatever interpreter the person chose, without putting launchscope's
+# own surroundings on its sys.path.
+_BOOTSTRAP = """\
+import sys, importlib.util as u
+if not getattr(sys.flags, 'safe_path', False): del sys.path[0]
+def load(name, folder):
+    spec = u.spec_from_file_location(
+        name, folder + '/__init__.py', submodule_search_locations=[folder])
+    sys.modules[name] = module = u.module_from_spec(spec)
+    spec.loader.exec_module(module)
+load('launchscope', sys.argv[1])
+if sys.argv[3] and u.find_spec('nvtx') is None: load('nvtx', sys.argv[3])
+from launchscope.runner.child import main
+sys.exit(main(sys.argv[2]))
+"""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How the script is run. `timeout_s` bounds all runs together; None: no bound."""
+
+    python: str | None = None
+    timeout_s: float | None = None
+    max_runs: int = 4
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something a person waiting may want to know."""
+
+    kind: Literal["run", "pass_start", "pass_progress", "pass_end", "note"]
+    name: str
+    done: int = 0
+    total: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it. `directory` holds recording.json even when there is a problem."""
+
+    directory: Path
+    problem: LaunchscopeError | None
+    interrupted: bool
+    exit_code: int
+
+
+def record(
+    target: Target,
+    schedule: Schedule,
+    options: RunOptions,
+    directory: Path,
+    listen: Callable[[Event], None],
+) -> Outcome:
+    """Run the target until every pass has its result or cannot get one."""
+    return _Session(target, schedule, options, directory, listen).run()
+
+
+class _Session:
+    def __init__(
+        self,
+        target: Target,
+        schedule: Schedule,
+        options: RunOptions,
+        directory: Path,
+        listen: Callable[[Event], None],
+    ):
+        self.target = target
+        self.schedule = schedule
+        self.options = options
+        self.directory = directory
+        self.listen = listen
+        self.collected = Collected(self.directory)
+        self.side_stream = True
+        self.deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
+
+    def run(self) -> Outcome:
+        wanted = [kind.name for kind in all_passes() if self._steps_of(kind.name) > 0]
+        report = ChildReport()
+        problem: LaunchscopeError | None = None
+        why = ""
+        while True:
+            if self.collected.runs and not why:
+                break
+            if self.collected.runs >= self.options.max_runs:
+                self.collected.note(
+                    f"not everything was measured: {why} needs one more run of the script "
+                    f"(--max-runs is {self.options.max_runs})"
+                )
+                break
+            self._announce(why)
+            remaining = [name for name in wanted if self.collected.lacks(name)]
+            report = self._run_child(remaining)
+            self.collected.take(report)
+            if report.interrupted or report.timed_out:
+                break
+            why = self._on_default_stream() or self._why_again(report, wanted)
+        problem = judge(report, self.collected.results, "inspect" in self.collected.results)
+        self.collected.write_recording(self.target, self.schedule, report.exit_code)
+        return Outcome(
+            self.directory,
+            problem,
+            report.interrupted,
+            130 if report.interrupted else (problem.exit_code if problem else 0),
+        )
+
+    # ------------------------------------------------------------------------ planning
+
+    def _steps_of(self, name: str) -> int:
+        return int(getattr(self.schedule, "replay" if name == "replay_trace" else name))
+
+    def _announce(self, why: str) -> None:
+        first = self.collected.runs == 0
+        text = f"running {self.target.name}" if first else f"running the script again: {why}"
+        self.listen(Event("run", self.target.name, self.collected.runs + 1, text=text))
+        if not first:
+            self.collected.note(f"the script was run again: {why}")
+
+    def _on_default_stream(self) -> str:
+        """Measure again without the side stream if something insists on the legacy one.
+
+        Torch's side streams do not wait for the legacy stream: such a script may compute
+        nonsense there, and its times mean nothing.
+        """
+        trace = self.collected.results.get("trace") or {}
+        if not self.side_stream or not trace.get("legacy_kernels"):
+            return ""
+        self.side_stream = False
+        for name in ("timing", "trace"):
+            self.collected.results.pop(name, None)
+        return "some of its kernels run on the legacy default stream, so all of it has to"
+
+    def _why_again(self, report: ChildReport, wanted: list[str]) -> str:
+        """Why another run would give more; empty if it would not."""
+        open_ = [name for name in wanted if self.collected.lacks(name)]
+        # The replay's own passes follow it or not at all.
+        if "replay" not in open_:
+            open_ = [name for name in open_ if name not in ("replay_trace", "verify")]
+        if self.collected.on_gpu is False:
+            open_ = [name for name in open_ if name == "inspect"]
+        if not open_:
+            return ""
+        if report.deferred:
+            return f"{report.deferred[0]} needs a process of its own"
+        if report.crashed_in is not None:
+            return f"{report.crashed_in} ended the process; {', '.join(open_)} still to do"
+        if report.script_ended and report.steps >= 3 and not report.failed:
+            shorter = self._shorter(report, open_)
+            if shorter is not None:
+                self.schedule = shorter
+                return f"it ends after {report.steps} steps, so every pass takes fewer"
+        if (
+            report.script_ended
+            and report.searching
+            and not report.failed
+            and report.forwards >= 3
+            and self.schedule.step_from == "auto"
+        ):
+            self.schedule = replace(self.schedule, step_from="forward")
+            self.collected.note("no training step was seen, so each forward is taken for a step")
+            return "its forwards are the steps"
+        return ""
+
+    def _shorter(self, report: ChildReport, open_: list[str]) -> Schedule | None:
+        """A schedule that fits into the steps the script really makes; None if none does."""
+        now = self.schedule
+        planned = now.warmup + sum(self._steps_of(name) for name in open_ if name != "replay_trace")
+        room = report.steps
+        if planned <= room and not report.searching:
+            return now  # the next run has fewer passes to do and gets further
+        if room >= planned:
+            return None
+        share = max(0.0, (room - 2) / max(1, planned))
+        warmup = min(now.warmup, max(3, int(now.warmup * share)))
+
+        def fewer(name: str, least: int) -> int:
+            steps = getattr(now, name)
+            return min(steps, max(least, int(steps * share))) if steps else 0
+
+        shorter = replace(
+            now,
+            warmup=warmup,
+            timing=fewer("timing", 3),
+            trace=fewer("trace", 2),
+            inspect=fewer("inspect", 2),
+            replay=fewer("replay", 10),
+        )
+        return None if shorter == now else shorter
+
+    # ------------------------------------------------------------------------- one run
+
+    def _run_child(self, passes: list[str]) -> ChildReport:
+        collected = self.collected
+        collected.runs += 1
+        folder = ResultFolder(self.directory / f"run-{collected.runs}")
+        folder.path.mkdir(parents=True)
+        captures = {kind.name for kind in all_passes() if kind.captures}
+        # A script that is to go on must not share its process with a capture.
+        finishing = self.schedule.full and bool(set(passes) - captures)
+        (folder.path / SPEC_FILE).write_text(
+            json.dumps(
+                {
+                    "target": asdict(self.target),
+                    "passes": passes,
+                    "schedule": asdict(self.schedule),
+                    "stop_after": not finishing,
+                    "allow_captures": not finishing,
+                    "side_stream": self.side_stream,
+                    "earlier": collected.results,
+                }
+            ),
+            encoding="utf-8",
+        )
+        report = ChildReport(folder=folder.path)
+        package = Path(__file__).resolve().parents[1]
+        command = [
+            self.options.python or sys.executable,
+            "-c",
+            _BOOTSTRAP,
+            os.fspath(package),
+            os.fspath(folder.path),
+            _nvtx_folder(self.options.python),
+        ]
+        try:
+            child = subprocess.Popen(command)
+        except OSError as error:
+            raise MeasureError(
+                f"the interpreter {command[0]} could not be started: {error.strerror}",
+                hint="--python takes the path of a Python interpreter",
+            ) from error
+        self._watch(child, folder, report)
+        return report
+
+    def _watch(
+        self, child: subprocess.Popen[bytes], folder: ResultFolder, report: ChildReport
+    ) -> None:
+        """Follow the child until it is gone, by itself or with help."""
+        kill_at: float | None = None
+        while True:
+            try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    report.exit_code = child.wait(timeout=_POLL_S)
+                for line in folder.told():
+                    report.hear(line)
+                    self._forward(line)
+                if report.exit_code is not None:
+                    return
+                now = time.monotonic()
+                if report.done and kill_at is None:
+                    kill_at = now + _GRACE_DONE_S
+                    if self.schedule.full:
+                        kill_at = None
+                if self.deadline is not None and now > self.deadline:
+                    report.timed_out = True
+                    kill_at = now
+                if report.pass_deadline is not None and now > report.pass_deadline:
+                    report.hung_in = report.current_pass
+                    kill_at = now
+                if kill_at is not None and now >= kill_at:
+                    self._end(child, report)
+                    for line in folder.told():
+                        report.hear(line)
+                    return
+            except KeyboardInterrupt:
+                if report.interrupted:
+                    self._end(child, report)
+                    return
+                report.interrupted = True
+                kill_at = time.monotonic() + _GRACE_INTERRUPT_S
+
+    def _end(self, child: subprocess.Popen[bytes], report: ChildReport) -> None:
+        report.killed = True
+        child.send_signal(signal.SIGTERM)
+        try:
+            report.exit_code = child.wait(timeout=_GRACE_TERM_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            report.exit_code = child.wait()
+
+    def _forward(self, line: dict[str, Any]) -> None:
+        kind, name = line["kind"], line.get("name", "")
+        if kind == "pass_start":
+            self.listen(Event("pass_start", name, total=line.get("total", 0)))
+        elif kind == "pass_end":
+            text = (
+                f"failed: {line['failed']}"
+                if "failed" in line
+                else f"skipped: {line['skipped']}"
+                if "skipped" in line
+                else f"{line.get('seconds', 0.0):.1f} s"
+            )
+            self.listen(Event("pass_end", name, text=text))
+        elif kind == "note":
+            self.listen(Event("note", "", text=line["text"]))
+            self.collected.note(line["text"])
+
+
+def _nvtx_folder(python: str | None) -> str:
+    """Our own nvtx, lent to a child that runs the same interpreter version; else nothing."""
+    if python is not None and os.path.realpath(python) != os.path.realpath(sys.executable):
+        return ""
+    spec = importlib.util.find_spec("nvtx")
+    return os.path.dirname(spec.origin) if spec is not None and spec.origin else ""

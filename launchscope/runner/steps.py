@@ -1,0 +1,306 @@
+"""Where a step begins and ends: the period of the script's event sequence, and following it.
+
+Pure bookkeeping over tokens; it knows nothing of torch, so it is tested without it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+
+# A period is believed after it was seen this often in a row; long ones (many
+# accumulation steps) after two, because waiting for a third costs more than it tells.
+_REPEATS_SHORT, _REPEATS_LONG, _LONG = 3, 2, 16
+_LONGEST_PERIOD = 600
+_HISTORY = 4000
+# An optimizer that makes up less than this share of all optimizer steps is a rare event.
+_RARE_SHARE = 0.05
+_RARE_AFTER = 200
+
+
+class Token(NamedTuple):
+    """One event. `key` names the module or optimizer; `trains` = grad mode was on."""
+
+    kind: str
+    key: str
+    trains: bool = True
+    weighted: bool = False  # the module has parameters of its own
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One step as a token sequence, and how to recognise its two ends.
+
+    `begin_key` is the module (or optimizer, for closures) whose event opens a step.
+    `closing` says what ends it: the last of `optimizers` optimizer steps, the last of
+    `forwards` forwards (inference), or, for training without torch.optim, the next data
+    fetch or the next opening event, whichever comes first.
+    """
+
+    tokens: tuple[Token, ...]
+    begin_kind: str
+    begin_key: str
+    begin_trains: bool
+    closing: Literal["optimizer", "forward", "next"]
+    forwards: int
+    backwards: int
+    optimizers: int
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset(token.key for token in self.tokens)
+
+    def visible_through(self, keys: frozenset[str]) -> Pattern | None:
+        """The same step as seen when only forwards of `keys` can be observed.
+
+        None if what is left cannot tell where a step begins.
+        """
+        tokens = tuple(t for t in self.tokens if t.kind != FORWARD or t.key in keys)
+        forwards = sum(token.kind == FORWARD for token in tokens)
+        if not tokens or (self.closing != "optimizer" and forwards == 0):
+            return None
+        first = tokens[0]
+        return replace(
+            self,
+            tokens=tokens,
+            begin_kind=first.kind,
+            begin_key=first.key,
+            begin_trains=first.trains,
+            forwards=forwards,
+        )
+
+
+def find_period(tokens: Sequence[Token], required: frozenset[str] = frozenset()) -> int | None:
+    """The smallest period of the end of `tokens` that contains every key in `required`.
+
+    Only the last two or three periods are compared, so that anything rare further back
+    (an evaluation, a skipped step) does not matter. None: no such period.
+    """
+    count = len(tokens)
+    for period in range(1, min(_LONGEST_PERIOD, count // 2) + 1):
+        repeats = _REPEATS_SHORT if period <= _LONG else _REPEATS_LONG
+        if repeats * period > count:
+            continue
+        if any(
+            tokens[-1 - back] != tokens[-1 - back - period]
+            for back in range((repeats - 1) * period)
+        ):
+            continue
+        if required <= {token.key for token in tokens[-period:]}:
+            return period
+    return None
+
+
+class StepSearch:
+    """Collects tokens of the warm-up and says when they repeat."""
+
+    def __init__(self) -> None:
+        self._training: deque[Token] = deque(maxlen=_HISTORY)
+        self._all: deque[Token] = deque(maxlen=_HISTORY)
+        self._optimizer_steps: Counter[str] = Counter()
+        self._before_training: deque[tuple[Token, bool]] = deque(maxlen=64)
+        self._lead_ins: list[tuple[Token, ...]] = []
+        self._fetched = False
+        self.saw_backward = False
+
+    def add(self, token: Token) -> None:
+        self._all.append(token)
+        if token.kind == FORWARD and not token.trains:
+            self._before_training.append((token, self._fetched))
+            return
+        if token.kind == OPTIMIZER:
+            self._optimizer_steps[token.key] += 1
+        if token.kind == BACKWARD:
+            self.saw_backward = True
+        if token.kind == FORWARD and (not self._training or self._training[-1].kind == OPTIMIZER):
+            self._lead_ins.append(
+                tuple(lead for lead, _ in self._before_training if lead.key != token.key)
+            )
+            del self._lead_ins[:-8]
+        self._before_training.clear()
+        self._training.append(token)
+
+    def fetch(self) -> None:
+        """A batch was fetched: what went before belongs to no later step."""
+        self._before_training.clear()
+
+    @property
+    def trains(self) -> bool:
+        return self.saw_backward or bool(self._optimizer_steps)
+
+    def training_pattern(self, optimizer_expected: bool) -> Pattern | None:
+        """The step of a training script; None while it is not clear.
+
+        With `optimizer_expected` a period without an optimizer step is not a step:
+        gradient accumulation looks like that until the first one.
+        """
+        if not self.trains or (optimizer_expected and not self._optimizer_steps):
+            return None
+        tokens = list(self._training)
+        period = find_period(tokens, self._required())
+        if period is None:
+            return None
+        return self._training_from(_rotate_to_first(tokens, period))
+
+    def _required(self) -> frozenset[str]:
+        total = sum(self._optimizer_steps.values())
+        return frozenset(
+            key
+            for key, count in self._optimizer_steps.items()
+            if total < _RARE_AFTER or count >= _RARE_SHARE * total
+        )
+
+    def _training_from(self, tokens: tuple[Token, ...]) -> Pattern | None:
+        optimizers = sum(token.kind == OPTIMIZER for token in tokens)
+        if optimizers:
+            last = max(i for i, token in enumerate(tokens) if token.kind == OPTIMIZER)
+            tail = tokens[last + 1 :]
+            tokens = tokens[: last + 1]
+            if any(token.kind == BACKWARD for token in tail):
+                tokens = (*tail, *tokens)
+            # else: metrics after the optimizer step; they belong to the rest of the iteration
+        lead_in = self._common_lead_in()
+        tokens = (*lead_in, *tokens)
+        first = tokens[0]
+        return Pattern(
+            tokens,
+            first.kind,
+            first.key,
+            first.trains,
+            "optimizer" if optimizers else "next",
+            sum(token.kind == FORWARD for token in tokens),
+            sum(token.kind == BACKWARD for token in tokens),
+            optimizers,
+        )
+
+    def _common_lead_in(self) -> tuple[Token, ...]:
+        """Forwards without grad before the first training forward, if every step has them.
+
+        A teacher's or a generator's forward belongs to the step. One of the trained
+        module itself does not: that is a policy acting, or an evaluation.
+        """
+        recent = self._lead_ins[-3:]
+        if len(recent) < 3 or len(set(recent)) != 1 or len(recent[0]) > 4:
+            return ()
+        return tuple(token for token in recent[0] if token.weighted)
+
+    def forward_pattern(self) -> Pattern | None:
+        """The step of an inference script: a period of outermost forwards."""
+        tokens = [token for token in self._all if token.kind == FORWARD]
+        period = find_period(tokens)
+        if period is None:
+            return None
+        cycle = _rotate_to_first(tokens, period)
+        weighted = [index for index, token in enumerate(cycle) if token.weighted]
+        if weighted:
+            cycle = cycle[weighted[0] : weighted[-1] + 1]
+        return Pattern(cycle, FORWARD, cycle[0].key, cycle[0].trains, "forward", len(cycle), 0, 0)
+
+    def single_optimizer_pattern(self) -> Pattern | None:
+        """`--step-from optimizer`: everything up to one optimizer step, whatever the period."""
+        tokens = list(self._training)
+        ends = [index for index, token in enumerate(tokens) if token.kind == OPTIMIZER]
+        if len(ends) < 2:
+            return None
+        cycle = tuple(tokens[ends[-2] + 1 : ends[-1] + 1])
+        return self._training_from(cycle)
+
+    def single_forward_pattern(self) -> Pattern | None:
+        """`--step-from forward`: one outermost forward of the module seen most often."""
+        forwards = Counter(token for token in self._all if token.kind == FORWARD)
+        weighted = Counter({token: n for token, n in forwards.items() if token.weighted})
+        ranked = (weighted or forwards).most_common(1)
+        if not ranked:
+            return None
+        token = ranked[0][0]
+        return Pattern((token,), FORWARD, token.key, token.trains, "forward", 1, 0, 0)
+
+    def steps_seen(self, pattern: Pattern) -> int:
+        """How many steps of this pattern the history holds."""
+        if pattern.closing == "optimizer":
+            return sum(self._optimizer_steps.values()) // pattern.optimizers
+        kind = FORWARD if pattern.closing == "forward" else BACKWARD
+        per_step = pattern.forwards if pattern.closing == "forward" else pattern.backwards
+        keys = pattern.keys
+        seen = sum(token.kind == kind and token.key in keys for token in self._all)
+        return seen // max(1, per_step)
+
+
+def _rotate_to_first(tokens: Sequence[Token], period: int) -> tuple[Token, ...]:
+    """One period, begun where the script began it.
+
+    Walks the periodic stretch back to where it starts in the history; a training loop
+    enters its period at the period's own first event.
+    """
+    start = len(tokens) - period
+    while start > 0 and tokens[start - 1] == tokens[start - 1 + period]:
+        start -= 1
+    return tuple(tokens[start : start + period])
+
+
+class StepFollower:
+    """Follows a known pattern, event by event, and says "begin" and "end".
+
+    `feed` is called on the measuring path: it does a few comparisons and nothing else.
+    """
+
+    def __init__(self, pattern: Pattern):
+        self.pattern = pattern
+        self.inside = False
+        self.irregular = 0
+        self._forwards = 0
+        self._backwards = 0
+        self._optimizers = 0
+
+    def opens(self, kind: str, key: str, trains: bool = True) -> bool:
+        """True if this event begins a step. Call before the event's work starts."""
+        pattern = self.pattern
+        if key != pattern.begin_key or kind != pattern.begin_kind or trains != pattern.begin_trains:
+            return False
+        if self.inside:
+            if not self._overdue():
+                return False
+            self.irregular += pattern.closing != "next"
+        return True
+
+    def _overdue(self) -> bool:
+        """An opening event although the step has already had all of its own."""
+        pattern = self.pattern
+        if pattern.closing == "optimizer":
+            return pattern.backwards > 0 and self._backwards >= pattern.backwards
+        if pattern.closing == "next":
+            return self._backwards >= pattern.backwards
+        return self._forwards >= pattern.forwards
+
+    def begin(self) -> None:
+        self.inside = True
+        self._forwards = self._backwards = self._optimizers = 0
+
+    def closes(self, kind: str) -> bool:
+        """True if this event, now over, ends the step."""
+        if not self.inside:
+            return False
+        pattern = self.pattern
+        if kind == OPTIMIZER:
+            self._optimizers += 1
+            return pattern.closing == "optimizer" and self._optimizers >= pattern.optimizers
+        if kind == FORWARD:
+            self._forwards += 1
+            return pattern.closing == "forward" and self._forwards >= pattern.forwards
+        self._backwards += 1
+        return False
+
+    def closes_before(self) -> bool:
+        """For steps that end with the next fetch or opening: is this one complete?"""
+        return (
+            self.inside
+            and self.pattern.closing == "next"
+            and self._backwards >= self.pattern.backwards
+        )
+
+    def end(self) -> None:
+        self.inside = False
