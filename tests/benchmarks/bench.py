@@ -1,0 +1,121 @@
+"""What the benchmarks share: the environment, spreads, the workload's size, the output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+WORKLOAD = Path(__file__).with_name("workloads") / "timed_steps.py"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median and quartiles of repeated measurements, with the measurements themselves."""
+
+    median: float
+    low: float
+    high: float
+    samples: tuple[float, ...]
+
+    @classmethod
+    def of(cls, samples: list[float]) -> Spread:
+        low, _, high = quantiles(samples, n=4, method="inclusive") if samples[1:] else samples * 3
+        return cls(median(samples), low, high, tuple(samples))
+
+    def text(self, decimals: int) -> str:
+        return f"{self.median:.{decimals}f} ({self.low:.{decimals}f} to {self.high:.{decimals}f})"
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--output", type=Path, help="also write the result here, as JSON")
+    return made
+
+
+def child_environment() -> dict[str, str]:
+    """Children import launchscope from this checkout, installed or not."""
+    path = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Runs `python <command>`; a failure ends the benchmark with the child's own words."""
+    result = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        env=child_environment(),
+        stdin=subprocess.DEVNULL,
+    )
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(command)} ended with {result.returncode}:\n{result.stderr}")
+    return result
+
+
+def plain_run(layers: int, directory: Path, *more: str) -> dict[str, float]:
+    """One run of the workload without launchscope: what it measured of itself."""
+    result = directory / "plain.json"
+    run([str(WORKLOAD), "--layers", str(layers), "--steps", "39", "--result", str(result), *more])
+    return json.loads(result.read_text())  # type: ignore[no-any-return]
+
+
+def layers_for(target_ms: float) -> tuple[int, float]:
+    """How many layers make the workload's step about `target_ms` long here, and its length.
+
+    A step costs a fixed part and a part per layer: two runs give both.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        few, many = (plain_run(n, Path(directory))["step_ms"] for n in (8, 32))
+        per_layer = max((many - few) / 24, 1e-6)
+        layers = max(1, round(8 + (target_ms - few) / per_layer))
+        return layers, plain_run(layers, Path(directory))["step_ms"]
+
+
+def cuda_available() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def environment() -> dict[str, str | None]:
+    import torch
+
+    return {
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "date": datetime.now(timezone.utc).date().isoformat(),
+    }
+
+
+def finish(name: str, goal: str, results: list[dict[str, Any]], output: Path | None) -> None:
+    """Writes the JSON, if wanted. `results` may hold Spread values."""
+    if output is None:
+        return
+    rows = [
+        {key: asdict(value) if isinstance(value, Spread) else value for key, value in row.items()}
+        for row in results
+    ]
+    document = {"benchmark": name, "goal": goal, "environment": environment(), "results": rows}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(document, indent=1) + "\n")
+    print(f"written: {output}")
+
+
+def table(header: list[str], rows: list[list[str]]) -> None:
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, ["-" * width for width in widths], *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())

@@ -1,0 +1,246 @@
+"""The house stands as designed: which layer may know of which, read from the sources."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "launchscope"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+CLIENTS_OF_CLI = {"cli", "__main__"}
+BASE = {"errors", "model"}
+
+# What each piece of the package may import of the others. An arrow that is not here
+# goes back.
+ALLOWED: dict[str, set[str]] = {
+    "__init__": {"api", "markers"},
+    "__main__": {"cli"},
+    "errors": set(),
+    "model": {"errors"},
+    "config": BASE,
+    "markers": BASE,
+    "runner": BASE | {"markers"},
+    "parser": BASE | {"config"},
+    "analysis": BASE | {"config", "parser"},
+    "rules": BASE | {"config", "parser", "analysis"},
+    "gate": BASE | {"config", "parser", "analysis"},
+    "report": BASE | {"config", "parser", "analysis", "rules", "gate"},
+    "api": BASE | {"config", "markers", "runner", "parser", "analysis", "rules", "gate", "report"},
+}
+ALLOWED["cli"] = set(ALLOWED) - CLIENTS_OF_CLI
+
+# Libraries that only some pieces may use. What runs inside the person's own process
+# (runner, markers) brings nothing but torch and nvtx into it.
+LIBRARIES: dict[str, set[str]] = {
+    "torch": {"runner", "markers", "api", "cli"},
+    "nvtx": {"runner", "markers"},
+    "pandas": {"parser", "analysis"},
+    "numpy": {"parser", "analysis"},
+    "msgspec": {"parser", "config", "report", "gate", "api", "cli", "runner/session.py"},
+    "typer": {"cli"},
+    "rich": {"cli", "report"},
+    "jinja2": {"report"},
+    "tomli": {"config"},
+    "tomllib": {"config"},
+}
+
+# The parent side of the runner; every other file there runs inside the person's process.
+PARENT_SIDE = {"runner/__init__.py", "runner/session.py"}
+
+TOP_LEVEL = {
+    ".ci",
+    ".gitignore",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "launchscope",
+    "pyproject.toml",
+    "sample_workloads",
+    "tests",
+}
+
+LONGEST_FILE = 400
+
+
+@dataclass(frozen=True)
+class Import:
+    module: str  # absolute dotted name
+    line: int
+    typing_only: bool
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def piece(path: Path) -> str:
+    """The part of the package a file belongs to: its top-level folder or module."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[Import]:
+    """Every import of a file, wherever it stands in it, made absolute."""
+    tree = ast.parse(path.read_text(), str(path))
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    here = ("launchscope", *path.relative_to(PACKAGE).parts)[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(here[: len(here) - node.level + 1]) if node.level else ""
+            module = ".".join(filter(None, [base, node.module]))
+            # `from launchscope import x` may name a module: judge it by its full name.
+            names = [f"{module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            yield Import(name, node.lineno, id(node) in typing_only)
+
+
+def pieces_imported(path: Path) -> Iterator[tuple[str, int]]:
+    for found in imports(path):
+        parts = found.module.split(".")
+        if parts[0] == "launchscope" and len(parts) > 1 and is_piece(parts[1]):
+            yield parts[1], found.line
+
+
+def is_piece(name: str) -> bool:
+    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT
+    )
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_every_import_goes_to_an_earlier_layer(path: Path) -> None:
+    mine = piece(path)
+    assert mine in ALLOWED, f"{mine} is no part of the design"
+    wrong = [
+        f"{relative(path)}:{line} imports {other}"
+        for other, line in pieces_imported(path)
+        if other != mine and other not in ALLOWED[mine]
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_a_library_is_used_only_where_it_belongs(path: Path) -> None:
+    wrong = []
+    for found in imports(path):
+        root = found.module.split(".")[0]
+        if root == "launchscope" or root in sys.stdlib_module_names or found.typing_only:
+            continue
+        places = LIBRARIES.get(root, set())
+        if not {piece(path), relative(path)} & places:
+            wrong.append(f"{relative(path)}:{found.line} imports {root}")
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in MODULES if piece(p) in {"parser", "analysis", "rules", "gate", "report"}],
+    ids=relative,
+)
+def test_only_the_command_line_prints_and_exits(path: Path) -> None:
+    calls = {
+        ast.unparse(node.func): node.lineno
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    }
+    assert not calls.keys() & {"print", "exit", "quit", "sys.exit", "os._exit"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in MODULES if piece(p) == "runner" and relative(p) not in PARENT_SIDE],
+    ids=relative,
+)
+def test_the_child_side_of_the_runner_does_not_know_its_parent(path: Path) -> None:
+    assert not [i for i in imports(path) if i.module.startswith("launchscope.runner.session")]
+
+
+def test_importing_the_child_brings_no_library_into_the_users_process() -> None:
+    code = (
+        "import sys, json; before = set(sys.modules)\n"
+        "import launchscope, launchscope.runner.child\n"
+        "print(json.dumps(sorted({m.split('.')[0] for m in set(sys.modules) - before})))"
+    )
+    result = run_python(code)
+    assert result.returncode == 0, result.stderr
+    loaded = set(json.loads(result.stdout)) - set(sys.stdlib_module_names) - {"launchscope"}
+    assert not loaded
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["profile", "--help"], ["--version"]])
+def test_help_imports_neither_torch_nor_pandas(arguments: list[str]) -> None:
+    code = (
+        f"import sys; sys.argv = ['launchscope', *{arguments!r}]\n"
+        "from launchscope.cli import main\n"
+        "status = 0\n"
+        "try:\n"
+        "    status = main() or 0\n"
+        "except SystemExit as end:\n"
+        "    status = end.code or 0\n"
+        "print(sorted({'torch', 'pandas', 'numpy', 'nvtx'} & set(sys.modules)), file=sys.stderr)\n"
+        "sys.exit(status)"
+    )
+    result = run_python(code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()
+    assert result.stderr.strip().splitlines()[-1] == "[]"
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, launchscope\n"
+        "print(sorted({'torch', 'pandas', 'numpy', 'nvtx', 'typer', 'rich', 'msgspec'}"
+        " & set(sys.modules)))"
+    )
+    assert run_python(code).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.name != "__main__.py"], ids=relative)
+def test_everything_in_all_can_be_imported(path: Path) -> None:
+    name = ".".join(("launchscope", *path.relative_to(PACKAGE).with_suffix("").parts))
+    module = importlib.import_module(name.removesuffix(".__init__"))
+    exported = getattr(module, "__all__", [])
+    assert len(exported) == len(set(exported))
+    assert [n for n in exported if not hasattr(module, n)] == []
+
+
+def test_no_file_is_too_long() -> None:
+    folders = [PACKAGE, ROOT / "tests", ROOT / "sample_workloads"]
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for folder in folders
+        for path in folder.rglob("*.py")
+    }
+    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
+
+
+def test_the_top_level_holds_only_what_the_design_names() -> None:
+    listing = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listing.returncode != 0:
+        pytest.skip("not a git checkout")
+    assert {name.split("/")[0] for name in listing.stdout.splitlines()} <= TOP_LEVEL
