@@ -166,6 +166,8 @@ class Conductor:
                 self._finish()
                 return
             self._follower = StepFollower(pattern)
+        for text in recogniser.remarks(pattern):
+            self.folder.tell("note", text=text)
         kinds = recogniser.kinds(pattern)
         self._kinds = {kind.signature: index for index, kind in enumerate(kinds)}
         boundary = recogniser.boundary(pattern, kinds)
@@ -279,6 +281,7 @@ class Conductor:
             steps=steps,
             searching=recogniser is not None,
             forwards=0 if recogniser is None else recogniser.forwards,
+            optimizer_steps=0 if recogniser is None else recogniser.optimizer_steps,
             processes=self.hooks.processes,
         )
         self.hooks.remove()

@@ -33,6 +33,7 @@ class ChildReport:
     searching: bool = False
     steps: int = 0
     forwards: int = 0
+    optimizer_steps: int = 0
     rehearsal: bool = False
     on_gpu: bool | None = None
     saw_torch: bool = False
@@ -71,6 +72,7 @@ class ChildReport:
             self.searching = line["searching"]
             self.steps = line["steps"]
             self.forwards = line["forwards"]
+            self.optimizer_steps = line["optimizer_steps"]
             self.processes = line.get("processes", 0)
         elif kind == "script_failed":
             self.error, self.error_text = line["error"], line["text"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from typing import Any
 
 from launchscope.model import Schedule, StepBoundary, StepKind
@@ -17,9 +17,11 @@ from launchscope.runner.userlines import user_line
 # many: a script may evaluate before it trains.
 _FORWARDS_BEFORE_TRAINING = 2_000
 _MOST_KINDS = 4
-# Looking through all objects for an optimizer is slow: once, then every so many askings.
-_LOOK_AGAIN = 200
+# Training steps without a common period (a recurrent cell called once a token): after so many
+# warm-ups' worth of optimizer steps, a step is what lies between two of those.
+_UNEVEN_AFTER = 12
 _MARKER = ("marker", "", True)
+_LINES_KEPT = 600
 OPENING = "opening"
 
 
@@ -31,10 +33,13 @@ class Recogniser:
         self._schedule = schedule
         self._hooks = hooks
         self._search = StepSearch()
-        self._sources: dict[tuple[str, str, bool], str | None] = {}
+        # The lines at which an event began, by kind, key and grad mode; the latest last.
+        self._sources: defaultdict[tuple[str, str, bool], deque[str | None]] = defaultdict(
+            lambda: deque(maxlen=_LINES_KEPT)
+        )
         self._signatures: Counter[str] = Counter()
-        self._asked = 0
         self._optimizer_exists = False
+        self._uneven = False
         self._first_event: float | None = None
         self.marked = 0
         self.seen = 0  # steps of the pattern found last
@@ -50,6 +55,7 @@ class Recogniser:
         self._search.add(Token(FORWARD, key, trains, weighted))
 
     def backward(self) -> None:
+        self._sources[BACKWARD, BACKWARD, True].append(self._hooks.backward_where)
         self._search.add(Token(BACKWARD, BACKWARD))
 
     def optimizer_opens(self, key: str) -> None:
@@ -72,8 +78,7 @@ class Recogniser:
     def _note_source(self, kind: str, key: str, trains: bool) -> None:
         if self._first_event is None:
             self._first_event = time.perf_counter()
-        if (kind, key, trains) not in self._sources:
-            self._sources[kind, key, trains] = user_line(sys._getframe(2))
+        self._sources[kind, key, trains].append(user_line(sys._getframe(2)))
 
     # -------------------------------------------------------------------------- answers
 
@@ -98,7 +103,16 @@ class Recogniser:
         if pattern is None:
             return None
         self.seen = self._search.steps_seen(pattern)
-        return pattern if self.seen >= self._schedule.warmup else None
+        if self.seen < self._schedule.warmup:
+            return None
+        if pattern.closing != "optimizer" and self._schedule.step_from == "auto":
+            # About to settle for a step without one: is there really none?
+            known = self._has_optimizer()
+            self._look_for_optimizer()
+            if self._has_optimizer() and not known:
+                self.seen = 0
+                return None
+        return pattern
 
     def _pattern(self, event: str) -> Pattern | None:
         search, wanted = self._search, self._schedule.step_from
@@ -110,6 +124,8 @@ class Recogniser:
             if event == FORWARD:
                 return None
             pattern = search.training_pattern(self._has_optimizer())
+            if pattern is None and event == OPTIMIZER:
+                return self._uneven_pattern()
             closing = "optimizer" if event == OPTIMIZER else "next"
             return pattern if pattern is not None and pattern.closing == closing else None
         if event != FORWARD:
@@ -118,16 +134,41 @@ class Recogniser:
             return None
         return search.forward_pattern()
 
+    def _uneven_pattern(self) -> Pattern | None:
+        if self._search.optimizer_steps < _UNEVEN_AFTER * max(1, self._schedule.warmup):
+            return None
+        self._uneven = True
+        return self._search.single_optimizer_pattern()
+
     def _has_optimizer(self) -> bool:
-        if self._hooks.optimizers:
-            return True
-        self._asked += 1
-        if not self._optimizer_exists and self._asked % _LOOK_AGAIN == 1:
+        return bool(self._hooks.optimizers) or self._optimizer_exists
+
+    def _look_for_optimizer(self) -> None:
+        """Look through all objects for an optimizer that has not stepped yet; slow."""
+        if not self._has_optimizer():
             base = self._torch.optim.Optimizer
             self._optimizer_exists = any(
                 issubclass(type(entry), base) for entry in gc.get_objects()
             )
-        return self._optimizer_exists
+
+    @property
+    def optimizer_steps(self) -> int:
+        return self._search.optimizer_steps
+
+    def remarks(self, pattern: Pattern | None) -> list[str]:
+        """What a reader has to know of the step that was found."""
+        found = []
+        if self._uneven:
+            found.append(
+                "the training steps have no fixed course, so a step is everything "
+                "between two optimizer steps"
+            )
+        if pattern is not None and pattern.begin_kind == BACKWARD:
+            found.append(
+                "the step begins with its backward, because the forward calls no "
+                "torch.nn.Module; to measure it too, mark the step with launchscope.step()"
+            )
+        return found
 
     def kinds(self, pattern: Pattern | None) -> tuple[StepKind, ...]:
         """The kinds of step of an inference script, most frequent first; empty if one."""
@@ -151,22 +192,28 @@ class Recogniser:
                 period=("marker",),
                 names=("launchscope.step",),
                 scope="region",
-                source=self._sources.get(_MARKER),
+                source=self._line_of(_MARKER, 1),
                 compiled=compiled,
                 warmup_steps=self.marked,
             )
-        forced = self._schedule.step_from
+        forced = "optimizer" if self._uneven else self._schedule.step_from
         begin = (pattern.begin_kind, pattern.begin_key, pattern.begin_trains)
+        in_step = sum((token.kind, token.key, token.trains) == begin for token in pattern.tokens)
         return StepBoundary(
             boundary=forced if forced == "optimizer" or forced == "forward" else "period",
             period=tuple(token.kind for token in pattern.tokens),
             names=tuple(token.key.partition("@")[0] for token in pattern.tokens),
             scope="forward" if pattern.closing == "forward" else "full_step",
-            source=self._sources.get(begin),
+            source=self._line_of(begin, in_step),
             compiled=compiled,
             warmup_steps=self.seen,
             kinds=kinds,
         )
+
+    def _line_of(self, event: tuple[str, str, bool], back: int) -> str | None:
+        """The line of the event that was seen `back` times since the last step began."""
+        lines = self._sources[event]
+        return lines[-min(back, len(lines))] if lines else None
 
 
 def shape_signature(torch: Any, args: Any, kwargs: Any) -> str:

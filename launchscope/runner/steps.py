@@ -102,31 +102,33 @@ class StepSearch:
         self._training: deque[Token] = deque(maxlen=_HISTORY)
         self._all: deque[Token] = deque(maxlen=_HISTORY)
         self._optimizer_steps: Counter[str] = Counter()
-        self._before_training: deque[tuple[Token, bool]] = deque(maxlen=64)
-        self._lead_ins: list[tuple[Token, ...]] = []
-        self._fetched = False
+        self._before_training: deque[Token] = deque(maxlen=64)
+        # What ran without grad right before each training token, index by index.
+        self._lead_ins: deque[tuple[Token, ...]] = deque(maxlen=_HISTORY)
         self.saw_backward = False
 
     def add(self, token: Token) -> None:
         self._all.append(token)
         if token.kind == FORWARD and not token.trains:
-            self._before_training.append((token, self._fetched))
+            self._before_training.append(token)
             return
         if token.kind == OPTIMIZER:
             self._optimizer_steps[token.key] += 1
         if token.kind == BACKWARD:
             self.saw_backward = True
-        if token.kind == FORWARD and (not self._training or self._training[-1].kind == OPTIMIZER):
-            self._lead_ins.append(
-                tuple(lead for lead, _ in self._before_training if lead.key != token.key)
-            )
-            del self._lead_ins[:-8]
+        self._lead_ins.append(
+            tuple(lead for lead in self._before_training if lead.key != token.key)
+        )
         self._before_training.clear()
         self._training.append(token)
 
     def fetch(self) -> None:
         """A batch was fetched: what went before belongs to no later step."""
         self._before_training.clear()
+
+    @property
+    def optimizer_steps(self) -> int:
+        return sum(self._optimizer_steps.values())
 
     @property
     def trains(self) -> bool:
@@ -144,7 +146,7 @@ class StepSearch:
         period = find_period(tokens, self._required())
         if period is None:
             return None
-        return self._training_from(_rotate_to_first(tokens, period))
+        return self._training_from(_first_of(tokens, period), period)
 
     def _required(self) -> frozenset[str]:
         total = sum(self._optimizer_steps.values())
@@ -154,7 +156,8 @@ class StepSearch:
             if total < _RARE_AFTER or count >= _RARE_SHARE * total
         )
 
-    def _training_from(self, tokens: tuple[Token, ...]) -> Pattern | None:
+    def _training_from(self, start: int, period: int) -> Pattern:
+        tokens = tuple(self._training)[start : start + period]
         optimizers = sum(token.kind == OPTIMIZER for token in tokens)
         if optimizers:
             last = max(i for i, token in enumerate(tokens) if token.kind == OPTIMIZER)
@@ -162,8 +165,9 @@ class StepSearch:
             tokens = tokens[: last + 1]
             if any(token.kind == BACKWARD for token in tail):
                 tokens = (*tail, *tokens)
+                start += last + 1
             # else: metrics after the optimizer step; they belong to the rest of the iteration
-        lead_in = self._common_lead_in()
+        lead_in = self._common_lead_in(start, period)
         tokens = (*lead_in, *tokens)
         first = tokens[0]
         return Pattern(
@@ -177,14 +181,14 @@ class StepSearch:
             optimizers,
         )
 
-    def _common_lead_in(self) -> tuple[Token, ...]:
+    def _common_lead_in(self, start: int, period: int) -> tuple[Token, ...]:
         """Forwards without grad before the first training forward, if every step has them.
 
         A teacher's or a generator's forward belongs to the step. One of the trained
         module itself does not: that is a policy acting, or an evaluation.
         """
-        recent = self._lead_ins[-3:]
-        if len(recent) < 3 or len(set(recent)) != 1 or len(recent[0]) > 4:
+        recent = list(self._lead_ins)[start::period][-3:]
+        if len(recent) < 2 or len(set(recent)) != 1 or len(recent[0]) > 4:
             return ()
         return tuple(token for token in recent[0] if token.weighted)
 
@@ -194,7 +198,8 @@ class StepSearch:
         period = find_period(tokens)
         if period is None:
             return None
-        cycle = _rotate_to_first(tokens, period)
+        start = _first_of(tokens, period)
+        cycle = tuple(tokens[start : start + period])
         weighted = [index for index, token in enumerate(cycle) if token.weighted]
         if weighted:
             cycle = cycle[weighted[0] : weighted[-1] + 1]
@@ -206,8 +211,7 @@ class StepSearch:
         ends = [index for index, token in enumerate(tokens) if token.kind == OPTIMIZER]
         if len(ends) < 2:
             return None
-        cycle = tuple(tokens[ends[-2] + 1 : ends[-1] + 1])
-        return self._training_from(cycle)
+        return self._training_from(ends[-2] + 1, ends[-1] - ends[-2])
 
     def single_forward_pattern(self) -> Pattern | None:
         """`--step-from forward`: one outermost forward of the module seen most often."""
@@ -230,8 +234,8 @@ class StepSearch:
         return seen // max(1, per_step)
 
 
-def _rotate_to_first(tokens: Sequence[Token], period: int) -> tuple[Token, ...]:
-    """One period, begun where the script began it.
+def _first_of(tokens: Sequence[Token], period: int) -> int:
+    """Where a period begins that the script began itself, as an index into `tokens`.
 
     Walks the periodic stretch back to where it starts in the history; a training loop
     enters its period at the period's own first event.
@@ -239,7 +243,7 @@ def _rotate_to_first(tokens: Sequence[Token], period: int) -> tuple[Token, ...]:
     start = len(tokens) - period
     while start > 0 and tokens[start - 1] == tokens[start - 1 + period]:
         start -= 1
-    return tuple(tokens[start : start + period])
+    return start
 
 
 class StepFollower:

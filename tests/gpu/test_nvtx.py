@@ -23,4 +23,4 @@ def test_every_timed_and_traced_step_is_a_range_of_its_pass(tmp_path: Path) -> N
     assert {"pass:warmup", "pass:timing", "pass:trace", "pass:inspect"} <= passes
     steps = Counter(r.message.split()[1] for r in seen if r.message.startswith("step#"))
     assert steps["timing"] == 30
-    assert steps["trace"] == 5
+    assert steps["trace"] == 6  # the first is traced and not used

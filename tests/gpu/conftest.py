@@ -1,0 +1,106 @@
+"""Runs a script under the real command line on the GPU and hands back what came of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import launchscope
+from launchscope.model import Profile, StepBoundary, Verdict
+
+# A training loop that most cases vary: {inside} is code within the step, {between} after it.
+LOOP = """
+import os, sys, time
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10)).cuda()
+optimizer = torch.optim.{optimizer}(model.parameters(), lr=1e-3)
+x, y = torch.randn(64, 128, device="cuda"), torch.randint(0, 10, (64,), device="cuda")
+capturing = torch.cuda.is_current_stream_capturing
+for step in range({steps}):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    {inside}
+    loss.backward()
+    optimizer.step()
+    {between}
+"""
+
+
+def loop(
+    inside: str = "pass", between: str = "pass", steps: int = 400, optimizer: str = "AdamW"
+) -> str:
+    """The loop with code put into the step or behind it."""
+    return LOOP.format(inside=inside, between=between, steps=steps, optimizer=optimizer)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished `launchscope profile`: `profile` is None if it saved none."""
+
+    code: int
+    stdout: str
+    stderr: str
+    profile: Profile | None
+
+    @property
+    def measured(self) -> Profile:
+        assert self.profile is not None, self.stderr
+        return self.profile
+
+    @property
+    def step(self) -> StepBoundary:
+        assert self.measured.step is not None
+        return self.measured.step
+
+    @property
+    def verdict(self) -> Verdict:
+        assert self.measured.verdict is not None
+        return self.measured.verdict
+
+    @property
+    def replay_reason(self) -> str:
+        """Why there is no measured replay; empty if there is one."""
+        return self.measured.replay.reason or ""
+
+    def metric(self, key: str) -> float:
+        value = self.measured.value(key)
+        assert value is not None, f"{key} was not measured\n{self.stdout}\n{self.stderr}"
+        return value
+
+
+ProfileScript = Callable[..., Ran]
+
+
+@pytest.fixture
+def profile_script(tmp_path: Path) -> ProfileScript:
+    """`profile_script(source, *options, args=())` writes script.py and profiles it."""
+
+    def run(source: str, *options: str, args: tuple[str, ...] = ()) -> Ran:
+        script = tmp_path / "script.py"
+        script.write_text(textwrap.dedent(source), encoding="utf-8")
+        saved = tmp_path / "out.json"
+        saved.unlink(missing_ok=True)
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "launchscope", "profile", "--timeout", "120"),
+                *("-o", str(saved), *options, str(script), *args),
+            ],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=200,
+            check=False,
+        )
+        profile = launchscope.load(saved) if saved.exists() else None
+        return Ran(done.returncode, done.stdout, done.stderr, profile)
+
+    return run

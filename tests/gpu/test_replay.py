@@ -1,0 +1,140 @@
+"""The replay in place: it computes what eager computes, and leaves no trace of itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+import launchscope
+from tests.gpu.conftest import ProfileScript, loop
+
+pytestmark = pytest.mark.gpu
+
+# Trains on a different batch each step, and saves its state when it is ended from outside.
+SAVING = """
+import sys
+import torch
+from torch import nn
+
+limit = int(sys.argv[2])
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 8)).cuda()
+optimizer = torch.optim.{optimizer}(model.parameters(), lr=1e-3)
+batches = torch.randn(500, 32, 64, device="cuda")
+done = 0
+try:
+    for step in range(limit):
+        optimizer.zero_grad()
+        loss = model(batches[step]).square().mean()
+        loss.backward()
+        optimizer.step()
+        done += 1
+finally:
+    # A step that ended the run from within optimizer.step() was made all the same.
+    counts = [s["step"] for s in optimizer.state.values() if "step" in s]
+    torch.save(
+        {{
+            "params": [p.detach().cpu() for p in model.parameters()],
+            "counts": [float(c) for c in counts],
+            "on_host": [not c.is_cuda for c in counts],
+            "capturable": [g.get("capturable") for g in optimizer.param_groups],
+            "done": done,
+        }},
+        sys.argv[1],
+    )
+"""
+
+
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+def test_training_goes_on_as_if_nothing_had_been_replayed(
+    optimizer: str, tmp_path: Path, profile_script: ProfileScript
+) -> None:
+    saved = tmp_path / "state.pt"
+    source = SAVING.format(optimizer=optimizer)
+    ran = profile_script(source, args=(str(saved), "500"))
+    assert ran.measured.replay.status == "measured", ran.stdout
+    under = torch.load(saved)
+    steps = int(under["counts"][0]) if under["counts"] else under["done"] + 1
+
+    plain = tmp_path / "plain.pt"
+    script = tmp_path / "plain.py"
+    script.write_text(textwrap.dedent(source), encoding="utf-8")
+    subprocess.run([sys.executable, str(script), str(plain), str(steps)], check=True)
+    alone = torch.load(plain)
+    assert 60 < steps < 200
+    for measured, expected in zip(under["params"], alone["params"], strict=True):
+        torch.testing.assert_close(measured, expected, rtol=1e-5, atol=1e-7)
+    for key in ("counts", "on_host", "capturable"):
+        assert under[key] == alone[key]
+
+
+def test_a_launch_bound_step_is_replayed_and_adopted(
+    profile_script: ProfileScript,
+) -> None:
+    ran = profile_script(loop())
+    profile = ran.measured
+    assert ran.code == 0
+    assert profile.replay.status == "measured"
+    assert profile.replay.work.same is True
+    assert profile.replay.changes == ("AdamW capturable=True",)
+    assert ran.verdict.recommendation == "adopt"
+    assert ran.verdict.basis == "measured"
+    assert ran.metric("speedup") > 2
+    assert ran.metric("graph_nodes") > 20
+    assert ran.metric("capture_ms") > 0
+    assert ran.metric("break_even_steps") > 0
+
+
+def test_a_batch_that_the_script_drops_is_kept_for_the_replays(
+    profile_script: ProfileScript,
+) -> None:
+    """Labels out of range would trip a device assertion if their memory were reused."""
+    between = "x, y = torch.randn(64, 128).cuda(), torch.randint(0, 10, (64,)).cuda()"
+    ran = profile_script(loop(between=between))
+    assert ran.measured.replay.status == "measured", ran.measured.replay.reason
+    assert "assert" not in ran.stderr
+
+
+def test_an_item_in_the_step_blocks_at_its_line(profile_script: ProfileScript) -> None:
+    ran = profile_script(loop(inside="value = loss.item()"))
+    profile = ran.measured
+    assert profile.replay.status in ("blocked", "what_if")
+    assert [b.where for b in profile.blockers] == ["script.py:14"]
+    assert profile.blockers[0].code == "value = loss.item()"
+    assert ran.verdict.recommendation == "adopt_after_fixes"
+
+
+def test_compiled_code_is_measured_compiled(profile_script: ProfileScript) -> None:
+    source = loop().replace(
+        ".cuda()\noptimizer", ".cuda()\nmodel = torch.compile(model)\noptimizer"
+    )
+    ran = profile_script(source)
+    profile = ran.measured
+    assert ran.step.compiled
+    assert any("triton" in kernel.name for kernel in profile.kernels)
+    assert any("process of its own" in note for note in profile.notes)
+    assert profile.replay.status == "measured", profile.replay.reason
+
+
+def test_measure_gives_the_same_profile_for_a_callable() -> None:
+    model = torch.nn.Linear(64, 64).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    profile = launchscope.measure(step, torch.randn(8, 64, device="cuda"))
+    assert profile.step is not None
+    assert profile.step.boundary == "callable"
+    assert profile.replay.status == "measured", profile.replay.reason
+    assert profile.value("speedup") is not None
+    again = launchscope.measure(step, torch.randn(8, 64, device="cuda"), replay=False)
+    assert again.value("replay_ms") is None
+    assert again.value("launches_per_step") == profile.value("launches_per_step")

@@ -1,0 +1,138 @@
+"""Runs small scripts under the runner, in real child processes that see no GPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from launchscope.model import Recording, Schedule, Target
+from launchscope.parser import read_recording
+from launchscope.runner.session import Event, Outcome, RunOptions, record
+
+ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
+_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What `record` made of a script."""
+
+    outcome: Outcome
+    recording: Recording
+    events: tuple[Event, ...]
+    source: str
+
+    def line(self, where: str | None) -> str:
+        """The source text behind `file:line`."""
+        assert where is not None
+        return self.source.splitlines()[int(where.rpartition(":")[2]) - 1].strip()
+
+
+def recorded(
+    folder: Path,
+    source: str,
+    *args: str,
+    schedule: Schedule | None = None,
+    options: RunOptions | None = None,
+) -> Ran:
+    """Record `source` as the script of a person, whose file lies in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source = textwrap.dedent(source)
+    script = folder / "script.py"
+    script.write_text(source)
+    events: list[Event] = []
+    outcome = record(
+        Target("script", str(script), args),
+        schedule or Schedule(),
+        options or RunOptions(),
+        folder / "results",
+        events.append,
+    )
+    return Ran(outcome, read_recording(outcome.directory), tuple(events), source)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The sentence of ours at the end, and nothing that the script printed."""
+        assert "error: " in self.err, self.err
+        return self.err.rpartition("error: ")[2]
+
+
+def python(folder: Path, *arguments: str, stdin: str = "", code: int | None = None) -> Said:
+    """Run the interpreter in `folder`."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if code is not None:
+        assert done.returncode == code, done.stderr
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+def launchscope(folder: Path, source: str | None, *options: str, name: str = "script.py") -> Said:
+    """`launchscope profile OPTIONS NAME` in `folder`, as a person types it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if source is not None:
+        (folder / name).write_text(textwrap.dedent(source))
+    return python(folder, "-m", "launchscope", "profile", *options, name)
+
+
+def interrupted(folder: Path, source: str, when: str, *options: str) -> Said:
+    """The same with Ctrl-C typed once the file `when` has appeared in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "script.py").write_text(textwrap.dedent(source))
+    with subprocess.Popen(
+        [sys.executable, "-m", "launchscope", "profile", *options, "script.py"],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        give_up = time.monotonic() + 60
+        while not (folder / when).exists() and time.monotonic() < give_up:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    return Said(process.returncode, out, err)
+
+
+class Batch:
+    """Runs everything it is given, two at a time; `[name]` waits for that one's result."""
+
+    def __init__(self, work: Mapping[str, Callable[[], Any]], order: Sequence[str] = ()):
+        self._pool = ThreadPoolExecutor(_AT_ONCE)
+        names = [*order, *(name for name in work if name not in order)]
+        self._results: dict[str, Future[Any]] = {
+            name: self._pool.submit(work[name]) for name in names
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._results[name].result()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
