@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
+
 import numpy as np
 import pandas as pd
 
@@ -16,8 +18,8 @@ __all__ = ["kernel_table"]
 def kernel_table(work: Work, ops: tuple[OpRecord, ...] = ()) -> tuple[KernelRow, ...]:
     """Kernels, copies and sets by name, per used step, the most expensive first.
 
-    `where` is the line at which most of a kernel's time was launched. It is given only when
-    the inspected order of ops matches the traced one exactly, in every used step.
+    `where` is the line at which most of a kernel's time was launched, None where the traced
+    operators cannot be matched to the inspected ones.
     """
     used = work.iterations.used
     rows = np.isin(work.activity_step, used)
@@ -46,7 +48,7 @@ def _lines(
     """The user's line of each launch, an object array with None where it is not known.
 
     A launch is inside the outermost traced operator that has the name of an inspected op. The
-    sequence of those operators, step by step, must equal the inspected one.
+    sequence of those operators is aligned with the inspected one, step by step.
     """
     wanted = [_base(record.op) for record in ops]
     if not wanted or not len(work.trace.ops):
@@ -66,14 +68,26 @@ def _lines(
         holder[mine] = np.where((last >= 0) & (call[mine] < end[found]), found, -1)
     result = np.full(len(call), None, object)
     names = traced[c.NAME].str.removeprefix("aten::").to_numpy(object)
-    where = np.array([record.where for record in ops], object)
+    where = np.array([*(record.where for record in ops), None], object)
     for step in work.iterations.used:  # a handful
         inside = (work.step == step) & (holder >= 0)
         operators = np.unique(holder[inside])
-        if list(names[operators]) != wanted:
-            return None
-        result[inside] = where[np.searchsorted(operators, holder[inside])]
+        lines = where[_aligned(list(names[operators]), wanted)]
+        result[inside] = lines[np.searchsorted(operators, holder[inside])]
     return result
+
+
+def _aligned(traced: list[str], wanted: list[str]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """For each traced operator its place in the inspected order; the place past the end if none.
+
+    The two differ where an operator ran under another name in one of them; what lies between
+    such places in equal order still belongs together.
+    """
+    places = np.full(len(traced), len(wanted), np.int64)
+    matcher = SequenceMatcher(None, traced, wanted, autojunk=False)
+    for block in matcher.get_matching_blocks():
+        places[block.a : block.a + block.size] = np.arange(block.b, block.b + block.size)
+    return places
 
 
 def _outermost(traced: pd.DataFrame) -> pd.DataFrame:

@@ -100,6 +100,7 @@ def _run(target: Target, settings: Settings, outputs: Outputs, screen: Console) 
         outcome = _record(target, settings, directory, screen)
         loading.join()
         profile = _profile_of(outcome, settings)
+        outcome.settle()
         code = outputs.deliver(profile, screen, _next_commands(profile, outputs, target))
         if outcome.problem is not None:
             screen.problem(outcome.problem)

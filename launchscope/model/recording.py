@@ -68,17 +68,21 @@ class TimingResult:
 class Calibration:
     """What the profiler itself costs per launch on this machine, from one tiny in-place op.
 
-    Medians over repeats, microseconds of host time per op. `launch_api_us` is the median
-    duration of the launch call as the trace shows it.
+    Medians over repeats, microseconds of host time per op: without a profiler, under the
+    profiler as the trace ran, and under one that records the GPU side alone. The last tells
+    what lies inside the launch call; the rest of the difference lies around it.
     """
 
     plain_op_us: float
     traced_op_us: float
     ops: int
+    launch_op_us: float | None = None
 
     @property
     def profiler_us_per_launch(self) -> float:
-        return max(0.0, self.traced_op_us - self.plain_op_us)
+        """What recording adds to a launch call; an upper bound without `launch_op_us`."""
+        traced = self.traced_op_us if self.launch_op_us is None else self.launch_op_us
+        return max(0.0, traced - self.plain_op_us)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Numbers for tables: as many figures as the spread allows, "not measured" for None.
 
 A median is written to the decimal place of its interquartile range, which is itself written
-to one figure: 9.0137 with an IQR of 0.042 is "9.01 ± 0.04".
+to one figure (two where the median needs them), and to three figures at least: 9.0137 with an IQR of 0.042 is "9.01 ± 0.04".
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from launchscope.model import Metric
 
 NOT_MEASURED = "not measured"
 _MOST_FIGURES = 5
+_SPREAD_FIGURES = 2
+_FEWEST_FIGURES = 3  # a wide spread must not make 9.3 and 9.6 look like a whole unit apart
 
 
 def number(metric: Metric | None, *, spread: bool = True) -> str:
@@ -25,8 +27,10 @@ def number(metric: Metric | None, *, spread: bool = True) -> str:
     if iqr is None or iqr <= 0 or value == 0:
         return plain(value)
     decimals = min(_decimals_of_spread(iqr), _decimals(value, _MOST_FIGURES))
+    decimals = max(decimals, _decimals(value, _FEWEST_FIGURES))
     text = _fixed(value, decimals)
-    return f"{text} ± {_fixed(iqr, decimals)}" if spread and round(iqr, decimals) else text
+    coarse = min(decimals, max(0, _decimals(iqr, _SPREAD_FIGURES)))
+    return f"{text} ± {_fixed(iqr, coarse)}" if spread and round(iqr, decimals) else text
 
 
 def with_unit(metric: Metric | None, *, spread: bool = True) -> str:

@@ -23,6 +23,7 @@ _COLOURS = {
 _SEVERITIES = {"error": "bold red", "warning": "yellow", "advice": "green", "info": "dim"}
 _PARTS = ("green", "red", "yellow", "magenta", "blue", "white")
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_LINE_WIDTH = 24  # of the column of source lines
 _INDENT = (0, 0, 0, 2)
 
 
@@ -250,14 +251,14 @@ def _kernels(content: Content, width: int) -> RenderableType:
         ("count", [kernel.count for kernel in content.kernels]),
         ("time", [kernel.total for kernel in content.kernels]),
         ("share", [kernel.share for kernel in content.kernels]),
-        ("line", [kernel.where for kernel in content.kernels]),
+        ("line", [_end_of(kernel.where, _LINE_WIDTH) for kernel in content.kernels]),
     ]
     if not any(columns[-1][1]):
         del columns[-1]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     left = width - _INDENT[3]
     for heading, cells in columns:
-        wide = min(30, max(map(len, [heading, *cells])))
+        wide = max(map(len, [heading, *cells]))
         left -= wide + 2
         justify: JustifyMethod = "left" if heading == "line" else "right"
         table.add_column(heading, width=wide, justify=justify, no_wrap=True)
@@ -268,6 +269,11 @@ def _kernels(content: Content, width: int) -> RenderableType:
         more = Text(f"and {content.kernels_left} more", style="dim")
         table.add_row(*[""] * len(columns), more)
     return Padding(table, _INDENT)
+
+
+def _end_of(place: str, width: int) -> str:
+    """A file:line cut on the left: its end is what tells."""
+    return place if len(place) <= width else "…" + place[1 - width :]
 
 
 def _ascii(text: str) -> str:

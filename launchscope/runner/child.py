@@ -6,12 +6,14 @@ imports it; a loader hook puts the listeners in at that moment.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.machinery
 import importlib.util
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -52,6 +54,16 @@ class _AfterImport:
         return spec
 
 
+def _quiet_about_our_stop(shown: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A thread of the script's that StopRun ended did nothing worth a traceback."""
+
+    def hook(args: Any) -> None:
+        if not issubclass(args.exc_type, StopRun):
+            shown(args)
+
+    return hook
+
+
 def main(folder_path: str) -> int:
     """Run the target named in the folder's spec; the result is the process exit code."""
     folder = ResultFolder(folder_path)
@@ -66,14 +78,21 @@ def main(folder_path: str) -> int:
         running.append(conductor)
         markers.listen(conductor)
 
-    sys.meta_path.insert(0, _AfterImport("torch", torch_arrived))
-    folder.tell("child_started", pid=os.getpid())
+    if "torch" in sys.modules:  # a .pth file or sitecustomize has imported it
+        torch_arrived(sys.modules["torch"])
+    else:
+        sys.meta_path.insert(0, _AfterImport("torch", torch_arrived))
+    own = os.getpid()
+    threading.excepthook = _quiet_about_our_stop(threading.excepthook)
+    folder.tell("child_started", pid=own)
     code = 0
     try:
         load_target(spec["target"]["kind"], spec["target"]["name"], spec["target"]["args"])()
     except StopRun:
         pass
     except BaseException as error:
+        if os.getpid() != own:  # the script forked, and this is the other process
+            return exit_code_of(error)
         if not any(conductor.absorbs(error) for conductor in running):
             folder.tell(
                 "script_failed",
@@ -82,9 +101,23 @@ def main(folder_path: str) -> int:
                 exits=isinstance(error, SystemExit),
             )
             code = exit_code_of(error)
+    if os.getpid() != own:
+        return code
+    stopped = False
     for conductor in running:
         if not conductor.finished:
             conductor.script_ended()
+        stopped = stopped or conductor.stopped
     markers.listen(None)
+    if stopped:
+        # The script was ended early, and all of it that can be heard of is over once its exit
+        # handlers ran. Taking the interpreter and CUDA apart in order would cost a second.
+        with contextlib.suppress(Exception):
+            threading._shutdown()  # type: ignore[attr-defined]  # joins what is still saving
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        folder.tell("child_ended", code=code)
+        os._exit(code)
     folder.tell("child_ended", code=code)
     return code

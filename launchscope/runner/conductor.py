@@ -7,6 +7,7 @@ process at once.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import time
@@ -51,6 +52,7 @@ class Conductor:
         self.hooks = Hooks(torch, self)
         self.live: dict[str, Any] = {}
         self.finished = False
+        self.stopped = False  # finished by ending the script early
         self._earlier = earlier
         self._nvtx = NvtxRanges()
         self._recogniser: Recogniser | None = Recogniser(torch, plan.schedule, self.hooks)
@@ -123,6 +125,8 @@ class Conductor:
         self.live["graphs_by_compile"] = mode in ("reduce-overhead", "max-autotune")
 
     def marker_begin(self) -> None:
+        if self.hooks.deaf() or self.plan.schedule.step_from in ("forward", "optimizer"):
+            return
         self._in_marker = True
         if self._recogniser is not None:
             self._recogniser.marker_opens()
@@ -130,7 +134,7 @@ class Conductor:
             self._begin_step()
 
     def marker_end(self) -> None:
-        if not self._in_marker:
+        if not self._in_marker or self.hooks.deaf():
             return
         self._in_marker = False
         if self._recogniser is not None:
@@ -232,19 +236,26 @@ class Conductor:
         self.hooks.remove()
         self.folder.tell("done")
         if self.plan.stop_after:
+            self.stopped = True
             self._keep_stopping()
             raise StopRun
 
     def _keep_stopping(self) -> None:
         """An `except:` in the script may swallow StopRun: the next model call raises it again."""
         for owner, name in ((self.torch.nn.Module, "__call__"), (self.torch.autograd, "backward")):
-            setattr(owner, name, self._stop_again)
+            setattr(owner, name, self._stopping(getattr(owner, name)))
 
-    def _stop_again(self, *args: Any, **kwargs: Any) -> Any:
-        self._stops += 1
-        if self._stops >= _SWALLOWED_STOPS:
-            self._leave_at_once()
-        raise StopRun
+    def _stopping(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def stop_again(*args: Any, **kwargs: Any) -> Any:
+            if not self.hooks.on_script_thread():
+                return original(*args, **kwargs)
+            self._stops += 1
+            if self._stops >= _SWALLOWED_STOPS:
+                self._leave_at_once()
+            raise StopRun
+
+        return stop_again
 
     def _poisoned(self) -> None:
         if self.plan.own_process:

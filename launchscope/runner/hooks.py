@@ -7,6 +7,7 @@ on every module call. Inert in forked children and in threads other than the fir
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing.process
 import os
@@ -44,6 +45,8 @@ class Hooks:
         self.graph_replays = 0
         self.processes = 0  # that the script started, DataLoader workers apart
         self.optimizers: dict[str, Any] = {}
+        # Finding a line takes microseconds: only in the search and where they are read.
+        self.wants_lines = True
         self.backward_where: str | None = None
         self._modules: dict[str, weakref.ref[Any]] = {}
         self._keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -52,12 +55,15 @@ class Hooks:
         self._global: list[Any] = []
         self._local: list[Any] = []
         self._active = True
+        self._process = os.getpid()
         self._thread: int | None = None
         self._depth = 0
         self._in_optimizer = 0
         self._in_backward = False
         self._in_fetch = False
-        os.register_at_fork(after_in_child=self._go_quiet)
+        # Such a callback cannot be taken back, so it must not keep the script's models alive.
+        quiet = weakref.WeakMethod(self._go_quiet)
+        os.register_at_fork(after_in_child=lambda: (call := quiet()) and call())
 
     # ---------------------------------------------------------------- set up, take down
 
@@ -79,6 +85,7 @@ class Hooks:
         ):
             self._undo.append(handle.remove)
         self._wrap(torch.autograd, "backward", self._around_backward)
+        self._wrap(torch.autograd, "grad", self._around_backward)
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", self._around_fetch)
         self._wrap(torch, "compile", self._around_compile)
         self._wrap(torch.nn.Module, "compile", self._around_module_compile)
@@ -114,6 +121,7 @@ class Hooks:
         for handle in self._global:
             handle.remove()
         self._global = []
+        self.wants_lines = False
         if self.compiling:
             return keys
         seen = set()
@@ -123,10 +131,12 @@ class Hooks:
                 continue
             self._local += [
                 module.register_forward_pre_hook(
-                    functools.partial(self._local_pre, key), with_kwargs=True, prepend=True
+                    _Unshared(functools.partial(self._local_pre, key)),
+                    with_kwargs=True,
+                    prepend=True,
                 ),
                 module.register_forward_hook(
-                    functools.partial(self._local_post, key), always_call=True
+                    _Unshared(functools.partial(self._local_post, key)), always_call=True
                 ),
             ]
             seen.add(key)
@@ -134,7 +144,7 @@ class Hooks:
 
     # -------------------------------------------------------------------------- helpers
 
-    def _deaf(self) -> bool:
+    def deaf(self) -> bool:
         """True where events are not ours to hear: forked, finished, another thread."""
         if not self._active:
             return True
@@ -142,6 +152,10 @@ class Hooks:
         if self._thread is None:
             self._thread = thread
         return thread != self._thread
+
+    def on_script_thread(self) -> bool:
+        """True in the thread, and in the process, whose steps are measured."""
+        return threading.get_ident() == self._thread and os.getpid() == self._process
 
     def module_key(self, module: Any) -> str:
         """A name that is stable over steps: modules with tensors by identity, others by class."""
@@ -162,7 +176,7 @@ class Hooks:
     # ---------------------------------------------------------------------- the forward
 
     def _global_pre(self, module: Any, args: Any) -> None:
-        if self._deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+        if self.deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
             return
         self._depth += 1
         if self._depth == 1:
@@ -171,7 +185,7 @@ class Hooks:
             self.listener.forward_begin(self._light_key(module), module, args, kwargs)
 
     def _global_post(self, module: Any, args: Any, output: Any) -> None:
-        if self._deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+        if self.deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
             return
         self._depth = max(0, self._depth - 1)
         if self._depth == 0:
@@ -184,14 +198,14 @@ class Hooks:
         return type(module).__name__
 
     def _local_pre(self, key: str, module: Any, args: Any, kwargs: Any) -> None:
-        if self._deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+        if self.deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
             return
         self._depth += 1
         if self._depth == 1:
             self.listener.forward_begin(key, module, args, kwargs)
 
     def _local_post(self, key: str, module: Any, args: Any, output: Any) -> None:
-        if self._deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+        if self.deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
             return
         self._depth = max(0, self._depth - 1)
         if self._depth == 0:
@@ -201,9 +215,10 @@ class Hooks:
 
     def _around_backward(self, original: Any) -> Any:
         def backward(*args: Any, **kwargs: Any) -> Any:
-            if self._in_optimizer or self._in_backward or self._deaf():
+            if self._in_optimizer or self._in_backward or self.deaf():
                 return original(*args, **kwargs)
-            self.backward_where = user_line(sys._getframe(1))
+            if self.wants_lines:
+                self.backward_where = user_line(sys._getframe(1))
             self.listener.backward_begin()
             self._in_backward = True
             try:
@@ -224,7 +239,7 @@ class Hooks:
         return key
 
     def _optimizer_pre(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._deaf():
+        if self.deaf():
             return
         self._in_optimizer += 1
         if self._in_optimizer == 1:
@@ -235,7 +250,7 @@ class Hooks:
                 raise
 
     def _optimizer_post(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._deaf():
+        if self.deaf():
             return
         self._in_optimizer = max(0, self._in_optimizer - 1)
         if self._in_optimizer == 0:
@@ -243,7 +258,7 @@ class Hooks:
 
     def _around_fetch(self, original: Any) -> Any:
         def fetch(iterator: Any) -> Any:
-            if self._in_fetch or self._deaf():
+            if self._in_fetch or self.deaf():
                 return original(iterator)
             self.listener.fetch_begin()
             self._in_fetch = True
@@ -273,7 +288,7 @@ class Hooks:
         @functools.wraps(call)
         def compiled(*args: Any, **kwargs: Any) -> Any:
             if (
-                self._deaf()
+                self.deaf()
                 or self._in_optimizer
                 or self._in_backward
                 or self._in_fetch
@@ -300,6 +315,7 @@ class Hooks:
             if model is None:  # @torch.compile(...) with arguments only
                 return lambda function: compile_(function, *args, **kwargs)
             result = original(model, *args, **kwargs)
+            _keep_dynamo_out()
             if isinstance(result, self.torch.nn.Module):
                 key = self.module_key(result)
                 # On the instance, outside of what Dynamo sees.
@@ -317,6 +333,7 @@ class Hooks:
                 return
             self._compile_starts(kwargs.get("mode"))
             original(module, *args, **kwargs)
+            _keep_dynamo_out()
             module._compiled_call_impl = self._compiled_call(
                 self.module_key(module), module, module._compiled_call_impl
             )
@@ -350,6 +367,31 @@ class Hooks:
             original(process)
 
         return start
+
+
+class _Unshared:
+    """A hook on one of the person's modules; a copy or a pickle of that module is without it."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., None]):
+        self._call = call
+
+    def __call__(self, *args: Any) -> None:
+        self._call(*args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What stands in its place takes any arguments, does nothing, and needs no launchscope
+        # where it is loaded.
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+def _keep_dynamo_out() -> None:
+    """Dynamo takes our frames below a compiled region for the person's, and compiles them too."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    with contextlib.suppress(Exception):  # its interface is torch's own affair
+        if rules is not None and not rules.SKIP_DIRS_RE.match(__file__):
+            rules.add("launchscope")
 
 
 def is_weighted(module: Any) -> bool:

@@ -69,7 +69,7 @@ def make_dispatch_mode(
             ref = reference(tensor)
             if ref is not None and ref not in stream.produced and ref not in stream.read:
                 stream.read[ref] = f"{tuple(tensor.shape)} {_short(tensor.dtype)}"
-                stream.read_bytes[ref] = tensor.untyped_storage().nbytes()
+                stream.read_bytes[ref] = tensor.numel() * tensor.element_size()
         for argument, value in zip(func._schema.arguments, args, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 mark_written(value)

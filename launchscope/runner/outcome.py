@@ -45,6 +45,7 @@ class ChildReport:
     timed_out: bool = False
     killed: bool = False
     hung_in: str | None = None
+    told: list[str] = field(default_factory=list)  # notes of the child itself
 
     def hear(self, line: dict[str, Any]) -> None:
         """Take in one status line."""
@@ -77,6 +78,8 @@ class ChildReport:
         elif kind == "script_failed":
             self.error, self.error_text = line["error"], line["text"]
             self.exits = line["exits"]
+        elif kind == "note":
+            self.told.append(line["text"])
         elif kind == "child_ended":
             self.ended = True
 
@@ -103,7 +106,7 @@ class ChildReport:
         return None
 
     def remarks(self) -> list[str]:
-        found = []
+        found = list(self.told)
         if self.script_ended and not self.failed and not self.searching:
             found.append(f"the script ended after {self.steps} steps, before the last pass")
         if self.processes:
@@ -136,9 +139,9 @@ def judge(report: ChildReport, results: dict[str, Any], structure: bool) -> Laun
     if report.interrupted:
         return None
     if report.timed_out:
-        where = f"in {report.current_pass}" if report.current_pass else "while running"
         if measured:
             return None
+        where = "in the warm-up" if report.current_pass == "warmup" else "while the script ran"
         return PassTimeoutError(
             f"the time limit was reached {where}, before any step was timed",
             hint="raise --timeout, or let the script reach its training loop sooner",
@@ -179,7 +182,12 @@ def _nothing_measured(report: ChildReport) -> MeasureError:
             "the script ended without a single forward of a torch.nn.Module or optimizer step",
             hint="mark the step in the script: with launchscope.step(): ...",
         )
+    if report.steps > 0:
+        return NoStepError(
+            f"the script ended after {report.steps} steps, too few to warm up and time some",
+            hint="let it run longer, or take fewer: --warmup 2 --timing 5",
+        )
     return NoStepError(
-        f"no repeating step was found ({report.forwards} forwards, {report.steps} steps seen)",
+        f"no repeating step was found ({report.forwards} forwards seen)",
         hint="let the script run longer, mark its step with launchscope.step(), or try --step-from",
     )

@@ -17,6 +17,7 @@ from launchscope.runner.passes import Pass, all_passes
 
 # A pass gets this long, plus this many times what its steps took in the warm-up.
 _PASS_LIMIT_S, _PASS_SLOWDOWN = 60.0, 50.0
+_NEWS_EVERY_S = 1.0
 
 
 class PassRunner:
@@ -42,6 +43,8 @@ class PassRunner:
         self._on_poisoned = on_poisoned
         self._pass: Pass | None = None
         self._pass_began = 0.0
+        self._pass_steps = 0
+        self._last_news = 0.0
         self._in_step = False
         self.steps_done = first_step
         self._queue = self._choose(names, allow_captures)
@@ -87,12 +90,24 @@ class PassRunner:
         if current is None:
             return
         done = self._guarded(current.end)
+        self._report_progress(current, bool(done))
         if self._in_step:
             self._context.nvtx.pop()
             self._in_step = False
         if done:
             self._close(complete=True)
             self.next_pass()
+
+    def _report_progress(self, current: Pass, done: bool) -> None:
+        """Tell of long passes about once a second; short ones never come this far."""
+        self._pass_steps += 1
+        now = time.perf_counter()
+        if not done and now - self._last_news > _NEWS_EVERY_S:
+            self._last_news = now
+            total = current.steps(self._context)
+            self._context.folder.tell(
+                "pass_progress", name=current.name, done=self._pass_steps, total=total
+            )
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
@@ -120,6 +135,10 @@ class PassRunner:
             limit = _PASS_LIMIT_S + _PASS_SLOWDOWN * steps * self._step_s
             context.folder.tell("pass_start", name=entry.name, total=steps, limit_s=limit)
             self._pass, self._pass_began = entry, time.perf_counter()
+            self._pass_steps, self._last_news = 0, self._pass_began
+            context.nvtx.prepare(
+                [f"step#{self.steps_done + i} {entry.name}" for i in range(steps + 2)]
+            )
             context.nvtx.push(f"pass:{entry.name}")
             try:
                 entry.start(context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import warnings
@@ -85,18 +86,30 @@ class LaunchCost:
         self._target = torch.zeros(1, device="cuda")
         self._target.add_(1)
         self._plain_us: float | None = None
+        self._traced_us: float | None = None
 
     def measure_plain(self) -> None:
         self._plain_us = self._op_us()
 
-    def measure_traced(self, session: KinetoSession) -> Calibration | None:
+    def measure_traced(self, session: KinetoSession) -> None:
         """Call inside a session, after the steps; its range is set apart by name."""
         session.begin_range(CALIBRATION_RANGE)
-        traced = self._op_us()
+        self._traced_us = self._op_us()
         session.end_range()
-        if self._plain_us is None:
+
+    def measure_launch(self) -> Calibration | None:
+        """Call after that session: one more that records the GPU side alone, as CUPTI does."""
+        if self._plain_us is None or self._traced_us is None:
             return None
-        return Calibration(self._plain_us, traced, _CHUNKS * _OPS_PER_CHUNK)
+        profiler = self._torch.profiler
+        launch_us = None
+        with contextlib.suppress(RuntimeError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            short = profiler.profile(activities=[profiler.ProfilerActivity.CUDA], acc_events=True)
+            short.start()
+            launch_us = self._op_us()
+            short.stop()
+        return Calibration(self._plain_us, self._traced_us, _CHUNKS * _OPS_PER_CHUNK, launch_us)
 
     def _op_us(self) -> float:
         """Median over chunks; each begins with an empty queue, so no launch is blocked."""

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import types
 from typing import Any
+
+from launchscope.runner.userlines import is_torch
 
 _SILENT = (
     "synchronize",
@@ -19,7 +22,16 @@ _SILENT = (
     "set_device",
     "set_stream",
     "ipc_collect",
+    "init",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "set_per_process_memory_fraction",
+    "set_sync_debug_mode",
 )
+_SILENT_NVTX = ("range_push", "range_pop", "range_start", "range_end", "mark")
+_NAME, _CAPABILITY = "no GPU (rehearsal)", (8, 0)
+# What a script is told that asks how much memory the GPU has.
+_MEMORY_BYTES = 16 * 2**30
 _CHOICE = "_default_to_fused_or_foreach"
 _ZERO = (
     "current_device",
@@ -27,6 +39,7 @@ _ZERO = (
     "memory_reserved",
     "max_memory_allocated",
     "max_memory_reserved",
+    "get_sync_debug_mode",
 )
 
 
@@ -48,11 +61,39 @@ class Rehearsal:
         cuda.Event = _Event
         cuda.Stream = _Stream
         cuda.stream = lambda stream: contextlib.nullcontext()
-        cuda.current_stream = lambda device=None: _Stream()
-        cuda.get_device_name = lambda device=None: "no GPU (rehearsal)"
-        cuda.is_bf16_supported = lambda *args, **kwargs: True
+        cuda.device = cuda.device_of = lambda device: contextlib.nullcontext()
+        cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
+        self._answer_questions()
         self._prefer_foreach()
         self._note_precision_helpers()
+
+    def _answer_questions(self) -> None:
+        """Calls that tell something of the GPU get an answer that lets the script go on."""
+        torch, cuda = self._torch, self._torch.cuda
+        properties = types.SimpleNamespace(
+            name=_NAME,
+            major=_CAPABILITY[0],
+            minor=_CAPABILITY[1],
+            total_memory=_MEMORY_BYTES,
+            multi_processor_count=1,
+        )
+        cuda.get_device_name = lambda device=None: _NAME
+        cuda.get_device_capability = lambda device=None: _CAPABILITY
+        ask = cuda.get_device_properties
+
+        def get_device_properties(device: Any = None) -> Any:
+            # torch itself asks too, and has its own way of taking a no.
+            own = is_torch(sys._getframe(1).f_code.co_filename)
+            return ask(device) if own else properties
+
+        cuda.get_device_properties = get_device_properties
+        cuda.mem_get_info = lambda device=None: (_MEMORY_BYTES, _MEMORY_BYTES)
+        cuda.memory_summary = lambda *args, **kwargs: _NAME
+        cuda.is_bf16_supported = lambda *args, **kwargs: True
+        cuda.get_rng_state = lambda device=None: torch.get_rng_state()
+        cuda.set_rng_state = lambda state, device=None: torch.set_rng_state(state)
+        for name in _SILENT_NVTX:
+            setattr(cuda.nvtx, name, lambda *args, **kwargs: 0)
 
     def _map_devices(self) -> None:
         """Every torch call sees `cpu` where the script said `cuda`."""
@@ -101,9 +142,11 @@ class Rehearsal:
         original_cuda = module.cuda
 
         def to(self: Any, *args: Any, **kwargs: Any) -> Any:
-            args = tuple("cpu" if _is_index(a) else mapped(a) for a in args)
-            kwargs = {name: mapped(value) for name, value in kwargs.items()}
-            return original_to(self, *args, **kwargs)
+            new = tuple("cpu" if _is_index(a) else mapped(a) for a in args)
+            named = {name: mapped(value) for name, value in kwargs.items()}
+            if new != args or named != kwargs:
+                live["named_cuda"] = True
+            return original_to(self, *new, **named)
 
         def cuda(self: Any, device: Any = None) -> Any:
             live["named_cuda"] = True
@@ -111,6 +154,13 @@ class Rehearsal:
 
         to.__doc__, cuda.__doc__ = original_to.__doc__, original_cuda.__doc__
         module.to, module.cuda = to, cuda
+        set_default = torch.set_default_device
+
+        def set_default_device(device: Any) -> None:
+            set_default("cpu" if _is_index(device) else mapped(device))
+
+        torch.set_default_device = set_default_device
+        torch.Generator = _generator_on_cpu(torch.Generator, mapped)
 
     def _prefer_foreach(self) -> None:
         """On CUDA torch takes the multi-tensor optimizers and clipping; do so here too."""
@@ -144,6 +194,20 @@ class Rehearsal:
             init(self, *args, **kwargs)
 
         scaler.__init__ = making
+
+
+def _generator_on_cpu(original: Any, mapped: Any) -> Any:
+    """torch.Generator, for which no function mode is asked."""
+
+    class AsOriginal(type):
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, original)
+
+    class Generator(metaclass=AsOriginal):
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return original("cpu" if _is_index(device) else mapped(device))
+
+    return Generator
 
 
 def _is_index(value: Any) -> bool:

@@ -6,18 +6,14 @@ written by then is kept, and `recording.json` is always written.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
 from launchscope.errors import LaunchscopeError, MeasureError
 from launchscope.model import Schedule, Target
@@ -25,11 +21,7 @@ from launchscope.runner.collect import Collected
 from launchscope.runner.folder import SPEC_FILE, ResultFolder
 from launchscope.runner.outcome import ChildReport, judge
 from launchscope.runner.passes import all_passes
-
-_POLL_S = 0.02
-# How long a child may take to end by itself after it has reported everything, after an
-# interrupt, and after SIGTERM.
-_GRACE_DONE_S, _GRACE_INTERRUPT_S, _GRACE_TERM_S = 10.0, 5.0, 3.0
+from launchscope.runner.watch import ChildWatch, Event
 
 # Runs the child in whatever interpreter the person chose, without putting launchscope's
 # own surroundings on its sys.path.
@@ -58,24 +50,18 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class Event:
-    """Something a person waiting may want to know."""
-
-    kind: Literal["run", "pass_start", "pass_progress", "pass_end", "note"]
-    name: str
-    done: int = 0
-    total: int = 0
-    text: str = ""
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """What came of it. `directory` holds recording.json even when there is a problem."""
+    """What came of it. `directory` holds recording.json even when there is a problem.
+
+    The script's last process may still be on its way out; `settle` waits for it, so that
+    nothing it prints comes after the report.
+    """
 
     directory: Path
     problem: LaunchscopeError | None
     interrupted: bool
     exit_code: int
+    settle: Callable[[], None] = lambda: None
 
 
 def record(
@@ -105,7 +91,7 @@ class _Session:
         self.listen = listen
         self.collected = Collected(self.directory)
         self.side_stream = True
-        self.deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
+        self._watch = ChildWatch(listen, options.timeout_s, schedule.full)
 
     def run(self) -> Outcome:
         wanted = [kind.name for kind in all_passes() if self._steps_of(kind.name) > 0]
@@ -121,6 +107,7 @@ class _Session:
                     f"(--max-runs is {self.options.max_runs})"
                 )
                 break
+            self._watch.settle()
             self._announce(why)
             remaining = [name for name in wanted if self.collected.lacks(name)]
             report = self._run_child(remaining)
@@ -135,6 +122,7 @@ class _Session:
             problem,
             report.interrupted,
             130 if report.interrupted else (problem.exit_code if problem else 0),
+            self._watch.settle,
         )
 
     # ------------------------------------------------------------------------ planning
@@ -182,13 +170,17 @@ class _Session:
             if shorter is not None:
                 self.schedule = shorter
                 return f"it ends after {report.steps} steps, so every pass takes fewer"
-        if (
-            report.script_ended
-            and report.searching
-            and not report.failed
-            and report.forwards >= 3
-            and self.schedule.step_from == "auto"
-        ):
+        given_up = report.script_ended and report.searching and not report.failed
+        if not given_up or self.schedule.step_from != "auto":
+            return ""
+        if report.optimizer_steps >= 3:
+            self.schedule = replace(self.schedule, step_from="optimizer")
+            self.collected.note(
+                "the training steps have no fixed course, so a step is everything "
+                "between two optimizer steps"
+            )
+            return "its optimizer steps are the steps"
+        if report.forwards >= 3:
             self.schedule = replace(self.schedule, step_from="forward")
             self.collected.note("no training step was seen, so each forward is taken for a step")
             return "its forwards are the steps"
@@ -261,71 +253,8 @@ class _Session:
                 f"the interpreter {command[0]} could not be started: {error.strerror}",
                 hint="--python takes the path of a Python interpreter",
             ) from error
-        self._watch(child, folder, report)
+        self._watch.follow(child, folder, report)
         return report
-
-    def _watch(
-        self, child: subprocess.Popen[bytes], folder: ResultFolder, report: ChildReport
-    ) -> None:
-        """Follow the child until it is gone, by itself or with help."""
-        kill_at: float | None = None
-        while True:
-            try:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    report.exit_code = child.wait(timeout=_POLL_S)
-                for line in folder.told():
-                    report.hear(line)
-                    self._forward(line)
-                if report.exit_code is not None:
-                    return
-                now = time.monotonic()
-                if report.done and kill_at is None:
-                    kill_at = now + _GRACE_DONE_S
-                    if self.schedule.full:
-                        kill_at = None
-                if self.deadline is not None and now > self.deadline:
-                    report.timed_out = True
-                    kill_at = now
-                if report.pass_deadline is not None and now > report.pass_deadline:
-                    report.hung_in = report.current_pass
-                    kill_at = now
-                if kill_at is not None and now >= kill_at:
-                    self._end(child, report)
-                    for line in folder.told():
-                        report.hear(line)
-                    return
-            except KeyboardInterrupt:
-                if report.interrupted:
-                    self._end(child, report)
-                    return
-                report.interrupted = True
-                kill_at = time.monotonic() + _GRACE_INTERRUPT_S
-
-    def _end(self, child: subprocess.Popen[bytes], report: ChildReport) -> None:
-        report.killed = True
-        child.send_signal(signal.SIGTERM)
-        try:
-            report.exit_code = child.wait(timeout=_GRACE_TERM_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            report.exit_code = child.wait()
-
-    def _forward(self, line: dict[str, Any]) -> None:
-        kind, name = line["kind"], line.get("name", "")
-        if kind == "pass_start":
-            self.listen(Event("pass_start", name, total=line.get("total", 0)))
-        elif kind == "pass_end":
-            text = (
-                f"failed: {line['failed']}"
-                if "failed" in line
-                else f"skipped: {line['skipped']}"
-                if "skipped" in line
-                else f"{line.get('seconds', 0.0):.1f} s"
-            )
-            self.listen(Event("pass_end", name, text=text))
-        elif kind == "note":
-            self.listen(Event("note", "", text=line["text"]))
-            self.collected.note(line["text"])
 
 
 def _nvtx_folder(python: str | None) -> str:

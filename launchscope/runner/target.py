@@ -101,9 +101,25 @@ def exit_code_of(error: BaseException) -> int:
             return code & 0xFF
         print(code, file=sys.stderr)
         return 1
-    error.__traceback__ = without_our_frames(error.__traceback__)
-    for inner in (error.__context__, error.__cause__):
-        if inner is not None:
-            inner.__traceback__ = without_our_frames(inner.__traceback__)
+    _forget_our_frames(error)
     sys.excepthook(type(error), error, error.__traceback__)
     return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _forget_our_frames(error: BaseException) -> None:
+    """In the traceback of the error and of every error it came from or holds."""
+    left, seen = [error], set()
+    while left:
+        current = left.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        current.__traceback__ = without_our_frames(current.__traceback__)
+        linked = (current.__cause__, current.__context__, *_members(current))
+        left += [other for other in linked if other is not None]
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...]:
+    """The errors of an exception group (Python 3.11 and later)."""
+    held = getattr(error, "exceptions", ())
+    return tuple(e for e in held if isinstance(e, BaseException)) if type(held) is tuple else ()

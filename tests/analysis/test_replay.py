@@ -109,8 +109,12 @@ def test_kernels_get_their_line_when_the_op_order_matches(tmp_path: Path) -> Non
     rows = {row.name: row for row in build_profile(rec).kernels}
     assert (rows["gemm"].count, rows["gemm"].total_us, rows["gemm"].where) == (2, 14, "t.py:3")
     assert rows["add"].where == "t.py:2"
-    other = replace(rec, inspect=replace(inspected, ops=ops[:2]))
-    assert {row.where for row in build_profile(other).kernels} == {None}
+    # Where the two orders differ, what lies between in equal order still gets its line.
+    other = replace(rec, inspect=replace(inspected, ops=(OpRecord("aten.relu", "t.py:9"), *ops)))
+    rows = {row.name: row for row in build_profile(other).kernels}
+    assert (rows["gemm"].where, rows["add"].where) == ("t.py:3", "t.py:2")
+    foreign = replace(rec, inspect=replace(inspected, ops=(OpRecord("aten.relu", "t.py:9"),)))
+    assert {row.where for row in build_profile(foreign).kernels} == {None}
 
 
 def test_blockers_come_with_advice_the_most_frequent_first(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from launchscope.model import (
     TimingResult,
 )
 from launchscope.parser import read_profile
-from launchscope.runner import session
+from launchscope.runner import session, watch
 from tests.rules.profiles import profile
 
 TIMING = TimingResult(0, (0, 1), (1, 2), 3, (), ())
@@ -34,7 +34,7 @@ class Runner:
     problem: LaunchscopeError | None = None
     interrupted: bool = False
     measured: bool = True
-    events: tuple[session.Event, ...] = ()
+    events: tuple[watch.Event, ...] = ()
     during: Callable[[], None] = lambda: None
     asked: dict[str, Any] = field(default_factory=dict)
 
@@ -44,7 +44,7 @@ class Runner:
         schedule: Schedule,
         options: session.RunOptions,
         directory: Path,
-        listen: Callable[[session.Event], None],
+        listen: Callable[[watch.Event], None],
     ) -> session.Outcome:
         self.asked |= {
             "target": target,
@@ -84,9 +84,9 @@ Streams = pytest.CaptureFixture[str]
 
 def test_the_report_goes_to_stdout_and_the_rest_to_stderr(runner: Runner, capsys: Streams) -> None:
     runner.events = (
-        session.Event("run", "train.py", text="running train.py"),
-        session.Event("pass_start", "timing", total=30),
-        session.Event("pass_end", "timing", text="0.4 s"),
+        watch.Event("run", "train.py", text="running train.py"),
+        watch.Event("pass_start", "timing", total=30),
+        watch.Event("pass_end", "timing", text="0.4 s"),
     )
     assert main(["profile", "train.py"]) == 0
     out, err = capsys.readouterr()

@@ -16,7 +16,8 @@ from typing import Any
 
 from launchscope.model import Recording, Schedule, Target
 from launchscope.parser import read_recording
-from launchscope.runner.session import Event, Outcome, RunOptions, record
+from launchscope.runner.session import Outcome, RunOptions, record
+from launchscope.runner.watch import Event
 
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
 _AT_ONCE = 2
@@ -57,6 +58,7 @@ def recorded(
         folder / "results",
         events.append,
     )
+    outcome.settle()
     return Ran(outcome, read_recording(outcome.directory), tuple(events), source)
 
 

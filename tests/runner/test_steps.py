@@ -1,9 +1,4 @@
-"""The period of an event sequence: found in a history, and followed event by event.
-
-Histories are written as words: `F.net` a forward of the module `net` with grad mode on, `f.net`
-without, `F.mse~` a module without parameters, `B` a backward, `O.adam` an optimizer step and
-`|` a batch being fetched.
-"""
+"""The period of an event sequence is found in its history (written as in `histories`)."""
 
 from __future__ import annotations
 
@@ -11,83 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launchscope.runner.steps import (
-    BACKWARD,
-    FORWARD,
-    OPTIMIZER,
-    Pattern,
-    StepFollower,
-    StepSearch,
-    Token,
-    find_period,
-)
-
-PLAIN = "F.net B O.adam"
-
-
-def token(word: str) -> Token:
-    kind, _, key = word.partition(".")
-    if kind == "B":
-        return Token(BACKWARD, BACKWARD)
-    if kind == "O":
-        return Token(OPTIMIZER, key)
-    return Token(FORWARD, key.rstrip("~"), kind == "F", not key.endswith("~"))
-
-
-def words(pattern: Pattern) -> str:
-    """The tokens of a pattern, written as histories are."""
-    return " ".join(
-        "B"
-        if token.kind == BACKWARD
-        else f"O.{token.key}"
-        if token.kind == OPTIMIZER
-        else f"{'F' if token.trains else 'f'}.{token.key}{'' if token.weighted else '~'}"
-        for token in pattern.tokens
-    )
-
-
-def searched(history: str) -> StepSearch:
-    search = StepSearch()
-    for word in history.split():
-        if word == "|":
-            search.fetch()
-        else:
-            search.add(token(word))
-    return search
-
-
-def trained(history: str, optimizer_expected: bool = True) -> Pattern:
-    pattern = searched(history).training_pattern(optimizer_expected)
-    assert pattern is not None
-    return pattern
-
-
-def followed(pattern: Pattern, history: str) -> list[str]:
-    """The steps that a follower cuts out of a history: the words of each, begin to end."""
-    follower = StepFollower(pattern)
-    steps: list[str] = []
-    current: list[str] = []
-
-    def close() -> None:
-        follower.end()
-        steps.append(" ".join(current))
-
-    for word in history.split():
-        if word == "|":
-            if follower.closes_before():
-                close()
-            continue
-        event = token(word)
-        if follower.opens(event.kind, event.key, event.trains):
-            if follower.closes_before():
-                close()
-            follower.begin()
-            current = []
-        current.append(word)
-        if follower.closes(event.kind):
-            close()
-    return steps
-
+from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, StepSearch, find_period
+from tests.runner.histories import PLAIN, followed, searched, token, trained, words
 
 # ------------------------------------------------------------------------------- finding
 
@@ -326,81 +246,3 @@ def test_step_from_forward_takes_the_module_seen_most() -> None:
     assert words(pattern) == "F.net"
     assert search.steps_seen(pattern) == 3
     assert StepSearch().single_forward_pattern() is None
-
-
-# ----------------------------------------------------------------------------- following
-
-
-@pytest.mark.parametrize(
-    ("history", "step"),
-    [
-        (PLAIN, PLAIN),
-        ("F.net B " * 8 + "O.adam", "F.net B " * 8 + "O.adam"),
-        ("F.D B O.d F.D B O.g", "F.D B O.d F.D B O.g"),
-        ("F.net F.mse~ B O.adam", "F.net F.mse~ B O.adam"),
-        ("f.teacher F.net B O.adam", "f.teacher F.net B O.adam"),
-        ("O.lbfgs", "O.lbfgs"),
-        ("B O.adam", "B O.adam"),
-    ],
-)
-def test_every_period_is_followed_as_one_step(history: str, step: str) -> None:
-    pattern = trained(f"| {history} " * 5)
-    assert followed(pattern, f"| {history} " * 4) == [step] * 4
-
-
-def test_evaluation_between_steps_is_outside_of_them() -> None:
-    pattern = trained(f"{PLAIN} " * 3)
-    assert followed(pattern, f"{PLAIN} f.net f.net {PLAIN} f.net {PLAIN}") == [PLAIN] * 3
-
-
-def test_a_step_that_grad_scaler_skips_is_not_reported() -> None:
-    pattern = trained(f"{PLAIN} " * 3)
-    follower = StepFollower(pattern)
-    assert followed(pattern, f"{PLAIN} F.net B {PLAIN} {PLAIN}") == [PLAIN] * 3
-    for word in f"F.net B {PLAIN}".split():
-        event = token(word)
-        if follower.opens(event.kind, event.key, event.trains):
-            follower.begin()
-        if follower.closes(event.kind):
-            follower.end()
-    assert (follower.irregular, follower.inside) == (1, False)
-
-
-def test_a_hand_written_step_ends_with_the_fetch_or_the_next_opening() -> None:
-    pattern = trained("| F.net B " * 4, optimizer_expected=False)
-    assert followed(pattern, "F.net B | f.net | F.net B F.net B F.net") == ["F.net B"] * 3
-    assert followed(pattern, "F.net B f.eval F.net") == ["F.net B f.eval"]
-
-
-def test_an_unfinished_hand_written_step_is_not_closed_by_a_fetch() -> None:
-    pattern = trained("F.net B F.net B " * 4, optimizer_expected=False)
-    assert pattern.backwards == 1
-    assert followed(pattern, "F.net | | B | F.net") == ["F.net B"]
-
-
-def test_inference_of_several_modules_is_followed_as_one_step() -> None:
-    pattern = searched("f.encoder f.decoder " * 3).forward_pattern()
-    assert pattern is not None
-    assert followed(pattern, "f.decoder f.encoder f.decoder f.encoder f.decoder f.encoder") == [
-        "f.encoder f.decoder"
-    ] * 2
-
-
-@given(
-    st.sampled_from(
-        [
-            PLAIN,
-            "F.net B F.net B O.adam",
-            "F.D B O.d F.D B O.g",
-            "F.D B F.G F.D B O.d F.D B O.g",
-            "F.net F.net F.mse~ B O.adam",
-        ]
-    ),
-    st.lists(st.sampled_from(["", "f.net", "f.D f.G", "f.eval", "|"]), min_size=6, max_size=12),
-)
-def test_no_step_is_lost_whatever_runs_without_grad_between_them(
-    step: str, between: list[str]
-) -> None:
-    pattern = trained(f"{step} " * 4)
-    history = " ".join(f"{step} {noise}" for noise in between)
-    assert followed(pattern, history) == [step] * len(between)

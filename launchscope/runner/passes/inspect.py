@@ -29,6 +29,7 @@ class InspectPass(PassBase):
     def start(self, context: Context) -> None:
         super().start(context)
         self._wanted = self.steps(context)
+        context.hooks.wants_lines = True
         self._streams: list[StepStream] = []
         self._open: list[Any] = []
 
@@ -63,6 +64,7 @@ class InspectPass(PassBase):
 
     def finish(self, complete: bool) -> Any:
         self._leave()
+        self.context.hooks.wants_lines = False
         if not self._streams:
             return None
         context = self.context
@@ -183,6 +185,8 @@ def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:
     notes = [
         "copies between host and device are not seen without a GPU",
     ]
+    if context.live.get("named_cuda"):
+        notes.append("what the script puts on a cuda device was on the CPU in this run")
     partial = bool(context.live.get("autocast_seen")) or bool(context.live.get("scaler_seen"))
     if partial:
         notes.append(

@@ -24,6 +24,8 @@ class TimingPass(PassBase):
         self._host_begin: list[int] = []
         self._host_end: list[int] = []
         self._kind: list[int] = []
+        for event in self._events:  # the first record makes the CUDA event
+            event.record()
         opening = cuda.Event(enable_timing=True)
         cuda.synchronize()
         self._host_open = perf_counter_ns()
@@ -49,6 +51,8 @@ class TimingPass(PassBase):
         steps = len(self._host_end)
         if steps == 0:
             return None
+        if not complete:  # the script went on to other things before it ended
+            closed = self._host_end[-1]
         since = [self._opening.elapsed_time(event) for event in self._events[: 2 * steps]]
         return TimingResult(
             host_open_ns=self._host_open,

@@ -39,8 +39,9 @@ class TracePass(PassBase):
         return self._done >= self._wanted
 
     def finish(self, complete: bool) -> Any:
-        calibration = self._cost.measure_traced(self._session)
+        self._cost.measure_traced(self._session)
         legacy = self._session.stop(self.context.folder.path / TRACE_FILE)
+        calibration = self._cost.measure_launch()
         if self._done <= _DROP_FIRST:
             return None
         return TraceResult(

@@ -1,0 +1,84 @@
+"""Event sequences written as words, for tests of the step search.
+
+Histories are written as words: `F.net` a forward of the module `net` with grad mode on, `f.net`
+without, `F.mse~` a module without parameters, `B` a backward, `O.adam` an optimizer step and
+`|` a batch being fetched.
+"""
+
+from __future__ import annotations
+
+from launchscope.runner.steps import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    Pattern,
+    StepFollower,
+    StepSearch,
+    Token,
+)
+
+PLAIN = "F.net B O.adam"
+
+
+def token(word: str) -> Token:
+    kind, _, key = word.partition(".")
+    if kind == "B":
+        return Token(BACKWARD, BACKWARD)
+    if kind == "O":
+        return Token(OPTIMIZER, key)
+    return Token(FORWARD, key.rstrip("~"), kind == "F", not key.endswith("~"))
+
+
+def words(pattern: Pattern) -> str:
+    """The tokens of a pattern, written as histories are."""
+    return " ".join(
+        "B"
+        if token.kind == BACKWARD
+        else f"O.{token.key}"
+        if token.kind == OPTIMIZER
+        else f"{'F' if token.trains else 'f'}.{token.key}{'' if token.weighted else '~'}"
+        for token in pattern.tokens
+    )
+
+
+def searched(history: str) -> StepSearch:
+    search = StepSearch()
+    for word in history.split():
+        if word == "|":
+            search.fetch()
+        else:
+            search.add(token(word))
+    return search
+
+
+def trained(history: str, optimizer_expected: bool = True) -> Pattern:
+    pattern = searched(history).training_pattern(optimizer_expected)
+    assert pattern is not None
+    return pattern
+
+
+def followed(pattern: Pattern, history: str) -> list[str]:
+    """The steps that a follower cuts out of a history: the words of each, begin to end."""
+    follower = StepFollower(pattern)
+    steps: list[str] = []
+    current: list[str] = []
+
+    def close() -> None:
+        follower.end()
+        steps.append(" ".join(current))
+
+    for word in history.split():
+        if word == "|":
+            if follower.closes_before():
+                close()
+            continue
+        event = token(word)
+        if follower.opens(event.kind, event.key, event.trains):
+            if follower.closes_before():
+                close()
+            follower.begin()
+            current = []
+        current.append(word)
+        if follower.closes(event.kind):
+            close()
+    return steps

@@ -1,0 +1,129 @@
+"""torch.compile under the hooks: compiled code runs compiled, and is compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from tests.runner.children import Batch, recorded
+
+HEAD = """\
+import sys, torch
+import torch.nn.functional as F
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
+"""
+ADAM = "opt = torch.optim.Adam(net.parameters())\n"
+COUNTING = """
+calls = {"compiled": 0, "ran": 0}
+def backend(graph, inputs):
+    calls["compiled"] += 1
+    def run(*args):
+        calls["ran"] += 1
+        return graph.forward(*args)
+    return run
+def told(): print(calls["compiled"], calls["ran"], file=open(sys.argv[1], "w"))
+"""
+LAYERS = """
+class Layer(torch.nn.Module):
+    def __init__(self, *sizes):
+        super().__init__()
+        self.linear = torch.nn.Linear(*sizes)
+    def forward(self, x):
+        return self.linear(x).relu() + 1
+net = torch.nn.Sequential(Layer(4, 4), torch.nn.Dropout(0.0), Layer(4, 2))
+"""
+COMPILED = {
+    "compiled_module": """
+model = torch.compile(net, backend=backend)
+assert isinstance(model, torch._dynamo.eval_frame.OptimizedModule)
+call = lambda: model(x)  # begins
+""",
+    "compiled_function": """
+@torch.compile(backend=backend)
+def model(x):
+    return net(x)
+call = lambda: model(x)  # begins
+""",
+    "compiled_in_place": """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net
+    def forward(self, x):
+        return self.net(x)
+net = Net()
+net.compile(backend=backend)
+call = lambda: net(x)  # begins
+""",
+    "compiled_layers": """
+net[0].compile(backend=backend)
+net[2].compile(backend=backend)
+call = lambda: net(x)  # begins
+""",
+    "compiled_twice": """
+@torch.compile(backend=backend)
+def inner(x):
+    return net(x)
+@torch.compile(backend=backend)
+def model(x):
+    return inner(x) * 2
+call = lambda: model(x)  # begins
+""",
+}
+COMPILED_LOOP = (
+    ADAM
+    + """
+for step in range(11):
+    opt.zero_grad()
+    F.cross_entropy(call(), y).backward()
+    opt.step()
+    told()
+for step in range(20):
+    opt.zero_grad()
+    F.cross_entropy(call(), y).backward()
+    opt.step()
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    folder = tmp_path_factory.mktemp("compile")
+    running = Batch(
+        {
+            name: partial(
+                recorded,
+                folder / name,
+                HEAD + LAYERS + COUNTING + source + COMPILED_LOOP,
+                str(folder / f"{name}.txt"),
+            )
+            for name, source in COMPILED.items()
+        }
+    )
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_region_runs_compiled_and_is_compiled_once(batch: Batch, name: str) -> None:
+    ran = batch[name]
+    step = ran.recording.step
+    assert step is not None
+    assert step.compiled
+    assert step.period == (
+        ("forward", "forward", "backward", "optimizer")
+        if name == "compiled_layers"
+        else ("forward", "backward", "optimizer")
+    )
+    assert ran.line(step.source).endswith("# begins")
+    told = ran.outcome.directory.parent.parent / f"{name}.txt"
+    compiled, calls = (int(word) for word in told.read_text().split())
+    regions = 2 if name == "compiled_layers" else 1
+    assert compiled == regions
+    assert calls == 10 * regions  # each step before the inspection, the first included
+    assert ran.recording.inspect is not None
+    assert ran.recording.inspect.device_ops[0] > 10

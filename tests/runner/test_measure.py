@@ -1,0 +1,184 @@
+"""launchscope.measure: a callable profiled in this process, and nothing left behind in it."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing.process
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import dataloader
+
+import launchscope
+from launchscope.errors import MeasureError
+from launchscope.model import Profile, Schedule
+
+Step = Callable[[torch.Tensor], Any]
+
+
+@pytest.fixture
+def step() -> Step:
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.Adam(net.parameters(), foreach=True)
+
+    def train(batch: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        net(batch).sum().backward()
+        optimizer.step()
+
+    return train
+
+
+def patched_places() -> dict[str, Any]:
+    """Everything the runner may put something of its own into, as it is now."""
+    module = torch.nn.modules.module
+    optimizer = sys.modules["torch.optim.optimizer"]  # torch.optim hides its submodule
+    return {
+        "backward": torch.autograd.backward,
+        "fetch": dataloader._BaseDataLoaderIter.__next__,
+        "compile": torch.compile,
+        "Module.compile": torch.nn.Module.compile,
+        "Module.__call__": torch.nn.Module.__call__,
+        "profile": torch.profiler.profile.__init__,
+        "autograd profile": torch.autograd.profiler.profile.__init__,
+        "replay": torch.cuda.CUDAGraph.replay,
+        "process": multiprocessing.process.BaseProcess.start,
+        "synchronize": torch.cuda.synchronize,
+        "Event": torch.cuda.Event.synchronize,
+        "forward hooks": dict(module._global_forward_hooks),
+        "forward pre-hooks": dict(module._global_forward_pre_hooks),
+        "always called": dict(module._global_forward_hooks_always_called),
+        "step hooks": dict(optimizer._global_optimizer_pre_hooks),
+        "after-step hooks": dict(optimizer._global_optimizer_post_hooks),
+        "function modes": torch._C._len_torch_function_stack(),
+        "dispatch modes": torch._C._len_torch_dispatch_stack(),
+    }
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """Also after every failure."""
+    before = patched_places()
+    yield
+    assert patched_places() == before
+
+
+def test_a_callable_gives_the_profile_of_its_step(step: Step) -> None:
+    profile = launchscope.measure(step, torch.randn(8, 4))
+    assert isinstance(profile, Profile)
+    assert profile.mode == "rehearsal"
+    assert profile.target.kind == "callable"
+    assert profile.step is not None
+    assert profile.step.boundary == "callable"
+    assert (profile.step.source or "").startswith("tests/runner/test_measure.py:")
+    assert (profile.value("device_ops_per_step") or 0) > 15
+    assert profile.value("iteration_ms") is None
+    assert profile.shapes.stable
+    assert profile.verdict is not None
+    assert profile.verdict.basis == "structural"
+
+
+def test_measuring_twice_gives_the_same_structure(step: Step) -> None:
+    first, second = (launchscope.measure(step, torch.randn(8, 4)) for _ in range(2))
+    key = "device_ops_per_step"
+    assert first.value(key) == second.value(key)
+    assert first.environment.torch == second.environment.torch
+
+
+def test_fifty_in_place_adds_are_fifty_device_ops() -> None:
+    x = torch.zeros(16)
+
+    def adds() -> torch.Tensor:
+        scratch = torch.empty(16)
+        for _ in range(50):
+            x.view(4, 4).t().add_(1)
+        return scratch.detach().expand(2, 16)
+
+    assert launchscope.measure(adds).value("device_ops_per_step") == 50
+
+
+def test_a_step_may_be_decorated_and_take_no_input() -> None:
+    x = torch.zeros(4)
+
+    @launchscope.step()
+    def marked() -> None:
+        x.add_(1).mul_(2)
+
+    assert launchscope.measure(marked).value("device_ops_per_step") == 2
+
+
+def test_the_schedule_is_kept(step: Step) -> None:
+    calls = []
+
+    def counted(batch: torch.Tensor) -> None:
+        calls.append(1)
+        step(batch)
+
+    launchscope.measure(counted, torch.randn(2, 4), schedule=Schedule(warmup=3, inspect=4))
+    assert len(calls) == 7
+
+
+def test_replay_may_be_left_out(step: Step) -> None:
+    profile = launchscope.measure(step, torch.randn(8, 4), replay=False)
+    assert profile.replay.status == "skipped"
+
+
+def test_blockers_have_the_line_of_the_callable(step: Step) -> None:
+    def reads(batch: torch.Tensor) -> float:
+        step(batch)
+        return batch.sum().item()
+
+    blockers = launchscope.measure(reads, torch.randn(8, 4)).blockers
+    assert [blocker.op for blocker in blockers] == ["aten._local_scalar_dense"]
+    assert (blockers[0].where or "").startswith("tests/runner/test_measure.py:")
+    assert blockers[0].code == "return batch.sum().item()"
+
+
+@pytest.mark.parametrize("at", [1, 5, 12])
+def test_what_the_callable_raises_is_the_cause_of_a_measure_error(at: int) -> None:
+    calls = []
+
+    def fails() -> None:
+        calls.append(1)
+        torch.ones(2).add_(1)
+        if len(calls) == at:
+            raise ZeroDivisionError("at last")
+
+    with pytest.raises(MeasureError, match="the step raised ZeroDivisionError: at last") as raised:
+        launchscope.measure(fails)
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert raised.value.exit_code == 3
+
+
+def test_an_interrupt_comes_through() -> None:
+    calls = []
+
+    def interrupted() -> None:
+        calls.append(1)
+        if len(calls) == 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        launchscope.measure(interrupted)
+
+
+def test_modules_are_not_kept_alive() -> None:
+    net = torch.nn.Linear(4, 4)
+    seen = weakref.ref(net)
+
+    def forward(batch: torch.Tensor, module: list[torch.nn.Module] = [net]) -> None:  # noqa: B006
+        module[0](batch)
+
+    launchscope.measure(forward, torch.ones(1, 4))
+    del net, forward
+    gc.collect()
+    assert seen() is None
+
+
+def test_errors_are_told_for_what_is_no_step() -> None:
+    with pytest.raises(MeasureError, match="TypeError"):
+        launchscope.measure(3)  # type: ignore[arg-type]

@@ -1,0 +1,169 @@
+"""Scripts written for a GPU run on a CPU, and their device operations are counted as on CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from launchscope.model import InspectResult, Schedule
+from tests.runner.children import Batch, Ran, recorded
+
+LOOP = """
+for i in range(20):
+    step()
+"""
+MODEL = """
+import torch
+net = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(8)])
+opt = torch.optim.AdamW(net.parameters())
+x = torch.randn(4, 8)
+def step():
+    opt.zero_grad()
+    net(x).sum().backward()
+    opt.step()
+"""
+SCRIPTS = {
+    "names_cuda": """
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+torch.cuda.set_device(0)
+torch.cuda.manual_seed_all(1)
+torch.backends.cudnn.benchmark = True
+device = torch.device("cuda", 0)
+net = torch.nn.Linear(8, 8).cuda()
+net = net.to("cuda").to(device).to(device=device, dtype=torch.float32).cuda(0)
+head = torch.nn.Linear(8, 2, device="cuda:0")
+opt = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+scaler = torch.amp.GradScaler("cuda")
+data = TensorDataset(torch.randn(64, 8), torch.zeros(64).long())
+start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+stream = torch.cuda.Stream()
+torch.cuda.current_stream().wait_stream(stream)
+assert torch.zeros(2).cuda().add(torch.ones(2, device="cuda")).to("cuda", torch.half).sum() == 2
+assert torch.zeros(1).to(0).to(torch.zeros(1, device=device)).device.type == "cpu"
+for epoch in range(4):
+    for images, labels in DataLoader(data, batch_size=8, pin_memory=True):
+        images = images.to(device, non_blocking=True)
+        labels = labels.cuda(non_blocking=True)
+        start.record()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = F.cross_entropy(head(net(images)), labels)
+        opt.zero_grad(set_to_none=True)
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+        end.record()
+        torch.cuda.synchronize()
+        start.elapsed_time(end), torch.cuda.max_memory_allocated(), torch.cuda.current_device()
+""",
+    "default_device": """
+import torch
+torch.set_default_device("cuda")
+net = torch.nn.Linear(4, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for i in range(20):
+    with torch.device("cuda"):
+        x = torch.randn(2, 4)
+    with torch.cuda.device(0), torch.cuda.stream(torch.cuda.Stream()):
+        net(x).sum().backward()
+        opt.step()
+""",
+    "asks_about_the_gpu": """
+import torch
+name = torch.cuda.get_device_name(0), torch.cuda.get_device_properties(0).name
+major, minor = torch.cuda.get_device_capability()
+free, total = torch.cuda.mem_get_info()
+generator = torch.Generator(device="cuda").manual_seed(3)
+torch.cuda.nvtx.range_push("x")
+torch.cuda.nvtx.range_pop()
+state = torch.cuda.get_rng_state()
+torch.cuda.set_rng_state(state)
+net = torch.nn.Linear(4, 4).cuda()
+x = torch.randn(2, 4, device="cuda", generator=generator)
+for i in range(20):
+    with torch.no_grad():
+        net(x)
+""",
+    "adds": """
+import torch, launchscope
+x = torch.zeros(16, device="cuda")
+for i in range(20):
+    with launchscope.step():
+        scratch = torch.empty(16, device="cuda")
+        for j in range(50):
+            x.view(4, 4).t().reshape(4, 4).add_(1)
+        scratch.detach().expand(2, 16).requires_grad
+        other = torch.empty_like(x), x[2:5].chunk(3), x.unsqueeze(0).split(4, dim=1)
+""",
+    "adamw": MODEL + LOOP,
+    "adamw_plain": MODEL.replace("parameters())", "parameters(), foreach=False)") + LOOP,
+    "clips": MODEL.replace(
+        "    opt.step()",
+        "    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n    opt.step()",
+    )
+    + LOOP,
+}
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    folder = tmp_path_factory.mktemp("rehearsal")
+    running = Batch(
+        {
+            name: partial(recorded, folder / name, source, schedule=Schedule(inspect=2))
+            for name, source in SCRIPTS.items()
+        }
+    )
+    yield running
+    running.close()
+
+
+def inspected(ran: Ran) -> InspectResult:
+    assert ran.outcome.problem is None, ran.outcome.problem
+    assert ran.recording.inspect is not None
+    return ran.recording.inspect
+
+
+def test_a_script_that_names_cuda_everywhere_runs_on_the_cpu(batch: Batch) -> None:
+    ran = batch["names_cuda"]
+    result = inspected(ran)
+    assert ran.recording.mode == "rehearsal"
+    assert ran.recording.environment.device is None
+    assert ran.recording.timing is None
+    assert ran.recording.step is not None
+    assert ran.recording.step.period == ("forward", "forward", "backward", "optimizer")
+    assert any("GradScaler" in n for n in result.notes)
+    assert result.partial
+    assert not inspected(batch["adamw"]).partial
+
+
+@pytest.mark.parametrize("name", ["default_device", "asks_about_the_gpu"])
+def test_other_ways_to_ask_for_a_gpu_are_answered(batch: Batch, name: str) -> None:
+    assert inspected(batch[name]).device_ops[0] >= 1
+
+
+def test_the_report_says_that_devices_were_mapped(batch: Batch) -> None:
+    assert any("cuda" in note for note in inspected(batch["names_cuda"]).notes)
+    assert not any("cuda" in note for note in inspected(batch["adamw"]).notes)
+
+
+def test_views_and_allocations_are_no_device_ops(batch: Batch) -> None:
+    result = inspected(batch["adds"])
+    assert result.device_ops == (50, 50)
+    assert {op.op for op in result.ops} == {"aten.add_"}
+    assert len({op.where for op in result.ops}) == 1
+
+
+def test_an_optimizer_is_counted_with_foreach_as_on_cuda(batch: Batch) -> None:
+    many, few = (inspected(batch[name]).device_ops[0] for name in ("adamw_plain", "adamw"))
+    assert few < 80
+    assert many > few + 60
+    assert any("_foreach" in op.op for op in inspected(batch["adamw"]).ops)
+
+
+def test_clipping_is_counted_with_foreach_too(batch: Batch) -> None:
+    names = [op.op for op in inspected(batch["clips"]).ops]
+    assert "aten._foreach_norm" in names
