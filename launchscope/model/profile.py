@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
-from launchscope.model.recording import ReplayStatus, StepBoundary
+from launchscope.model.recording import Cause, ReplayStatus, StepBoundary
 from launchscope.model.run import Environment, Mode, Target
 
 PROFILE_SCHEMA = "launchscope/profile/1"
@@ -101,6 +101,7 @@ class Correctness:
     steps: int = 0
     max_update_diff: float | None = None
     reason: str | None = None
+    causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -91,14 +91,21 @@ class Conductor:
             self._end_step()
 
     def backward_begin(self) -> None:
-        if self._follower is not None and self._follower.opens(BACKWARD, BACKWARD):
+        follower = self._follower
+        if follower is None:
+            return
+        if follower.opens(BACKWARD, BACKWARD):
             self._begin_step()
+        if self._runner is not None and follower.before_backward():
+            self._runner.part_ended("forward")
 
     def backward_end(self) -> None:
         if self._recogniser is not None:
             self._recogniser.backward()
         elif self._follower is not None:
             self._follower.closes(BACKWARD)
+            if self._runner is not None and self._follower.after_backward():
+                self._runner.part_ended("backward")
 
     def optimizer_begin(self, key: str, optimizer: Any) -> None:
         if self._recogniser is not None:

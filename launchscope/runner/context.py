@@ -36,3 +36,8 @@ class Context:
 
     def kind(self) -> int:
         return 0 if self.step_signature is None else int(self.step_signature())
+
+    def is_main_kind(self) -> bool:
+        """Whether the current step is of the kind that is captured: the most frequent one."""
+        shares = [kind.share_pct for kind in self.boundary.kinds]
+        return not shares or self.kind() == shares.index(max(shares))

@@ -143,6 +143,11 @@ class Hooks:
             self._thread = thread
         return thread != self._thread
 
+    @property
+    def in_optimizer(self) -> bool:
+        """Whether an optimizer step is under way."""
+        return self._in_optimizer > 0
+
     def module_key(self, module: Any) -> str:
         """A name that is stable over steps: modules with tensors by identity, others by class."""
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import BlockerRecord, InspectResult
+from launchscope.model import BlockerRecord, InspectResult, StepPart
 from launchscope.runner.context import Context
 from launchscope.runner.opstream import (
     StepStream,
@@ -47,6 +47,9 @@ class InspectPass(PassBase):
             mode.__enter__()
         self._current = stream
         self._open = [watch, *modes]
+
+    def part_ended(self, part: StepPart) -> None:
+        self._current.part = "backward" if part == "forward" else "optimizer"
 
     def _leave(self) -> None:
         if self._open:
@@ -113,10 +116,10 @@ def _would_be_on_gpu(context: Context) -> Callable[[Any], bool]:
 
 def _merge(streams: list[StepStream]) -> tuple[BlockerRecord, ...]:
     """Every blocker of any step, in order of appearance, with the most seen in one step."""
-    merged: dict[tuple[str, str, str | None], BlockerRecord] = {}
+    merged: dict[tuple[str, str, str | None, StepPart], BlockerRecord] = {}
     for stream in streams:
         for record in stream.records():
-            key = (record.op, record.category, record.where)
+            key = (record.op, record.category, record.where, record.part)
             if key not in merged or merged[key].count < record.count:
                 merged[key] = record
     return tuple(replace(r, code=_source_of(r.where)) for r in merged.values())
