@@ -105,6 +105,21 @@ class Correctness:
 
 
 @dataclass(frozen=True)
+class ScopeReplay:
+    """What capturing only a first part of the step gives, with the rest of it left eager.
+
+    `eager_ms` and `replay_ms` are of that part; `removable_pct` is of the iteration.
+    """
+
+    scope: str  # forward_backward | forward
+    status: ReplayStatus
+    reason: str | None = None
+    eager_ms: float | None = None
+    replay_ms: float | None = None
+    removable_pct: float | None = None
+
+
+@dataclass(frozen=True)
 class Replay:
     status: ReplayStatus
     reason: str | None = None
@@ -113,6 +128,7 @@ class Replay:
     changes: tuple[str, ...] = ()
     work: Work = Work(None)
     correct: Correctness = Correctness()
+    scopes: tuple[ScopeReplay, ...] = ()  # smaller ones, where the whole step was not captured
 
 
 @dataclass(frozen=True)

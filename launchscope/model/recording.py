@@ -190,6 +190,21 @@ class Cause:
     where: str | None = None
     before: float | None = None
     after: float | None = None
+    optimizer: str | None = None  # the class whose hyper-parameter it is
+
+    @property
+    def text(self) -> str:
+        """The cause as half a sentence."""
+        if self.kind == "branch":
+            return self.what
+        if self.kind == "carried":
+            return f"the step reads {self.what}: a replay goes on reading the first one"
+        if self.kind == "stream":
+            return f"{self.what} is missing from the graph"
+        if self.before is None or self.after is None:
+            return f"{self.what} changes, and a capture freezes it"
+        change = f"from {self.before:.6g} to {self.after:.6g}"
+        return f"{self.what} changes ({change}), and a capture freezes it"
 
 
 @dataclass(frozen=True)

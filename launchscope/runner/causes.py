@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from launchscope.model import Cause
@@ -43,14 +44,14 @@ def causes_between(
     if branch is not None:
         return [branch]
     found = [
-        Cause("stream", "work on a stream that was not forked from the capture", where)
+        Cause("stream", "work on a stream that was not forked from the capture's", where)
         for where in dict.fromkeys(captured.unforked)
     ]
     named = _changed_hyperparameters(before, after)
     frozen = _frozen_scalars(captured, eager)
     inside = [cause for cause, in_optimizer in frozen if in_optimizer]
     if inside and named:
-        found += [Cause(c.kind, c.what, inside[0].where, c.before, c.after) for c in named]
+        found += [replace(cause, where=inside[0].where) for cause in named]
     else:
         found += inside
     found += [cause for cause, in_optimizer in frozen if not in_optimizer]
@@ -60,20 +61,6 @@ def causes_between(
             what = f"a tensor of shape {shape} that the step before made"
             found.append(Cause("carried", what, view.where))
     return list(dict.fromkeys(found))[:_MOST_NAMED]
-
-
-def said(cause: Cause) -> str:
-    """A cause as half a sentence."""
-    if cause.kind == "branch":
-        return cause.what
-    change = ""
-    if cause.before is not None or cause.after is not None:
-        change = f" ({_number(cause.before)} at capture, {_number(cause.after)} later)"
-    if cause.kind == "carried":
-        return f"the step reads {cause.what}: a replay goes on reading the first one"
-    if cause.kind == "stream":
-        return f"{cause.what}: it is missing from the graph"
-    return f"{cause.what} is frozen{change}"
 
 
 def _branch(captured: Witness, eager: Witness) -> Cause | None:
@@ -121,7 +108,9 @@ def _changed_hyperparameters(before: Hyperparameters, after: Hyperparameters) ->
             optimizer, _, name = key
             what = f"the {_WORDS.get(name, name)} of {optimizer}"
             kind: Any = "learning_rate" if name == "lr" else "hyperparameter"
-            found.setdefault((optimizer, name), Cause(kind, what, None, *_pair(old, new)))
+            found.setdefault(
+                (optimizer, name), Cause(kind, what, None, *_pair(old, new), optimizer)
+            )
     return list(found.values())
 
 
@@ -137,7 +126,3 @@ def _is_number(value: Any) -> bool:
 def _same(old: Scalar, new: Scalar) -> bool:
     both_nan = isinstance(old, float) and isinstance(new, float) and math.isnan(old)
     return old == new or (both_nan and math.isnan(float(new)))  # type: ignore[arg-type]
-
-
-def _number(value: float | None) -> str:
-    return "another value" if value is None else f"{value:.6g}"

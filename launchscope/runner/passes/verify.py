@@ -12,7 +12,6 @@ from launchscope.runner.causes import (
     Hyperparameters,
     causes_between,
     hyperparameters,
-    said,
 )
 from launchscope.runner.context import Context
 from launchscope.runner.difference import Update, of_outputs
@@ -259,7 +258,7 @@ class VerifyPass(PassBase):
         reason: str | None = None
         status: Literal["verified", "different", "skipped"] = "verified"
         if self._causes:
-            status, reason = "different", "; ".join(said(cause) for cause in self._causes)
+            status, reason = "different", "; ".join(cause.text for cause in self._causes)
         elif not self._differences:
             status, reason = "skipped", otherwise
         elif max(self._differences) > max(_TOLERANCE, _TIMES_FLOOR * floor):
