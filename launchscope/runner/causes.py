@@ -56,10 +56,8 @@ def causes_between(
         found += inside
     found += [cause for cause, in_optimizer in frozen if not in_optimizer]
     for view in eager.views:
-        if view.carried:
-            shape = view.key[2]
-            what = f"a tensor of shape {shape} that the step before made"
-            found.append(Cause("carried", what, view.where))
+        if view.carried is not None:
+            found.append(Cause("carried", view.carried, view.where))
     return list(dict.fromkeys(found))[:_MOST_NAMED]
 
 

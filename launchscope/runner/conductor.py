@@ -191,6 +191,7 @@ class Conductor:
             side_stream=self.plan.side_stream,
             optimizers=list(self.hooks.optimizers.values()),
             modules=self.hooks.modules(),
+            own_process=self.plan.own_process,
             step_signature=(lambda: self._current_kind) if kinds else None,
             earlier=self._earlier,
             live=self.live,

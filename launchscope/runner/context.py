@@ -25,6 +25,7 @@ class Context:
     side_stream: bool
     optimizers: list[Any]
     modules: list[Any]
+    own_process: bool = True  # False: someone else's, which a failed capture would spoil
     step_signature: Any = None  # () -> index of the current step's kind
     results: dict[str, Any] = field(default_factory=dict)
     live: dict[str, Any] = field(default_factory=dict)  # objects one pass leaves for another

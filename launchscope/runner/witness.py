@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,15 +34,17 @@ class Call:
 class View:
     """A tensor from outside the step, at its first use. `tensor` aliases its memory.
 
-    `value` is a copy of what the step read, made where it differs from the captured one's
-    place; `carried` says that the step before made it, and not from data on the host.
+    Where it is another tensor than the captured step's: `value` is a copy of what the step
+    read, as from an input, or `carried` says why it is none and that a replay would go on with
+    the captured one.
     """
 
     key: tuple[Any, ...]
     tensor: Any
     value: Any = None
-    carried: bool = False
+    carried: str | None = None
     where: str | None = None
+    filled: set[Any] = field(default_factory=set)  # what was copied from it, if the step made it
 
 
 @dataclass
@@ -53,15 +56,27 @@ class Witness:
     made: dict[Any, Any] = field(default_factory=dict)  # storage -> dtype, in order
     from_host: set[Any] = field(default_factory=set)  # of those, filled with data of the host
     written: dict[Any, Any] = field(default_factory=dict)  # storages from outside -> dtype
+    used: set[Any] = field(default_factory=set)  # storages filled from the host, once read
     unforked: list[str] = field(default_factory=list)  # lines on a stream that does not capture
+
+    def settle(self) -> None:
+        """Once the step is over: data that it made on the host and used itself is no input.
+
+        What it only fetched for the step after it is one, as with a prefetched batch.
+        """
+        for view in self.views:
+            if view.filled & self.used and view.value is not None:
+                view.value = None
+                view.carried = f"data of shape {view.key[2]} that the step makes on the host"
 
 
 class Witnessing:
     """How a step is witnessed. `expected`: the captured step; None while that is witnessed.
 
-    `before` is the step before this one, to tell what it handed over. `copy(tensor)` makes the
-    copies of inputs, `on_device` says which tensors a kernel works on, `capturing` whether the
-    current stream records; None where there is nothing to record.
+    `before` is the step before this one, to tell what it handed over; `state` the storages of
+    parameters, gradients and the like as the step begins. `copy(tensor)` makes the copies of
+    inputs, `on_device` says which tensors a kernel works on, `capturing` whether the current
+    stream records; None where there is nothing to record.
     """
 
     def __init__(
@@ -72,6 +87,7 @@ class Witnessing:
         copy: Callable[[Any], Any],
         expected: Witness | None = None,
         before: Witness | None = None,
+        state: AbstractSet[Any] = frozenset(),
         capturing: Callable[[], bool] | None = None,
     ):
         self.witness = Witness()
@@ -81,8 +97,10 @@ class Witnessing:
         self._copy = copy
         self._expected = expected
         self._before = before
+        self._state = state
         self._capturing = capturing
         self._seen: set[tuple[Any, ...]] = set()
+        self._on_host: set[Any] = set()  # made in the step, by the host
         self._outside: set[Any] = set()  # storages of the views
 
     def mode(self) -> Any:
@@ -108,6 +126,8 @@ class Witnessing:
                     if not touches:
                         note._reads(tensors)
                     note._after(func, args, kwargs, leaves, tensors, results)
+                else:
+                    note._on_host |= {key[0] for key in map(_key, results) if key is not None}
                 return result
 
         mode: Any = Mode
@@ -121,6 +141,8 @@ class Witnessing:
             # A number in a tensor on the host is handed to the kernel by value.
             if key is None or (tensor.ndim == 0 and not self._on_device(tensor)):
                 continue
+            if key[0] in self.witness.from_host:
+                self.witness.used.add(key[0])
             if key in self._seen or key[0] in self.witness.made:
                 continue
             self._seen.add(key)
@@ -128,19 +150,32 @@ class Witnessing:
 
     def _first_use(self, key: tuple[Any, ...], tensor: Any) -> None:
         views, expected = self.witness.views, self._expected
-        view = View(key, None)
+        view = View(key, tensor.detach() if key[0] in self._on_host else None)
         if expected is None:
             view.tensor = _alias(self._torch, tensor)
             view.where = user_line(sys._getframe(3))
         elif len(views) < len(expected.views) and expected.views[len(views)].key != key:
-            made = self._before.made if self._before is not None else {}
-            from_host = self._before.from_host if self._before is not None else ()
-            view.carried = key[0] in made and key[0] not in from_host
-            view.where = user_line(sys._getframe(3))
-            if not view.carried:
+            view.carried = self._carried(key[0], tuple(tensor.shape))
+            view.where = user_line(sys._getframe(3)) or self._hooks.backward_where
+            if view.carried is None and not self._same_on_host(view, expected.views[len(views)]):
                 view.value = self._copy(tensor)
         views.append(view)
         self._outside.add(key[0])
+
+    def _carried(self, storage: Any, shape: tuple[int, ...]) -> str | None:
+        """What this is if it is no input; data that came from the host always is one."""
+        if storage in self._state:
+            return f"a parameter, gradient or buffer of shape {shape} that was made anew"
+        before = self._before
+        if before is None or storage not in before.made or storage in before.from_host:
+            return None
+        return f"a tensor of shape {shape} that the step before made"
+
+    def _same_on_host(self, view: View, captured: View) -> bool:
+        """Whether data that each step makes anew on the host is the same in both."""
+        return view.key[0] in self._on_host and bool(
+            self._torch.equal(view.tensor, captured.tensor)
+        )
 
     # ------------------------------------------------------------------------- ops done
 
@@ -165,6 +200,7 @@ class Witnessing:
                 witness.made[key[0]] = tensor.dtype
                 if from_host:
                     witness.from_host.add(key[0])
+        self._note_filling(func, args, tensors, results)
         for argument, value in _arguments(func, args, kwargs):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 self._writes(value, tensors)
@@ -182,6 +218,17 @@ class Witnessing:
             )
         )
 
+    def _note_filling(self, func: Any, args: Any, tensors: list[Any], results: list[Any]) -> None:
+        """Remember what host data of the step's own making goes into."""
+        sources = [tensor for tensor in tensors if not self._on_device(tensor)]
+        keys = {key[0] for key in map(_key, sources) if key is not None} & self._on_host
+        if not keys:
+            return
+        into = {key[0] for key in map(_key, results) if key is not None}
+        for view in self.witness.views:
+            if view.key[0] in keys:
+                view.filled |= into
+
     def _writes(self, value: Any, tensors: list[Any]) -> None:
         witness = self.witness
         for tensor in value if isinstance(value, list | tuple) else (value,):
@@ -190,7 +237,7 @@ class Witnessing:
                 continue
             if key[0] not in witness.made:
                 witness.written[key[0]] = tensor.dtype
-            elif any(not self._on_device(other) and other.ndim for other in tensors):
+            if any(not self._on_device(other) and other.ndim for other in tensors):
                 witness.from_host.add(key[0])
 
     def _scalars(self, leaves: list[Any]) -> list[Scalar]:

@@ -9,7 +9,7 @@ import pytest
 
 from launchscope.analysis import build_profile
 from launchscope.analysis.scopes import scope_replays, with_largest_scope
-from launchscope.model import Recording, ReplayResult
+from launchscope.model import Recording, ReplayResult, ReplayStatus
 from tests.builders import recording
 
 WHOLE = ReplayResult("failed", "AcceleratorError: operation not permitted")
@@ -47,7 +47,7 @@ def test_forward_and_backward_stand_in_for_a_whole_step_that_failed(tmp_path: Pa
 
 
 @pytest.mark.parametrize("status", ["what_if", "measured", "skipped"])
-def test_they_do_not_where_the_whole_step_says_more(tmp_path: Path, status: str) -> None:
+def test_they_do_not_where_the_whole_step_says_more(tmp_path: Path, status: ReplayStatus) -> None:
     whole = replace(WHOLE, status=status)
     rec = recorded(tmp_path, replay=whole, scope_forward_backward=PART)
     assert with_largest_scope(rec) is rec

@@ -136,6 +136,44 @@ def test_a_tensor_handed_from_step_to_step_is_not_taken_for_an_input(tmp_path: P
     assert [cause.kind for cause in result.causes] == ["carried"]
 
 
+def test_gradients_that_are_made_anew_are_not_where_a_graph_adds_to_them(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+
+    def fresh(index: int = 0) -> None:
+        for parameter in loop.model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+
+    def step(index: int) -> Any:
+        loss = loop.model(loop.inputs[index]).pow(2).mean()
+        loss.backward()
+        loop.optimizer.step()
+        return loss
+
+    fresh()
+    context = context_of(tmp_path, loop.model, loop.optimizer)
+    result = verified(context, step, lambda: None, between=fresh)
+    assert result.status == "different"
+    assert {cause.kind for cause in result.causes} == {"carried"}
+    assert "gradient" in (result.reason or "")
+
+
+def test_gradients_that_are_zeroed_in_place_are(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+
+    def step(index: int) -> Any:
+        loss = loop.model(loop.inputs[index]).pow(2).mean()
+        loss.backward()
+        loop.optimizer.step()
+        return loss
+
+    def zero(index: int) -> None:
+        loop.optimizer.zero_grad(set_to_none=False)
+
+    context = context_of(tmp_path, loop.model, loop.optimizer)
+    result = verified(context, step, lambda: step(0), between=zero)
+    assert (result.status, result.causes) == ("verified", ())
+
+
 def test_inference_is_compared_by_its_outputs(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = torch.nn.Linear(8, 4)
@@ -160,6 +198,12 @@ def test_inference_is_compared_by_its_outputs(tmp_path: Path) -> None:
     results.clear()
     result = verified(context_of(tmp_path, model), step, wrong)
     assert (result.status, result.reason) == ("different", None)
+
+
+def test_an_input_that_shows_one_value_many_times_is_fed_too(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+    loop.inputs = [torch.randn(1, 8).expand(16, 8) for _ in range(BATCHES)]
+    assert checked(loop, tmp_path).status == "verified"
 
 
 def test_dropout_repeats_because_the_random_state_is_put_back(tmp_path: Path) -> None:

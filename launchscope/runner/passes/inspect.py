@@ -69,7 +69,7 @@ class InspectPass(PassBase):
         if not self._streams:
             return None
         context = self.context
-        known = _known_storages(context)
+        known = known_storages(context)
         last = self._streams[-1]
         context.live["written_storages"] = set().union(*(s.written for s in self._streams))
         inputs = [_inputs_of(stream, known) for stream in self._streams]
@@ -132,7 +132,7 @@ def _source_of(where: str | None) -> str | None:
     return linecache.getline(file, int(line)).strip() or None
 
 
-def _known_storages(context: Context) -> set[Any]:
+def known_storages(context: Context) -> set[Any]:
     """Parameters, buffers, gradients and optimizer state: read by a step, not its inputs."""
     torch = context.torch
     from torch.multiprocessing.reductions import StorageWeakRef

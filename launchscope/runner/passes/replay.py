@@ -28,6 +28,8 @@ class ReplayPass(CapturePass):
             if changing > 1:
                 return f"the op stream changes from step to step ({changing} in {steps} steps)"
             return None
+        if not context.own_process:
+            return f"{BLOCKED}only a script of its own is captured with results put in for them"
         unknown = without_stub([blocker["op"] for blocker in inspect["blockers"]])
         if unknown:
             return f"{BLOCKED}{unknown[0]} cannot be replaced by a recorded result"

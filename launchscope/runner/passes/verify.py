@@ -17,7 +17,9 @@ from launchscope.runner.context import Context
 from launchscope.runner.difference import Update, of_outputs
 from launchscope.runner.live import LIVE_GRAPH, LiveReplay
 from launchscope.runner.passes import PassBase
+from launchscope.runner.passes.inspect import known_storages
 from launchscope.runner.state import DeviceState, StateTooLargeError, copy_of
+from launchscope.runner.target import is_ours
 from launchscope.runner.witness import Witness, Witnessing
 
 # Updates further apart than this are different, and than this many times what two replays of
@@ -107,6 +109,7 @@ class VerifyPass(PassBase):
             lambda tensor: copy_of(torch, tensor),
             expected=None if self._reference is None else self._reference.witness,
             before=self._last,
+            state=known_storages(context),
             capturing=capturing,
         )
         self._mode = self._current.mode()
@@ -123,6 +126,7 @@ class VerifyPass(PassBase):
         if current is None:
             return False
         self._last = current.witness
+        self._last.settle()
         if self._reference is None:
             outputs = self._alive(current.witness)
             step, self._capture = self._capture.end(), None
@@ -201,7 +205,7 @@ class VerifyPass(PassBase):
         torch = self.context.torch
         with torch.inference_mode(False), torch.no_grad():
             for place, value in places:
-                place.copy_(value)
+                _distinct(place, place).copy_(_distinct(value, place))
 
     def _alive(self, witness: Witness) -> dict[int, Any]:
         """What the step made and somebody still holds: its outputs, as flat tensors."""
@@ -230,11 +234,10 @@ class VerifyPass(PassBase):
     # ------------------------------------------------------------------------ results
 
     def failed_inside_step(self, error: BaseException) -> Any:
-        """Ours while the capture is open, and when the copies do not fit."""
-        starved = isinstance(error, StateTooLargeError) or (
-            type(error).__name__ == "OutOfMemoryError"
-        )
-        return self.failed(error) if starved or self._capture is not None else None
+        """Ours while the capture is open, when the copies do not fit, and if it is our code's."""
+        starved = type(error).__name__ == "OutOfMemoryError"
+        mine = starved or self._capture is not None or _raised_by_us(error)
+        return self.failed(error) if mine else None
 
     def failed(self, error: BaseException) -> Any:
         with contextlib.suppress(Exception):
@@ -266,6 +269,21 @@ class VerifyPass(PassBase):
         return VerifyResult(
             status, reason, tuple(self._differences), tuple(self._floors), tuple(self._causes)
         )
+
+
+def _distinct(tensor: Any, like: Any) -> Any:
+    """One of each element that `like` shows more than once, as an expanded tensor does."""
+    for dimension, stride in enumerate(like.stride()):
+        if stride == 0 and like.shape[dimension] > 1:
+            tensor = tensor.narrow(dimension, 0, 1)
+    return tensor
+
+
+def _raised_by_us(error: BaseException) -> bool:
+    traceback, file = error.__traceback__, ""
+    while traceback is not None:
+        file, traceback = traceback.tb_frame.f_code.co_filename, traceback.tb_next
+    return is_ours(file)
 
 
 PASS = VerifyPass
