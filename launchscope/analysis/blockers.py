@@ -66,10 +66,9 @@ def advice(op: str, category: str) -> str:
 
 
 def blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:
-    """The inspected step's blockers with advice, those that occur most often first."""
+    """The inspected step's blockers with advice, in the order in which the step meets them."""
     if inspected is None:
         return ()
-    found = sorted(inspected.blockers, key=lambda record: -record.count)
     return tuple(
         Blocker(
             record.op,
@@ -79,5 +78,5 @@ def blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:
             record.category,
             record.code,
         )
-        for record in found
+        for record in inspected.blockers
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ from launchscope.analysis.kernels import kernel_table
 from launchscope.analysis.measured import Measured, from_idle, from_timing, from_trace, middle
 from launchscope.analysis.metrics import counted, registry
 from launchscope.analysis.projection import fit
-from launchscope.analysis.replay import compare_work, correctness, replay_times
+from launchscope.analysis.replay import ReplayTimes, compare_work, correctness, replay_times
+from launchscope.analysis.scopes import scope_replays, with_largest_scope
 from launchscope.analysis.timeline import Timeline, build_timeline
 from launchscope.analysis.timing import StepTimes, step_times
 from launchscope.analysis.work import Work, gather
@@ -47,6 +50,7 @@ def build_profile(
     Trace files are read from `recording.directory`. One that cannot be read costs what it
     would have told, with a note, unless it is all there is (mode "trace"): then InputError.
     """
+    recording = with_largest_scope(recording)
     notes = list(recording.notes)
     kind = _kind(recording)
     times = step_times(recording.timing, kind) if recording.timing else None
@@ -62,14 +66,21 @@ def build_profile(
         recording.replay.scope == recording.step.scope
     )  # fmt: skip
     bursts = replay_times(recording.replay)
+    replay = _replay(recording, work, replayed)
     parts.append(from_replay(recording.replay, bursts, times, whole))
+    project_scope: Callable[[ReplayResult], float | None] = lambda result: None  # noqa: E731
     if work is not None:
         timeline = build_timeline(work)
         accounts = account(work, _profiler_us(recording))
         parts.append(from_trace(work, timeline, accounts))
         parts.append(_against_time(work, timeline, accounts, times))
         if times is not None and "busy_exceeds_interval_pct" not in parts[-1].facts:
-            parts.append(_gain(recording, work, timeline, accounts, times, whole))
+            known = None if replay.work.same is False else bursts  # else of other work
+            projected = _Projector(work, timeline, accounts, times)
+            parts.append(projected(recording.replay, known, whole))
+            project_scope = projected.removable_pct
+    iteration = middle(times.iteration) if times is not None else None
+    scopes = scope_replays(recording, iteration, project_scope)
     metrics: dict[str, Any] = {}
     facts = _facts(recording)
     for part in parts:
@@ -81,7 +92,6 @@ def build_profile(
         facts["legacy_stream_kernels"] = legacy
     notes += [f"the {failed.name} pass gave no result: {failed.reason}"
               for failed in recording.failures]  # fmt: skip
-    changes = recording.replay.changes if recording.replay else ()
     return Profile(
         target=recording.target,
         environment=recording.environment,
@@ -90,7 +100,7 @@ def build_profile(
         metrics=registry(metrics),
         shapes=_shapes(recording.inspect),
         blockers=blockers(recording.inspect),
-        replay=_replay(recording, work, replayed, changes),
+        replay=dataclasses.replace(replay, scopes=scopes),
         kernels=kernel_table(work, recording.inspect.ops if recording.inspect else ())
         if work is not None
         else (),
@@ -187,33 +197,40 @@ def _against_time(
     return Measured(metrics, idle.facts, idle.notes)
 
 
-def _gain(
-    recording: Recording,
-    work: Work,
-    timeline: Timeline,
-    accounts: Accounting,
-    times: StepTimes,
-    whole: bool,
-) -> Measured:
-    model = fit(work, times, accounts.profiler_us)
-    if model is None:
-        return Measured()
-    return project(
-        model,
-        times,
-        recording.replay,
-        replay_times(recording.replay),
-        middle(timeline.step_busy),
-        float(np.median(accounts.operations)),
-        float(np.median(accounts.syncs_inside)),
-        whole,
-    )
+class _Projector:
+    """Projects the iteration for one replay after another; the model is fitted once."""
+
+    def __init__(self, work: Work, timeline: Timeline, accounts: Accounting, times: StepTimes):
+        self._model = fit(work, times, accounts.profiler_us)
+        self._times = times
+        self._busy_ms = middle(timeline.step_busy)
+        self._operations = float(np.median(accounts.operations))
+        self._syncs = float(np.median(accounts.syncs_inside))
+
+    def __call__(
+        self, result: ReplayResult | None, bursts: ReplayTimes | None, whole: bool
+    ) -> Measured:
+        if self._model is None:
+            return Measured()
+        return project(
+            self._model,
+            self._times,
+            result,
+            bursts,
+            self._busy_ms,
+            self._operations,
+            self._syncs,
+            whole,
+        )
+
+    def removable_pct(self, result: ReplayResult) -> float | None:
+        """Of the iteration, by a replay of a part of the step; None if it cannot be projected."""
+        share = self(result, replay_times(result), False).metrics.get("removable_pct")
+        return share if isinstance(share, float) else None
 
 
-def _replay(
-    recording: Recording, work: Work | None, replayed: Trace | None, changes: tuple[str, ...]
-) -> Replay:
-    result: ReplayResult | None = recording.replay
+def _replay(recording: Recording, work: Work | None, replayed: Trace | None) -> Replay:
+    result = recording.replay
     correct = correctness(recording.verify, recording.failures)
     if result is None:
         failed = [failure for failure in recording.failures if failure.name == "replay"]
@@ -222,6 +239,7 @@ def _replay(
         return Replay("skipped", "the replay pass was not run", correct=correct)
     step_scope = recording.step.scope if recording.step else result.scope
     partial = result.scope == "forward_backward" and step_scope == "full_step"
+    changes = result.changes
     same = compare_work(work, replayed, changes, without_optimizer=partial)
     return Replay(result.status, result.reason, result.where, result.scope, changes, same, correct)
 

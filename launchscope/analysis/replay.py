@@ -114,7 +114,9 @@ def correctness(verify: VerifyResult | None, failures: tuple[PassFailure, ...]) 
     if verify.status == "skipped":
         return Correctness(reason=verify.reason)
     largest = max(verify.update_diff, default=None)
-    return Correctness(verify.status, len(verify.update_diff), largest, verify.reason)
+    return Correctness(
+        verify.status, len(verify.update_diff), largest, verify.reason, verify.causes
+    )
 
 
 def _per_step(work: Work, launches: Bools, steps: Ints) -> pd.DataFrame:

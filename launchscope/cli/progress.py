@@ -19,6 +19,8 @@ _NAMES = {
     "replay": "replaying",
     "replay_trace": "tracing the replay",
     "verify": "comparing results",
+    "scope_forward_backward": "replaying forward and backward",
+    "scope_forward": "replaying the forward",
 }
 
 

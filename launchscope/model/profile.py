@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
-from launchscope.model.recording import ReplayStatus, StepBoundary
+from launchscope.model.recording import Cause, ReplayStatus, StepBoundary
 from launchscope.model.run import Environment, Mode, Target
 
 PROFILE_SCHEMA = "launchscope/profile/1"
@@ -101,6 +101,22 @@ class Correctness:
     steps: int = 0
     max_update_diff: float | None = None
     reason: str | None = None
+    causes: tuple[Cause, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScopeReplay:
+    """What capturing only a first part of the step gives, with the rest of it left eager.
+
+    `eager_ms` and `replay_ms` are of that part; `removable_pct` is of the iteration.
+    """
+
+    scope: str  # forward_backward | forward
+    status: ReplayStatus
+    reason: str | None = None
+    eager_ms: float | None = None
+    replay_ms: float | None = None
+    removable_pct: float | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +128,7 @@ class Replay:
     changes: tuple[str, ...] = ()
     work: Work = Work(None)
     correct: Correctness = Correctness()
+    scopes: tuple[ScopeReplay, ...] = ()  # smaller ones, where the whole step was not captured
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ CALIBRATION_RANGE = "launchscope.calibration"
 SAME_FLAGS_RANGE = "launchscope.same_flags"
 
 ReplayStatus = Literal["measured", "what_if", "blocked", "failed", "skipped"]
+# Of a training step: up to its first backward, up to the end of its last one, and the rest.
+StepPart = Literal["forward", "backward", "optimizer"]
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ class BlockerRecord:
     where: str | None
     count: int  # per step
     code: str | None = None  # the source text of that line
+    part: StepPart = "forward"  # of the step, in which it stands
 
 
 @dataclass(frozen=True)
@@ -183,16 +186,45 @@ class ReplayTraceResult:
 
 
 @dataclass(frozen=True)
+class Cause:
+    """Why a replay is not eager's step. `before`: the value at capture; `after`: a later one."""
+
+    kind: Literal["learning_rate", "hyperparameter", "scalar", "branch", "carried", "stream"]
+    what: str
+    where: str | None = None
+    before: float | None = None
+    after: float | None = None
+    optimizer: str | None = None  # the class whose hyper-parameter it is
+
+    @property
+    def text(self) -> str:
+        """The cause as half a sentence."""
+        if self.kind == "branch":
+            return self.what
+        if self.kind == "carried":
+            return f"the step reads {self.what}: a replay goes on reading the first one"
+        if self.kind == "stream":
+            return f"{self.what} is missing from the graph"
+        if self.before is None or self.after is None:
+            return f"{self.what} changes, and a capture freezes it"
+        change = f"from {self.before:.6g} to {self.after:.6g}"
+        return f"{self.what} changes ({change}), and a capture freezes it"
+
+
+@dataclass(frozen=True)
 class VerifyResult:
     """The verify pass: replay against eager over recorded batches.
 
-    `update_diff[i]` is ||p_replay - p_eager|| / ||p_eager - p_before|| for batch i.
+    `update_diff[i]` is ||p_replay - p_eager|| / ||p_eager - p_before|| for batch i; of a step
+    that changes no state, the same for its outputs, relative to their size. `noise_floor[i]`
+    is that of two replays of batch i. A cause can be known although the figures agree.
     """
 
     status: Literal["verified", "different", "skipped"]
     reason: str | None = None
     update_diff: tuple[float, ...] = ()
     noise_floor: tuple[float, ...] = ()
+    causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -222,6 +254,8 @@ class Recording:
     inspect: InspectResult | None = None
     replay: ReplayResult | None = None
     replay_trace: ReplayTraceResult | None = None
+    scope_forward_backward: ReplayResult | None = None
+    scope_forward: ReplayResult | None = None
     verify: VerifyResult | None = None
     failures: tuple[PassFailure, ...] = ()
     notes: tuple[str, ...] = ()

@@ -34,6 +34,7 @@ _PARTS = (
     ("between queued kernels", "dispatch_gap_ms"),
     ("not attributed", "unattributed_ms"),
 )
+_SCOPES = {"forward_backward": "forward and backward", "forward": "forward"}
 # Smaller parts of the iteration are not listed.
 _SMALLEST_PART = 0.005
 _ORDER = {"error": 0, "warning": 1, "advice": 2, "info": 3}
@@ -195,6 +196,16 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
             fmt.with_unit(projected),
             _ratio(profile.value("iteration_speedup")),
         ),
+    ]
+    rows[1:1] = [
+        Row(
+            f"  {_SCOPES.get(scope.scope, scope.scope)} alone",
+            fmt.milliseconds(scope.eager_ms),
+            fmt.milliseconds(scope.replay_ms),
+            fmt.ratio(scope.eager_ms / scope.replay_ms),
+        )
+        for scope in profile.replay.scopes
+        if scope.eager_ms and scope.replay_ms
     ]
     if profile.value("step_p95_ms") is not None:
         rows.insert(1, Row("step, 95th percentile", fmt.with_unit(metrics.get("step_p95_ms"))))

@@ -1,7 +1,8 @@
 """Numbers for tables: as many figures as the spread allows, "not measured" for None.
 
 A median is written to the decimal place of its interquartile range, which is itself written
-to one figure (two where the median needs them), and to three figures at least: 9.0137 with an IQR of 0.042 is "9.01 ± 0.04".
+to one figure (two where the median needs them), and to three figures at least: 9.0137 with an
+IQR of 0.042 is "9.01 ± 0.04".
 """
 
 from __future__ import annotations

@@ -163,9 +163,8 @@ def _would_pay_if_right(profile: Profile, found: Gain) -> bool:
 
 def _step_speedup(profile: Profile) -> float | None:
     """Of the step: measured where there is a replay, else from the prediction."""
-    measured = profile.value("speedup")
-    if measured is not None or basis(profile) != "predicted":
-        return measured
+    if basis(profile) != "predicted":  # a measured replay of other work is none of this step's
+        return profile.value("speedup")
     step, predicted = profile.value("step_ms"), profile.value("predicted_replay_ms")
     return step / predicted if step is not None and predicted else None
 

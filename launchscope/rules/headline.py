@@ -6,10 +6,13 @@ from launchscope.model import Profile
 from launchscope.rules.reading import Gain, distinct_inputs, number, waits
 from launchscope.rules.wording import figures, listed, ms, pct, plural, times
 
+_PARTS = {"forward_backward": "its forward and backward"}
+
 
 def adopt(profile: Profile, found: Gain) -> str:
     if found.basis == "measured":
-        return f"Adopt CUDA graphs: a replay of the step takes {_taken(profile, found)}."
+        part = _PARTS.get(profile.replay.scope or "", "the step")
+        return f"Adopt CUDA graphs: a replay of {part} takes {_taken(profile, found)}."
     return (
         "Adopt CUDA graphs, if a capture works: a replay is predicted to take "
         f"{_taken(profile, found)}; none was measured."
@@ -93,8 +96,15 @@ def failed(profile: Profile, found: Gain) -> str:
 def unsafe(profile: Profile, found: Gain, code: str) -> str:
     if code == "LS032":
         return (
-            "Unsafe as it stands: the captured step does other GPU work than the eager step, so "
-            "neither its time nor its result is your step's."
+            "Unsafe as it stands: the captured step does other GPU work than the eager step. "
+            f"Replaying the eager work is predicted to take {_taken(profile, found)}."
+        )
+    if code == "LS033" and profile.replay.correct.causes:
+        cause = profile.replay.correct.causes[0]
+        at = f" ({cause.where})" if cause.where else ""
+        return (
+            f"Unsafe as it stands: {cause.text}{at}; once that is mended, a replay takes "
+            f"{_taken(profile, found)}."
         )
     if code == "LS033":
         largest = profile.replay.correct.max_update_diff

@@ -5,7 +5,7 @@ from __future__ import annotations
 from launchscope.model import Profile, Recommendation
 from launchscope.rules.headline import blocking_lines
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
-from launchscope.rules.wording import plural, size_of
+from launchscope.rules.wording import listed, plural, size_of
 
 # NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.
 _WARMUP = 3
@@ -39,7 +39,10 @@ def _mending(profile: Profile) -> list[str]:
     if profile.replay.work.same is False:
         steps.append("Make eager and captured run the same kernels (launchscope rules LS032).")
     elif profile.replay.correct.status == "different" and not scheduler_is_frozen(profile):
-        steps.append("Find what the capture froze (launchscope rules LS033).")
+        causes = profile.replay.correct.causes
+        at = listed(list(dict.fromkeys(cause.where for cause in causes if cause.where)))
+        what = f"Mend what the capture froze at {at}" if at else "Find what the capture froze"
+        steps.append(f"{what} (launchscope rules LS033).")
     return steps
 
 

@@ -22,8 +22,22 @@ Steps that write no state (inference) are compared by their outputs, or not at a
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
+from launchscope.rules.learning_rate import remedy
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import figures
+
+_ADVICE = {
+    "hyperparameter": "Keep it in a tensor on the GPU where the optimizer takes one, or capture "
+    "again when it changes.",
+    "scalar": "Keep the value in a tensor on the GPU, made once, and write it with fill_() before "
+    "each replay.",
+    "branch": "Let every step take one path (torch.where in place of if), or capture one graph "
+    "for each path and choose between them outside.",
+    "carried": "Update it in place inside the step (state.copy_(new)), so that it stays where the "
+    "graph reads it, or copy it there before each replay.",
+    "stream": "Fork the side stream inside the step (side.wait_stream(torch.cuda.current_stream()))"
+    " and join it before the step ends.",
+}
 
 
 def check(profile: Profile) -> list[Finding]:
@@ -31,19 +45,34 @@ def check(profile: Profile) -> list[Finding]:
     if correct.status != "different":
         return []
     largest = correct.max_update_diff
-    by = "" if largest is None else f" by up to {figures(100 * largest, 2)} % of an update"
-    reason = f" ({correct.reason})" if correct.reason else ""
+    evidence = {"max_update_diff": largest, "steps": correct.steps}
+    if not correct.causes:
+        by = "" if largest is None else f" by up to {figures(100 * largest, 2)} % of an update"
+        reason = f" ({correct.reason})" if correct.reason else ""
+        return [
+            Finding(
+                code="LS033",
+                severity="error",
+                title=f"The replay's updates differ from eager's{by} over {correct.steps} "
+                f"batches{reason}",
+                advice="Look for Python values that change from step to step (counters, "
+                "temperatures, branches), for inputs that are created anew in each step in place "
+                "of copied into, and for work on streams of your own.",
+                evidence=evidence,
+            )
+        ]
     return [
         Finding(
             code="LS033",
             severity="error",
-            title=f"The replay's updates differ from eager's{by} over {correct.steps} "
-            f"batches{reason}",
-            advice="Look for Python values that change from step to step: a learning rate "
-            "(make it a tensor, see LS035), counters, temperatures, branches; and for inputs "
-            "that are created anew in each step in place of copied into.",
-            evidence={"max_update_diff": largest, "steps": correct.steps},
+            title=cause.text[0].upper() + cause.text[1:],
+            advice=remedy(cause.optimizer or "")
+            if cause.kind == "learning_rate"
+            else _ADVICE[cause.kind],
+            where=cause.where,
+            evidence=evidence | {"before": cause.before, "after": cause.after},
         )
+        for cause in correct.causes
     ]
 
 

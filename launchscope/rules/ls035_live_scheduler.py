@@ -23,10 +23,9 @@ PyTorch documentation of each optimizer: `capturable`, tensor `lr`.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
+from launchscope.rules.learning_rate import remedy
 from launchscope.rules.reading import flag, text
 from launchscope.rules.rule import Rule
-
-_ADAM_FAMILY = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "ASGD")
 
 
 def scheduler_is_frozen(profile: Profile) -> bool:
@@ -46,32 +45,11 @@ def check(profile: Profile) -> list[Finding]:
             severity="error",
             title="A learning-rate scheduler is at work and the learning rate is a float: "
             "a capture freezes it",
-            advice=_advice(classes),
+            advice=remedy(classes[0].rsplit(".", 1)[-1] if classes else ""),
             where=where,
             evidence={"optimizers": classes},
         )
     ]
-
-
-def _advice(classes: list[str]) -> str:
-    first = classes[0].rsplit(".", 1)[-1] if classes else ""
-    if first in _ADAM_FAMILY:
-        return (
-            f"Construct it as {first}(..., lr=torch.tensor(lr, device='cuda'), capturable=True); "
-            "schedulers of torch.optim then write into the tensor, and code of your own sets it "
-            "with param_group['lr'].fill_(value)."
-        )
-    if first == "SGD":
-        return (
-            "Construct it as SGD(..., lr=torch.tensor(lr, device='cuda'), fused=True) and set "
-            "the rate with param_group['lr'].fill_(value); plain SGD reads a tensor lr on the "
-            "host, which stops the capture."
-        )
-    return (
-        "Use an optimizer that takes a tensor lr on the GPU (Adam family with capturable=True, "
-        "SGD with fused=True), or capture forward and backward only and leave the optimizer "
-        "step eager."
-    )
 
 
 RULE = Rule("LS035", "A learning-rate scheduler with a float learning rate", check, __doc__)

@@ -52,5 +52,7 @@ def plural(count: float, noun: str) -> str:
 
 
 def listed(items: list[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """`a`, `a and b`, `a, b and c`; nothing for nothing."""
+    if not items:
+        return ""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

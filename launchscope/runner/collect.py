@@ -14,9 +14,10 @@ from launchscope import __version__
 from launchscope.model import RECORDING_SCHEMA, Schedule, Target
 from launchscope.runner.folder import ResultFolder
 from launchscope.runner.outcome import ChildReport
-from launchscope.runner.passes import all_passes
+from launchscope.runner.passes import BLOCKED, all_passes
 
-_RESULT_FIELDS = ("timing", "trace", "inspect", "replay", "replay_trace", "verify")
+_SCOPES = {"scope_forward_backward": "forward_backward", "scope_forward": "forward"}
+_RESULT_FIELDS = ("timing", "trace", "inspect", "replay", "replay_trace", *_SCOPES, "verify")
 
 
 class Collected:
@@ -71,28 +72,30 @@ class Collected:
             self.failures[name] = failure
         skipped = folder.read(f"skipped-{name}")
         if skipped is not None:
-            self.skipped[name] = skipped["reason"]
+            self.skipped[name] = reason = skipped["reason"]
             if name == "replay":
-                self.results[name] = self._skipped_replay(skipped["reason"])
+                self.results[name] = self._skipped_replay(reason)
+            elif name == "verify":
+                self.results[name] = {"status": "skipped", "reason": reason}
+            elif name in _SCOPES and reason.startswith(BLOCKED):
+                self.results[name] = _unmeasured("blocked", reason, _SCOPES[name])
 
     def _take_broken(self, name: str, reason: str) -> None:
         if name == "replay":
-            self.results[name] = {"status": "failed", "reason": reason}
+            self.results[name] = _unmeasured("failed", reason)
+        elif name in _SCOPES:
+            self.results[name] = _unmeasured("failed", reason, _SCOPES[name])
+        elif name == "verify":
+            self.results[name] = {"status": "skipped", "reason": reason}
         elif name != "warmup":
             self.failures[name] = {"name": name, "reason": reason}
 
     def _skipped_replay(self, reason: str) -> dict[str, Any]:
+        if not reason.startswith(BLOCKED):
+            return _unmeasured("skipped", reason)
         blockers = self.results.get("inspect", {}).get("blockers", ())
-        if reason != "blocked" or not blockers:
-            return {"status": "skipped", "reason": reason}
-        lines = len({blocker["where"] for blocker in blockers})
-        first = blockers[0]
-        return {
-            "status": "blocked",
-            "reason": f"{lines} line{'s' if lines > 1 else ''} of the step cannot be captured; "
-            f"the first is {first['op']}",
-            "where": first["where"],
-        }
+        where = blockers[0]["where"] if blockers else None
+        return {**_unmeasured("blocked", reason), "where": where}
 
     def write_recording(self, target: Target, schedule: Schedule, exit_code: int | None) -> None:
         """Everything so far as `recording.json`; the trace files lie beside it."""
@@ -118,6 +121,12 @@ class Collected:
                 "exit_code": exit_code,
             },
         )
+
+
+def _unmeasured(status: str, reason: str, scope: str | None = None) -> dict[str, Any]:
+    """A ReplayResult without figures, as plain data."""
+    result = {"status": status, "reason": reason.removeprefix(BLOCKED)}
+    return result if scope is None else {**result, "scope": scope}
 
 
 def _git_revision() -> str | None:

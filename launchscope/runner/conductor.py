@@ -93,14 +93,21 @@ class Conductor:
             self._end_step()
 
     def backward_begin(self) -> None:
-        if self._follower is not None and self._follower.opens(BACKWARD, BACKWARD):
+        follower = self._follower
+        if follower is None:
+            return
+        if follower.opens(BACKWARD, BACKWARD):
             self._begin_step()
+        if self._runner is not None and follower.before_backward():
+            self._runner.part_ended("forward")
 
     def backward_end(self) -> None:
         if self._recogniser is not None:
             self._recogniser.backward()
         elif self._follower is not None:
             self._follower.closes(BACKWARD)
+            if self._runner is not None and self._follower.after_backward():
+                self._runner.part_ended("backward")
 
     def optimizer_begin(self, key: str, optimizer: Any) -> None:
         if self._recogniser is not None:
@@ -190,6 +197,7 @@ class Conductor:
             side_stream=self.plan.side_stream,
             optimizers=list(self.hooks.optimizers.values()),
             modules=self.hooks.modules(),
+            own_process=self.plan.own_process,
             step_signature=(lambda: self._current_kind) if kinds else None,
             earlier=self._earlier,
             live=self.live,

@@ -25,6 +25,7 @@ class Context:
     side_stream: bool
     optimizers: list[Any]
     modules: list[Any]
+    own_process: bool = True  # False: someone else's, which a failed capture would spoil
     step_signature: Any = None  # () -> index of the current step's kind
     results: dict[str, Any] = field(default_factory=dict)
     live: dict[str, Any] = field(default_factory=dict)  # objects one pass leaves for another
@@ -36,3 +37,8 @@ class Context:
 
     def kind(self) -> int:
         return 0 if self.step_signature is None else int(self.step_signature())
+
+    def is_main_kind(self) -> bool:
+        """Whether the current step is of the kind that is captured: the most frequent one."""
+        shares = [kind.share_pct for kind in self.boundary.kinds]
+        return not shares or self.kind() == shares.index(max(shares))

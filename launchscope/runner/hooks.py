@@ -157,6 +157,11 @@ class Hooks:
         """True in the thread, and in the process, whose steps are measured."""
         return threading.get_ident() == self._thread and os.getpid() == self._process
 
+    @property
+    def in_optimizer(self) -> bool:
+        """Whether an optimizer step is under way."""
+        return self._in_optimizer > 0
+
     def module_key(self, module: Any) -> str:
         """A name that is stable over steps: modules with tensors by identity, others by class."""
         try:

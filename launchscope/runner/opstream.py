@@ -11,14 +11,24 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from launchscope.model import BlockerRecord, OpRecord
+from launchscope.model import BlockerRecord, OpRecord, StepPart
 from launchscope.runner.blocking import HOST_COPY, RNG, SYNC, blocker_of, runs_no_kernel
 from launchscope.runner.hooks import Hooks
 from launchscope.runner.userlines import user_line
 
 _RANDOM_OPS = ("dropout", "bernoulli", "rand", "normal", "exponential", "uniform", "multinomial")
-_RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all")
+RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all")
 _MOST_OPS_KEPT = 20_000
+
+
+def makers(torch: Any) -> tuple[Any, ...]:
+    """Functions that turn values of the host into a tensor without dispatching an op."""
+    return torch.tensor, torch.as_tensor
+
+
+def sync_calls(cuda: Any) -> tuple[tuple[Any, str], ...]:
+    """Python calls that wait for the GPU, as owner and name."""
+    return tuple((owner, "synchronize") for owner in (cuda, cuda.Stream, cuda.Event))
 
 
 class StepStream:
@@ -28,7 +38,8 @@ class StepStream:
         self.digest = hashlib.blake2b(digest_size=8)
         self.ops: list[OpRecord] = []
         self.device_ops = 0
-        self.blockers: Counter[tuple[str, str, str | None]] = Counter()
+        self.part: StepPart = "forward"  # kept up to date by who runs the step
+        self.blockers: Counter[tuple[str, str, str | None, StepPart]] = Counter()
         self.produced: set[Any] = set()
         self.read: dict[Any, str] = {}
         self.written: set[Any] = set()
@@ -39,10 +50,13 @@ class StepStream:
     def signature(self) -> str:
         return self.digest.hexdigest()
 
+    def block(self, op: str, category: str, where: str | None) -> None:
+        self.blockers[op, category, where, self.part] += 1
+
     def records(self) -> list[BlockerRecord]:
         return [
-            BlockerRecord(op, category, where, count)
-            for (op, category, where), count in self.blockers.items()
+            BlockerRecord(op, category, where, count, part=part)
+            for (op, category, where, part), count in self.blockers.items()
         ]
 
 
@@ -96,7 +110,7 @@ def make_dispatch_mode(
             name = func._schema.name
             if category is not None:
                 where = user_line(sys._getframe(1)) or hooks.backward_where
-                stream.blockers[dotted(name), category, where] += 1
+                stream.block(dotted(name), category, where)
             if touches:
                 note_memory(func, args, kwargs, leaves)
             result = func(*args, **kwargs)
@@ -130,24 +144,24 @@ def make_function_mode(torch: Any, stream: StepStream) -> Any:
     """Sees what dispatches nothing: `torch.tensor(x, device=...)` and RNG state calls."""
     from torch.overrides import TorchFunctionMode
 
-    makers = {torch.tensor, torch.as_tensor}
+    known = makers(torch)
 
     class Recorder(TorchFunctionMode):
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
-            if func in makers and _names_cuda(torch, kwargs.get("device")):
+            if func in known and names_cuda(torch, kwargs.get("device")):
                 source = args[0] if args else kwargs.get("data")
                 if not isinstance(source, torch.Tensor):
                     where = user_line(sys._getframe(1))
-                    stream.blockers[f"torch.{func.__name__}", HOST_COPY, where] += 1
+                    stream.block(f"torch.{func.__name__}", HOST_COPY, where)
             return func(*args, **kwargs)
 
     return Recorder()
 
 
-def _names_cuda(torch: Any, device: Any) -> bool:
+def names_cuda(torch: Any, device: Any) -> bool:
     if device is None or isinstance(device, int):
         return isinstance(device, int)
     return bool(torch.device(device).type == "cuda")
@@ -167,10 +181,8 @@ class SyncWatch:
     def start(self) -> None:
         cuda = self._torch.cuda
         for owner, name, category in (
-            (cuda, "synchronize", SYNC),
-            (cuda.Stream, "synchronize", SYNC),
-            (cuda.Event, "synchronize", SYNC),
-            *((cuda, name, RNG) for name in _RNG_CALLS),
+            *((owner, name, SYNC) for owner, name in sync_calls(cuda)),
+            *((cuda, name, RNG) for name in RNG_CALLS),
         ):
             self._watch(owner, name, category)
         self._catch = warnings.catch_warnings()
@@ -181,9 +193,9 @@ class SyncWatch:
         def show(message: Any, kind: Any, *rest: Any, **more: Any) -> None:
             if "synchronizing CUDA operation" in str(message):
                 where = user_line(sys._getframe(1)) or self._hooks.backward_where
-                known = {line for _, _, line in self._stream.blockers}
+                known = {line for _, _, line, _ in self._stream.blockers}
                 if where not in known:
-                    self._stream.blockers["cudaStreamSynchronize", SYNC, where] += 1
+                    self._stream.block("cudaStreamSynchronize", SYNC, where)
                 return
             shown(message, kind, *rest, **more)
 
@@ -199,7 +211,7 @@ class SyncWatch:
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             where = user_line(sys._getframe(1))
-            self._stream.blockers[f"torch.cuda.{name}", category, where] += 1
+            self._stream.block(f"torch.cuda.{name}", category, where)
             return original(*args, **kwargs)
 
         setattr(owner, name, watched)

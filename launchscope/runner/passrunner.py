@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from launchscope.model import PassFailure
+from launchscope.model import PassFailure, StepPart
 from launchscope.runner.context import Context
 from launchscope.runner.folder import to_plain
 from launchscope.runner.passes import Pass, all_passes
@@ -83,6 +83,12 @@ class PassRunner:
         self._context.nvtx.push(f"step#{self.steps_done} {current.name}")
         self._in_step = True
         self._guarded(current.begin)
+
+    def part_ended(self, part: StepPart) -> None:
+        """The forward part of a step, or its backward part, is over."""
+        current = self._pass
+        if current is not None and self._in_step:
+            self._guarded(lambda: current.part_ended(part))
 
     def end_step(self) -> None:
         self.steps_done += 1

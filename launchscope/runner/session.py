@@ -20,7 +20,7 @@ from launchscope.model import Schedule, Target
 from launchscope.runner.collect import Collected
 from launchscope.runner.folder import SPEC_FILE, ResultFolder
 from launchscope.runner.outcome import ChildReport, judge
-from launchscope.runner.passes import all_passes
+from launchscope.runner.passes import SCOPE, all_passes
 from launchscope.runner.watch import ChildWatch, Event
 
 # Runs the child in whatever interpreter the person chose, without putting launchscope's
@@ -128,7 +128,9 @@ class _Session:
     # ------------------------------------------------------------------------ planning
 
     def _steps_of(self, name: str) -> int:
-        return int(getattr(self.schedule, "replay" if name == "replay_trace" else name))
+        # The passes around the replay have no count of their own.
+        around = name == "replay_trace" or name.startswith(SCOPE)
+        return int(getattr(self.schedule, "replay" if around else name))
 
     def _announce(self, why: str) -> None:
         first = self.collected.runs == 0
@@ -157,6 +159,8 @@ class _Session:
         # The replay's own passes follow it or not at all.
         if "replay" not in open_:
             open_ = [name for name in open_ if name not in ("replay_trace", "verify")]
+        if not self._smaller_may_work(report):
+            open_ = [name for name in open_ if not name.startswith(SCOPE)]
         if self.collected.on_gpu is False:
             open_ = [name for name in open_ if name == "inspect"]
         if not open_:
@@ -165,6 +169,8 @@ class _Session:
             return f"{report.deferred[0]} needs a process of its own"
         if report.crashed_in is not None:
             return f"{report.crashed_in} ended the process; {', '.join(open_)} still to do"
+        if all(name.startswith(SCOPE) for name in open_):
+            return "a smaller part of the step may be captured"
         if report.script_ended and report.steps >= 3 and not report.failed:
             shorter = self._shorter(report, open_)
             if shorter is not None:
@@ -185,6 +191,11 @@ class _Session:
             self.collected.note("no training step was seen, so each forward is taken for a step")
             return "its forwards are the steps"
         return ""
+
+    def _smaller_may_work(self, report: ChildReport) -> bool:
+        """Whether the whole step was tried and cannot be captured as it is."""
+        replay = self.collected.results.get("replay") or {}
+        return not report.script_ended and replay.get("status") in ("what_if", "blocked", "failed")
 
     def _shorter(self, report: ChildReport, open_: list[str]) -> Schedule | None:
         """A schedule that fits into the steps the script really makes; None if none does."""

@@ -1,4 +1,4 @@
-"""Saves and restores what a step changes on the GPU, so that replays leave no trace.
+"""Saves and restores what a step changes on the device, so that replays leave no trace.
 
 State is every storage that the step can write: parameters, gradients, buffers,
 optimizer state, and whatever else the inspection saw written. One copy is kept, on the
@@ -7,7 +7,8 @@ device where it has room, on the host otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 # A copy on the device must leave this factor of its own size free.
@@ -18,8 +19,22 @@ class StateTooLargeError(RuntimeError):
     """Neither the device nor the host has room for a copy of the state."""
 
 
+@dataclass
+class Saved:
+    """One storage: its live memory and the copy of it, both as bytes, and what they hold."""
+
+    live: Any
+    copy: Any
+    dtype: Any  # None where it is not known
+    parameter: bool
+
+
 class DeviceState:
-    """The mutable device memory of one training or inference loop."""
+    """The mutable device memory of one training or inference loop.
+
+    `storages` are weak references to further storages, or a dict that also has their dtypes.
+    `device` is "cuda" but in tests.
+    """
 
     def __init__(
         self,
@@ -27,48 +42,57 @@ class DeviceState:
         modules: Iterable[Any],
         optimizers: Iterable[Any],
         storages: Iterable[Any] = (),
+        device: str = "cuda",
     ):
         self._torch = torch
         self._modules = list(modules)
         self._optimizers = list(optimizers)
-        self._extra = list(storages)
-        self._copies: list[tuple[Any, Any]] = []
+        self._extra = {
+            reference: storages.get(reference) if isinstance(storages, dict) else None
+            for reference in storages
+        }
+        self._device = device
+        self._saved: dict[int, Saved] = {}
         self._rng: Any = None
         self.on_host = False
 
-    def _tensors(self) -> Iterable[Any]:
+    def _tensors(self) -> Iterator[tuple[Any, bool]]:
+        """Every tensor of modules and optimizers, with whether it is a parameter."""
         for module in self._modules:
             for parameter in module.parameters():
-                yield parameter
-                yield parameter.grad
-            yield from module.buffers()
+                yield parameter, True
+                yield parameter.grad, False
+            yield from ((buffer, False) for buffer in module.buffers())
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
-                    yield parameter
-                    yield parameter.grad
-                yield from group.values()
+                    yield parameter, True
+                    yield parameter.grad, False
+                yield from ((value, False) for value in group.values())
             for state in optimizer.state.values():
-                yield from state.values() if isinstance(state, dict) else ()
+                values = state.values() if isinstance(state, dict) else ()
+                yield from ((value, False) for value in values)
 
-    def _storages(self) -> dict[int, Any]:
-        """Live CUDA storages by address, each once."""
+    def _storages(self) -> dict[int, tuple[Any, Any, bool]]:
+        """Live storages of the device by address, each once, with dtype and kind."""
         torch = self._torch
-        found = {}
-        for tensor in self._tensors():
-            if isinstance(tensor, torch.Tensor) and tensor.is_cuda and tensor.numel():
+        found: dict[int, tuple[Any, Any, bool]] = {}
+        for tensor, parameter in self._tensors():
+            if not isinstance(tensor, torch.Tensor) or tensor.device.type != self._device:
+                continue
+            if tensor.numel() and tensor.layout == torch.strided:
                 storage = tensor.untyped_storage()
-                found[storage.data_ptr()] = storage
-        for reference in self._extra:
+                found.setdefault(storage.data_ptr(), (storage, tensor.dtype, parameter))
+        for reference, dtype in self._extra.items():
             cdata = getattr(reference, "cdata", None)
             storage = torch.UntypedStorage._new_with_weak_ptr(cdata) if cdata else None
-            if storage is not None and storage.device.type == "cuda" and storage.nbytes():
-                found[storage.data_ptr()] = storage
+            if storage is not None and storage.device.type == self._device and storage.nbytes():
+                found.setdefault(storage.data_ptr(), (storage, dtype, False))
         return found
 
     def bytes(self) -> int:
         """Size of one copy."""
-        return sum(storage.nbytes() for storage in self._storages().values())
+        return sum(storage.nbytes() for storage, _, _ in self._storages().values())
 
     def save(self) -> None:
         """Take the copy; an earlier one is replaced.
@@ -76,34 +100,68 @@ class DeviceState:
         Raises StateTooLargeError when neither device nor host has room.
         """
         torch = self._torch
-        self._copies = []
+        self._saved = {}
         storages = self._storages()
-        need = sum(storage.nbytes() for storage in storages.values())
-        free, _ = torch.cuda.mem_get_info()
-        cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        self.on_host = need * _HEADROOM > free + cached
+        need = sum(storage.nbytes() for storage, _, _ in storages.values())
+        self.on_host = not room_on_device(torch, need, self._device)
         if self.on_host and need > _free_host_bytes():
             raise StateTooLargeError(
                 f"a copy of the step's state takes {need / 2**20:,.0f} MiB, "
                 "more than the device or the host has free"
             )
-        for storage in storages.values():
-            live = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-            self._copies.append((live, live.cpu() if self.on_host else live.clone()))
-        self._rng = torch.cuda.get_rng_state()
+        with torch.inference_mode(False), torch.no_grad():
+            for address, (storage, dtype, parameter) in storages.items():
+                live = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+                copy = live.cpu() if self.on_host else live.clone()
+                self._saved[address] = Saved(live, copy, dtype, parameter)
+        self._rng = self._generator().get_rng_state()
 
     def restore(self) -> None:
         """Put the saved copy back; ordered on the current stream, device RNG included."""
-        if not self._copies:
+        if self._rng is None:
             return
-        with self._torch.no_grad():
-            for live, copy in self._copies:
-                live.copy_(copy)
-        self._torch.cuda.set_rng_state(self._rng)
+        with self._torch.inference_mode(False), self._torch.no_grad():
+            for saved in self._saved.values():
+                saved.live.copy_(saved.copy)
+        self._generator().set_rng_state(self._rng)
 
     def forget(self) -> None:
-        self._copies = []
+        self._saved = {}
         self._rng = None
+
+    @property
+    def saved(self) -> dict[int, Saved]:
+        """What the last `save` copied, by address."""
+        return self._saved
+
+    def _generator(self) -> Any:
+        return self._torch.cuda if self._device == "cuda" else self._torch
+
+
+def room_on_device(torch: Any, need: int, device: str = "cuda") -> bool:
+    """Whether `need` more bytes leave the device as much again."""
+    if device != "cuda":
+        return True
+    free, _ = torch.cuda.mem_get_info()
+    cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    return bool(need * _HEADROOM <= free + cached)
+
+
+def copy_of(torch: Any, tensor: Any) -> Any:
+    """A copy of one tensor, on its device or, where that has no room, on the host.
+
+    Raises StateTooLargeError when neither has.
+    """
+    need = tensor.numel() * tensor.element_size()
+    with torch.inference_mode(False), torch.no_grad():
+        if tensor.device.type != "cuda" or room_on_device(torch, need):
+            return tensor.detach().clone()
+        if need > _free_host_bytes():
+            raise StateTooLargeError(
+                f"a copy of an input takes {need / 2**20:,.0f} MiB, "
+                "more than the device or the host has free"
+            )
+        return tensor.detach().cpu()
 
 
 def _free_host_bytes() -> int:

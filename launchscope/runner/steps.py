@@ -306,5 +306,13 @@ class StepFollower:
             and self._backwards >= self.pattern.backwards
         )
 
+    def before_backward(self) -> bool:
+        """True until the first backward of the step is over."""
+        return self.inside and self._backwards == 0
+
+    def after_backward(self) -> bool:
+        """True once the last backward of the step is over."""
+        return self.inside and self._backwards >= self.pattern.backwards
+
     def end(self) -> None:
         self.inside = False

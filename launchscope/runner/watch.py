@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from launchscope.runner.folder import ResultFolder
 from launchscope.runner.outcome import ChildReport
+from launchscope.runner.passes import SCOPE
 
 _POLL_S = 0.02
 # How long a child may take to end by itself: once everything is measured (it may be saving
@@ -141,6 +142,8 @@ def _event_of(line: dict[str, Any]) -> Event | None:
         return Event("pass_start", name, total=line.get("total", 0))
     if kind == "pass_progress":
         return Event("pass_progress", name, line["done"], line["total"])
+    if kind == "pass_end" and "skipped" in line and name.startswith(SCOPE):
+        return None  # nothing that was asked for
     if kind == "pass_end":
         if "failed" in line:
             return Event("pass_end", name, text=f"failed: {line['failed']}")

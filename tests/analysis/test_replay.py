@@ -117,10 +117,10 @@ def test_kernels_get_their_line_when_the_op_order_matches(tmp_path: Path) -> Non
     assert {row.where for row in build_profile(foreign).kernels} == {None}
 
 
-def test_blockers_come_with_advice_the_most_frequent_first(tmp_path: Path) -> None:
+def test_blockers_come_with_advice_in_order_of_appearance(tmp_path: Path) -> None:
     records = (
-        BlockerRecord("aten.index.Tensor", "dynamic_shape", "t.py:2", 1, "x[mask]"),
-        BlockerRecord("aten._local_scalar_dense", "sync", "t.py:1", 4),
+        BlockerRecord("aten._local_scalar_dense", "sync", "t.py:1", 1),
+        BlockerRecord("aten.index.Tensor", "dynamic_shape", "t.py:2", 4, "x[mask]"),
         BlockerRecord("something.new", "unheard_of", None, 1),
     )
     inspected = InspectResult(1, ("a",), ("x",), (3,), records)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from launchscope.model import (
+    Cause,
     Correctness,
     KernelChange,
     Metric,
@@ -279,3 +280,42 @@ def test_how_names_the_warm_up_that_ddp_needs() -> None:
     how = verdict(replace(base, environment=replace(base.environment, world_size=2))).how
     assert how is not None
     assert "at least 11 steps eagerly (DDP needs them)" in how
+
+
+def test_a_named_cause_stands_in_the_headline_with_the_gain_that_remains() -> None:
+    cause = Cause("learning_rate", "the learning rate of SGD", "train.py:30", 0.1, 0.09, "SGD")
+    correct = Correctness("different", 4, 0.44, causes=(cause,))
+    given = verdict(profile(replay=replace(profile().replay, correct=correct)))
+    assert given.recommendation == "unsafe"
+    assert given.headline == (
+        "Unsafe as it stands: the learning rate of SGD changes (from 0.1 to 0.09), and a capture "
+        "freezes it (train.py:30); once that is mended, a replay takes 62 % off the iteration, "
+        "from 9.39 ms to 3.52 ms (2.67x)."
+    )
+    assert given.how is not None
+    assert "Mend what the capture froze at train.py:30" in given.how
+
+
+def test_different_work_carries_the_prediction_for_the_work_of_eager() -> None:
+    work = Work(False, (KernelChange("softmax_warp", 247, 3100.0),))
+    of = profile(
+        metrics={"speedup": 0.9},
+        facts={"replay_ms_source": "predicted"},
+        replay=replace(profile().replay, work=work),
+    )
+    given = verdict(of)
+    assert (given.recommendation, given.basis) == ("unsafe", "predicted")
+    assert given.speedup == pytest.approx(9.015 / 3.1)
+    assert "Replaying the eager work is predicted to take 62 % off" in given.headline
+    advice = next(f.advice for f in advise(of).findings if f.code == "LS032")
+    assert "is_current_stream_capturing" in advice
+    assert "attention mask" in advice
+
+
+def test_a_smaller_scope_that_was_captured_is_adopted_as_such() -> None:
+    replay = replace(profile().replay, scope="forward_backward", reason=None)
+    given = verdict(profile(replay=replay))
+    assert given.recommendation == "adopt"
+    assert given.headline.startswith(
+        "Adopt CUDA graphs: a replay of its forward and backward takes"
+    )

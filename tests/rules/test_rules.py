@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from launchscope.model import (
+    Cause,
     Correctness,
     KernelChange,
     Metric,
     Profile,
     Replay,
+    ScopeReplay,
     Shapes,
     ShapeSignature,
     StepKind,
@@ -30,6 +32,14 @@ DIFFERENT_WORK = replace(
     ),
 )
 WRONG = replace(profile().replay, correct=Correctness("different", 4, 0.44))
+PARTS = replace(
+    profile().replay,
+    status="what_if",
+    scopes=(
+        ScopeReplay("forward_backward", "measured", None, 6.2, 2.4, 40.0),
+        ScopeReplay("forward", "failed", "CUDA out of memory"),
+    ),
+)
 UNCHECKED = replace(profile().replay, correct=Correctness("not_checked", reason="--verify 0"))
 
 
@@ -90,6 +100,9 @@ CASES: dict[str, Case] = {
     "LS031": Case(blocked(), profile(), "cannot be captured as it stands: train.py:52"),
     "LS032": Case(profile(replay=DIFFERENT_WORK), profile(), "247 kernels added (3,100 us)"),
     "LS033": Case(profile(replay=WRONG), profile(), "by up to 44 % of an update over 4 batches"),
+    "LS042": Case(
+        profile(replay=PARTS), profile(), "Forward and backward alone can be captured as it stands"
+    ),
     "LS034": Case(profile(replay=UNCHECKED), profile(), "not checked against eager: --verify 0"),
     "LS035": Case(
         profile(facts={"scheduler_live": True, "scheduler_where": "train.py:60"}),
@@ -196,7 +209,12 @@ def test_synchronisation_advice_depends_on_where_it_lies(
 
 @pytest.mark.parametrize(
     ("optimizer", "said"),
-    [("AdamW", "capturable=True"), ("SGD", "fused=True"), ("Adagrad", "forward and backward only")],
+    [
+        ("AdamW", "capturable=True"),
+        ("SGD", "fused=True"),
+        ("Adagrad", "forward and backward only"),
+        ("RMSprop", "capturable=True"),
+    ],
 )
 def test_scheduler_advice_is_given_per_optimizer(optimizer: str, said: str) -> None:
     rule = find_rule("LS035")
@@ -223,3 +241,28 @@ def test_a_failed_capture_is_told_with_its_reason_and_line() -> None:
     (finding,) = rule.check(predicted(replay=replay))
     assert (finding.severity, finding.where) == ("warning", "train.py:44")
     assert "CUDA out of memory" in finding.title
+
+
+FROZEN = (
+    Cause("learning_rate", "the learning rate of SGD", "train.py:30", 0.1, 0.09, "SGD"),
+    Cause("scalar", "a value given to aten.mul", "train.py:25", 1.0, 0.5),
+    Cause("carried", "a tensor of shape (8,) that the step before made", "train.py:22"),
+)
+
+
+def test_each_cause_of_a_wrong_result_is_named_with_its_line_and_remedy() -> None:
+    rule = find_rule("LS033")
+    assert rule is not None
+    correct = Correctness("different", 4, 0.44, "known", FROZEN)
+    found = rule.check(profile(replay=replace(profile().replay, correct=correct)))
+    assert [finding.where for finding in found] == ["train.py:30", "train.py:25", "train.py:22"]
+    assert found[0].title == (
+        "The learning rate of SGD changes (from 0.1 to 0.09), and a capture freezes it"
+    )
+    assert "fused=True" in found[0].advice
+    assert "fill_()" in found[1].advice
+    assert "in place" in found[2].advice
+
+
+def test_scopes_that_could_not_be_captured_are_no_advice() -> None:
+    assert len(titles("LS042", profile(replay=PARTS))) == 1

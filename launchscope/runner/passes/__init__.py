@@ -6,16 +6,25 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING, Any, Protocol
 
+from launchscope.model import StepPart
+
 if TYPE_CHECKING:
     from launchscope.runner.context import Context
+
+# A reason to skip that begins so is one that the person can mend.
+BLOCKED = "blocked: "
+
+
+# Names of passes that capture a part of the step begin with this.
+SCOPE = "scope_"
 
 
 class Pass(Protocol):
     """Some steps of the run, looked at in one way.
 
     A pass is started at the end of a step and sees whole steps from then on: `begin` and
-    `end` around each, until `end` returns True. `finish` gives its result. A pass that
-    raises is reported as failed and the run goes on with the next.
+    `end` around each, `part_ended` between, until `end` returns True. `finish` gives its
+    result. A pass that raises is reported as failed and the run goes on with the next.
     """
 
     name: str
@@ -30,6 +39,7 @@ class Pass(Protocol):
     def skip_reason(self, context: Context) -> str | None: ...
     def start(self, context: Context) -> None: ...
     def begin(self) -> None: ...
+    def part_ended(self, part: StepPart) -> None: ...
     def end(self) -> bool: ...
     def finish(self, complete: bool) -> Any: ...
     def failed_inside_step(self, error: BaseException) -> Any: ...
@@ -58,6 +68,9 @@ class PassBase:
 
     def start(self, context: Context) -> None:
         self.context = context
+
+    def part_ended(self, part: StepPart) -> None:
+        """Of a training step: its first backward begins, or its last one is over."""
 
     def failed_inside_step(self, error: BaseException) -> Any:
         """The result if the script raised `error` because of this pass; None if it is not ours."""

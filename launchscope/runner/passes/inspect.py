@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import BlockerRecord, InspectResult
+from launchscope.model import BlockerRecord, InspectResult, StepPart
 from launchscope.runner.context import Context
 from launchscope.runner.opstream import (
     StepStream,
@@ -49,6 +49,9 @@ class InspectPass(PassBase):
         self._current = stream
         self._open = [watch, *modes]
 
+    def part_ended(self, part: StepPart) -> None:
+        self._current.part = "backward" if part == "forward" else "optimizer"
+
     def _leave(self) -> None:
         if self._open:
             watch, *modes = self._open
@@ -68,7 +71,7 @@ class InspectPass(PassBase):
         if not self._streams:
             return None
         context = self.context
-        known = _known_storages(context)
+        known = known_storages(context)
         last = self._streams[-1]
         context.live["written_storages"] = set().union(*(s.written for s in self._streams))
         inputs = [_inputs_of(stream, known) for stream in self._streams]
@@ -115,10 +118,10 @@ def _would_be_on_gpu(context: Context) -> Callable[[Any], bool]:
 
 def _merge(streams: list[StepStream]) -> tuple[BlockerRecord, ...]:
     """Every blocker of any step, in order of appearance, with the most seen in one step."""
-    merged: dict[tuple[str, str, str | None], BlockerRecord] = {}
+    merged: dict[tuple[str, str, str | None, StepPart], BlockerRecord] = {}
     for stream in streams:
         for record in stream.records():
-            key = (record.op, record.category, record.where)
+            key = (record.op, record.category, record.where, record.part)
             if key not in merged or merged[key].count < record.count:
                 merged[key] = record
     return tuple(replace(r, code=_source_of(r.where)) for r in merged.values())
@@ -131,7 +134,7 @@ def _source_of(where: str | None) -> str | None:
     return linecache.getline(file, int(line)).strip() or None
 
 
-def _known_storages(context: Context) -> set[Any]:
+def known_storages(context: Context) -> set[Any]:
     """Parameters, buffers, gradients and optimizer state: read by a step, not its inputs."""
     torch = context.torch
     from torch.multiprocessing.reductions import StorageWeakRef

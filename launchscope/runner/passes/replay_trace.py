@@ -6,8 +6,8 @@ from typing import Any
 
 from launchscope.model import SAME_FLAGS_RANGE, ReplayTraceResult
 from launchscope.runner.context import Context
+from launchscope.runner.live import LIVE_GRAPH, LiveReplay
 from launchscope.runner.passes import PassBase
-from launchscope.runner.passes.replay import LIVE_GRAPH, LiveReplay
 from launchscope.runner.profiler import KinetoSession, step_range
 
 REPLAY_FILE = "replay.kineto.json"
@@ -34,9 +34,13 @@ class ReplayTracePass(PassBase):
 
     def begin(self) -> None:
         self._session.begin_range(f"{SAME_FLAGS_RANGE}#0")
+        if self._live.stubs is not None:  # eager is to run what the graph holds
+            self._live.stubs.play(strict=False)
 
     def end(self) -> bool:
         torch = self.context.torch
+        if self._live.stubs is not None:
+            self._live.stubs.leave()
         self._session.end_range()
         torch.cuda.synchronize()
         self._live.state.save()

@@ -1,0 +1,37 @@
+"""How an optimizer can be given a learning rate that changes while its step is in a graph."""
+
+from __future__ import annotations
+
+# With capturable=True these read a tensor lr on the GPU and never on the host.
+CAPTURABLE = (
+    "Adam",
+    "AdamW",
+    "NAdam",
+    "RAdam",
+    "Adamax",
+    "Adadelta",
+    "ASGD",
+    "RMSprop",
+    "Rprop",
+)  # fmt: skip
+
+
+def remedy(optimizer: str) -> str:
+    """What to write in place of `Optimizer(params, lr=0.1)`; for a class by its bare name."""
+    if optimizer in CAPTURABLE:
+        return (
+            f"Construct it as {optimizer}(..., lr=torch.tensor(lr, device='cuda'), "
+            "capturable=True); schedulers of torch.optim then write into the tensor, and code of "
+            "your own sets it with param_group['lr'].fill_(value)."
+        )
+    if optimizer == "SGD":
+        return (
+            "Construct it as SGD(..., lr=torch.tensor(lr, device='cuda'), fused=True) and set "
+            "the rate with param_group['lr'].fill_(value); plain SGD reads a tensor lr on the "
+            "host, which stops the capture."
+        )
+    return (
+        "Use an optimizer that takes a tensor lr on the GPU (Adam family with capturable=True, "
+        "SGD with fused=True), capture again whenever the rate changes if that is rare, or "
+        "capture forward and backward only and leave the optimizer step eager."
+    )

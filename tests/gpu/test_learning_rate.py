@@ -1,0 +1,45 @@
+"""The remedy that is given for a frozen learning rate works for every optimizer it names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from launchscope.rules.learning_rate import CAPTURABLE, remedy
+
+pytestmark = pytest.mark.gpu
+
+# In a process of its own: a capture that fails leaves CUDA unusable.
+CAPTURE = """
+import torch
+p = torch.nn.Parameter(torch.ones(8, device="cuda"))
+lr = torch.tensor(0.1, device="cuda")
+optimizer = torch.optim.NAME([p], lr=lr, FLAG=True)
+torch.cuda.set_stream(torch.cuda.Stream())
+p.grad = torch.ones_like(p)
+for _ in range(3):
+    optimizer.step()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+    optimizer.step()
+moved = []
+for rate in (0.1, 0.0):
+    lr.fill_(rate)
+    before = p.detach().clone()
+    graph.replay()
+    moved.append((p - before).abs().sum().item())
+assert moved[0] > 0 and moved[1] == 0, moved
+"""
+
+
+@pytest.mark.parametrize("name", [*CAPTURABLE, "SGD"])
+def test_the_remedy_follows_the_rate_during_replays(name: str) -> None:
+    flag = "fused" if name == "SGD" else "capturable"
+    assert f"{flag}=True" in remedy(name)
+    code = CAPTURE.replace("NAME", name).replace("FLAG", flag)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr

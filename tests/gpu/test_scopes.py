@@ -1,0 +1,73 @@
+"""Where the whole step cannot be captured: forward and backward, then the forward alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gpu.conftest import Profiled
+from tests.gpu.scripts import loop
+
+pytestmark = pytest.mark.gpu
+
+REFUSES = """
+class Refuses(torch.optim.SGD):
+    def step(self, closure=None):
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("this optimizer cannot be captured")
+        return super().step(closure)
+"""
+BACKWARD = """
+class Identity(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx, grad):
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("this backward cannot be captured")
+        return grad
+"""
+
+
+def test_a_grad_scaler_leaves_forward_and_backward(profiled: Profiled) -> None:
+    profile = profiled(
+        loop(
+            setup="scaler = torch.amp.GradScaler('cuda')",
+            backward="scaler.scale(loss).backward()",
+            update="scaler.step(optimizer)",
+            end="scaler.update()",
+        )
+    )
+    assert profile.replay.status == "what_if", profile.replay.reason
+    (scope,) = profile.replay.scopes
+    assert (scope.scope, scope.status) == ("forward_backward", "measured")
+    assert scope.eager_ms is not None
+    assert scope.replay_ms is not None
+    assert scope.replay_ms < scope.eager_ms
+    assert "LS042" in {finding.code for finding in profile.findings}
+
+
+def test_an_optimizer_that_fails_the_capture_is_left_out_of_it(profiled: Profiled) -> None:
+    profile = profiled(
+        loop(before=REFUSES, optimizer="Refuses(model.parameters(), lr=0.01, momentum=0.9)")
+    )
+    assert (profile.replay.status, profile.replay.scope) == ("measured", "forward_backward")
+    assert any("this optimizer cannot be captured" in note for note in profile.notes)
+    assert profile.verdict is not None
+    assert profile.verdict.recommendation == "adopt"
+    assert "make_graphed_callables" in (profile.verdict.how or "")
+
+
+def test_a_backward_that_fails_the_capture_leaves_the_forward(profiled: Profiled) -> None:
+    profile = profiled(loop(before=BACKWARD, after="x = Identity.apply(x)"))
+    assert profile.replay.status == "failed"
+    larger, smaller = profile.replay.scopes
+    assert (larger.scope, larger.status) == ("forward_backward", "failed")
+    assert (smaller.scope, smaller.status) == ("forward", "measured")
+
+
+def test_a_line_in_the_forward_blocks_every_scope(profiled: Profiled) -> None:
+    profile = profiled(loop(after="self.last = x.sum().item()"))
+    assert profile.replay.status == "what_if"
+    assert [scope.status for scope in profile.replay.scopes] == ["blocked", "blocked"]

@@ -1,0 +1,239 @@
+"""Each silent error of a capture: a script that has it, and one that does the same rightly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.gpu.conftest import Profiled
+from tests.gpu.scripts import line_of, loop
+
+pytestmark = pytest.mark.gpu
+
+SIDE = "side = torch.cuda.Stream()"
+BUFFER = 'model.register_buffer("ema", torch.zeros(64, 64, device="cuda"))'
+
+
+@dataclass(frozen=True)
+class Case:
+    """`kind` of the cause that the wrong script is to be told, `at` a text of its line."""
+
+    wrong: str
+    right: str
+    kind: str | None
+    at: str | None = None
+
+
+def scheduled(optimizer: str) -> str:
+    return loop(
+        optimizer=optimizer,
+        setup="scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.95)",
+        end="scheduler.step()",
+    )
+
+
+CASES = {
+    "lr of SGD": Case(
+        scheduled("torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)"),
+        scheduled(
+            "torch.optim.SGD(model.parameters(), lr=torch.tensor(0.01, device='cuda'), fused=True)"
+        ),
+        "learning_rate",
+        "optimizer.step()",
+    ),
+    "lr of AdamW": Case(
+        scheduled("torch.optim.AdamW(model.parameters(), lr=0.001)"),
+        scheduled(
+            "torch.optim.AdamW(model.parameters(), lr=torch.tensor(0.001, device='cuda'), "
+            "capturable=True)"
+        ),
+        "learning_rate",
+        "optimizer.step()",
+    ),
+    "lr set by hand": Case(
+        loop(begin="for group in optimizer.param_groups: group['lr'] = 0.01 * 0.95 ** step"),
+        loop(),
+        "learning_rate",
+        "optimizer.step()",
+    ),
+    "temperature": Case(
+        loop(init="self.t = 1.0", after="x = x / self.t", end="model.t *= 0.99"),
+        loop(
+            init="self.t = nn.Buffer(torch.ones(()))",
+            after="x = x / self.t",
+            end="model.t.mul_(0.99)",
+        ),
+        "scalar",
+        "x = x / self.t",
+    ),
+    "step counter": Case(
+        loop(after="x = x * (1.0 + 0.001 * self.captures)", end="model.captures += 1"),
+        loop(
+            init="self.count = nn.Buffer(torch.zeros(()))",
+            after="self.count.add_(1.0)\nx = x * (1.0 + 0.001 * self.count)",
+        ),
+        "scalar",
+        "0.001 * self.captures",
+    ),
+    "random number of Python": Case(
+        loop(after="x = x * random.uniform(0.9, 1.1)"),
+        loop(after="x = x * torch.empty((), device='cuda').uniform_(0.9, 1.1)"),
+        "scalar",
+        "random.uniform",
+    ),
+    "dropout": Case(
+        loop(
+            after="mask = (torch.rand(64) > 0.5).pin_memory()\n"
+            "x = x * mask.to('cuda', non_blocking=True)"
+        ),
+        loop(after="x = nn.functional.dropout(x, 0.5)"),
+        "carried",
+        "mask.to('cuda'",
+    ),
+    # The branch turns after the second capture, which is the one of the check.
+    "branch": Case(
+        loop(
+            before="captures = 0",
+            begin="late = captures >= 2\ncaptures += torch.cuda.is_current_stream_capturing()",
+            middle="if late: loss = loss + model.layers[0].weight.abs().mean()",
+        ),
+        loop(
+            before="captures = 0",
+            setup="weight = torch.zeros((), device='cuda')",
+            begin="late = captures >= 2\ncaptures += torch.cuda.is_current_stream_capturing()",
+            middle="loss = loss + weight * model.layers[0].weight.abs().mean()",
+        ),
+        "branch",
+    ),
+    "state made anew": Case(
+        loop(
+            setup="hidden = torch.zeros(64, device='cuda')",
+            middle="hidden = 0.9 * hidden + 0.1 * x.mean(0)\nloss = loss + hidden.pow(2).mean()",
+        ),
+        loop(
+            setup="hidden = torch.zeros(64, device='cuda')",
+            middle="hidden.mul_(0.9).add_(x.mean(0), alpha=0.1)",
+        ),
+        "carried",
+        "hidden = 0.9 * hidden",
+    ),
+    "gradients made anew": Case(
+        loop(zero="for p in model.parameters(): p.grad = torch.zeros_like(p)"),
+        loop(zero="optimizer.zero_grad(set_to_none=False)"),
+        "carried",
+    ),
+    "stream not forked": Case(
+        loop(
+            setup=f"{SIDE}\n{BUFFER}",
+            last="with torch.cuda.stream(side): model.ema.lerp_(model.layers[0].weight.data, 0.1)",
+        ),
+        loop(
+            setup=f"{SIDE}\n{BUFFER}",
+            last="side.wait_stream(torch.cuda.current_stream())\n"
+            "with torch.cuda.stream(side): model.ema.lerp_(model.layers[0].weight.data, 0.1)\n"
+            "torch.cuda.current_stream().wait_stream(side)",
+        ),
+        "stream",
+        "model.ema.lerp_",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_error_is_found_and_named(profiled: Profiled, name: str) -> None:
+    case = CASES[name]
+    profile = profiled(case.wrong)
+    replay, verdict = profile.replay, profile.verdict
+    assert (replay.status, replay.reason) == ("measured", None)
+    assert replay.correct.status == "different", replay.correct
+    assert verdict is not None
+    assert verdict.recommendation == "unsafe"
+    assert case.kind in [cause.kind for cause in replay.correct.causes]
+    if case.at is not None:
+        lines = [cause.where for cause in replay.correct.causes if cause.kind == case.kind]
+        assert line_of(case.wrong, case.at) in lines
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_done_rightly_is_verified(profiled: Profiled, name: str) -> None:
+    profile = profiled(CASES[name].right)
+    replay, verdict = profile.replay, profile.verdict
+    assert (replay.status, replay.reason) == ("measured", None)
+    assert replay.correct.status == "verified", replay.correct
+    assert replay.correct.steps == 4
+    assert verdict is not None
+    assert verdict.recommendation == "adopt"
+
+
+def test_a_scheduler_that_steps_once_an_epoch_is_unsafe_whatever_the_check_saw(
+    profiled: Profiled,
+) -> None:
+    source = loop(
+        setup="scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)",
+        end="if step % 390 == 389: scheduler.step()",
+    )
+    profile = profiled(source)
+    assert profile.replay.correct.status == "verified"
+    assert profile.verdict is not None
+    assert (profile.verdict.recommendation, profile.verdict.because[0]) == ("unsafe", "LS035")
+
+
+INFERENCE = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(20)]).cuda().eval()
+scale = torch.ones((), device="cuda")
+SCALE
+with torch.no_grad():
+    for step in range(400):
+        out = model(torch.randn(8, 64, device="cuda"))
+"""
+
+
+def test_inference_is_compared_by_its_outputs(profiled: Profiled) -> None:
+    profile = profiled(INFERENCE.replace("SCALE", ""))
+    assert profile.replay.correct.status == "verified", profile.replay.correct
+    frozen = (
+        "factor = [1.0]\ndef hook(m, a, out):\n    factor[0] *= 0.9\n    return out * factor[0]"
+    )
+    source = INFERENCE.replace("SCALE", f"{frozen}\nmodel[3].register_forward_hook(hook)")
+    wrong = profiled(source)
+    assert wrong.replay.correct.status == "different"
+    assert wrong.replay.correct.causes[0].where == line_of(source, "return out * factor")
+
+
+AGAIN = """
+def again():
+    mine = [p.detach().clone() for p in model.parameters()]
+    torch.manual_seed(0)
+    twin = list(Net().cuda().parameters())
+    for _ in range(step + 1):
+        x = torch.randn(32, 64, device="cuda")
+        y = torch.randn(32, 64, device="cuda")
+        for weight, bias in zip(twin[::2], twin[1::2]):
+            x = nn.functional.dropout(nn.functional.linear(x, weight, bias).relu(), 0.1)
+        grads = torch.autograd.grad((x - y).pow(2).mean(), twin)
+        with torch.no_grad():
+            for p, grad in zip(twin, grads):
+                p.add_(grad, alpha=-0.01)
+    apart = max((p - q).abs().max().item() for p, q in zip(mine, twin))
+    open("PATH", "w").write(str(apart))
+atexit.register(again)
+"""
+
+
+def test_the_script_ends_with_the_state_that_eager_would_have_left(
+    profiled: Profiled, tmp_path: Path
+) -> None:
+    """At its end the script trains a twin from the beginning, for as many steps as it saw."""
+    found = tmp_path / "apart"
+    source = loop(
+        before="import atexit",
+        optimizer="torch.optim.SGD(model.parameters(), lr=0.01)",
+        setup=AGAIN.replace("PATH", str(found)),
+    ).replace("layer(x).relu()", "nn.functional.dropout(layer(x).relu(), 0.1)")
+    assert profiled(source).replay.correct.status == "verified"
+    assert float(found.read_text()) < 1e-5

@@ -1,0 +1,126 @@
+"""Steps with a line that a capture cannot contain: what mending it would give, measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gpu.conftest import Profiled
+from tests.gpu.scripts import line_of, loop
+
+pytestmark = pytest.mark.gpu
+
+EVERY_OTHER = "mask = torch.arange(32, device='cuda') % 2 == 0"
+
+# The one line that blocks, by kind, and what the loop needs for it.
+BLOCKERS: dict[str, tuple[str, dict[str, str]]] = {
+    "item": ("total += loss.item()", {"setup": "total = 0.0"}),
+    "cpu": ("kept = loss.detach().cpu()", {}),
+    "numpy": ("kept = loss.detach().cpu().numpy()", {}),
+    "tolist": ("kept = y[0].tolist()", {}),
+    "if": ("if loss < 0: print('below')", {}),
+    "equal": ("same = torch.equal(x, y)", {}),
+    "synchronize": ("torch.cuda.synchronize()", {}),
+    "stream synchronize": ("torch.cuda.current_stream().synchronize()", {}),
+    "unpinned copy": ("loss = loss * one.to('cuda')", {"setup": "one = torch.ones(1)"}),
+    "tensor on the device": ("loss = loss * torch.tensor(1.0, device='cuda')", {}),
+    "copy into": (
+        "held.copy_(fresh)",
+        {"setup": "held = torch.zeros(8, device='cuda')\nfresh = torch.ones(8)"},
+    ),
+    "nonzero": ("loss = loss + 0.0 * mask.nonzero().sum()", {"setup": EVERY_OTHER}),
+    "masked_select": (
+        "loss = loss + 0.0 * y.masked_select(mask[:, None]).sum()",
+        {"setup": EVERY_OTHER},
+    ),
+    "mask": ("loss = loss + 0.0 * (x * loss)[mask].sum()", {"setup": EVERY_OTHER}),
+    "mask assigned": ("y[mask] = x[mask]", {"setup": EVERY_OTHER}),
+    "unique": ("loss = loss + 0.0 * mask.long().unique().sum()", {"setup": EVERY_OTHER}),
+    "repeat_interleave": (
+        "loss = loss + 0.0 * x.repeat_interleave(counts, 0).sum()",
+        {"setup": "counts = torch.full((32,), 2, device='cuda')"},
+    ),
+    "generator": (
+        "loss = loss * torch.rand((), device='cuda', generator=mine).add(1.0)",
+        {"setup": "mine = torch.Generator('cuda')"},
+    ),
+    "rng state": ("state = torch.cuda.get_rng_state()", {}),
+}
+
+
+@pytest.mark.parametrize("kind", BLOCKERS)
+def test_the_line_is_named_and_what_mending_it_gives_is_measured(
+    profiled: Profiled, kind: str
+) -> None:
+    line, places = BLOCKERS[kind]
+    source = loop(middle=line, **places)
+    profile = profiled(source)
+    assert line_of(source, line) in [blocker.where for blocker in profile.blockers]
+    assert profile.replay.status == "what_if", profile.replay.reason
+    assert profile.replay.work.same is True, profile.replay.work
+    assert profile.verdict is not None
+    assert profile.verdict.basis == "what_if"
+    assert profile.verdict.recommendation == "adopt_after_fixes"
+    assert (profile.verdict.removable_pct or 0.0) > 15.0
+    assert line_of(source, line) in (profile.verdict.how or "")
+
+
+def test_lines_are_listed_in_the_order_in_which_the_step_meets_them(profiled: Profiled) -> None:
+    source = loop(
+        middle="first = loss.item()\nfor _ in range(3): second = y[0, 0].item()",
+        last="third = loss.detach().cpu()",
+    )
+    profile = profiled(source)
+    found = list(dict.fromkeys(blocker.where for blocker in profile.blockers))
+    wanted = ["first = loss", "second = y", "third = loss"]
+    assert found == [line_of(source, text) for text in wanted]
+    assert profile.replay.status == "what_if"
+
+
+def test_checkpointing_that_keeps_the_random_state(profiled: Profiled) -> None:
+    source = loop(
+        before="from torch.utils.checkpoint import checkpoint",
+        forward="x = nn.functional.dropout(x, 0.1)",
+        after="x = checkpoint(self.layers[0], x, use_reentrant=False)",
+    )
+    profile = profiled(source)
+    assert profile.replay.status == "what_if", profile.replay.reason
+
+
+def test_values_that_steer_shapes_cannot_be_stubbed(profiled: Profiled) -> None:
+    source = loop(middle="loss = loss + 0.0 * x[x > 0].sum()")
+    profile = profiled(source)
+    assert profile.replay.status == "blocked"
+    assert "op stream changes" in (profile.replay.reason or "")
+
+
+BERT = """
+import torch
+from transformers import BertConfig, BertModel
+torch.manual_seed(0)
+config = BertConfig(num_hidden_layers=12)
+model = BertModel(config).to(device="cuda", dtype=torch.bfloat16).eval()
+ids = torch.randint(0, 30000, (32, 128), device="cuda")
+MASK
+with torch.no_grad():
+    for step in range(300):
+        out = model(ids, attention_mask=mask)
+"""
+
+
+def test_bert_without_a_mask_does_other_work_when_captured(profiled: Profiled) -> None:
+    pytest.importorskip("transformers")
+    profile = profiled(BERT.replace("MASK", "mask = None"))
+    replay, verdict = profile.replay, profile.verdict
+    assert verdict is not None
+    assert replay.work.same is False
+    assert sum(change.count for change in replay.work.added) > 100
+    assert (verdict.recommendation, verdict.basis) == ("unsafe", "predicted")
+    assert verdict.because[0] == "LS032"
+    assert "predicted" in verdict.headline
+
+
+def test_bert_with_a_mask_does_the_same_work(profiled: Profiled) -> None:
+    pytest.importorskip("transformers")
+    profile = profiled(BERT.replace("MASK", "mask = torch.ones_like(ids)"))
+    assert profile.replay.status in ("measured", "what_if"), profile.replay.reason
+    assert profile.replay.work.same is True, profile.replay.work

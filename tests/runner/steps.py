@@ -1,0 +1,103 @@
+"""Steps on the CPU that are watched as a step on the GPU is: a graph here is a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from launchscope.model import Schedule, StepBoundary, VerifyResult
+from launchscope.runner.capture import CapturedStep
+from launchscope.runner.context import Context
+from launchscope.runner.folder import ResultFolder
+from launchscope.runner.hooks import Hooks
+from launchscope.runner.live import LIVE_GRAPH, LiveReplay
+from launchscope.runner.passes.verify import VerifyPass
+from launchscope.runner.ranges import NvtxRanges
+from launchscope.runner.state import DeviceState, OptimizerFlags
+
+
+class Silence:
+    """A listener that hears nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args, **kwargs: None
+
+
+class Graph:
+    """Runs a function where a CUDA graph would replay."""
+
+    captured: Callable[[], Any] | None = None
+
+    def replay(self) -> None:
+        if self.captured is not None:
+            self.captured()
+
+    def reset(self) -> None:
+        self.captured = None
+
+
+def context_of(folder: Path, model: Any, optimizer: Any = None, verify: int = 4) -> Context:
+    optimizers = [] if optimizer is None else [optimizer]
+    hooks = Hooks(torch, Silence())
+    state = DeviceState(torch, [model], optimizers, device="cpu")
+    flags = OptimizerFlags(torch, [])  # there is no capturable optimizer on the CPU
+    live = LiveReplay(CapturedStep(Graph(), 0.0, None, None, 0), state, flags, [])
+    return Context(
+        torch=torch,
+        folder=ResultFolder(folder),
+        schedule=Schedule(verify=verify),
+        hooks=hooks,
+        nvtx=NvtxRanges(),
+        boundary=StepBoundary("period", ("forward",), ("Net",), "full_step"),
+        on_gpu=False,
+        side_stream=True,
+        optimizers=optimizers,
+        modules=[model],
+        live={LIVE_GRAPH: live},
+    )
+
+
+def verified(
+    context: Context,
+    step: Callable[[int], Any],
+    frozen: Callable[[], Any],
+    between: Callable[[int], Any] = lambda index: None,
+) -> VerifyResult:
+    """The verify pass over `step(0)`, the captured one, and the steps after it; one to warm up.
+
+    `frozen()` does what a graph of `step(0)` would, on the tensors of that step. The captured
+    step runs for real here, so its first replay is left out.
+    """
+    graph = Graph()
+
+    class Faked:
+        def begin(self) -> None: ...
+
+        def end(self) -> CapturedStep:
+            return CapturedStep(graph, 0.0, None, None, 0)
+
+        def abandon(self) -> None: ...
+
+    step(0)  # an optimizer makes its state in its first step
+    entry = VerifyPass()
+    entry.make_capture = Faked  # type: ignore[method-assign]
+    entry.start(context)
+    context.hooks.install()
+    try:
+        done, index = False, 0
+        while not done:
+            entry.begin()
+            held = step(index)  # as a script holds on to its loss
+            done = entry.end()
+            graph.captured = frozen
+            between(index)
+            del held
+            index += 1
+        result = entry.finish(complete=True)
+    finally:
+        context.hooks.remove()
+    assert isinstance(result, VerifyResult)
+    return result
