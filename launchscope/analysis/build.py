@@ -17,6 +17,7 @@ from launchscope.analysis.iterations import find_iterations
 from launchscope.analysis.kernels import kernel_table
 from launchscope.analysis.measured import Measured, from_idle, from_timing, from_trace, middle
 from launchscope.analysis.metrics import counted, registry
+from launchscope.analysis.prediction import Optimizer, Prediction, predict, step_work
 from launchscope.analysis.projection import fit
 from launchscope.analysis.replay import ReplayTimes, compare_work, correctness, replay_times
 from launchscope.analysis.scopes import scope_replays, with_largest_scope
@@ -72,11 +73,14 @@ def build_profile(
     if work is not None:
         timeline = build_timeline(work)
         accounts = account(work, _profiler_us(recording))
-        parts.append(from_trace(work, timeline, accounts))
+        predicted = (
+            predict(traced, _made_capturable(recording)) if (traced := step_work(work)) else None
+        )
+        parts.append(from_trace(work, timeline, accounts, predicted))
         parts.append(_against_time(work, timeline, accounts, times))
         if times is not None and "busy_exceeds_interval_pct" not in parts[-1].facts:
             known = None if replay.work.same is False else bursts  # else of other work
-            projected = _Projector(work, timeline, accounts, times)
+            projected = _Projector(work, predicted, accounts, times)
             parts.append(projected(recording.replay, known, whole))
             project_scope = projected.removable_pct
     iteration = middle(times.iteration) if times is not None else None
@@ -200,10 +204,12 @@ def _against_time(
 class _Projector:
     """Projects the iteration for one replay after another; the model is fitted once."""
 
-    def __init__(self, work: Work, timeline: Timeline, accounts: Accounting, times: StepTimes):
+    def __init__(
+        self, work: Work, predicted: Prediction | None, accounts: Accounting, times: StepTimes
+    ):
         self._model = fit(work, times, accounts.profiler_us)
         self._times = times
-        self._busy_ms = middle(timeline.step_busy)
+        self._predicted = predicted
         self._operations = float(np.median(accounts.operations))
         self._syncs = float(np.median(accounts.syncs_inside))
 
@@ -217,7 +223,7 @@ class _Projector:
             self._times,
             result,
             bursts,
-            self._busy_ms,
+            self._predicted,
             self._operations,
             self._syncs,
             whole,
@@ -227,6 +233,13 @@ class _Projector:
         """Of the iteration, by a replay of a part of the step; None if it cannot be projected."""
         share = self(result, replay_times(result), False).metrics.get("removable_pct")
         return share if isinstance(share, float) else None
+
+
+def _made_capturable(recording: Recording) -> Optimizer:
+    inspected = recording.inspect
+    if inspected is None:
+        return Optimizer()
+    return Optimizer(inspected.uncapturable_tensors, inspected.uncapturable_groups)
 
 
 def _replay(recording: Recording, work: Work | None, replayed: Trace | None) -> Replay:

@@ -9,7 +9,7 @@ import numpy as np
 
 from launchscope.analysis.measured import Measured, Value, middle
 from launchscope.analysis.metrics import UNITS
-from launchscope.analysis.prediction import predicted_replay_ms
+from launchscope.analysis.prediction import Prediction
 from launchscope.analysis.projection import Model, ReplayCost, host_replay_us
 from launchscope.analysis.replay import ReplayTimes
 from launchscope.analysis.timing import StepTimes
@@ -17,8 +17,6 @@ from launchscope.model import Metric, ReplayResult
 
 __all__ = ["from_replay", "project"]
 
-# How far a predicted replay may be off either way (steps whose replay runs the same kernels).
-PREDICTION_SPREAD = 0.05
 # Inputs to copy in per step where the recording does not say: a batch and its targets.
 _USUAL_INPUTS = 2
 
@@ -64,19 +62,19 @@ def project(
     times: StepTimes,
     result: ReplayResult | None,
     bursts: ReplayTimes | None,
-    busy_ms: float | None,
+    predicted: Prediction | None,
     operations: float,
     inside_syncs: float,
     whole_step: bool = True,
 ) -> Measured:
     """Projected iteration, share removed with its bounds, cost of synchronising, break-even.
 
-    The bounds take the slowest burst and the quartile of fast iterations together, and the
-    reverse. A replay of forward and backward leaves the optimizer's launches as they are; for
-    a smaller part of the step nothing is projected.
+    The bounds take the slowest burst, or the prediction's upper bound, and the quartile of fast
+    iterations together, and the reverse. A replay of forward and backward leaves the
+    optimizer's launches as they are; for a smaller part of the step nothing is projected.
     """
     iteration, step = middle(times.iteration), middle(times.step)
-    if iteration is None or step is None or busy_ms is None:
+    if iteration is None or step is None or predicted is None:
         return Measured()
     error = 100 * (model.iteration_ms / iteration - 1)
     waits = model.without_waits_ms()
@@ -92,8 +90,7 @@ def project(
     if bursts is not None:
         gpu, low, high = median(bursts.replay), bursts.low_ms, bursts.high_ms
     else:
-        gpu = predicted_replay_ms(busy_ms, operations)
-        low, high = gpu * (1 - PREDICTION_SPREAD), gpu * (1 + PREDICTION_SPREAD)
+        gpu, low, high = predicted.ms, predicted.low_ms, predicted.high_ms
     host = host_replay_us(operations)
     if result is not None and result.host_replay_us:
         host = median(result.host_replay_us)

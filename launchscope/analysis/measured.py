@@ -9,7 +9,7 @@ import numpy as np
 
 from launchscope.analysis.accounting import Accounting
 from launchscope.analysis.metrics import UNITS, counted
-from launchscope.analysis.prediction import predicted_replay_ms
+from launchscope.analysis.prediction import Prediction
 from launchscope.analysis.timeline import IdleParts, Timeline
 from launchscope.analysis.timing import Floats, StepTimes
 from launchscope.analysis.work import Work
@@ -66,11 +66,11 @@ def from_timing(times: StepTimes) -> Measured:
     return Measured(metrics, facts, tuple(notes))
 
 
-def from_trace(work: Work, timeline: Timeline, accounts: Accounting) -> Measured:
-    """Counts, launch times and GPU busy time of the traced steps."""
+def from_trace(
+    work: Work, timeline: Timeline, accounts: Accounting, predicted: Prediction | None = None
+) -> Measured:
+    """Counts, launch times and GPU busy time of the traced steps, and what a replay would take."""
     launches_ms = accounts.api_ms
-    busy = middle(timeline.step_busy)
-    operations = middle(accounts.operations.astype(np.float64))
     metrics: dict[str, Value] = {
         "launches_per_step": counted("launches_per_step", accounts.launches),
         "memcpys_per_step": counted("memcpys_per_step", accounts.memcpys),
@@ -86,8 +86,8 @@ def from_trace(work: Work, timeline: Timeline, accounts: Accounting) -> Measured
         "queue_delay_us": _samples("queue_delay_us", accounts.queue_delay_us),
         "tklqt_ms": _samples("tklqt_ms", accounts.tklqt_ms),
     }
-    if busy is not None and operations:
-        metrics["predicted_replay_ms"] = predicted_replay_ms(busy, operations)
+    if predicted is not None:
+        metrics["predicted_replay_ms"] = predicted.ms
     facts: dict[str, Any] = {
         "join_coverage_pct": work.coverage_pct,
         "sync_names": list(accounts.sync_names),
@@ -96,6 +96,8 @@ def from_trace(work: Work, timeline: Timeline, accounts: Accounting) -> Measured
         "data_loader_seen": timeline.data_loader_seen,
         "traced_iteration_ms": middle(timeline.traced_iteration),
         "traced_idle_ms": middle(timeline.iteration_idle.idle),
+        "predicted_replay_low_ms": predicted.low_ms if predicted is not None else None,
+        "predicted_replay_high_ms": predicted.high_ms if predicted is not None else None,
         **_kernel_facts(work),
     }
     notes = []

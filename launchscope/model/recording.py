@@ -147,6 +147,9 @@ class InspectResult:
     input_tensors: int | None = None
     input_bytes: int | None = None
     rng_used: bool = False
+    # Parameters, and their groups, whose optimizer lacks the `capturable` that a capture needs.
+    uncapturable_tensors: int = 0
+    uncapturable_groups: int = 0
     partial: bool = False  # the count is known to be incomplete; `notes` says why
     notes: tuple[str, ...] = ()
 

@@ -76,6 +76,7 @@ class InspectPass(PassBase):
         context.live["written_storages"] = set().union(*(s.written for s in self._streams))
         inputs = [_inputs_of(stream, known) for stream in self._streams]
         read = [ref for ref in last.read if ref not in known and ref not in last.written]
+        groups = _uncapturable(context)
         partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
         return InspectResult(
             steps=len(self._streams),
@@ -86,6 +87,8 @@ class InspectPass(PassBase):
             ops=tuple(last.ops),
             scheduler_live=bool(_live_schedulers(context)),
             optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
+            uncapturable_tensors=sum(len(group["params"]) for group in groups),
+            uncapturable_groups=len(groups),
             rng_used=any(stream.rng_used for stream in self._streams),
             input_tensors=len(read),
             input_bytes=sum(last.read_bytes[ref] for ref in read),
@@ -164,6 +167,12 @@ def _inputs_of(stream: StepStream, known: set[Any]) -> str:
         text for ref, text in stream.read.items() if ref not in known and ref not in stream.written
     ]
     return ", ".join(sorted(shapes))
+
+
+def _uncapturable(context: Context) -> list[Any]:
+    """Parameter groups that a capture makes `capturable`, at the price of more kernels."""
+    groups = [group for optimizer in context.optimizers for group in optimizer.param_groups]
+    return [g for g in groups if g.get("capturable") is False and not g.get("fused")]
 
 
 def _live_schedulers(context: Context) -> list[Any]:
