@@ -1,0 +1,97 @@
+"""One workload: the truth, launchscope's verdict with the replay, and without looking at it."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from launchscope.analysis import build_profile
+from launchscope.model import Profile, Recording, Schedule
+from launchscope.parser import read_recording
+from launchscope.rules import advise
+from launchscope.runner.inprocess import record_callable
+from tests.benchmarks.zoo import truth
+from tests.benchmarks.zoo.workload import Step, Workload
+
+__all__ = ["row_of"]
+
+_KEPT = (
+    "iteration_ms", "step_ms", "host_ms", "gpu_busy_ms", "kernels_per_step", "memcpys_per_step",
+    "memsets_per_step", "launch_share_pct", "launch_overhead_pct", "predicted_replay_ms",
+    "replay_ms", "graph_nodes", "projected_iteration_ms", "removable_pct",
+)  # fmt: skip
+_FACTS = (
+    "predicted_replay_low_ms", "predicted_replay_high_ms", "removable_low_pct",
+    "removable_high_pct", "simulation_error_pct", "median_kernel_us",
+)  # fmt: skip
+
+
+def row_of(
+    workload: Workload, device: torch.device, batch: int, schedule: Schedule
+) -> dict[str, Any]:
+    """Everything about one workload, as plain JSON values.
+
+    The truth comes first: a capture that fails inside launchscope can leave CUDA unusable.
+    """
+    begun = time.perf_counter()
+    torch.manual_seed(0)
+    step = workload.build(device, batch)
+    row: dict[str, Any] = {
+        "name": workload.name,
+        "kind": workload.kind,
+        "batch": batch,
+        "changed_work": step.same_work is not None,
+        "build_s": time.perf_counter() - begun,
+    }
+    if device.type == "cuda":
+        row["truth"] = asdict(truth.measure(step))
+        gc.collect()
+        torch.cuda.empty_cache()
+    row |= _advised(step, schedule)
+    row["seconds"] = time.perf_counter() - begun
+    return row
+
+
+def _advised(step: Step, schedule: Schedule) -> dict[str, Any]:
+    """What `launchscope.measure` would return, and the same recording without its replay."""
+    with tempfile.TemporaryDirectory(prefix="zoo-") as directory:
+        record_callable(step.run, step.inputs, schedule, Path(directory))
+        recording = read_recording(directory)
+        measured = advise(build_profile(recording))
+        predicted = advise(build_profile(without_replay(recording)))
+    return {
+        "measured": _said(measured),
+        "predicted": _said(predicted),
+        "work_same": measured.replay.work.same,
+        "shapes_stable": measured.shapes.stable,
+        "blockers": [f"{b.op} {b.where}" for b in measured.blockers],
+        "notes": list(measured.notes),
+    }
+
+
+def without_replay(recording: Recording) -> Recording:
+    """The recording as if nothing had been captured: all that rests on a replay is gone."""
+    about = ("replay", "replay_trace", "verify")
+    failures = tuple(f for f in recording.failures if f.name not in about)
+    return replace(recording, replay=None, replay_trace=None, verify=None, failures=failures)
+
+
+def _said(profile: Profile) -> dict[str, Any]:
+    verdict = profile.verdict
+    assert verdict is not None
+    return {
+        "recommendation": verdict.recommendation,
+        "basis": verdict.basis,
+        "confidence": verdict.confidence,
+        "headline": verdict.headline,
+        "replay_status": profile.replay.status,
+        "replay_reason": profile.replay.reason,
+        **{key: profile.value(key) for key in _KEPT},
+        **{key: profile.facts.get(key) for key in _FACTS},
+    }

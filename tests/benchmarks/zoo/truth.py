@@ -1,0 +1,89 @@
+"""The truth about a step: eager and graph replay of the same work, timed in turn.
+
+Shares no code with launchscope: its own capture, its own bursts.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+
+from tests.benchmarks.zoo.workload import Step
+
+__all__ = ["THRESHOLD_PCT", "Truth", "measure"]
+
+THRESHOLD_PCT = 15.0
+_PAIRS = 7
+_WARMUP = 4
+_BURST_MS = 25.0  # about this long is a burst, within the numbers of steps below
+_FEWEST, _MOST = 4, 60
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Medians of the bursts in ms per step, and the share of the eager time that a replay
+    takes away, with its smallest and largest over neighbouring bursts."""
+
+    eager_ms: float
+    replay_ms: float
+    removed_pct: float
+    removed_low_pct: float
+    removed_high_pct: float
+
+
+def measure(step: Step) -> Truth:
+    """Warm up and capture on a stream of its own, then bursts: eager, replay, eager, ..."""
+    call = step.same_work or step.run
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(_WARMUP):
+            call(*step.inputs)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        gc.collect()
+        with torch.cuda.graph(graph, stream=stream):
+            call(*step.inputs)
+        pairs = _bursts(lambda: call(*step.inputs), graph.replay)
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    del graph
+    eager = median(pair[0] for pair in pairs)
+    replay = median(pair[1] for pair in pairs)
+    removed = [100 * (1 - r / e) for e, r in pairs]
+    return Truth(eager, replay, 100 * (1 - replay / eager), min(removed), max(removed))
+
+
+def _bursts(eager: Callable[[], object], replay: Callable[[], object]) -> list[tuple[float, float]]:
+    """Milliseconds per step of each pair of bursts; the order changes from pair to pair."""
+    count = _count(_burst(eager, _FEWEST)), _count(_burst(replay, _FEWEST))
+    pairs = []
+    for number in range(_PAIRS):
+        if number % 2:
+            second = _burst(replay, count[1])
+            pairs.append((_burst(eager, count[0]), second))
+        else:
+            first = _burst(eager, count[0])
+            pairs.append((first, _burst(replay, count[1])))
+    return pairs
+
+
+def _count(step_ms: float) -> int:
+    return max(_FEWEST, min(_MOST, round(_BURST_MS / max(step_ms, 1e-3))))
+
+
+def _burst(call: Callable[[], object], count: int) -> float:
+    """From the end of a first call, which is not timed, to the end of `count` more."""
+    torch.cuda.synchronize()
+    call()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(count):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return float(begin.elapsed_time(end)) / count
