@@ -296,6 +296,8 @@ def _facts(recording: Recording) -> dict[str, Any]:
             "optimizer_classes": list(inspected.optimizer_classes),
             "rng_used": inspected.rng_used,
         }
+        if inspected.source is not None:
+            facts["step_source"] = dataclasses.asdict(inspected.source)
         if inspected.scheduler_where is not None:
             facts["scheduler_where"] = inspected.scheduler_where
     return facts

@@ -124,6 +124,35 @@ class OpRecord:
 
 
 @dataclass(frozen=True)
+class StepInput:
+    """A tensor that the step reads and does not make. `constant`: no loop assigns its names."""
+
+    expression: str  # as it stands in the source: "images[step % 8]"
+    copied_from: str  # the tensor behind it: "x" for "x.to(device)"
+    static_name: str  # "static_images"
+    shape: tuple[int, ...]
+    dtype: str  # "torch.float32"
+    constant: bool = False
+
+
+@dataclass(frozen=True)
+class StepSource:
+    """The person's own statements of the step, indentation taken off."""
+
+    file: str
+    first_line: int
+    last_line: int
+    code: str
+    static_code: str  # the same with static names in place of the inputs that change
+    before: str = ""  # the loop's statements in front of them
+    loop: str | None = None  # the first line of the loop around them
+    inputs: tuple[StepInput, ...] = ()
+    optimizers: tuple[tuple[str, str], ...] = ()  # variable and class
+    results: tuple[str, ...] = ()  # names that they bind and other lines read
+    frozen: tuple[str, ...] = ()  # names of plain values that the loop changes and they read
+
+
+@dataclass(frozen=True)
 class InspectResult:
     """The inspect pass: what the op stream of a few steps looks like.
 
@@ -150,6 +179,7 @@ class InspectResult:
     # Parameters, and their groups, whose optimizer lacks the `capturable` that a capture needs.
     uncapturable_tensors: int = 0
     uncapturable_groups: int = 0
+    source: StepSource | None = None
     partial: bool = False  # the count is known to be incomplete; `notes` says why
     notes: tuple[str, ...] = ()
 

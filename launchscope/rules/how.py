@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from launchscope.model import Profile, Recommendation
+from launchscope.rules import recipe
 from launchscope.rules.headline import blocking_lines
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.wording import listed, plural, size_of
-
-# NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.
-_WARMUP = 3
-_DDP_WARMUP = 11
 
 
 def how_to(profile: Profile, recommendation: Recommendation) -> str | None:
     """Numbered instructions with the capture pattern for this step; None when there is no work."""
     if recommendation in ("adopt", "adopt_bucketed"):
-        return _numbered(_preparation(profile), _pattern(profile, recommendation))
+        steps = _preparation(profile, recommendation)
+        return _numbered(steps, _code(profile, recommendation))
     if recommendation in ("adopt_after_fixes", "unsafe"):
-        return _numbered([*_mending(profile), *_preparation(profile)], _pattern(profile, "adopt"))
+        steps = [*_mending(profile), *_preparation(profile, "adopt")]
+        return _numbered(steps, _code(profile, "adopt"))
     if recommendation == "inconclusive" and profile.mode == "rehearsal":
         steps = [*_mending(profile), "Run the same command on a machine with a GPU."]
         return _numbered(steps, "")
@@ -46,93 +45,129 @@ def _mending(profile: Profile) -> list[str]:
     return steps
 
 
-def _preparation(profile: Profile) -> list[str]:
+def _preparation(profile: Profile, recommendation: str) -> list[str]:
     steps = []
     if profile.replay.changes:
-        steps.append("Set what the capture was made with: " + "; ".join(profile.replay.changes))
+        steps.append("Set what the capture was made with: " + "; ".join(_changes(profile)))
     ddp = profile.environment.world_size > 1
-    warm = _DDP_WARMUP if ddp else _WARMUP
-    why = " (DDP needs them)" if ddp else ""
     steps.append(
         "Put the script on a side stream before its first forward pass"
         + (" and before DDP is constructed" if ddp else "")
-        + f", and run at least {warm} steps eagerly{why}."
+        + f", and run at least {recipe.warmup(profile)} steps eagerly"
+        + (" (DDP needs them)." if ddp else ".")
     )
-    tensors, size = profile.facts.get("input_tensors"), profile.facts.get("input_bytes")
-    if isinstance(tensors, int) and tensors:
-        amount = f" ({size_of(size)})" if isinstance(size, int) and size else ""
+    steps.append(_inputs(profile))
+    source = recipe.step_code(profile)
+    if source is not None and source["frozen"]:
+        values = [f"`{name}`" for name in source["frozen"]]
+        verb = "are plain Python values" if len(values) > 1 else "is a plain Python value"
         steps.append(
-            f"Keep the {plural(tensors, 'input tensor')} of the step{amount} at fixed addresses "
-            "and copy each batch into them."
+            f"{listed(values)} {verb} that the loop changes and the step reads: a graph keeps "
+            "what it was at the capture. Make it a tensor on the GPU and fill it before the replay."
         )
-    else:
-        steps.append("Keep the inputs of the step at fixed addresses and copy each batch in.")
-    source = profile.step.source if profile.step is not None else None
-    steps.append(
-        f"Capture the step that begins at {source}, then replay it:"
-        if source
-        else "Capture the step, then replay it:"
-    )
+    steps += _afterwards(profile, recommendation)
+    steps.append(_capture(profile, recommendation))
     return steps
 
 
-def _pattern(profile: Profile, recommendation: Recommendation) -> str:
+def _changes(profile: Profile) -> list[str]:
+    """The changes with the variables they concern, where those are known."""
+    source = profile.facts.get("step_source")
+    named = source["optimizers"] if isinstance(source, dict) else []
+    told = []
+    for change in profile.replay.changes:
+        kind = change.split(" ")[0]
+        variables = [f"`{name}`" for name, owner in named if owner == kind]
+        several = len(variables) > 1 or (variables and variables != ["`optimizer`"])
+        told.append(f"{change} ({listed(variables)})" if several else change)
+    return told
+
+
+def _inputs(profile: Profile) -> str:
+    source = recipe.step_code(profile)
+    if source is not None and source["inputs"]:
+        moving = recipe.moving(source)
+        fixed = [f"`{i['expression']}`" for i in source["inputs"] if i["constant"]]
+        parts = []
+        if moving:
+            shown = [
+                f"`{i['expression']}` ({_shape(i['shape'])} {i['dtype'].removeprefix('torch.')})"
+                for i in moving
+            ]
+            parts.append(f"Copy {listed(shown)} into tensors that keep their addresses.")
+        if fixed:
+            stay = "stays the same tensor" if len(fixed) == 1 else "stay the same tensors"
+            parts.append(f"{listed(fixed)} {stay}: nothing to copy.")
+        return " ".join(parts)
+    tensors, size = profile.facts.get("input_tensors"), profile.facts.get("input_bytes")
+    if isinstance(tensors, int) and tensors:
+        amount = f" ({size_of(size)})" if isinstance(size, int) and size else ""
+        shapes = profile.shapes.signatures[0].inputs if profile.shapes.signatures else ""
+        which = f": {shapes}" if shapes else ""
+        return (
+            f"Keep the {plural(tensors, 'input tensor')} of the step{amount} at fixed addresses "
+            f"and copy each batch into them{which}."
+        )
+    return "Keep the inputs of the step at fixed addresses and copy each batch in."
+
+
+def _shape(sizes: list[int]) -> str:
+    return "x".join(map(str, sizes)) or "one value,"
+
+
+def _capture(profile: Profile, recommendation: str) -> str:
+    source = recipe.step_code(profile)
+    if source is not None and _whole(profile) and recommendation == "adopt":
+        return f"The step is {recipe.place(source)}. Put it into a function and replay it:"
+    begins = profile.step.source if profile.step is not None else None
+    if begins is None:
+        return "Capture the step, then replay it:"
+    if profile.facts.get("step_source") is not None and source is None:
+        return (
+            f"The step runs in a library's loop, called at {begins}: override the library's "
+            "training step, or graph the model alone (below). What is to be captured:"
+        )
+    return f"Capture the step that begins at {begins}, then replay it:"
+
+
+def _whole(profile: Profile) -> bool:
+    """Whether all of the step is captured."""
+    scope = profile.step.scope if profile.step is not None else None
+    return profile.replay.scope in (None, scope)
+
+
+def _afterwards(profile: Profile, recommendation: str) -> list[str]:
+    source = recipe.step_code(profile)
+    names = [f"`{name}`" for name in source["results"]] if source is not None else []
     if recommendation == "adopt_bucketed":
-        return _BUCKETED
-    scope = profile.replay.scope or (profile.step.scope if profile.step else "full_step")
-    return {"forward": _FORWARD, "forward_backward": _FORWARD_BACKWARD}.get(scope, _FULL_STEP)
+        return [_alternatives(profile)]
+    trains = profile.step is None or profile.step.scope != "forward"
+    value = listed(names) if names else ("`loss`" if trains else "`static_out`")
+    are = "are the same tensors" if len(names) > 1 else "is the same tensor"
+    then = "call .item() only when you log" if trains else "copy it before the next replay"
+    return [f"After each replay {value} {are} with new values: {then}.", _alternatives(profile)]
 
 
-_FULL_STEP = """\
-torch.cuda.set_stream(torch.cuda.Stream())   # first thing in the script
-...                                          # the warm-up steps, as now
-optimizer.zero_grad(set_to_none=True)
-graph = torch.cuda.CUDAGraph()
-with torch.cuda.graph(graph, stream=torch.cuda.current_stream(),
-                      capture_error_mode="thread_local"):
-    loss = loss_fn(model(static_x), static_y)
-    loss.backward()
-    optimizer.step()
-for x, y in loader:
-    static_x.copy_(x, non_blocking=True)
-    static_y.copy_(y, non_blocking=True)
-    graph.replay()                           # loss holds this step's value"""
+def _alternatives(profile: Profile) -> str:
+    """Two other ways to the same end, and when each fits."""
+    compiled = profile.facts.get("compiled") is True
+    trains = profile.step is None or profile.step.scope != "forward"
+    first = (
+        '`torch.compile(model, mode="reduce-overhead")` if '
+        + ("compiling is wanted anyway" if not compiled else "you keep torch.compile")
+        + " and one graph per input shape will do"
+    )
+    second = "`torch.cuda.make_graphed_callables(model, (sample,))` if "
+    second += (
+        "the loss, the optimizer or logging has to stay eager"
+        if trains
+        else "only this module is to be graphed and its callers stay as they are"
+    )
+    return f"Instead: {first}; {second}."
 
-_FORWARD_BACKWARD = """\
-# forward and backward in graphs, the optimizer step stays eager
-model = torch.cuda.make_graphed_callables(model, (sample_x,))
-for x, y in loader:
-    optimizer.zero_grad(set_to_none=True)
-    loss_fn(model(x), y).backward()
-    optimizer.step()"""
 
-_FORWARD = """\
-torch.cuda.set_stream(torch.cuda.Stream())   # first thing in the script
-...                                          # the warm-up calls, as now
-graph = torch.cuda.CUDAGraph()
-with torch.no_grad(), torch.cuda.graph(
-    graph, stream=torch.cuda.current_stream()
-):
-    static_out = model(static_x)
-for x in requests:
-    static_x.copy_(x, non_blocking=True)
-    graph.replay()                           # then copy static_out"""
-
-_BUCKETED = """\
-graphs = {}                                  # one graph per padded shape
-pool = torch.cuda.graph_pool_handle()
-def run(x):
-    x = pad_to_bucket(x)                     # to one of a few fixed sizes
-    if x.shape not in graphs:
-        static_x = x.clone()
-        ...                                  # warm up on static_x
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(
-            graph, pool=pool, stream=torch.cuda.current_stream()
-        ):
-            static_out = step(static_x)
-        graphs[x.shape] = graph, static_x, static_out
-    graph, static_x, static_out = graphs[x.shape]
-    static_x.copy_(x, non_blocking=True)
-    graph.replay()
-    return static_out                        # copy it before the next replay"""
+def _code(profile: Profile, recommendation: str) -> str:
+    source = recipe.step_code(profile)
+    if source is not None and recommendation == "adopt" and _whole(profile):
+        return recipe.specific(profile, source)
+    return recipe.generic(profile, recommendation)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import BlockerRecord, InspectResult, StepPart
+from launchscope.model import BlockerRecord, InspectResult, StepPart, StepSource
 from launchscope.runner.context import Context
 from launchscope.runner.opstream import (
     StepStream,
@@ -16,6 +18,7 @@ from launchscope.runner.opstream import (
     make_function_mode,
 )
 from launchscope.runner.passes import PassBase
+from launchscope.runner.source import step_source
 
 
 class InspectPass(PassBase):
@@ -32,6 +35,7 @@ class InspectPass(PassBase):
         context.hooks.wants_lines = True
         self._streams: list[StepStream] = []
         self._open: list[Any] = []
+        self._source: StepSource | None = None
 
     def begin(self) -> None:
         self._leave()
@@ -63,6 +67,8 @@ class InspectPass(PassBase):
     def end(self) -> bool:
         self._leave()
         self._streams.append(self._current)
+        with contextlib.suppress(Exception):  # the recipe is worth no failed pass
+            self._source = self._source or _source(self.context, self._current, sys._getframe(1))
         return len(self._streams) >= self._wanted
 
     def finish(self, complete: bool) -> Any:
@@ -89,6 +95,7 @@ class InspectPass(PassBase):
             optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
             uncapturable_tensors=sum(len(group["params"]) for group in groups),
             uncapturable_groups=len(groups),
+            source=self._source,
             rng_used=any(stream.rng_used for stream in self._streams),
             input_tensors=len(read),
             input_bytes=sum(last.read_bytes[ref] for ref in read),
@@ -167,6 +174,24 @@ def _inputs_of(stream: StepStream, known: set[Any]) -> str:
         text for ref, text in stream.read.items() if ref not in known and ref not in stream.written
     ]
     return ", ".join(sorted(shapes))
+
+
+def _source(context: Context, stream: StepStream, frame: Any) -> StepSource | None:
+    """The step in the person's own words: the statements at which it worked on the device."""
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    if context.boundary.source is None:
+        return None
+    file, _, begins = context.boundary.source.rpartition(":")
+    places = [op.where.rpartition(":") for op in stream.ops if op.where is not None]
+    lines = {int(line) for name, _, line in places if name == file} | {int(begins)}
+    known = _known_storages(context)
+
+    def is_input(tensor: Any) -> bool:
+        ref = StorageWeakRef(tensor.untyped_storage())
+        return ref in stream.read and ref not in known and ref not in stream.written
+
+    return step_source(context.torch, frame, file, lines, is_input, context.optimizers)
 
 
 def _uncapturable(context: Context) -> list[Any]:

@@ -29,16 +29,16 @@ def _pinn(width: int, layers: int) -> Callable[[torch.device, int], Step]:
         points = torch.rand(batch, 2, device=device, requires_grad=True)
 
         def slope(of: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-            found: tuple[torch.Tensor, ...]
             found = torch.autograd.grad(of.sum(), points, create_graph=True)
-            return found[0]
+            first: torch.Tensor = found[0]
+            return first
 
         def loss_of(points: torch.Tensor) -> torch.Tensor:
             u = model(points)
             first = slope(u, points)
             second = slope(first[:, 0], points)[:, 0]
-            residual = first[:, 1] + u[:, 0] * first[:, 0] - 0.01 * second
-            return (residual**2).mean()
+            residual: torch.Tensor = first[:, 1] + u[:, 0] * first[:, 0] - 0.01 * second
+            return residual.square().mean()
 
         optimizer = optimizer_for(model.parameters(), device)
         inner = training(loss_of, (points,), optimizer)

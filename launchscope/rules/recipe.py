@@ -1,0 +1,166 @@
+"""The code block of a recipe: the step's own statements around a capture, ready to paste."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from launchscope.model import Profile
+
+__all__ = [
+    "StepCode", "generic", "moving", "optimizer_names", "place", "specific", "step_code", "warmup",
+]  # fmt: skip
+
+# NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.
+WARMUP = 3
+DDP_WARMUP = 11
+
+StepCode = dict[str, Any]  # a StepSource as plain values
+
+
+def warmup(profile: Profile) -> int:
+    """Eager steps before the capture."""
+    return DDP_WARMUP if profile.environment.world_size > 1 else WARMUP
+
+
+def step_code(profile: Profile) -> StepCode | None:
+    """The person's own statements of the step, if they are known and lie in their own loop.
+
+    One statement that holds a whole training step is a call of a library's loop.
+    """
+    source = profile.facts.get("step_source")
+    if not isinstance(source, dict):
+        return None
+    trains = profile.step is not None and "backward" in profile.step.period
+    inside_library = trains and "backward" not in str(source["code"])
+    return None if inside_library else source
+
+
+def place(source: StepCode) -> str:
+    """The lines of the step: train.py:41-47."""
+    first, last = source["first_line"], source["last_line"]
+    return f"{source['file']}:{first}" + (f"-{last}" if last > first else "")
+
+
+def moving(source: StepCode) -> list[StepCode]:
+    """Inputs that change from step to step, one for each static tensor."""
+    found = {i["static_name"]: i for i in source["inputs"] if not i["constant"]}
+    return list(found.values())
+
+
+def specific(profile: Profile, source: StepCode) -> str:
+    """The loop with a captured step: warm-up, capture, copies, replay."""
+    inputs, results = moving(source), ", ".join(source["results"])
+    lines = ["torch.cuda.set_stream(torch.cuda.Stream())  # before the model is made", "..."]
+    for entry in inputs:
+        shape = tuple(entry["shape"])
+        lines.append(
+            f'{entry["static_name"]} = torch.empty({shape}, dtype={entry["dtype"]}, device="cuda")'
+        )
+    lines += ["", f"def captured_step():  # {place(source)}"]
+    lines.append(textwrap.indent(source["static_code"].rstrip(), "    "))
+    if results:
+        lines.append(f"    return {results}")
+    call = f"{results} = captured_step()" if results else "captured_step()"
+    lines += ["", "graph, steps_done = None, 0", source["loop"] or "while True:  # your loop"]
+    body = source["before"].splitlines()
+    body += [
+        f"{entry['static_name']}.copy_({entry['copied_from']}, non_blocking=True)"
+        for entry in inputs
+    ]
+    body += [
+        f"if steps_done < {warmup(profile)}:",
+        f"    {call}",
+        "else:",
+        "    if graph is None:",
+        "        graph = torch.cuda.CUDAGraph()",
+        "        with torch.cuda.graph(graph, stream=torch.cuda.current_stream(),",
+        '                              capture_error_mode="thread_local"):',
+        f"            {call}",
+        "    graph.replay()",
+        "steps_done += 1",
+        "...  # the rest of the loop, as now",
+    ]
+    return "\n".join([*lines, *(f"    {line}".rstrip() for line in body)])
+
+
+def generic(profile: Profile, recommendation: str) -> str:
+    """The pattern for a step of this kind, where its statements are not known."""
+    if recommendation == "adopt_bucketed":
+        return _BUCKETED
+    scope = profile.replay.scope or (profile.step.scope if profile.step else "full_step")
+    if scope == "forward":
+        return _FORWARD
+    names = optimizer_names(profile)
+    clears = [f"{name}.zero_grad(set_to_none=True)" for name in names]
+    steps = [f"{name}.step()" for name in names]
+    if scope == "forward_backward":
+        tail = [f"    {line}" for line in ("loss_fn(model(x), y).backward()", *steps)]
+        return "\n".join([_FORWARD_BACKWARD, *(f"    {line}" for line in clears), *tail])
+    steps = steps or ["...                                      # your own update"]
+    return "\n".join([_OPENING, *clears, _CAPTURE, *(f"    {line}" for line in steps), _LOOP])
+
+
+def optimizer_names(profile: Profile) -> list[str]:
+    """Variables of the optimizers, or stand-ins for them; none for a script without."""
+    source = profile.facts.get("step_source")
+    if isinstance(source, dict) and source["optimizers"]:
+        return [str(name) for name, _ in source["optimizers"]]
+    classes = profile.facts.get("optimizer_classes")
+    if not isinstance(classes, list) or len(classes) == 1:
+        return ["optimizer"]
+    return [f"optimizer_{number}" for number in range(1, len(classes) + 1)]
+
+
+_OPENING = """\
+torch.cuda.set_stream(torch.cuda.Stream())   # first thing in the script
+...                                          # the warm-up steps, as now"""
+
+_CAPTURE = """\
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph, stream=torch.cuda.current_stream(),
+                      capture_error_mode="thread_local"):
+    loss = loss_fn(model(static_x), static_y)
+    loss.backward()"""
+
+_LOOP = """\
+for x, y in loader:
+    static_x.copy_(x, non_blocking=True)
+    static_y.copy_(y, non_blocking=True)
+    graph.replay()                           # loss holds this step's value"""
+
+_FORWARD_BACKWARD = """\
+# forward and backward in graphs, the optimizer step stays eager
+model = torch.cuda.make_graphed_callables(model, (sample_x,))
+for x, y in loader:"""
+
+_FORWARD = """\
+torch.cuda.set_stream(torch.cuda.Stream())   # first thing in the script
+...                                          # the warm-up calls, as now
+graph = torch.cuda.CUDAGraph()
+with torch.no_grad(), torch.cuda.graph(
+    graph, stream=torch.cuda.current_stream()
+):
+    static_out = model(static_x)
+for x in requests:
+    static_x.copy_(x, non_blocking=True)
+    graph.replay()                           # then copy static_out"""
+
+_BUCKETED = """\
+graphs = {}                                  # one graph per padded shape
+pool = torch.cuda.graph_pool_handle()
+def run(x):
+    x = pad_to_bucket(x)                     # to one of a few fixed sizes
+    if x.shape not in graphs:
+        static_x = x.clone()
+        ...                                  # warm up on static_x
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(
+            graph, pool=pool, stream=torch.cuda.current_stream()
+        ):
+            static_out = step(static_x)
+        graphs[x.shape] = graph, static_x, static_out
+    graph, static_x, static_out = graphs[x.shape]
+    static_x.copy_(x, non_blocking=True)
+    graph.replay()
+    return static_out                        # copy it before the next replay"""

@@ -1,0 +1,200 @@
+"""Finds the person's own statements of a step: their text, the tensors they read, the names of
+the optimizers. Needs the source file; every function answers None where it cannot tell.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from launchscope.model import StepSource
+from launchscope.runner.sourceinputs import Read, bound, inputs_of, loads, replaced
+from launchscope.runner.userlines import short_path
+
+__all__ = ["step_source"]
+
+_MOST_LINES = 80
+_LOOPS = (ast.For, ast.While)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def step_source(
+    torch: Any,
+    frame: Any,
+    file: str,
+    lines: Iterable[int],
+    is_input: Callable[[Any], bool],
+    optimizers: Iterable[Any],
+) -> StepSource | None:
+    """The statements that cover `lines` of `file`, and what they read.
+
+    `frame` is inside the step's last call; the innermost frame of `file` around it gives the
+    values of names. `is_input` says of a tensor whether the step reads it without making it.
+    """
+    while frame is not None and short_path(frame.f_code.co_filename) != file:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    text = "".join(linecache.getlines(frame.f_code.co_filename))
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    scope = _scope_of(tree, frame)
+    suite, first, last = _statements(scope, set(lines))
+    if not suite:
+        return None
+    chosen = suite[first : last + 1]
+    begin, end = chosen[0].lineno, chosen[-1].end_lineno or chosen[-1].lineno
+    if end - begin >= _MOST_LINES:
+        return None
+    names = {**frame.f_globals, **frame.f_locals}
+    loop = _loop_around(scope, chosen[0])
+    around = loop if loop is not None else scope
+    reads = inputs_of(torch, text, chosen, names, bound([around]), is_input)
+    lines_of = text.splitlines()
+    front = suite[:first] if loop is not None and suite is loop.body else []
+    return StepSource(
+        file=file,
+        first_line=begin,
+        last_line=end,
+        code=_cut(lines_of, begin, end),
+        static_code=_cut(replaced(lines_of, reads), begin, end),
+        before=_cut(lines_of, front[0].lineno, begin - 1).rstrip() if front else "",
+        loop=_header(lines_of, loop),
+        inputs=tuple(dict.fromkeys(read.input for read in reads)),
+        optimizers=tuple(_names_of(optimizers, names)),
+        results=_results(scope, chosen),
+        frozen=_frozen(chosen, reads, names, bound([around])),
+    )
+
+
+def _cut(lines: list[str], begin: int, end: int) -> str:
+    return textwrap.dedent("\n".join(lines[begin - 1 : end]))
+
+
+def _scope_of(tree: ast.Module, frame: Any) -> ast.AST:
+    """The function whose code the frame runs, or the module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if node.name == frame.f_code.co_name and first == frame.f_code.co_firstlineno:
+                return node
+    return tree
+
+
+def _statements(scope: ast.AST, lines: set[int]) -> tuple[list[ast.stmt], int, int]:
+    """The innermost suite that holds all of `lines` that lie in the scope, and which of its
+    statements; clearing the gradients next to them belongs to them."""
+    suite: list[ast.stmt] = getattr(scope, "body", [])
+    # Lines of nested functions and classes are not the loop's own.
+    lines = {line for line in lines if _holders(suite, {line})}
+    found: tuple[list[ast.stmt], int, int] = ([], 0, 0)
+    while lines:
+        holding = _holders(suite, lines)
+        if not holding:
+            return found
+        found = (suite, holding[0], holding[-1])
+        inner = _suites(suite[holding[0]]) if len(holding) == 1 else []
+        deeper = [s for s in inner if _covers(s, lines)]
+        if not deeper:
+            break
+        suite = deeper[0]
+    suite, first, last = found
+    while first > 0 and "zero_grad" in ast.unparse(suite[first - 1]):
+        first -= 1
+    while suite and last + 1 < len(suite) and "zero_grad" in ast.unparse(suite[last + 1]):
+        last += 1
+    return suite, first, last
+
+
+def _holders(suite: list[ast.stmt], lines: set[int]) -> list[int]:
+    return [
+        index
+        for index, statement in enumerate(suite)
+        if not isinstance(statement, _SCOPES)
+        and any(statement.lineno <= n <= (statement.end_lineno or n) for n in lines)
+    ]
+
+
+def _covers(suite: list[ast.stmt], lines: set[int]) -> bool:
+    return all(_holders(suite, {line}) for line in lines)
+
+
+def _suites(statement: ast.stmt) -> list[list[ast.stmt]]:
+    """The suites in which a single statement may be looked into: of loops, and of a function's
+    or a mark's frame, but not of a `with` that the step cannot do without."""
+    if isinstance(statement, ast.With | ast.AsyncWith):
+        kept = any(
+            word in ast.unparse(item.context_expr)
+            for item in statement.items
+            for word in ("autocast", "device")
+        )
+        return [] if kept else [statement.body]
+    if isinstance(statement, ast.If | ast.Try | ast.For | ast.While):
+        return [statement.body, statement.orelse]
+    return []
+
+
+def _loop_around(scope: ast.AST, statement: ast.stmt) -> ast.For | ast.While | None:
+    found = None
+    for node in ast.walk(scope):  # outer before inner
+        last = getattr(node, "end_lineno", 0)
+        if isinstance(node, _LOOPS) and node.lineno < statement.lineno <= last:
+            found = node
+    return found
+
+
+def _header(lines: list[str], loop: ast.For | ast.While | None) -> str | None:
+    if loop is None:
+        return None
+    part = lines[loop.lineno - 1 : loop.body[0].lineno - 1]
+    header = " ".join(line.split("#")[0].strip() for line in part).strip()
+    return header if header.endswith(":") else None
+
+
+def _names_of(optimizers: Iterable[Any], names: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """Variable and class of each optimizer that a variable refers to."""
+    for optimizer in optimizers:
+        for name, value in names.items():
+            if value is optimizer:
+                yield name, type(optimizer).__name__
+                break
+
+
+def _results(scope: ast.AST, statements: list[ast.stmt]) -> tuple[str, ...]:
+    """Names that the statements bind and that lines outside them read; `loss` in any case."""
+    inside = {id(part) for statement in statements for part in ast.walk(statement)}
+    outside = {
+        n.id
+        for n in ast.walk(scope)
+        if isinstance(n, ast.Name) and loads(n) and id(n) not in inside
+    }
+    ordered: dict[str, None] = {}
+    for statement in statements:
+        for node in ast.walk(statement):
+            name = node.id if isinstance(node, ast.Name) and not loads(node) else None
+            if name is not None and (name in outside or name == "loss"):
+                ordered[name] = None
+    return tuple(ordered)
+
+
+def _frozen(
+    statements: list[ast.stmt], reads: list[Read], names: dict[str, Any], changing: set[str]
+) -> tuple[str, ...]:
+    """Numbers and truth values that the loop changes and that stay in the rewritten step."""
+    replaced = {id(part) for r in reads if not r.input.constant for part in ast.walk(r.node)}
+    used = {
+        n.id: None
+        for statement in statements
+        for n in ast.walk(statement)
+        if isinstance(n, ast.Name) and loads(n) and id(n) not in replaced
+    }
+    own = bound(statements)
+    return tuple(
+        n for n in used
+        if n in changing and n not in own and isinstance(names.get(n), int | float | bool)
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""The recipe of a verdict: the script's own lines, names and shapes in a block that compiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from launchscope.model import Profile
+from launchscope.rules.how import how_to
+from tests.rules.profiles import profile
+
+SOURCE: dict[str, Any] = {
+    "file": "train.py",
+    "first_line": 41,
+    "last_line": 44,
+    "code": "loss = model(batch['ids'])\nloss.backward()\nopt_a.step()\nopt_b.step()",
+    "static_code": "loss = model(static_ids)\nloss.backward()\nopt_a.step()\nopt_b.step()",
+    "before": "batch = next(data)",
+    "loop": "for step in range(9):",
+    "inputs": [
+        {"expression": "batch['ids']", "copied_from": "batch['ids']", "static_name": "static_ids",
+         "shape": [8, 128], "dtype": "torch.int64", "constant": False},
+        {"expression": "label", "copied_from": "label", "static_name": "static_label",
+         "shape": [8], "dtype": "torch.float32", "constant": True},
+    ],
+    "optimizers": [["opt_a", "AdamW"], ["opt_b", "AdamW"]],
+    "results": ["loss"],
+    "frozen": ["temperature"],
+}  # fmt: skip
+
+
+def recipe(of: Profile) -> tuple[str, str]:
+    """The numbered steps and the code."""
+    how = how_to(of, "adopt")
+    assert how is not None
+    steps, _, code = how.partition("\n\n")
+    return steps, code
+
+
+def with_source(**changes: Any) -> Profile:
+    return profile(facts={"step_source": {**SOURCE, **changes}})
+
+
+def test_the_block_holds_the_scripts_own_lines_and_compiles() -> None:
+    steps, code = recipe(with_source())
+    compile(code, "recipe", "exec")
+    assert "def captured_step():  # train.py:41-44\n    loss = model(static_ids)" in code
+    assert 'static_ids = torch.empty((8, 128), dtype=torch.int64, device="cuda")' in code
+    assert "    batch = next(data)\n    static_ids.copy_(batch['ids'], non_blocking=True)" in code
+    assert "The step is train.py:41-44." in steps
+
+
+def test_inputs_are_named_with_shape_and_those_that_stay_are_not_copied() -> None:
+    steps, code = recipe(with_source())
+    assert "Copy `batch['ids']` (8x128 int64)" in steps
+    assert "`label` stays the same tensor: nothing to copy." in steps
+    assert "static_label" not in code
+
+
+def test_optimizers_are_named_by_their_variables() -> None:
+    steps, _ = recipe(with_source())
+    assert "AdamW capturable=True (`opt_a` and `opt_b`)" in steps
+
+
+def test_values_that_a_graph_freezes_are_named() -> None:
+    assert "`temperature` is a plain Python value" in recipe(with_source())[0]
+    assert "plain Python" not in recipe(with_source(frozen=[]))[0]
+
+
+def test_without_an_optimizer_no_line_speaks_of_one() -> None:
+    _, code = recipe(profile(facts={"optimizer_classes": []}))
+    assert "optimizer" not in code
+    assert "your own update" in code
+
+
+def test_two_optimizers_of_unknown_name_are_two() -> None:
+    _, code = recipe(profile(facts={"optimizer_classes": ["Adam", "Adam"]}))
+    assert "optimizer_1.step()" in code
+    assert "optimizer_2.zero_grad(set_to_none=True)" in code
+
+
+def test_a_step_inside_a_librarys_loop_is_not_quoted() -> None:
+    steps, code = recipe(with_source(code="trainer.train()", static_code="trainer.train()"))
+    assert "The step runs in a library's loop" in steps
+    assert "trainer.train()" not in code
+
+
+def test_alternatives_are_told_with_when_each_fits() -> None:
+    steps, _ = recipe(profile())
+    assert 'torch.compile(model, mode="reduce-overhead")' in steps
+    assert "make_graphed_callables" in steps
+
+
+def test_ddp_warms_up_longer_in_the_block_as_well() -> None:
+    base = with_source()
+    _, code = recipe(replace(base, environment=replace(base.environment, world_size=2)))
+    assert "if steps_done < 11:" in code

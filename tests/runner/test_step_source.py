@@ -1,0 +1,130 @@
+"""The person's own statements of a step, found from the lines at which it worked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from launchscope.model import StepSource
+from launchscope.runner.source import step_source
+from launchscope.runner.userlines import short_path
+
+TRAINING = """\
+for step in range(2):
+    batch = data[step % len(data)]
+    optimizer.zero_grad()
+    loss = model(batch[:, 1:]) * scale * step
+    loss.backward()
+    optimizer.step()
+    probe()
+    print(loss)
+"""
+
+
+def source_of(
+    tmp_path: Path, code: str, lines: list[int], inputs: tuple[str, ...] = (), **names: Any
+) -> StepSource | None:
+    """Runs `code`; what is found of its `lines` when it calls `probe()` first."""
+    script = tmp_path / "train.py"
+    script.write_text(code)
+    found: list[StepSource | None] = []
+
+    def probe() -> None:
+        if found:
+            return
+        wanted = {space[name].untyped_storage().data_ptr() for name in inputs}
+        found.append(
+            step_source(
+                torch,
+                sys._getframe(1),
+                short_path(str(script)),
+                lines,
+                lambda tensor: tensor.untyped_storage().data_ptr() in wanted,
+                [value for value in names.values() if isinstance(value, torch.optim.Optimizer)],
+            )
+        )
+
+    space: dict[str, Any] = {"probe": probe, "print": lambda *_: None, **names}
+    exec(compile(code, str(script), "exec"), space)
+    return found[0]
+
+
+class Doubles(torch.nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(3, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x).sum()
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> StepSource:
+    model = Doubles()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    found = source_of(
+        tmp_path, TRAINING, [4, 5, 6], ("data", "scale"),
+        model=model, optimizer=optimizer, data=torch.randn(2, 5, 4), scale=torch.ones(()),
+    )  # fmt: skip
+    assert found is not None
+    return found
+
+
+def test_clearing_the_gradients_next_to_the_step_belongs_to_it(training: StepSource) -> None:
+    assert (training.first_line, training.last_line) == (3, 6)
+    assert training.before == "batch = data[step % len(data)]"
+    assert training.loop == "for step in range(2):"
+
+
+def test_inputs_that_change_get_static_names_and_the_others_stay(training: StepSource) -> None:
+    batch, scale = training.inputs
+    assert (batch.expression, batch.static_name, batch.shape) == ("batch", "static_batch", (5, 4))
+    assert (batch.constant, scale.expression, scale.constant) == (False, "scale", True)
+    assert "model(static_batch[:, 1:]) * scale * step" in training.static_code
+    assert "model(batch[:, 1:])" in training.code
+
+
+def test_names_of_results_optimizers_and_frozen_values_are_told(training: StepSource) -> None:
+    assert training.results == ("loss",)
+    assert training.optimizers == (("optimizer", "SGD"),)
+    assert training.frozen == ("step",)
+
+
+def test_a_copy_from_the_host_is_one_input(tmp_path: Path) -> None:
+    code = "for x in loader:\n    y = model(x.to(device)).sum()\n    probe()\n    y.item()\n"
+    found = source_of(
+        tmp_path, code, [2], model=Doubles(), loader=[torch.randn(2, 3)], device="cpu"
+    )
+    assert found is not None
+    assert [(i.expression, i.copied_from) for i in found.inputs] == [("x.to(device)", "x")]
+    assert found.static_code == "y = model(static_x).sum()"
+    assert found.results == ("y",)
+
+
+def test_an_entry_of_a_batch_is_named_after_its_key(tmp_path: Path) -> None:
+    code = "for b in loader:\n    y = model(b['ids'])\n    probe()\n"
+    ids = torch.randn(2, 3)
+    found = source_of(
+        tmp_path, code, [2], ("ids",), model=Doubles(), loader=[{"ids": ids}], ids=ids
+    )
+    assert found is not None
+    assert found.static_code == "y = model(static_ids)"
+
+
+def test_the_function_of_the_step_is_looked_into_and_nested_ones_are_not(tmp_path: Path) -> None:
+    code = (
+        "def helper(v):\n    return v * 2\n"
+        "def train_one(x):\n    y = helper(x)\n    y = y + 1\n    probe()\n    return y\n"
+        "train_one(x)\n"
+    )
+    found = source_of(tmp_path, code, [2, 4, 5], ("x",), x=torch.randn(2))
+    assert found is not None
+    assert (found.first_line, found.last_line, found.loop) == (4, 5, None)
+
+
+def test_without_the_file_on_the_stack_there_is_no_source() -> None:
+    frame = sys._getframe()
+    assert step_source(torch, frame, "elsewhere.py", [1], lambda tensor: True, []) is None
