@@ -1,0 +1,82 @@
+"""Unmodified scripts on the two usual trainers, through the command line.
+
+Their libraries synchronise inside a step and have loops of their own, so a step may be
+captured, stubbed or blocked. What holds in each case: a step is found and timed, the gain is
+told, and what stops a capture is named with its line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launchscope.api import load
+from launchscope.model import Profile
+
+pytestmark = pytest.mark.gpu
+
+SCRIPTS = Path(__file__).with_name("trainers")
+LIBRARIES = {"huggingface": ("transformers", "accelerate"), "lightning_autoencoder": ("lightning",)}
+ENDS = ("measured", "what_if", "blocked")
+
+
+@pytest.fixture(scope="module", params=sorted(LIBRARIES))
+def profile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    """The Profile of one trainer's script, run in a folder of its own."""
+    name = request.param
+    missing = [lib for lib in LIBRARIES[name] if importlib.util.find_spec(lib) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
+    folder = tmp_path_factory.mktemp(name)
+    out = folder / "profile.json"
+    command = [sys.executable, "-m", "launchscope", "profile", "-o", str(out)]
+    result = subprocess.run(
+        [*command, str(SCRIPTS / f"{name}.py")],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+    )
+    assert result.returncode == 0, result.stderr
+    return load(out)
+
+
+def test_the_trainers_step_is_found_and_timed(profile: Profile) -> None:
+    assert profile.mode == "gpu"
+    assert profile.step is not None
+    assert profile.step.period[-1] == "optimizer"
+    assert "backward" in profile.step.period
+    assert (profile.value("iteration_ms") or 0) > 0
+    assert (profile.value("launches_per_step") or 0) > 0
+
+
+def test_it_ends_with_a_replay_or_with_what_stops_one(profile: Profile) -> None:
+    assert profile.replay.status in ENDS, profile.replay.reason
+    if profile.replay.status == "measured":
+        assert (profile.value("replay_ms") or 0) > 0
+    else:
+        assert profile.blockers
+
+
+def test_what_stops_a_capture_is_named_with_its_line(profile: Profile) -> None:
+    for blocker in profile.blockers:
+        assert blocker.where is not None
+        file, _, line = blocker.where.rpartition(":")
+        assert file.endswith(".py")
+        assert line.isdigit()
+        assert blocker.advice
+
+
+def test_the_gain_is_told_whatever_stops_the_capture(profile: Profile) -> None:
+    assert profile.value("predicted_replay_ms") is not None
+    assert profile.value("removable_pct") is not None
+    assert profile.verdict is not None
+    assert profile.verdict.basis in ("measured", "what_if", "predicted")
+    # Some hundred short kernels under two layers of Python: a graph has something to gain.
+    if profile.verdict.recommendation.startswith("adopt"):
+        assert profile.verdict.how
