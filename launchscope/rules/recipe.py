@@ -31,8 +31,9 @@ def step_code(profile: Profile) -> StepCode | None:
     source = profile.facts.get("step_source")
     if not isinstance(source, dict):
         return None
-    trains = profile.step is not None and "backward" in profile.step.period
-    inside_library = trains and "backward" not in str(source["code"])
+    code = str(source["code"])
+    trains = profile.step is not None and profile.step.scope == "full_step"
+    inside_library = trains and "backward" not in code and ".step(" not in code
     return None if inside_library else source
 
 

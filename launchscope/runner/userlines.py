@@ -13,6 +13,8 @@ _LIBRARY_PARTS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.s
 _STDLIB = os.path.dirname(os.__file__) + os.sep
 _USER, _LIBRARY, _MACHINERY = 2, 1, 0
 _file_kind: dict[str, int] = {}
+# Lines of the person's that hold a whole step: a call of a library's loop.
+_library_loops: set[str] = set()
 
 
 @functools.lru_cache(maxsize=1)
@@ -40,20 +42,28 @@ def _kind_of(filename: str) -> int:
 def user_line(frame: Any) -> str | None:
     """file:line of the innermost frame in the person's own code.
 
-    Where none of the stack is theirs, of the innermost frame of a library other than
-    torch; None if there is none of those either. Relative to the working directory
-    where the file lies below it.
+    Where none of the stack is theirs, or theirs is only the call of a library's loop, of the
+    innermost frame of a library other than torch; None if there is none of those either.
+    Relative to the working directory where the file lies below it.
     """
     fallback = None
     while frame is not None:
         filename = frame.f_code.co_filename
         kind = _kind_of(filename)
         if kind == _USER:
-            return f"{short_path(filename)}:{frame.f_lineno}"
+            line = f"{short_path(filename)}:{frame.f_lineno}"
+            return fallback if fallback is not None and line in _library_loops else line
         if kind == _LIBRARY and fallback is None:
             fallback = f"{short_path(filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return fallback
+
+
+def note_library_loop(line: str) -> bool:
+    """From now on, name what happens below this line by the library's lines. True if new."""
+    new = line not in _library_loops
+    _library_loops.add(line)
+    return new
 
 
 @functools.lru_cache(maxsize=4096)

@@ -50,7 +50,6 @@ def test_the_trainers_step_is_found_and_timed(profile: Profile) -> None:
     assert profile.mode == "gpu"
     assert profile.step is not None
     assert profile.step.period[-1] == "optimizer"
-    assert "backward" in profile.step.period
     assert (profile.value("iteration_ms") or 0) > 0
     assert (profile.value("launches_per_step") or 0) > 0
 

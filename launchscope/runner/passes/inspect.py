@@ -19,6 +19,7 @@ from launchscope.runner.opstream import (
 )
 from launchscope.runner.passes import PassBase
 from launchscope.runner.source import step_source
+from launchscope.runner.userlines import note_library_loop, user_line
 
 
 class InspectPass(PassBase):
@@ -39,6 +40,7 @@ class InspectPass(PassBase):
 
     def begin(self) -> None:
         self._leave()
+        self._begun = user_line(sys._getframe(1))
         context = self.context
         stream = StepStream()
         on_device = _on_gpu if context.on_gpu else _would_be_on_gpu(context)
@@ -66,10 +68,19 @@ class InspectPass(PassBase):
 
     def end(self) -> bool:
         self._leave()
+        if self._in_library_loop():
+            return False  # this step's lines are all one: look at another one
         self._streams.append(self._current)
         with contextlib.suppress(Exception):  # the recipe is worth no failed pass
             self._source = self._source or _source(self.context, self._current, sys._getframe(1))
         return len(self._streams) >= self._wanted
+
+    def _in_library_loop(self) -> bool:
+        """Whether the step began and ended below one line of the person's, not known so far."""
+        line = user_line(sys._getframe(2))
+        trains = self.context.boundary.scope == "full_step"
+        whole = trains and line is not None and line == self._begun
+        return whole and line is not None and note_library_loop(line)
 
     def finish(self, complete: bool) -> Any:
         self._leave()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import tempfile
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +77,10 @@ def _advised(step: Step, schedule: Schedule) -> dict[str, Any]:
 
 def without_replay(recording: Recording) -> Recording:
     """The recording as if nothing had been captured: all that rests on a replay is gone."""
-    about = ("replay", "replay_trace", "verify")
-    failures = tuple(f for f in recording.failures if f.name not in about)
-    return replace(recording, replay=None, replay_trace=None, verify=None, failures=failures)
+    starts = ("replay", "scope_", "verify")
+    gone: dict[str, Any] = {f.name: None for f in fields(recording) if f.name.startswith(starts)}
+    failures = tuple(f for f in recording.failures if not f.name.startswith(starts))
+    return replace(recording, failures=failures, **gone)
 
 
 def _said(profile: Profile) -> dict[str, Any]:
