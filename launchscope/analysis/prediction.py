@@ -17,8 +17,9 @@
 
 The constants were fitted on eight sample workloads (NVIDIA H200, CUDA 13.0, PyTorch 2.11): the
 eager step traced under the capture's own flags against the measured replay, 41 to 586 nodes.
-Error there: 0.4 % median, 2.7 % largest (a replay of 73 us). From the trace without those
-flags, as here: 0.8 % median, 5.2 % largest (77 tensors under AdamW). An earlier model, 0.4 us
+Error on these same eight: 0.4 % median, 2.7 % largest (a replay of 73 us). From the trace
+without those flags, as here: 0.8 % median, 5.2 % largest (77 tensors under AdamW). What it is
+on steps that had no part in the fit, `python -m tests.benchmarks.zoo` tells. An earlier model, 0.4 us
 for each node, took the optimizer's extra kernels for gaps and is 4 to 12 % too high wherever
 there are none. Cold caches and clocks are not modelled; the bounds allow for them.
 """
