@@ -2,11 +2,10 @@
 
     replay = busy + 0.06 us x kernels + 0.8 us x (copies and sets) + 1.5 us + optimizer
 
-- `busy` is the union of the device activity that the eager step launched. Between two kernels
-  of a graph the GPU still spends a little: a kernel in a replay's trace shows about 0.1 us more
-  than the same kernel launched alone (its end now waits for the next one's start), whatever its
-  length. A copy or a set is handed to another engine and back, which costs more. Each replay
-  has a start of its own.
+- `busy` is the union of the device activity that the eager step launched. In a replay's trace
+  short kernels last about 0.1 us longer than the same ones launched alone, longer kernels up to
+  0.2 us either way; a copy or a set among kernels costs about ten times as much. Each replay has
+  a start of its own.
 - Several streams: an eager step that is short of launches runs its streams one after another,
   a replay runs them side by side. The busiest stream is the lower bound, the union is what is
   predicted: kernels that share the GPU run longer, which in the LSTM below takes back most of
@@ -19,9 +18,10 @@ The constants were fitted on eight sample workloads (NVIDIA H200, CUDA 13.0, PyT
 eager step traced under the capture's own flags against the measured replay, 41 to 586 nodes.
 Error on these same eight: 0.4 % median, 2.7 % largest (a replay of 73 us). From the trace
 without those flags, as here: 0.8 % median, 5.2 % largest (77 tensors under AdamW). What it is
-on steps that had no part in the fit, `python -m tests.benchmarks.zoo` tells. An earlier model, 0.4 us
-for each node, took the optimizer's extra kernels for gaps and is 4 to 12 % too high wherever
-there are none. Cold caches and clocks are not modelled; the bounds allow for them.
+on steps that had no part in the fit, `python -m tests.benchmarks.zoo` tells. An earlier model,
+0.4 us for each node, is 3 to 12 % too high on seven of the eight; it came from other steps,
+some of whose replays may have held the optimizer's extra kernels. Cold caches and clocks are
+not modelled; the bounds allow for them, and for 0.3 us a node.
 """
 
 from __future__ import annotations
