@@ -10,9 +10,7 @@ CAPTURABLE = (
     "RAdam",
     "Adamax",
     "Adadelta",
-    "ASGD",
     "RMSprop",
-    "Rprop",
 )  # fmt: skip
 
 

@@ -180,11 +180,19 @@ class CapturePass(PassBase):
         stubs, bursts = self._stubs, self._bursts
         reason = None
         if stubs is not None:
-            reason = f"{stubs.count} blocking operations were replaced by their recorded results"
+            reason = (
+                f"{stubs.used} blocking operations were replaced by their recorded results"
+                if stubs.used
+                else "the step leaves its blocking operations out while it is captured"
+            )
         if not bursts.replay:
             reason = "the script ended before a replay was timed"
         return ReplayResult(
-            status="failed" if not bursts.replay else "what_if" if stubs else "measured",
+            status="failed"
+            if not bursts.replay
+            else "what_if"
+            if stubs and stubs.used
+            else "measured",
             reason=reason,
             scope=self.scope(),
             changes=self._flags.changes,

@@ -96,14 +96,16 @@ CASES = {
     "branch": Case(
         loop(
             before="captures = 0",
-            begin="late = captures >= 2\ncaptures += torch.cuda.is_current_stream_capturing()",
-            middle="if late: loss = loss + model.layers[0].weight.abs().mean()",
+            begin="late = captures >= 2",
+            middle="captures += torch.cuda.is_current_stream_capturing()\n"
+            "if late: loss = loss + model.layers[0].weight.abs().mean()",
         ),
         loop(
             before="captures = 0",
             setup="weight = torch.zeros((), device='cuda')",
-            begin="late = captures >= 2\ncaptures += torch.cuda.is_current_stream_capturing()",
-            middle="loss = loss + weight * model.layers[0].weight.abs().mean()",
+            begin="late = captures >= 2",
+            middle="captures += torch.cuda.is_current_stream_capturing()\n"
+            "loss = loss + weight * model.layers[0].weight.abs().mean()",
         ),
         "branch",
     ),
