@@ -12,11 +12,18 @@ import numpy as np
 
 from launchscope.analysis.accounting import Accounting, account
 from launchscope.analysis.blockers import blockers
-from launchscope.analysis.gain import from_replay, project
+from launchscope.analysis.gain import from_replay, project, project_from_bursts
 from launchscope.analysis.iterations import find_iterations
 from launchscope.analysis.kernels import kernel_table
-from launchscope.analysis.measured import Measured, from_idle, from_timing, from_trace, middle
-from launchscope.analysis.metrics import counted, registry
+from launchscope.analysis.measured import (
+    Measured,
+    Value,
+    from_idle,
+    from_timing,
+    from_trace,
+    middle,
+)
+from launchscope.analysis.metrics import counted, exactly, registry
 from launchscope.analysis.prediction import Optimizer, Prediction, predict, step_work
 from launchscope.analysis.projection import fit
 from launchscope.analysis.replay import ReplayTimes, compare_work, correctness, replay_times
@@ -83,6 +90,11 @@ def build_profile(
             projected = _Projector(work, predicted, accounts, times)
             parts.append(projected(recording.replay, known, whole))
             project_scope = projected.removable_pct
+    told = any(
+        "removable_pct" in p.metrics or "busy_exceeds_interval_pct" in p.facts for p in parts
+    )
+    if not told and times is not None and bursts is not None and replay.work.same is not False:
+        parts.append(project_from_bursts(times, recording.replay, bursts, whole))
     iteration = middle(times.iteration) if times is not None else None
     scopes = scope_replays(recording, iteration, project_scope)
     metrics: dict[str, Any] = {}
@@ -92,8 +104,12 @@ def build_profile(
         facts |= part.facts
         notes += part.notes
     legacy = facts.pop("legacy_kernels", None)
-    if recording.trace is not None and recording.trace.side_stream and legacy is not None:
-        facts["legacy_stream_kernels"] = legacy
+    if recording.trace is not None and recording.mode == "gpu":
+        facts["legacy_stream_kernels"] = (
+            -(-recording.trace.legacy_kernels // max(recording.trace.steps, 1))
+            if legacy is None
+            else legacy
+        )
     notes += [f"the {failed.name} pass gave no result: {failed.reason}"
               for failed in recording.failures]  # fmt: skip
     return Profile(
@@ -264,10 +280,12 @@ def _inspected(inspected: InspectResult | None) -> Measured:
     if inspected is None:
         return Measured()
     ops = counted("device_ops_per_step", inspected.device_ops, exact=not inspected.partial)
-    return Measured(
-        {"device_ops_per_step": ops, "shape_signatures": len(set(inspected.signatures)) or None},
-        notes=inspected.notes,
-    )
+    signatures = len(set(inspected.signatures)) or None
+    metrics: dict[str, Value] = {
+        "device_ops_per_step": ops,
+        "shape_signatures": exactly("shape_signatures", signatures),
+    }
+    return Measured(metrics, notes=inspected.notes)
 
 
 def _shapes(inspected: InspectResult | None) -> Shapes:

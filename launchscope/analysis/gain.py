@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from launchscope.analysis.measured import Measured, Value, middle
-from launchscope.analysis.metrics import UNITS
+from launchscope.analysis.metrics import UNITS, exactly
 from launchscope.analysis.prediction import Prediction
 from launchscope.analysis.projection import Model, ReplayCost, host_replay_us
 from launchscope.analysis.replay import ReplayTimes
 from launchscope.analysis.timing import StepTimes
 from launchscope.model import Metric, ReplayResult
 
-__all__ = ["from_replay", "project"]
+__all__ = ["from_replay", "project", "project_from_bursts"]
 
 # Inputs to copy in per step where the recording does not say: a batch and its targets.
 _USUAL_INPUTS = 2
@@ -37,7 +37,7 @@ def from_replay(
     metrics: dict[str, Value] = {
         "capture_ms": result.capture_ms,
         "instantiate_ms": result.instantiate_ms,
-        "graph_nodes": result.graph_nodes,
+        "graph_nodes": exactly("graph_nodes", result.graph_nodes),
         "graph_memory_mib": result.graph_memory_mib,
         "host_replay_us": Metric.of_samples(result.host_replay_us, UNITS["host_replay_us"]),
     }
@@ -119,8 +119,52 @@ def project(
     }
     if inside_syncs:
         facts["projected_iteration_with_sync_ms"] = projected(gpu, wait_after=True)
+    if measured:
+        metrics |= _break_even(result, iteration - whole)
+    return Measured(metrics, {key: value for key, value in facts.items() if value is not None})
+
+
+def project_from_bursts(
+    times: StepTimes, result: ReplayResult | None, bursts: ReplayTimes, whole_step: bool
+) -> Measured:
+    """The iteration where a replay was measured and no trace says what lies between the steps.
+
+    The replay takes off the iteration what it takes off the step, nothing more and nothing less:
+    a host that is behind, or waits between the steps, would change that. Bounds as in `project`.
+    Of a replay of a part of the step nothing is said.
+    """
+    iteration, step = middle(times.iteration), middle(times.step)
+    if iteration is None or step is None or iteration <= 0 or not whole_step:
+        return Measured()
+    replay = median(bursts.replay)
+    slow, fast = np.percentile(times.iteration, (75, 25))
+    whole = max(iteration - (step - replay), replay)
+    most = max(iteration - (step - bursts.high_ms), whole)
+    least = max(min(iteration - (step - bursts.low_ms), whole), 0.0)
+    metrics: dict[str, Value] = {
+        "projected_iteration_ms": whole,
+        "iteration_speedup": iteration / whole if whole > 0 else None,
+        "removable_pct": 100 * (1 - whole / iteration),
+        **_break_even(result, iteration - whole),
+    }
+    facts = {
+        "replay_ms_source": "measured",
+        "projected_from_bursts": True,
+        "removable_low_pct": 100 * (1 - most / float(fast)),
+        "removable_high_pct": 100 * (1 - least / float(slow)),
+        "removable_step_pct": 100 * (1 - replay / step) if step > 0 else None,
+    }
+    note = (
+        "there is no trace: the iteration with a replay is the measured one less what the replay "
+        "takes off the step"
+    )
+    return Measured(metrics, {k: v for k, v in facts.items() if v is not None}, (note,))
+
+
+def _break_even(result: ReplayResult | None, saved_ms: float) -> dict[str, Value]:
+    """Steps after which what the capture took is saved again; nothing if that is not known."""
     spent = [result.capture_ms, result.instantiate_ms, result.first_replay_ms] if result else []
     known = [ms for ms in spent if ms is not None]
-    if measured and known and iteration > whole:
-        metrics["break_even_steps"] = int(np.ceil(sum(known) / (iteration - whole)))
-    return Measured(metrics, {key: value for key, value in facts.items() if value is not None})
+    if not known or saved_ms <= 0:
+        return {}
+    return {"break_even_steps": int(np.ceil(sum(known) / saved_ms))}

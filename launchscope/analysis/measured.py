@@ -17,7 +17,7 @@ from launchscope.model import Metric
 from launchscope.parser import columns as c
 from launchscope.parser.trace import ints
 
-__all__ = ["Measured", "from_idle", "from_timing", "from_trace"]
+__all__ = ["Measured", "Value", "from_idle", "from_timing", "from_trace"]
 
 LARGE_KERNEL_US = 100.0
 # Traced busy time above the untraced interval by more than this cannot be explained by noise.

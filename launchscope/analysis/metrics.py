@@ -7,7 +7,7 @@ from statistics import mode
 
 from launchscope.model import Metric
 
-__all__ = ["UNITS", "counted", "registry"]
+__all__ = ["UNITS", "counted", "exactly", "registry"]
 
 UNITS: dict[str, str] = {
     "iteration_ms": "ms",
@@ -75,3 +75,8 @@ def counted(key: str, samples: Iterable[int], *, exact: bool = True) -> Metric:
     if not kept:
         return Metric(None, UNITS[key])
     return Metric(mode(kept), UNITS[key], exact and len(set(kept)) == 1, tuple(map(float, kept)))
+
+
+def exactly(key: str, count: int | None) -> Metric:
+    """A count that was read off, not measured; None: not known."""
+    return Metric(count, UNITS[key], count is not None)

@@ -85,14 +85,28 @@ def profile(
         "python": python,
     }
     settings = load_settings(flags, config=config)
+    if settings.step_from == "none":
+        raise UsageError(
+            "--step-from none is for reading traces: profile needs the steps of the script",
+            hint="leave it out, or take auto, marker, optimizer or forward",
+        )
     target = _target(command or [], module=module)
     outputs = Outputs.checked(format_name, output or [])
     _python_exists(settings.python)
     _misplaced(target, screen)
-    return _run(target, settings, outputs, screen)
+    others: dict[str, object] = {
+        "config": config,
+        "format": None if format_name == "terminal" else format_name,
+        "quiet": quiet,
+        "verbose": verbose,
+    }
+    typed = _typed({**flags, **others}, output or [])
+    return _run(target, settings, outputs, screen, typed)
 
 
-def _run(target: Target, settings: Settings, outputs: Outputs, screen: Console) -> int:
+def _run(
+    target: Target, settings: Settings, outputs: Outputs, screen: Console, typed: list[str]
+) -> int:
     directory = _recording_folder(target, keep=settings.keep_trace)
     loading = threading.Thread(target=_load_analysis, daemon=True)
     loading.start()
@@ -101,7 +115,7 @@ def _run(target: Target, settings: Settings, outputs: Outputs, screen: Console) 
         loading.join()
         profile = _profile_of(outcome, settings)
         outcome.settle()
-        code = outputs.deliver(profile, screen, _next_commands(profile, outputs, target))
+        code = outputs.deliver(profile, screen, _next_commands(profile, outputs, target, typed))
         if outcome.problem is not None:
             screen.problem(outcome.problem)
         elif outcome.interrupted:
@@ -247,7 +261,21 @@ def _recording_folder(target: Target, *, keep: bool) -> Path:
 # ------------------------------------------------------------------- after the run
 
 
-def _next_commands(profile: Profile, outputs: Outputs, target: Target) -> tuple[str, ...]:
+def _typed(flags: dict[str, object], output: list[Path]) -> list[str]:
+    """The options as they were given, to be typed again."""
+    words = []
+    for name, value in flags.items():
+        if value is None or value is False:
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(str(value))
+    return words + [word for path in output for word in ("-o", str(path))]
+
+
+def _next_commands(
+    profile: Profile, outputs: Outputs, target: Target, typed: list[str]
+) -> tuple[str, ...]:
     """What to type next, depending on what was typed already."""
     commands = []
     verdict = profile.verdict
@@ -260,6 +288,6 @@ def _next_commands(profile: Profile, outputs: Outputs, target: Target) -> tuple[
         commands.append(f"launchscope report {shlex.quote(str(saved))}")
     else:
         script = ["-m", target.name] if target.kind == "module" else [target.name]
-        typed = shlex.join([*script, *target.args])
-        commands.append(f"launchscope profile -o profile.json {typed}")
+        again = shlex.join([*typed, *script, *target.args])
+        commands.append(f"launchscope profile -o profile.json {again}")
     return tuple(commands)

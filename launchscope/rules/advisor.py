@@ -2,8 +2,8 @@
 
 A measured replay outranks a prediction, nothing within the spread counts as a gain, and
 what cannot be known is `inconclusive`. A rehearsal never says that a graph pays: without
-times a blocker only tells what would have to change (`inconclusive`), and only a step that
-one graph cannot serve as it stands is `stay_eager`.
+times a blocker only tells what would have to change (`inconclusive`), and only a step of more
+shapes than one graph each could serve is `stay_eager`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from launchscope.rules.how import how_to
 from launchscope.rules.loader import all_rules
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.ls040_partial_run import is_partial
+from launchscope.rules.obstacles import PADDING, obstacles
 from launchscope.rules.reading import (
     GRAPHED_PCT,
     MAX_BUCKETS,
     Gain,
     basis,
-    branches,
     busy_excess_pct,
     distinct_inputs,
+    flag,
     gain,
     number,
     share_pct,
-    waits,
+    wait_to_mend,
 )
+from launchscope.rules.shape_change import every_step_differs
 
 Confidence = Literal["high", "medium", "low"]
 
@@ -61,7 +63,7 @@ def _verdict(profile: Profile, findings: tuple[Finding, ...]) -> Verdict:
         iteration_speedup=profile.value("iteration_speedup"),
         removable_pct=None if found is None else found.removable_pct,
         confidence=_confidence(profile, decision.recommendation),
-        because=tuple(code for code in decision.because if code in present),
+        because=tuple(code for code in dict.fromkeys(decision.because) if code in present),
         how=how_to(profile, decision.recommendation),
     )
 
@@ -75,11 +77,11 @@ def _decide(profile: Profile) -> Decision:
     found = gain(profile)
     if found is None:
         return Decision("inconclusive", headline.no_gain_known(profile), ("LS040", "LS031"))
-    if found.removable_pct >= profile.threshold_pct and not found.beyond_spread:
-        return Decision("inconclusive", headline.within_spread(found), ("LS005", "LS004"))
-    wrong = _wrong(profile)
+    wrong = _wrong(profile)  # of a wrong replay the spread of the gain decides nothing
     if wrong and _would_pay_if_right(profile, found):
         return Decision("unsafe", headline.unsafe(profile, found, wrong[0]), (*wrong, "LS001"))
+    if found.within_spread_of(profile.threshold_pct):
+        return Decision("inconclusive", headline.within_spread(found), ("LS005", "LS004"))
     if found.removable_pct < profile.threshold_pct:
         return _decide_small(profile, found)
     return _decide_paying(profile, found)
@@ -87,10 +89,7 @@ def _decide(profile: Profile) -> Decision:
 
 def _decide_small(profile: Profile, found: Gain) -> Decision:
     """The gain is under the threshold."""
-    if found.high_pct >= profile.threshold_pct and not found.beyond_spread:
-        return Decision("inconclusive", headline.within_spread(found), ("LS005", "LS004"))
-    step_pays = found.step_pct is not None and found.step_pct >= profile.threshold_pct
-    if step_pays and waits(profile):
+    if wait_to_mend(profile) is not None:
         sentence = headline.mend_first(profile, found)
         return Decision("stay_eager", sentence, ("LS020", "LS021", "LS001"))
     codes = ("LS001", "LS005", "LS002", "LS007", "LS020", "LS021")
@@ -103,21 +102,20 @@ def _decide_paying(profile: Profile, found: Gain) -> Decision:
     if needed is not None and expected is not None and needed > expected:
         sentence = headline.never_pays_back(found, needed, expected)
         return Decision("stay_eager", sentence, ("LS009", "LS001"))
-    if profile.shapes.stable is False and distinct_inputs(profile) > MAX_BUCKETS:
-        return Decision("stay_eager", headline.too_many_shapes(profile, found), ("LS010",))
-    if profile.shapes.stable is False and branches(profile):
-        sentence = headline.after_fixes(profile, found, "the branch that depends on data")
-        return Decision("adopt_after_fixes", sentence, ("LS001", "LS011", "LS030"))
+    fixes = obstacles(profile)
+    codes = tuple(fix.code for fix in fixes)
+    padding = any(fix.kind == PADDING for fix in fixes)
+    if padding and distinct_inputs(profile) > MAX_BUCKETS:
+        sentence = headline.too_many_shapes(profile, found, fixes)
+        return Decision("stay_eager", sentence, ("LS010", *codes))
     status = profile.replay.status
-    if status != "measured" and profile.blockers:
-        sentence = headline.after_fixes(profile, found, headline.blocking_lines(profile))
-        return Decision("adopt_after_fixes", sentence, ("LS001", "LS030", "LS031"))
-    if status in ("blocked", "what_if"):
-        sentence = headline.after_fixes(profile, found, "what blocks the capture")
-        return Decision("adopt_after_fixes", sentence, ("LS001", "LS031"))
+    if status in ("blocked", "what_if") or (fixes and not (padding and len(fixes) == 1)):
+        sentence = headline.after_fixes(profile, found, fixes)
+        because = ("LS001", *codes, *(("LS031",) if status != "skipped" else ()))
+        return Decision("adopt_after_fixes", sentence, because)
     if status == "failed":
         return Decision("inconclusive", headline.failed(profile, found), ("LS031", "LS001"))
-    if profile.shapes.stable is False and distinct_inputs(profile) > 1:
+    if padding:
         sentence = headline.bucketed(profile, found)
         return Decision("adopt_bucketed", sentence, ("LS001", "LS010"))
     codes = ("LS001", "LS003", "LS002", "LS036", "LS034")
@@ -127,12 +125,14 @@ def _decide_paying(profile: Profile, found: Gain) -> Decision:
 def _decide_structure(profile: Profile) -> Decision:
     """A rehearsal: what the structure alone allows to say."""
     codes = ("LS041", "LS010", "LS011", "LS030")
-    if profile.shapes.stable is False:
-        if branches(profile) or distinct_inputs(profile) > MAX_BUCKETS:
-            return Decision("stay_eager", headline.structure_unstable(profile), codes)
+    fixes = obstacles(profile)
+    padding = any(fix.kind == PADDING for fix in fixes)
+    if padding and distinct_inputs(profile) > MAX_BUCKETS:
+        return Decision("stay_eager", headline.structure_unstable(profile), codes)
+    if [fix.code for fix in fixes] == ["LS010"]:
         return Decision("inconclusive", headline.structure_shapes(profile), codes)
-    if profile.blockers:
-        return Decision("inconclusive", headline.structure_blocked(profile), codes)
+    if fixes:
+        return Decision("inconclusive", headline.structure_blocked(profile, fixes), codes)
     return Decision("inconclusive", headline.structure_clear(profile), codes)
 
 
@@ -173,13 +173,16 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
     """How far to rely on the recommendation.
 
     High: measured, checked, and the bounds of the gain lie on one side of the threshold. One
-    level less for each of: not so clear, a prediction, an unchecked replay to adopt, few steps.
+    level less for each of: not so clear, a prediction, an unchecked replay to adopt, few steps,
+    an iteration projected without a trace.
     """
     if recommendation in ("already_graphed", "unsafe"):
         return "high"
     found = gain(profile)
     if found is None or recommendation == "inconclusive":
         return "medium" if recommendation == "stay_eager" else "low"
+    if recommendation == "adopt_bucketed" and every_step_differs(profile):
+        return "low"
     threshold = profile.threshold_pct
     clear = found.low_pct >= threshold or found.high_pct < threshold
     unchecked = profile.replay.correct.status != "verified"
@@ -188,6 +191,7 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
         found.basis != "measured",
         found.basis == "measured" and recommendation.startswith("adopt") and unchecked,
         is_partial(profile),
+        flag(profile, "projected_from_bursts"),
         recommendation == "adopt_bucketed",
     ]
     levels: tuple[Confidence, ...] = ("high", "medium", "low")

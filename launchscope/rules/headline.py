@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.reading import Gain, distinct_inputs, number, waits
-from launchscope.rules.wording import figures, listed, ms, pct, plural, times
+from launchscope.rules.obstacles import Obstacle, clauses
+from launchscope.rules.reading import Gain, branches, distinct_inputs, number, waits
+from launchscope.rules.shape_change import every_step_differs, growth
+from launchscope.rules.wording import figures, ms, pct, plural, times
 
 _PARTS = {"forward_backward": "its forward and backward"}
 
@@ -19,16 +21,20 @@ def adopt(profile: Profile, found: Gain) -> str:
     )
 
 
-def after_fixes(profile: Profile, found: Gain, what: str) -> str:
-    would = "takes" if found.basis == "what_if" else "is predicted to take"
-    return (
-        f"Worth a CUDA graph once {what} {_be(what)} mended: a replay {would} "
-        f"{_taken(profile, found)}."
-    )
+def after_fixes(profile: Profile, found: Gain, fixes: list[Obstacle]) -> str:
+    would = "is predicted to take" if found.basis == "predicted" else "takes"
+    what = clauses(fixes) or "what blocks the capture is mended"
+    return f"Worth a CUDA graph once {what}: a replay {would} {_taken(profile, found)}."
 
 
 def bucketed(profile: Profile, found: Gain) -> str:
     would = "takes" if found.basis == "measured" else "is predicted to take"
+    if every_step_differs(profile):
+        return (
+            "Shapes change in every step seen: pad the inputs to a few sizes first, then adopt "
+            f"one CUDA graph for each; a replay {would} {_taken(profile, found)}, padding not "
+            "counted."
+        )
     return (
         f"Adopt one CUDA graph per shape ({distinct_inputs(profile)} shapes seen), inputs padded "
         f"to them: a replay {would} {_taken(profile, found)}, padding not counted."
@@ -45,6 +51,9 @@ def graphed(profile: Profile) -> str:
 def under_threshold(profile: Profile, found: Gain) -> str:
     iteration = profile.value("iteration_ms")
     of = "the iteration" if iteration is None else f"the {ms(iteration)} iteration"
+    if found.is_loss:
+        is_ = "is" if found.basis == "measured" else "would be"
+        return f"Stay eager: a replay {is_} slower by {pct(-found.removable_pct)} of {of}."
     if not found.beyond_spread:
         return (
             f"Stay eager: a replay gains nothing that can be told from the spread "
@@ -65,8 +74,8 @@ def mend_first(profile: Profile, found: Gain) -> str:
     of = "" if iteration is None else f" of {ms(iteration)}"
     return (
         f"Mend the {'input pipeline' if name == 'data loader' else name} first: {kept} {ms(cost)}"
-        f"{of}, so a replay takes {pct(step)} off the step but only "
-        f"{pct(max(0.0, found.removable_pct))} off the iteration."
+        f"{of}, so a replay takes {pct(step)} off the step but "
+        f"{'only ' if found.removable_pct > 0 else ''}{_share(found)} off the iteration."
     )
 
 
@@ -77,9 +86,9 @@ def never_pays_back(found: Gain, needed: float, expected: int) -> str:
     )
 
 
-def too_many_shapes(profile: Profile, found: Gain) -> str:
+def too_many_shapes(profile: Profile, found: Gain, fixes: list[Obstacle]) -> str:
     return (
-        f"Stay eager until the inputs are padded: {distinct_inputs(profile)} different shapes "
+        f"Stay eager until {clauses(fixes)}: {distinct_inputs(profile)} different shapes "
         f"are too many for one graph each, although a replay would take "
         f"{pct(found.removable_pct)} off the iteration."
     )
@@ -144,30 +153,40 @@ def no_gain_known(profile: Profile) -> str:
 
 
 def structure_unstable(profile: Profile) -> str:
-    distinct = distinct_inputs(profile)
-    if distinct > 1:
-        return (
-            f"One CUDA graph cannot serve this step as it stands: {distinct} input shapes in the "
-            "inspected steps. Times were not measured (no GPU)."
-        )
     return (
-        "One CUDA graph cannot serve this step as it stands: its ops change while its input "
-        "shapes do not. Times were not measured (no GPU)."
+        "One CUDA graph cannot serve this step as it stands: "
+        f"{distinct_inputs(profile)} input shapes in the inspected steps. Times were not "
+        "measured (no GPU)."
     )
 
 
 def structure_shapes(profile: Profile) -> str:
-    return (
-        f"Not decided without a GPU: the inputs take {distinct_inputs(profile)} shapes, so a "
-        "capture would need one graph for each, or padding."
-    )
+    """Nothing but the shapes is in the way."""
+    if growth(profile) is not None:
+        seen = (
+            "the inputs grow by one from step to step, so a capture would need them "
+            "preallocated to the longest length (a static cache)"
+        )
+    elif every_step_differs(profile):
+        seen = (
+            "the shapes change in every step seen, so the inputs would be padded to a few "
+            "sizes before a capture"
+        )
+    else:
+        seen = (
+            f"the inputs take {distinct_inputs(profile)} shapes, so a capture would need one "
+            "graph for each, or padding"
+        )
+    return f"Not decided without a GPU: {seen}."
 
 
-def structure_blocked(profile: Profile) -> str:
-    lines = blocking_lines(profile)
+def structure_blocked(profile: Profile, fixes: list[Obstacle]) -> str:
+    would = "serve the wrong path" if branches(profile) else "fail"
+    if len(fixes) > 1:
+        would = "fail or be wrong"
     return (
-        "Not decided without a GPU: whether a graph pays is unknown, and a capture would fail "
-        f"until {lines} {_be(lines)} mended."
+        "Not decided without a GPU: whether a graph pays is unknown, and a capture would "
+        f"{would} until {clauses(fixes)}."
     )
 
 
@@ -181,22 +200,14 @@ def structure_clear(profile: Profile) -> str:
     )
 
 
-def blocking_lines(profile: Profile) -> str:
-    """The lines to mend, by name up to three."""
-    lines = list(dict.fromkeys(b.where or b.op for b in profile.blockers))
-    if len(lines) > 3:
-        return f"{lines[0]} and {len(lines) - 1} more"
-    return listed(lines)
-
-
-def _be(what: str) -> str:
-    return "are" if " and " in what else "is"
+def _share(found: Gain) -> str:
+    return pct(found.removable_pct) if found.removable_pct > 0 else "nothing"
 
 
 def _taken(profile: Profile, found: Gain) -> str:
     """`61 % off the iteration, from 9.01 ms to 3.52 ms (2.56x)`."""
     before, after = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
-    text = f"{pct(max(0.0, found.removable_pct))} off the iteration"
+    text = f"{_share(found)} off the iteration"
     if before is None or after is None:
         return text
     speedup = profile.value("iteration_speedup") or (before / after if after else None)

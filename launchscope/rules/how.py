@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from launchscope.model import Profile, Recommendation
 from launchscope.rules import recipe
-from launchscope.rules.headline import blocking_lines
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
+from launchscope.rules.obstacles import PADDING, obstacles
+from launchscope.rules.shape_change import every_step_differs
 from launchscope.rules.wording import listed, plural, size_of
 
 
@@ -13,10 +14,14 @@ def how_to(profile: Profile, recommendation: Recommendation) -> str | None:
     """Numbered instructions with the capture pattern for this step; None when there is no work."""
     if recommendation in ("adopt", "adopt_bucketed"):
         steps = _preparation(profile, recommendation)
+        if recommendation == "adopt_bucketed" and every_step_differs(profile):
+            steps = [*_mending(profile), *steps]
         return _numbered(steps, _code(profile, recommendation))
     if recommendation in ("adopt_after_fixes", "unsafe"):
-        steps = [*_mending(profile), *_preparation(profile, "adopt")]
-        return _numbered(steps, _code(profile, "adopt"))
+        padded = any(obstacle.kind == PADDING for obstacle in obstacles(profile))
+        then: Recommendation = "adopt_bucketed" if padded else "adopt"
+        steps = [*_mending(profile), *_preparation(profile, then)]
+        return _numbered(steps, _code(profile, then))
     if recommendation == "inconclusive" and profile.mode == "rehearsal":
         steps = [*_mending(profile), "Run the same command on a machine with a GPU."]
         return _numbered(steps, "")
@@ -30,9 +35,7 @@ def _numbered(steps: list[str], code: str) -> str:
 
 def _mending(profile: Profile) -> list[str]:
     """What stands between this script and a correct capture."""
-    steps = []
-    if profile.blockers:
-        steps.append(f"Mend {blocking_lines(profile)} (launchscope rules LS030).")
+    steps = [obstacle.todo for obstacle in obstacles(profile)]
     if scheduler_is_frozen(profile):
         steps.append("Hold the learning rate in a tensor on the GPU (launchscope rules LS035).")
     if profile.replay.work.same is False:

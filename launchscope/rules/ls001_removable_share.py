@@ -23,7 +23,7 @@ PyTorch, CUDA semantics: CUDA Graphs. NVIDIA, CUDA Graph Best Practice for PyTor
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import gain
+from launchscope.rules.reading import Gain, gain
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import pct
 
@@ -34,13 +34,11 @@ def check(profile: Profile) -> list[Finding]:
     found = gain(profile)
     if found is None:
         return []
-    said = _SAID.get(found.basis, "is predicted to remove")
     return [
         Finding(
             code="LS001",
             severity="info",
-            title=f"A replay {said} {pct(max(0.0, found.removable_pct))} of the iteration; "
-            f"your threshold is {pct(profile.threshold_pct)}",
+            title=f"A replay {_said(found)}; your threshold is {pct(profile.threshold_pct)}",
             advice="",
             evidence={
                 "removable_pct": found.removable_pct,
@@ -54,6 +52,14 @@ def check(profile: Profile) -> list[Finding]:
             },
         )
     ]
+
+
+def _said(found: Gain) -> str:
+    if found.is_loss:
+        makes = "makes" if found.basis == "measured" else "is predicted to make"
+        return f"{makes} the iteration {pct(-found.removable_pct)} longer"
+    said = _SAID.get(found.basis, "is predicted to remove")
+    return f"{said} {pct(found.removable_pct)} of the iteration"
 
 
 RULE = Rule("LS001", "Share of the iteration that a replay removes", check, __doc__)

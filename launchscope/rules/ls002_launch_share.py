@@ -25,11 +25,13 @@ Metrics `launch_api_ms`, `blocked_launch_ms`, `framework_ms`, `launch_call_ms`.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import gain
+from launchscope.rules.reading import WORTH_MENDING_PCT, gain, share_pct
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import ms, pct
 
 LITERAL_PCT = 15.0
+# Of the launch time; below it, back-pressure explains too little of it.
+BLOCKED_SHARE = 0.3
 
 
 def check(profile: Profile) -> list[Finding]:
@@ -45,7 +47,7 @@ def check(profile: Profile) -> list[Finding]:
     if found is None or above == pays:
         advice = "The literal 15 % rule and what a replay removes agree here."
     elif above:
-        advice = "The literal 15 % rule would say adopt; a replay would not pay. " + _back_pressure(
+        advice = "The literal 15 % rule would say adopt; a replay would not pay. " + _hidden(
             profile
         )
     else:
@@ -68,24 +70,56 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-def _back_pressure(profile: Profile) -> str:
+def _hidden(profile: Profile) -> str:
+    """Why launches cost so much time and a replay would save so little: the largest cause."""
+    wait = _dominating_wait(profile)
+    if wait is not None:
+        return wait
     blocked, launched = profile.value("blocked_launch_ms"), profile.value("launch_api_ms")
-    if blocked and launched:
+    if blocked and launched and blocked >= BLOCKED_SHARE * launched:
         return (
             f"{ms(blocked)} of the {ms(launched)} in launch calls is back-pressure: "
             "the queue is full and the call waits for the GPU."
         )
-    return "The launches run ahead of the GPU, which hides their cost."
+    idle, iteration = profile.value("gpu_idle_ms"), profile.value("iteration_ms")
+    if idle is not None and iteration and 100 * idle < profile.threshold_pct * iteration:
+        return (
+            f"The launches run ahead of the GPU, which is idle for only {ms(idle)} of the "
+            f"{ms(iteration)}."
+        )
+    return "What was measured does not tell the cause."
+
+
+def _dominating_wait(profile: Profile) -> str | None:
+    """The wait that makes up at least half of the idle time and is worth mending."""
+    idle = profile.value("gpu_idle_ms")
+    waits = [
+        (cost, said)
+        for key, said in (("data_wait_ms", "for data"), ("sync_wait_ms", "in synchronisations"))
+        if (cost := profile.value(key)) is not None
+        and (share_pct(profile, key) or 0.0) >= WORTH_MENDING_PCT
+    ]
+    if not waits:
+        return None
+    cost, said = max(waits)
+    if idle is not None and cost < idle / 2:
+        return None
+    return f"The GPU waits {ms(cost)} of the iteration {said}, which a replay leaves as it is."
 
 
 def _between(profile: Profile) -> str:
     framework, calls = profile.value("framework_ms"), profile.value("launch_call_ms")
-    if framework is not None and calls is not None and framework > calls:
+    if framework is None or calls is None or framework + calls <= 0:
+        return "What was measured does not tell the cause."
+    if framework > calls:
         return (
             f"The GPU waits {ms(framework)} for Python and the dispatcher between launches "
             f"and only {ms(calls)} for the launch calls; a replay removes both."
         )
-    return "The cost lies between the launches, and a replay removes that too."
+    return (
+        f"The GPU waits {ms(calls)} for the launch calls and {ms(framework)} for Python and the "
+        "dispatcher between them; a replay removes both."
+    )
 
 
 RULE = Rule("LS002", "Launch share: the 15 % rule taken literally", check, __doc__)

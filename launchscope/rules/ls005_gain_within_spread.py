@@ -11,7 +11,7 @@ Nothing within the spread counts as a gain: the next run could show a loss.
 0.8 % removable with a spread of 2 %.
 
 ## When it does not apply
-A gain beyond the spread but under the threshold is LS001's to tell.
+A gain beyond the spread but under the threshold is LS001's to tell, and so is a loss.
 
 ## Reference
 Facts `removable_low_pct`, `removable_high_pct`, `simulation_error_pct`.
@@ -27,7 +27,7 @@ from launchscope.rules.wording import pct
 
 def check(profile: Profile) -> list[Finding]:
     found = gain(profile)
-    if found is None or found.beyond_spread:
+    if found is None or found.beyond_spread or found.is_loss:
         return []
     undecided = found.high_pct >= profile.threshold_pct
     return [

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
+from launchscope.rules.shape_change import every_step_differs, growth
 from launchscope.rules.wording import listed, pct
 
 
@@ -30,13 +31,19 @@ def check(profile: Profile) -> list[Finding]:
     if len(kinds) < 2:
         return []
     ordered = sorted(kinds, key=lambda kind: -kind.share_pct)
+    first = ""
+    if growth(profile) is not None:
+        first = ", once its inputs keep one size (LS010),"
+    elif every_step_differs(profile):
+        first = ", once its inputs are padded to a few sizes (LS010),"
     return [
         Finding(
             code="LS012",
             severity="info",
             title="The script has several kinds of steps: "
             + listed([f"{kind.name} ({pct(kind.share_pct)})" for kind in ordered]),
-            advice=f"Capture {ordered[0].name} in a graph of its own and leave the rest eager.",
+            advice=f"Capture {ordered[0].name} in a graph of its own{first} and leave the rest "
+            "eager.",
             evidence={kind.name: kind.share_pct for kind in ordered},
         )
     ]

@@ -20,7 +20,7 @@ PyTorch, Performance Tuning Guide: asynchronous data loading. Metric `data_wait_
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import WORTH_MENDING_PCT, gain, share_pct
+from launchscope.rules.reading import WORTH_MENDING_PCT, share_pct, wait_to_mend
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import ms, pct
 
@@ -29,8 +29,7 @@ def check(profile: Profile) -> list[Finding]:
     share, wait = share_pct(profile, "data_wait_ms"), profile.value("data_wait_ms")
     if share is None or wait is None or share < WORTH_MENDING_PCT:
         return []
-    found = gain(profile)
-    first = found is not None and share > max(0.0, found.removable_pct)
+    first = wait_to_mend(profile) == "data loader"
     return [
         Finding(
             code="LS020",

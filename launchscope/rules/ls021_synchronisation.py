@@ -23,7 +23,7 @@ Metrics `sync_cost_ms`, `sync_wait_ms`, `syncs_per_step`.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import WORTH_MENDING_PCT, gain, number, share_pct
+from launchscope.rules.reading import WORTH_MENDING_PCT, number, share_pct, wait_to_mend
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import ms, pct
 
@@ -34,8 +34,7 @@ def check(profile: Profile) -> list[Finding]:
         return []
     inside = number(profile, "inside_step_syncs") or 0.0
     between = number(profile, "between_step_syncs") or 0.0
-    found = gain(profile)
-    first = found is not None and share > max(0.0, found.removable_pct)
+    first = wait_to_mend(profile) == "synchronisation"
     line = next((b.where for b in profile.blockers if b.category == "sync" and b.where), None)
     return [
         Finding(

@@ -22,13 +22,49 @@ In a rehearsal, where there is no GPU to replay on (LS041).
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
+from launchscope.rules.obstacles import PADDING, obstacles
 from launchscope.rules.rule import Rule
+from launchscope.rules.wording import listed
 
+# What the reason says, in lower case, and what to do then; the first that fits.
+_BY_REASON: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("out of memory", "outofmemory"),
+        "The eager figures stand. --verify 0 and a smaller batch lower the memory that a capture "
+        "needs beside eager's.",
+    ),
+    (
+        ("device-side assert", "cuda error", "acceleratorerror", "illegal memory access"),
+        "The eager figures stand. The error is one of the GPU: run the script by itself with "
+        "CUDA_LAUNCH_BLOCKING=1 to find the line, and check that the step reads its inputs only "
+        "from tensors that stay where they are.",
+    ),
+    (
+        ("time limit",),
+        "The eager figures stand. Raise --timeout, or lower --timing and --replay.",
+    ),
+    (
+        ("legacy default stream",),
+        "Nothing there can be captured: mend what LS038 names and profile again.",
+    ),
+    (
+        ("already replays cuda graphs",),
+        "Nothing is to be done: the step replays graphs of its own.",
+    ),
+    (
+        ("script ended before",),
+        "Give the script more steps, or lower --warmup, --timing and --replay.",
+    ),
+    (
+        ("not run", "--replay 0"),
+        "It was not asked for, or not reached: profile with --replay 30 to measure it.",
+    ),
+)
+_CHANGING = "op stream changes"
 _ADVICE = {
     "blocked": "Mend the lines named by LS030 and profile again.",
-    "failed": "The eager figures stand. Mend the cause and profile again; --verify 0 and a "
-    "smaller batch lower the memory a capture needs.",
-    "skipped": "Profile with the replay pass to measure it.",
+    "failed": "The eager figures stand. Mend the cause and profile again.",
+    "skipped": "Profile again once the reason is gone.",
     "what_if": "The replay ran with recorded values in place of the blocking lines; mend them "
     "and profile again to confirm it.",
 }
@@ -50,11 +86,31 @@ def check(profile: Profile) -> list[Finding]:
             code="LS031",
             severity="warning" if replay.status == "failed" else "info",
             title=f"{_SAID[replay.status]}{reason}",
-            advice=_ADVICE[replay.status],
+            advice=_advice(profile),
             where=replay.where,
             evidence={"status": replay.status, "reason": replay.reason},
         )
     ]
+
+
+def _advice(profile: Profile) -> str:
+    replay = profile.replay
+    reason = (replay.reason or "").lower()
+    if _CHANGING in reason:
+        how = {
+            "growth": "keep the inputs that grow at one size (LS010)",
+            "branch": "replace the branch that depends on data (LS011)",
+            PADDING: "pad the inputs to a few sizes (LS010)",
+            "blockers": "mend the lines named by LS030",
+        }
+        known = [how[o.kind] for o in obstacles(profile) if o.kind in how]
+        steps = listed(known) or "make the ops of every step the same"
+        return f"One graph holds one course of ops: {steps}, and profile again."
+    if replay.status in ("failed", "skipped"):
+        for parts, advice in _BY_REASON:
+            if any(part in reason for part in parts):
+                return advice
+    return _ADVICE[replay.status]
 
 
 RULE = Rule("LS031", "The replay was not measured", check, __doc__)

@@ -2,7 +2,8 @@
 
 ## What it finds
 Kernels that ran on the legacy default stream although the script ran on a stream of its own:
-a third-party extension that launches without asking for PyTorch's current stream.
+a third-party extension that launches without asking for PyTorch's current stream. Such a
+script is then measured on the default stream as a whole, and its replay is left out.
 
 ## Why it matters
 Such a kernel is missing from the graph, or ends its capture, and it is not ordered with the
@@ -12,7 +13,7 @@ other work either: torch's side streams do not synchronise with the legacy strea
 A CUDA extension that calls `kernel<<<grid, block>>>(...)` without a stream argument.
 
 ## When it does not apply
-Scripts measured on the default stream throughout.
+Scripts that were on the default stream from the beginning, in a trace from elsewhere.
 
 ## Reference
 CUDA programming guide: default stream. at::cuda::getCurrentCUDAStream.
@@ -21,28 +22,32 @@ CUDA programming guide: default stream. at::cuda::getCurrentCUDAStream.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import flag, number
+from launchscope.rules.reading import number, on_legacy_stream
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import plural
 
 
 def check(profile: Profile) -> list[Finding]:
     count = number(profile, "legacy_stream_kernels") or 0.0
-    if count <= 0 or profile.facts.get("side_stream") is False:
+    if not on_legacy_stream(profile):
         return []
-    names = [str(name) for name in profile.facts.get("legacy_kernels_names") or []]
+    # With all of the script on that stream, its kernels do not tell which ones insist on it.
+    apart = profile.facts.get("side_stream") is not False and count > 0
+    listed_names = profile.facts.get("legacy_kernels_names") if apart else None
+    names = [str(name) for name in listed_names or []]
     named = f" ({names[0][:80]})" if names else ""
+    what = plural(count, "kernel") if apart else "Part of the step"
     return [
         Finding(
             code="LS038",
             severity="warning",
-            title=f"{plural(count, 'kernel')} ran on the legacy default stream{named}",
-            advice="Make the extension launch on at::cuda::getCurrentCUDAStream(); until then "
-            "its work would be missing from the graph.",
+            title=f"{what} {'ran' if apart else 'runs'} on the legacy default stream{named}",
+            advice="Make the extension that does it launch on at::cuda::getCurrentCUDAStream(); "
+            "until then its work would be missing from the graph.",
             evidence={
                 "kernels": count,
                 "names": names,
-                "side_stream": flag(profile, "side_stream"),
+                "side_stream": profile.facts.get("side_stream"),
             },
         )
     ]

@@ -17,6 +17,8 @@ GRAPHED_PCT = 50.0
 WORTH_MENDING_PCT = 5.0
 # More distinct shapes than this are too many for one graph each.
 MAX_BUCKETS = 8
+# What the runner calls it, in the reason of a replay and in its notes.
+_LEGACY = "legacy default stream"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,15 @@ class Gain:
     @property
     def beyond_spread(self) -> bool:
         return self.removable_pct > 0 and self.low_pct > 0
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the replay is slower, beyond the spread."""
+        return self.removable_pct < 0 and self.high_pct < 0
+
+    def within_spread_of(self, threshold_pct: float) -> bool:
+        """Whether the gain may be nothing and may be worth it: the timings do not tell."""
+        return self.high_pct >= threshold_pct and not self.beyond_spread
 
 
 def gain(profile: Profile) -> Gain | None:
@@ -113,6 +124,33 @@ def waits(profile: Profile) -> list[tuple[str, float]]:
         if share is not None and cost is not None and share >= WORTH_MENDING_PCT:
             found.append((name, cost))
     return sorted(found, key=lambda wait: -wait[1])
+
+
+def wait_to_mend(profile: Profile) -> str | None:
+    """The wait to mend before a graph: the step would gain, the iteration would not.
+
+    None where no wait is in the way, and where the timings do not tell.
+    """
+    found, waiting = gain(profile), waits(profile)
+    if found is None or not waiting or found.removable_pct >= profile.threshold_pct:
+        return None
+    if found.within_spread_of(profile.threshold_pct):
+        return None
+    step_pays = found.step_pct is not None and found.step_pct >= profile.threshold_pct
+    return waiting[0][0] if step_pays else None
+
+
+def on_legacy_stream(profile: Profile) -> bool:
+    """Whether part of the step insists on the legacy default stream.
+
+    Either kernels ran there beside those of the side stream, or the run says so: then the
+    whole script was measured on it.
+    """
+    beside = (number(profile, "legacy_stream_kernels") or 0.0) > 0
+    if beside and profile.facts.get("side_stream") is not False:
+        return True
+    told = (profile.replay.reason or "", *profile.notes)
+    return any(_LEGACY in text for text in told)
 
 
 def distinct_inputs(profile: Profile) -> int:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from launchscope.analysis import build_profile
+from launchscope.analysis.prediction import KERNEL_MS, START_MS
 from launchscope.analysis.metrics import UNITS
 from launchscope.errors import InputError
 from launchscope.model import (
@@ -23,6 +24,7 @@ from launchscope.model import (
     TraceResult,
 )
 from launchscope.parser import read_recording
+from launchscope.rules import advise
 from tests.builders import TraceBuilder, loop_trace, recording, timing, trace
 
 RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
@@ -88,7 +90,7 @@ def test_idle_time_is_the_sum_of_its_causes(tmp_path: Path) -> None:
 
 def test_without_a_replay_the_prediction_stands_in(tmp_path: Path) -> None:
     profile = whole(tmp_path)
-    assert profile.value("predicted_replay_ms") == pytest.approx(0.5 + 0.06e-3 * 100 + 1.5e-3)
+    assert profile.value("predicted_replay_ms") == pytest.approx(0.5 + KERNEL_MS * 100 + START_MS)
     low, high = (profile.facts[f"predicted_replay_{end}_ms"] for end in ("low", "high"))
     assert low < profile.metrics["predicted_replay_ms"].value < high
     assert profile.value("replay_ms") is None
@@ -105,8 +107,9 @@ def test_a_gpu_bound_step_has_nothing_to_remove(tmp_path: Path) -> None:
     times = timing(iteration_ms=3.0, step_ms=3.0, host_ms=2.7, host_iteration_ms=2.7)
     profile = build_profile(recording(tmp_path, loop_trace(6, body), timing=times))
     assert profile.value("gpu_idle_ms") == pytest.approx(0, abs=0.01)
-    # Of the 3.0 ms nothing can go: the prediction adds its 0.06 us per kernel.
-    assert profile.value("removable_pct") == pytest.approx(-0.6, abs=1.5)
+    # Of the 3.0 ms nothing can go: the prediction adds its cost per kernel.
+    added_ms = KERNEL_MS * 300 + START_MS
+    assert profile.value("removable_pct") == pytest.approx(-100 * added_ms / 3.0, abs=1.5)
     assert profile.value("launch_share_pct") == pytest.approx(90, abs=1)
 
 
@@ -280,6 +283,47 @@ def test_kernels_on_the_legacy_stream_are_told_when_a_side_stream_was_set(tmp_pa
     profile = build_profile(recording(tmp_path, built, timing=timing()))
     assert profile.facts["legacy_stream_kernels"] == 1
     assert profile.facts["legacy_kernels_names"] == ["foreign"]
+
+
+def test_kernels_on_the_legacy_stream_are_kept_when_all_of_it_was_measured_there(
+    tmp_path: Path,
+) -> None:
+    built = loop_trace(4, lambda b: b.launch(stream=7).work(30))
+    rec = recording(tmp_path, built, timing=timing())
+    assert rec.trace is not None
+    whole_run = replace(rec, trace=replace(rec.trace, side_stream=False))
+    assert build_profile(whole_run).facts["legacy_stream_kernels"] == 1
+    unread = replace(rec.trace, file="gone.json", legacy_kernels=7, steps=4)
+    assert build_profile(replace(rec, trace=unread)).facts["legacy_stream_kernels"] == 2
+    elsewhere = build_profile(replace(whole_run, mode="trace"))
+    assert "legacy_stream_kernels" not in elsewhere.facts
+
+
+def test_a_measured_replay_without_a_trace_projects_the_iteration(tmp_path: Path) -> None:
+    times = timing(iteration_ms=3.0, step_ms=2.5)
+    profile = build_profile(recording(tmp_path, timing=times, replay=MEASURED))
+    assert profile.value("projected_iteration_ms") == pytest.approx(1.0)
+    assert profile.value("removable_pct") == pytest.approx(66.7, abs=0.1)
+    assert profile.value("break_even_steps") == 18
+    assert profile.facts["removable_low_pct"] <= 66.7 <= profile.facts["removable_high_pct"] + 0.1
+    assert profile.facts["projected_from_bursts"] is True
+    assert any("there is no trace" in note for note in profile.notes)
+    verdict = advise(profile).verdict
+    assert verdict is not None
+    assert (verdict.recommendation, verdict.basis) == ("adopt", "measured")
+
+
+def test_with_a_trace_the_queue_simulation_projects_the_iteration(tmp_path: Path) -> None:
+    assert "projected_from_bursts" not in whole(tmp_path, replay=MEASURED).facts
+
+
+def test_counts_that_were_read_off_are_exact(tmp_path: Path) -> None:
+    inspected = InspectResult(2, ("a", "a"), ("x4", "x4"), (7, 7), ())
+    result = replace(MEASURED, graph_nodes=101)
+    profile = build_profile(recording(tmp_path, inspect=inspected, replay=result))
+    for key in ("graph_nodes", "shape_signatures"):
+        assert profile.metrics[key].exact
+    assert not build_profile(recording(tmp_path)).metrics["graph_nodes"].exact
 
 
 def test_a_profile_is_plain_json(tmp_path: Path) -> None:

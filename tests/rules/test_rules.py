@@ -13,13 +13,14 @@ from launchscope.model import (
     Metric,
     Profile,
     Replay,
+    ReplayStatus,
     ScopeReplay,
     Shapes,
     ShapeSignature,
     StepKind,
     Work,
 )
-from launchscope.rules import all_rules, find_rule
+from launchscope.rules import advise, all_rules, find_rule
 from tests.rules.profiles import blocked, gpu_bound, item_blocker, predicted, profile, rehearsal
 
 TWO_SHAPES = Shapes(False, (ShapeSignature(2, "f32[8, 97]"), ShapeSignature(1, "f32[8, 101]")))
@@ -182,6 +183,79 @@ def test_launch_share_explains_python_between_launches_when_a_replay_pays() -> N
     assert rule is not None
     (finding,) = rule.check(profile(metrics={"launch_share_pct": 8.0}))
     assert "4.10 ms for Python and the dispatcher" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ({"data_wait_ms": 20.0, "gpu_idle_ms": 22.0}, "waits 20.0 ms of the iteration for data"),
+        ({"sync_wait_ms": 20.0, "gpu_idle_ms": 22.0}, "20.0 ms of the iteration in synchronis"),
+        ({"data_wait_ms": 3.0, "gpu_idle_ms": 22.0}, "is back-pressure"),
+        ({"blocked_launch_ms": 1.0, "gpu_idle_ms": 0.2}, "idle for only 0.200 ms of the 52.1 ms"),
+        ({"blocked_launch_ms": 1.0, "gpu_idle_ms": 22.0}, "does not tell the cause"),
+    ],
+    ids=["data", "sync", "data is the smaller part", "little idle", "unknown"],
+)
+def test_a_high_launch_share_that_would_not_pay_is_explained_by_the_largest_cause(
+    metrics: dict[str, float], said: str
+) -> None:
+    rule = find_rule("LS002")
+    assert rule is not None
+    base = gpu_bound()
+    measured = base.metrics | {key: Metric(value, "ms") for key, value in metrics.items()}
+    (finding,) = rule.check(replace(base, metrics=measured))
+    assert said in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "said"),
+    [
+        ("failed", "OutOfMemoryError: CUDA out of memory. Tried", "smaller batch"),
+        ("failed", "AcceleratorError: CUDA error: device-side assert", "CUDA_LAUNCH_BLOCKING=1"),
+        ("failed", "the time limit was reached", "Raise --timeout"),
+        ("failed", "RuntimeError: something else", "Mend the cause and profile again."),
+        ("skipped", "the replay pass was not run", "profile with --replay 30"),
+        ("skipped", "part of the step runs on the legacy default stream", "LS038"),
+        ("skipped", "the step already replays CUDA graphs", "replays graphs of its own"),
+        ("skipped", "the op stream changes from step to step (2 in 3)", "inputs to a few sizes"),
+        ("blocked", "the op stream changes from step to step (2 in 3)", "inputs to a few sizes"),
+    ],
+)
+def test_the_advice_on_a_missing_replay_follows_its_reason(
+    status: ReplayStatus, reason: str, said: str
+) -> None:
+    rule = find_rule("LS031")
+    assert rule is not None
+    (finding,) = rule.check(predicted(replay=Replay(status, reason), shapes=TWO_SHAPES))
+    assert said in finding.advice
+
+
+@pytest.mark.parametrize("code", ["LS020", "LS021"])
+@pytest.mark.parametrize("removable", [2.0, 20.0], ids=["first", "pays all the same"])
+def test_a_wait_is_to_be_mended_first_where_the_verdict_says_so(
+    code: str, removable: float
+) -> None:
+    wait = {"LS020": "data_wait_ms", "LS021": "sync_cost_ms"}[code]
+    bounds = {"removable_low_pct": removable - 1, "removable_high_pct": removable + 1}
+    of = advise(profile(metrics={"removable_pct": removable, wait: 6.0}, facts=bounds))
+    assert of.verdict is not None
+    advice = next(finding.advice for finding in of.findings if finding.code == code)
+    first = removable < 15
+    assert advice.startswith("Mend this before adopting a graph") is first
+    assert of.verdict.headline.startswith("Mend the ") is first
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        predicted(replay=Replay("skipped", "part of the step runs on the legacy default stream")),
+        predicted(notes=("the script was run again: ... on the legacy default stream, so all",)),
+    ],
+    ids=["reason", "note"],
+)
+def test_a_script_measured_on_the_legacy_stream_for_some_kernels_is_told(of: Profile) -> None:
+    told = replace(of, facts=of.facts | {"side_stream": False, "legacy_stream_kernels": 400})
+    assert titles("LS038", told) == ["Part of the step runs on the legacy default stream"]
 
 
 def test_each_blocker_is_a_finding_with_its_line() -> None:

@@ -1,0 +1,96 @@
+"""What stands between a step and its capture, all of it: headline, advice and verdict agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from launchscope.model import Profile
+from launchscope.rules.reading import branches, distinct_inputs, on_legacy_stream
+from launchscope.rules.shape_change import growth
+from launchscope.rules.wording import listed
+
+PADDING = "padding"
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """`clause` ends "worth a CUDA graph once ..."; `todo` is a step of the instructions."""
+
+    kind: str
+    code: str  # of the rule that explains it
+    clause: str
+    todo: str
+
+
+def obstacles(profile: Profile) -> list[Obstacle]:
+    """Everything to mend before one graph can serve the step, in the order to mend it."""
+    found = []
+    captured = profile.replay.status == "measured"
+    if profile.blockers and not captured:
+        lines = blocking_lines(profile)
+        be = "are" if " and " in lines else "is"
+        found.append(
+            Obstacle(
+                "blockers",
+                "LS030",
+                f"{lines} {be} mended",
+                f"Mend {lines} (launchscope rules LS030).",
+            )
+        )
+    if on_legacy_stream(profile) and not captured:
+        found.append(
+            Obstacle(
+                "legacy",
+                "LS038",
+                "nothing runs on the legacy default stream",
+                "Launch the kernels of the legacy default stream on PyTorch's current stream "
+                "(launchscope rules LS038).",
+            )
+        )
+    if profile.shapes.stable is not False:
+        return found
+    if branches(profile):
+        found.append(
+            Obstacle(
+                "branch",
+                "LS011",
+                "the branch that depends on data is replaced",
+                "Replace the branch that depends on data: torch.where or a mask, or one graph "
+                "per path (launchscope rules LS011).",
+            )
+        )
+    grown = growth(profile)
+    if grown is not None:
+        found.append(
+            Obstacle(
+                "growth",
+                "LS010",
+                "the inputs that grow by one in every step keep one size (a static cache)",
+                f"Preallocate the inputs that grow ({grown}) to the longest length: a static "
+                "cache, written in place at a position that is a tensor, with a mask over what "
+                "is not filled yet (launchscope rules LS010).",
+            )
+        )
+    elif distinct_inputs(profile) > 1:
+        found.append(
+            Obstacle(
+                PADDING,
+                "LS010",
+                "the inputs are padded to a few sizes",
+                "Pad the inputs to a few fixed sizes, with one graph for each "
+                "(launchscope rules LS010).",
+            )
+        )
+    return found
+
+
+def clauses(found: list[Obstacle]) -> str:
+    return listed([obstacle.clause for obstacle in found])
+
+
+def blocking_lines(profile: Profile) -> str:
+    """The lines to mend, by name up to three."""
+    lines = list(dict.fromkeys(b.where or b.op for b in profile.blockers))
+    if len(lines) > 3:
+        return f"{lines[0]} and {len(lines) - 1} more"
+    return listed(lines)

@@ -1,0 +1,109 @@
+"""All that stands in the way is named together, in headline, verdict and instructions."""
+
+from __future__ import annotations
+
+import pytest
+
+from launchscope.model import Profile, Replay, Shapes, ShapeSignature, Verdict
+from launchscope.rules import advise
+from tests.rules.profiles import item_blocker, predicted, rehearsal
+
+BRANCH = Shapes(False, (ShapeSignature(2, "(8,) float32"), ShapeSignature(1, "(8,) float32")))
+NEW_EACH_STEP = Shapes(
+    False, tuple(ShapeSignature(1, f"(4, {length}) int64") for length in (83, 86, 59))
+)
+CACHE = Shapes(
+    False,
+    tuple(
+        ShapeSignature(1, ", ".join(["(1, 1) int64", *[f"(1, 8, {length}, 32) float32"] * 2]))
+        for length in (61, 62, 63)
+    ),
+)
+LEGACY = Replay("skipped", "part of the step runs on the legacy default stream, which cannot be")
+
+
+def verdict(of: Profile) -> Verdict:
+    given = advise(of).verdict
+    assert given is not None
+    return given
+
+
+@pytest.mark.parametrize(
+    ("shapes", "clause", "code"),
+    [
+        (BRANCH, "the branch that depends on data is replaced", "LS011"),
+        (NEW_EACH_STEP, "the inputs are padded to a few sizes", "LS010"),
+        (CACHE, "the inputs that grow by one in every step keep one size", "LS010"),
+    ],
+    ids=["branch", "padding", "growth"],
+)
+def test_blockers_and_what_changes_are_named_together(
+    shapes: Shapes, clause: str, code: str
+) -> None:
+    given = verdict(
+        predicted(shapes=shapes, blockers=(item_blocker(),), replay=Replay("blocked", ".item()"))
+    )
+    assert given.recommendation == "adopt_after_fixes"
+    assert f"once train.py:52 is mended and {clause}" in given.headline
+    assert given.because == ("LS001", "LS030", code, "LS031")
+    assert given.how is not None
+    assert "Mend train.py:52" in given.how
+    assert f"(launchscope rules {code})" in given.how
+
+
+def test_inputs_that_grow_want_a_static_cache() -> None:
+    given = verdict(predicted(shapes=CACHE))
+    assert (given.recommendation, given.basis) == ("adopt_after_fixes", "predicted")
+    assert "static cache" in given.headline
+    assert "shapes seen" not in given.headline
+    assert given.removable_pct == 62.5
+    assert given.how is not None
+    assert "(1, 8, 61, 32) -> (1, 8, 62, 32)" in given.how
+    assert "pad_to_bucket" not in given.how
+
+
+def test_shapes_that_are_new_in_every_step_are_not_counted() -> None:
+    given = verdict(predicted(shapes=NEW_EACH_STEP))
+    assert (given.recommendation, given.confidence) == ("adopt_bucketed", "low")
+    assert given.headline.startswith(
+        "Shapes change in every step seen: pad the inputs to a few sizes first"
+    )
+    assert "3" not in given.headline.split(";")[0]
+
+
+def test_too_many_shapes_beside_a_blocker_name_both() -> None:
+    many = Shapes(False, tuple(ShapeSignature(2, f"(8, {n}) int64") for n in range(20)))
+    given = verdict(predicted(shapes=many, blockers=(item_blocker(),)))
+    assert given.recommendation == "stay_eager"
+    assert "until train.py:52 is mended and the inputs are padded" in given.headline
+
+
+def test_the_legacy_default_stream_is_never_adopted_as_it_is() -> None:
+    of = advise(predicted(replay=LEGACY, facts={"side_stream": False}))
+    given = of.verdict
+    assert given is not None
+    assert (given.recommendation, given.basis) == ("adopt_after_fixes", "predicted")
+    assert "nothing runs on the legacy default stream" in given.headline
+    assert given.because == ("LS001", "LS038")
+    assert given.how is not None
+    assert "LS038" in given.how
+
+
+def test_a_rehearsed_branch_is_named_and_decides_nothing() -> None:
+    given = verdict(rehearsal(shapes=BRANCH, blockers=(item_blocker(),)))
+    assert given.recommendation == "inconclusive"
+    assert "train.py:52 is mended and the branch that depends on data" in given.headline
+    assert given.how is not None
+    assert "torch.where" in given.how
+
+
+@pytest.mark.parametrize(
+    ("shapes", "said"),
+    [(CACHE, "static cache"), (NEW_EACH_STEP, "change in every step seen"),
+     (BRANCH, "the branch that depends on data is replaced")],
+    ids=["growth", "new each step", "branch"],
+)  # fmt: skip
+def test_a_rehearsal_says_how_the_steps_change(shapes: Shapes, said: str) -> None:
+    given = verdict(rehearsal(shapes=shapes))
+    assert given.recommendation == "inconclusive"
+    assert said in given.headline

@@ -1,0 +1,89 @@
+"""Growing inputs are told from shapes that merely differ, and from a few that come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from launchscope.model import Shapes, ShapeSignature, StepKind
+from launchscope.rules import find_rule
+from launchscope.rules.shape_change import every_step_differs, growth
+from tests.rules.profiles import profile
+
+
+def seen(*inputs: str, steps: int = 1) -> Shapes:
+    return Shapes(len(inputs) == 1, tuple(ShapeSignature(steps, text) for text in inputs))
+
+
+CACHE = seen(*(f"(1, 1) int64, (1, 8, {n}, 32) float32, (1, {n}) bool" for n in (61, 62, 63)))
+
+
+def test_a_cache_grows_along_one_dimension() -> None:
+    grown = growth(profile(shapes=CACHE))
+    assert grown is not None
+    assert (str(grown), grown.dimension, grown.tensors) == (
+        "(1, 8, 61, 32) -> (1, 8, 62, 32)",
+        2,
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        seen("(4, 83) int64", "(4, 86) int64", "(4, 59) int64"),
+        seen("(4, 8) int64", "(4, 10) int64", "(4, 12) int64"),
+        seen("(4, 8) int64", "(5, 9) int64"),
+        seen("(4, 9) int64", "(4, 8) int64"),
+        seen("(4, 8) int64", "(4, 9) int64", "(5, 9) int64"),
+        seen("(4, 8) int64", "(4, 9) float32"),
+        seen("(4, 8) int64", "(4, 8, 1) int64"),
+        seen("(4, 8) int64", "(4, 9) int64, (1,) int64"),
+        seen("(4, 8) int64", "(4, 9) int64", steps=2),
+        seen("(4, 8) int64"),
+        seen("", ""),
+    ],
+    ids=[
+        "any length", "by two", "two dimensions", "shrinks", "another dimension", "dtype", "rank",
+        "more inputs", "come back", "one", "no inputs",
+    ],
+)  # fmt: skip
+def test_other_changes_are_no_growth(shapes: Shapes) -> None:
+    assert growth(profile(shapes=shapes)) is None
+
+
+def test_shapes_that_come_back_do_not_differ_in_every_step() -> None:
+    back = Shapes(False, (ShapeSignature(2, "(8,) int64"), ShapeSignature(1, "(9,) int64")))
+    assert not every_step_differs(profile(shapes=back))
+    assert every_step_differs(profile(shapes=seen("(8,) int64", "(19,) int64")))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "title", "advice"),
+    [
+        (CACHE, "Inputs grow by one from step to step: (1, 8, 61, 32)", "Use a static cache"),
+        (seen("(4, 8) int64", "(4, 3) int64"), "in every step seen (2 of 2)", "is not known"),
+        (seen("(4, 8) int64", "(4, 3) int64", steps=3), "2 different ones in 6", "one graph for"),
+    ],
+    ids=["growth", "new each step", "come back"],
+)
+def test_the_finding_says_how_the_shapes_change(shapes: Shapes, title: str, advice: str) -> None:
+    rule = find_rule("LS010")
+    assert rule is not None
+    (finding,) = rule.check(profile(shapes=shapes))
+    assert title in finding.title
+    assert advice in finding.advice
+
+
+def test_the_kind_to_capture_waits_for_its_inputs() -> None:
+    rule, base = find_rule("LS012"), profile(shapes=CACHE)
+    assert rule is not None
+    assert base.step is not None
+    kinds = (StepKind("prefill", "a", 10.0), StepKind("decode", "b", 90.0))
+    changed = profile(shapes=CACHE, step=base.step.__class__(
+        "forward", ("forward",), ("M",), "forward", kinds=kinds
+    ))  # fmt: skip
+    (finding,) = rule.check(changed)
+    assert finding.advice == (
+        "Capture decode in a graph of its own, once its inputs keep one size (LS010), and leave "
+        "the rest eager."
+    )
