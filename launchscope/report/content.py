@@ -135,6 +135,8 @@ def _basis(profile: Profile) -> str:
         if correct.status == "verified":
             floor = correct.max_update_diff
             difference = "" if floor is None else f", largest difference {floor:.0e}"
+            if floor == 0:
+                difference = ", to the last bit"
             parts.append(f"result equal to eager's over {correct.steps} batches{difference}")
         elif correct.status == "different":
             parts.append("result not eager's")

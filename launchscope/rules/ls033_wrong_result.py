@@ -21,7 +21,7 @@ Steps that write no state (inference) are compared by their outputs, or not at a
 
 from __future__ import annotations
 
-from launchscope.model import Finding, Profile
+from launchscope.model import Cause, Finding, Profile
 from launchscope.rules.learning_rate import remedy
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import figures
@@ -38,6 +38,23 @@ _ADVICE = {
     "stream": "Fork the side stream inside the step (side.wait_stream(torch.cuda.current_stream()))"
     " and join it before the step ends.",
 }
+
+
+# Ops that take a part of a tensor at a place that Python gives: with a place that changes
+# they pick the batch.
+_PICKING = ("aten.select", "aten.slice", "aten.narrow")
+_PICKING_ADVICE = (
+    "The step picks its batch itself. Pick it before the step, and copy it into a tensor that "
+    "keeps its address."
+)
+
+
+def _advice(cause: Cause) -> str:
+    if cause.kind == "learning_rate":
+        return remedy(cause.optimizer or "")
+    if cause.kind == "scalar" and cause.what.endswith(_PICKING):
+        return _PICKING_ADVICE
+    return _ADVICE[cause.kind]
 
 
 def check(profile: Profile) -> list[Finding]:
@@ -66,14 +83,17 @@ def check(profile: Profile) -> list[Finding]:
             code="LS033",
             severity="error",
             title=cause.text[0].upper() + cause.text[1:],
-            advice=remedy(cause.optimizer or "")
-            if cause.kind == "learning_rate"
-            else _ADVICE[cause.kind],
+            advice=_advice(cause),
             where=cause.where,
             evidence=evidence | {"before": cause.before, "after": cause.after},
         )
-        for cause in correct.causes
+        for cause in _once_each(correct.causes)
     ]
+
+
+def _once_each(causes: tuple[Cause, ...]) -> list[Cause]:
+    """The first of the causes that differ in nothing but the value of a later step."""
+    return list({(c.kind, c.what, c.where): c for c in reversed(causes)}.values())[::-1]
 
 
 RULE = Rule("LS033", "The replay's result differs from eager's", check, __doc__)

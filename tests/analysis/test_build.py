@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from launchscope.analysis import build_profile
-from launchscope.analysis.prediction import KERNEL_MS, START_MS
 from launchscope.analysis.metrics import UNITS
+from launchscope.analysis.prediction import KERNEL_MS, START_MS
 from launchscope.errors import InputError
 from launchscope.model import (
     InspectResult,

@@ -340,3 +340,13 @@ def test_each_cause_of_a_wrong_result_is_named_with_its_line_and_remedy() -> Non
 
 def test_scopes_that_could_not_be_captured_are_no_advice() -> None:
     assert len(titles("LS042", profile(replay=PARTS))) == 1
+
+
+def test_a_batch_that_the_step_picks_is_told_once_with_what_to_do() -> None:
+    picked = [Cause("scalar", "a value given to aten.select", "t.py:9", 7.0, n) for n in (0.0, 1.0)]
+    wrong = replace(WRONG, correct=replace(WRONG.correct, causes=tuple(picked)))
+    rule = find_rule("LS033")
+    assert rule is not None
+    found = rule.check(profile(replay=wrong))
+    assert [finding.where for finding in found] == ["t.py:9"]
+    assert "Pick it before the step" in found[0].advice
