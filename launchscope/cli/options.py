@@ -22,7 +22,7 @@ Verify = Annotated[str | None, _pass("Batches on which results are compared.", 4
 StepFrom = Annotated[
     str | None,
     typer.Option(
-        help="What a step is: auto, marker, optimizer, forward or none. [default: auto]",
+        help="What a step is: auto, marker, optimizer or forward. [default: auto]",
         metavar="WHAT",
     ),
 ]

@@ -34,7 +34,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.list:
         for family in FAMILIES:
-            print(f"{family.name} ({family.library or 'torch alone'})")
+            print(f"{family.name} ({family.package or 'torch alone'})")
             print("\n".join(f"  {workload.name}" for workload in family.workloads))
         return
     try:

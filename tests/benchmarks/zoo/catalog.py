@@ -41,7 +41,7 @@ def chosen(only: Sequence[str]) -> list[tuple[str | None, list[Workload]]]:
     for family in FAMILIES:
         for workload in family.workloads:
             if not only or family.name in only or workload.name in only:
-                found.setdefault(family.library, []).append(workload)
+                found.setdefault(family.package, []).append(workload)
     return list(found.items())
 
 

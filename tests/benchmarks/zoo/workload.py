@@ -40,7 +40,7 @@ class Family:
     """Workloads that need the same library (None: torch alone) and so share a process."""
 
     name: str
-    library: str | None
+    package: str | None
     workloads: tuple[Workload, ...]
 
 
