@@ -25,6 +25,11 @@ from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, Step
 from launchscope.runner.target import StopRun
 
 _SWALLOWED_STOPS = 3
+_NO_BACKWARD = (
+    "the forwards run with gradients enabled, but no backward() was seen: inference wants "
+    "torch.inference_mode(), and a step that trains through torch.autograd.grad has to be marked "
+    "with `with launchscope.step():`"
+)
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,8 @@ class Conductor:
             self._follower = StepFollower(pattern)
         for text in recogniser.remarks(pattern):
             self.folder.tell("note", text=text)
+        if pattern is not None and pattern.closing == "forward" and pattern.begin_trains:
+            self.folder.tell("note", text=_NO_BACKWARD)
         kinds = recogniser.kinds(pattern)
         self._kinds = {kind.signature: index for index, kind in enumerate(kinds)}
         boundary = recogniser.boundary(pattern, kinds)

@@ -17,7 +17,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from launchscope.runner.listener import Listener
+from launchscope.runner.dynamo import keep_dynamo_out, let_dynamo_look_again
+from launchscope.runner.listener import NOBODY, Listener
 from launchscope.runner.target import is_ours
 from launchscope.runner.userlines import is_torch, user_line
 
@@ -73,7 +74,6 @@ class Hooks:
         ):
             self._undo.append(handle.remove)
         self._wrap(torch.autograd, "backward", self._around_backward)
-        self._wrap(torch.autograd, "grad", self._around_backward)
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", self._around_fetch)
         self._wrap(torch, "compile", self._around_compile)
         self._wrap(torch.nn.Module, "compile", self._around_module_compile)
@@ -97,6 +97,11 @@ class Hooks:
         self._global, self._local = [], []
         while self._undo:
             self._undo.pop()()
+        let_dynamo_look_again()
+        # Whoever kept a wrapper of ours keeps this object, but nothing of the script's.
+        self.listener = NOBODY
+        self._modules.clear()
+        self.optimizers = {}
 
     def _go_quiet(self) -> None:
         self._active = False
@@ -308,7 +313,7 @@ class Hooks:
             if model is None:  # @torch.compile(...) with arguments only
                 return lambda function: compile_(function, *args, **kwargs)
             result = original(model, *args, **kwargs)
-            _keep_dynamo_out()
+            keep_dynamo_out()
             if isinstance(result, self.torch.nn.Module):
                 key = self.module_key(result)
                 # On the instance, outside of what Dynamo sees.
@@ -326,7 +331,7 @@ class Hooks:
                 return
             self._compile_starts(kwargs.get("mode"))
             original(module, *args, **kwargs)
-            _keep_dynamo_out()
+            keep_dynamo_out()
             module._compiled_call_impl = self._compiled_call(
                 self.module_key(module), module, module._compiled_call_impl
             )
@@ -377,14 +382,6 @@ class _Unshared:
         # What stands in its place takes any arguments, does nothing, and needs no launchscope
         # where it is loaded.
         return getattr, (contextlib.nullcontext(), "__exit__")
-
-
-def _keep_dynamo_out() -> None:
-    """Dynamo takes our frames below a compiled region for the person's, and compiles them too."""
-    rules = sys.modules.get("torch._dynamo.trace_rules")
-    with contextlib.suppress(Exception):  # its interface is torch's own affair
-        if rules is not None and not rules.SKIP_DIRS_RE.match(__file__):
-            rules.add("launchscope")
 
 
 def is_weighted(module: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 
 class Listener(Protocol):
@@ -16,3 +16,13 @@ class Listener(Protocol):
     def optimizer_end(self, key: str, optimizer: Any) -> None: ...
     def fetch_begin(self) -> None: ...
     def compiled(self, mode: str | None) -> None: ...
+
+
+class _Nobody:
+    """Hears everything and does nothing."""
+
+    def __getattr__(self, event: str) -> Any:
+        return lambda *details: None
+
+
+NOBODY: Listener = cast(Listener, _Nobody())

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -208,10 +209,15 @@ class SyncWatch:
 
     def _watch(self, owner: Any, name: str, category: str) -> None:
         original = getattr(owner, name)
+        # Whoever imports the name while it is watched keeps the wrapper for good (torch's own
+        # lazily imported modules do), so it must neither hold the watch nor go on watching.
+        watching = weakref.ref(self)
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            where = user_line(sys._getframe(1))
-            self._stream.block(f"torch.cuda.{name}", category, where)
+            watch = watching()
+            if watch is not None and watch._catch is not None:
+                where = user_line(sys._getframe(1))
+                watch._stream.block(f"torch.cuda.{name}", category, where)
             return original(*args, **kwargs)
 
         setattr(owner, name, watched)

@@ -5,7 +5,9 @@ the optimizers. Needs the source file; every function answers None where it cann
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
+import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -51,7 +53,7 @@ def step_source(
     begin, end = chosen[0].lineno, chosen[-1].end_lineno or chosen[-1].lineno
     if end - begin >= _MOST_LINES:
         return None
-    names = {**frame.f_globals, **frame.f_locals}
+    names = {**frame.f_globals, **_locals_of(frame)}
     loop = _loop_around(scope, chosen[0])
     around = loop if loop is not None else scope
     reads = inputs_of(torch, text, chosen, names, bound([around]), is_input)
@@ -74,6 +76,18 @@ def step_source(
 
 def _cut(lines: list[str], begin: int, end: int) -> str:
     return textwrap.dedent("\n".join(lines[begin - 1 : end]))
+
+
+def _locals_of(frame: Any) -> dict[str, Any]:
+    """A function's local variables, read without a trace.
+
+    Until Python 3.12 asking a frame for them leaves a dictionary with the frame, which would
+    keep the script's old tensors alive for as long as the function runs: it is emptied again.
+    """
+    found = dict(frame.f_locals)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        frame.f_locals.clear()
+    return found
 
 
 def _scope_of(tree: ast.Module, frame: Any) -> ast.AST:

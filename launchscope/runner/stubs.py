@@ -173,6 +173,8 @@ class Stubs:
         original = getattr(owner, name)
 
         def patched(*args: Any, **kwargs: Any) -> Any:
+            if not self._modes:  # kept by someone who imported it meanwhile
+                return original(*args, **kwargs)
             if silent:
                 return None if self._playing else original(*args, **kwargs)
             return self.answer(f"torch.cuda.{name}", lambda: original(*args, **kwargs))

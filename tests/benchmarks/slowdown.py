@@ -37,6 +37,7 @@ def profiled_run(layers: int, directory: Path) -> dict[str, float]:
         Path(tempfile.mkdtemp(dir=directory)),
         lambda event: None,
     )
+    outcome.settle()
     if outcome.problem is not None:
         sys.exit(f"launchscope could not measure: {outcome.problem}")
     measured: dict[str, float] = json.loads(result.read_text())

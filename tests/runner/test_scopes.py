@@ -46,6 +46,7 @@ def test_each_blocker_knows_the_part_of_the_step_it_stands_in(
     folder = tmp_path / "recording"
     folder.mkdir()
     outcome = record(Target("script", "train.py"), Schedule(), RunOptions(), folder, nothing)
+    outcome.settle()
     assert outcome.problem is None
     inspected = read_recording(folder).inspect
     assert inspected is not None
