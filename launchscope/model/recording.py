@@ -168,11 +168,9 @@ class InspectResult:
     device_ops: tuple[int, ...]
     blockers: tuple[BlockerRecord, ...]
     ops: tuple[OpRecord, ...] = ()
-    compiled_calls: int = 0
     scheduler_live: bool = False
     scheduler_where: str | None = None
     optimizer_classes: tuple[str, ...] = ()
-    state_bytes: int | None = None
     input_tensors: int | None = None
     input_bytes: int | None = None
     rng_used: bool = False

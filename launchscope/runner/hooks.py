@@ -243,7 +243,7 @@ class Hooks:
         if self._in_optimizer == 1:
             try:
                 self.listener.optimizer_begin(self._optimizer_key(optimizer), optimizer)
-            except BaseException:
+            except BaseException:  # StopRun: torch will not call the hook behind the step
                 self._in_optimizer = 0
                 raise
 

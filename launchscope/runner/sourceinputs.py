@@ -132,7 +132,7 @@ def _value(node: ast.expr, names: dict[str, Any]) -> Any:
     try:
         code = compile(ast.Expression(node), "<step>", "eval")
         return eval(code, {"__builtins__": {"len": len}}, names)
-    except Exception:
+    except Exception:  # the script's own code may raise anything; it is only left out then
         return None
 
 

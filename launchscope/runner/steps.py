@@ -255,7 +255,6 @@ class StepFollower:
     def __init__(self, pattern: Pattern):
         self.pattern = pattern
         self.inside = False
-        self.irregular = 0
         self._forwards = 0
         self._backwards = 0
         self._optimizers = 0
@@ -265,11 +264,7 @@ class StepFollower:
         pattern = self.pattern
         if key != pattern.begin_key or kind != pattern.begin_kind or trains != pattern.begin_trains:
             return False
-        if self.inside:
-            if not self._overdue():
-                return False
-            self.irregular += pattern.closing != "next"
-        return True
+        return not self.inside or self._overdue()
 
     def _overdue(self) -> bool:
         """An opening event although the step has already had all of its own."""

@@ -76,6 +76,8 @@ class ChildWatch:
                     report.hung_in = report.current_pass
                     kill_at = now
                 if kill_at is not None and now >= kill_at:
+                    if report.done:
+                        self._note(report, "the script did not end by itself and was stopped")
                     self._end(child, report)
                     self._hear(folder, report)
                     return
@@ -118,6 +120,11 @@ class ChildWatch:
             if event is not None:
                 self._listen(event)
         return bool(lines)
+
+    def _note(self, report: ChildReport, text: str) -> None:
+        """Tell a person now, and the reader of the report later."""
+        report.told.append(text)
+        self._listen(Event("note", "", text=text))
 
     def _say_what_is_awaited(self, report: ChildReport) -> None:
         if self._told:
