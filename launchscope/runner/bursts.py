@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from launchscope.runner.capture import CapturedStep
+from launchscope.runner.events import EventRecorder
 from launchscope.runner.state import DeviceState, OptimizerFlags
 
 BURSTS = 5
@@ -36,6 +37,7 @@ class Bursts:
         self._state = state
         self._flags = flags
         self._length = max(_SHORTEST, round(steps / BURSTS)) + 1
+        self._recorder = EventRecorder(torch, 2 * self._length + 1)
         self._opening: Any = None
         self._timed: list[tuple[Any, Any]] = []
         self._host_us: list[float] = []
@@ -52,12 +54,12 @@ class Bursts:
         return (median(self._host_us),) if self._host_us else ()
 
     def open(self) -> None:
-        self._opening = self._event()
+        self._opening = self._recorder.record()
 
     def close(self) -> None:
         """Ends what `open` began; nothing if it did not, or twice."""
         if self._opening is not None:
-            self._timed.append((self._opening, self._event()))
+            self._timed.append((self._opening, self._recorder.record()))
             self._opening = None
 
     def turn(self) -> None:
@@ -67,30 +69,27 @@ class Bursts:
             return
         self._torch.cuda.synchronize()
         times = [opened.elapsed_time(closed) for opened, closed in self._timed]
+        self._recorder.take_back([event for pair in self._timed for event in pair])
         self._timed = []
         self.eager.append(tuple(times[1:]))
         self._replay_burst()
-
-    def _event(self) -> Any:
-        event = self._torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
 
     def _replay_burst(self) -> None:
         torch, replay, clock = self._torch, self._captured.replay, time.perf_counter_ns
         self._flags.apply()
         self._state.save()
         torch.cuda.synchronize()
-        events, host = [self._event()], []
+        events, host = [self._recorder.record()], []
         for _ in range(self._length):
             begun = clock()
             replay()
             host.append((clock() - begun) / 1e3)
-            events.append(self._event())
+            events.append(self._recorder.record())
         torch.cuda.synchronize()
         self._state.restore()
         self._flags.revert()
         torch.cuda.synchronize()
         times = [a.elapsed_time(b) for a, b in itertools.pairwise(events)]
+        self._recorder.take_back(events)
         self.replay.append(tuple(times[1:]))
         self._host_us += host[1:]

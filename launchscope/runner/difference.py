@@ -13,32 +13,62 @@ _PIECE = 2**22
 
 
 class Apart:
-    """Sums of squares over tensors: how far apart, how far both moved, how large."""
+    """Sums of squares over tensors: how far apart, how far both moved, how large.
+
+    Tensors are taken together until they make a piece: a model has hundreds of small ones,
+    and one by one each would cost a dozen launches and a wait.
+    """
 
     def __init__(self) -> None:
-        self.apart = 0.0
-        self.moved = 0.0
-        self.size = 0.0
+        self._apart = self._moved = self._size = 0.0
+        self._waiting: dict[Any, list[tuple[Any, ...]]] = {}
+        self._elements: dict[Any, int] = {}
 
     def add(self, one: Any, other: Any, start: Any = None) -> None:
         """Two flat tensors of one dtype and, if the step changed them, where they started."""
+        given = (one, other) if start is None else (one, other, start)
+        kind = tuple((tensor.dtype, tensor.device) for tensor in given)
         for begin in range(0, other.numel(), _PIECE):
-            piece = slice(begin, begin + _PIECE)
-            left = _numbers(one[piece], one.device)
-            right = _numbers(other[piece], one.device)
-            self.apart += _square(left - right)
-            self.size += _square(right)
-            if start is not None:
-                self.moved += _square(right - _numbers(start[piece], one.device))
+            pieces = tuple(tensor[begin : begin + _PIECE] for tensor in given)
+            self._waiting.setdefault(kind, []).append(pieces)
+            self._elements[kind] = self._elements.get(kind, 0) + len(pieces[0])
+            if self._elements[kind] >= _PIECE:
+                self._take(kind)
+
+    def _take(self, kind: Any) -> None:
+        import torch
+
+        device = kind[0][1]
+        pieces = self._waiting.pop(kind)
+        self._elements[kind] = 0
+        left, right, *start = (
+            _numbers(torch.cat(parts), device) for parts in zip(*pieces, strict=True)
+        )
+        self._apart += _square(left - right)
+        self._size += _square(right)
+        if start:
+            self._moved += _square(right - start[0])
+
+    def _take_all(self) -> None:
+        for kind in list(self._waiting):
+            self._take(kind)
 
     @property
-    def of_move(self) -> float:
-        """Distance relative to the move; 0 where nothing moved and nothing is apart."""
-        return _ratio(self.apart, self.moved)
+    def moved(self) -> float:
+        """Square of the length of the moves."""
+        self._take_all()
+        return self._moved
+
+    def relative_to(self, squared: float) -> float:
+        """Distance relative to a length given squared; 0 where nothing is apart."""
+        self._take_all()
+        return _ratio(self._apart, squared)
 
     @property
     def of_size(self) -> float:
-        return _ratio(self.apart, self.size)
+        """Distance relative to the size of what was compared with."""
+        self._take_all()
+        return _ratio(self._apart, self._size)
 
 
 class Update:
@@ -55,7 +85,7 @@ class Update:
         changed nothing: then there is no update to compare.
         """
         groups = {True: Apart(), False: Apart()}
-        moved = {True: 0.0, False: 0.0}
+        moves = {True: Apart(), False: Apart()}
         for address, after in self._after.items():
             before = self._before.get(address)
             against = after if reference is None else reference.get(address)
@@ -65,15 +95,11 @@ class Update:
                 _typed(part, after.dtype)
                 for part in (after.live, before.copy, after.copy, against.copy)
             )
-            update = Apart()
-            update.add(end, end, start)
-            moved[after.parameter] += update.moved
+            moves[after.parameter].add(end, end, start)
             groups[after.parameter].add(live, other)
-        if not any(moved.values()):
+        if not any(move.moved for move in moves.values()):
             return None
-        for kind, group in groups.items():
-            group.moved = moved[kind]
-        return max(group.of_move for group in groups.values())
+        return max(group.relative_to(moves[kind].moved) for kind, group in groups.items())
 
 
 def of_outputs(pairs: Iterable[tuple[Any, Any]]) -> float | None:

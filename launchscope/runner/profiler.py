@@ -32,9 +32,8 @@ class KinetoSession:
             )
         self._torch = torch
         activity = torch.profiler.ProfilerActivity
-        self._profiler = torch.profiler.profile(
-            activities=[activity.CPU, activity.CUDA], acc_events=True
-        )
+        # Not acc_events: with it torch makes a Python object of each event when it stops.
+        self._profiler = torch.profiler.profile(activities=[activity.CPU, activity.CUDA])
         self._step: Any = None
 
     def start(self) -> None:
@@ -105,7 +104,7 @@ class LaunchCost:
         launch_us = None
         with contextlib.suppress(RuntimeError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            short = profiler.profile(activities=[profiler.ProfilerActivity.CUDA], acc_events=True)
+            short = profiler.profile(activities=[profiler.ProfilerActivity.CUDA])
             short.start()
             launch_us = self._op_us()
             short.stop()

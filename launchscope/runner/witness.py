@@ -201,9 +201,11 @@ class Witnessing:
                 if from_host:
                     witness.from_host.add(key[0])
         self._note_filling(func, args, tensors, results)
+        # Asked once an op: a foreach optimizer hands over every parameter at a time.
+        with_host_data = any(not self._on_device(tensor) and tensor.ndim for tensor in tensors)
         for argument, value in _arguments(func, args, kwargs):
             if argument.alias_info is not None and argument.alias_info.is_write:
-                self._writes(value, tensors)
+                self._writes(value, with_host_data)
         where = user_line(sys._getframe(2)) or self._hooks.backward_where
         if self._capturing is not None and not self._capturing() and where is not None:
             witness.unforked.append(where)
@@ -229,7 +231,7 @@ class Witnessing:
             if view.key[0] in keys:
                 view.filled |= into
 
-    def _writes(self, value: Any, tensors: list[Any]) -> None:
+    def _writes(self, value: Any, with_host_data: bool) -> None:
         witness = self.witness
         for tensor in value if isinstance(value, list | tuple) else (value,):
             key = _key(tensor) if isinstance(tensor, self._torch.Tensor) else None
@@ -237,7 +239,7 @@ class Witnessing:
                 continue
             if key[0] not in witness.made:
                 witness.written[key[0]] = tensor.dtype
-            if any(not self._on_device(other) and other.ndim for other in tensors):
+            if with_host_data:
                 witness.from_host.add(key[0])
 
     def _scalars(self, leaves: list[Any]) -> list[Scalar]:

@@ -66,6 +66,14 @@ def test_steps_near_the_threshold_and_failures_are_counted_apart() -> None:
     assert found.right["measured"] == ["a"]
 
 
+def test_a_truth_whose_quartiles_lie_on_both_sides_decides_nothing() -> None:
+    restless = row("a", removed=11.0)
+    restless["truth"] |= {"removed_low_pct": 7.0, "removed_high_pct": 28.0}
+    calm = row("b", removed=11.0)
+    calm["truth"] |= {"removed_low_pct": 10.0, "removed_high_pct": 12.0}
+    assert score([restless, calm]).near == ["a"]
+
+
 def test_the_error_is_told_of_steps_with_the_same_work_only() -> None:
     rows = [row("a", error=0.02), row("b", error=-0.1), row("c", error=0.5, work_same=False)]
     found = score(rows)

@@ -7,6 +7,7 @@ from typing import Any
 
 from launchscope.model import TimingResult
 from launchscope.runner.context import Context
+from launchscope.runner.events import EventRecorder
 from launchscope.runner.passes import PassBase
 
 
@@ -20,12 +21,11 @@ class TimingPass(PassBase):
         super().start(context)
         cuda = context.torch.cuda
         self._wanted = self.steps(context)
-        self._events = [cuda.Event(enable_timing=True) for _ in range(2 * self._wanted)]
+        self._recorder = EventRecorder(context.torch, 2 * self._wanted)
+        self._events: list[Any] = []
         self._host_begin: list[int] = []
         self._host_end: list[int] = []
         self._kind: list[int] = []
-        for event in self._events:  # the first record makes the CUDA event
-            event.record()
         opening = cuda.Event(enable_timing=True)
         cuda.synchronize()
         self._host_open = perf_counter_ns()
@@ -36,11 +36,12 @@ class TimingPass(PassBase):
         index = len(self._host_end)
         del self._host_begin[index:]  # a step that was begun and not ended does not count
         self._host_begin.append(perf_counter_ns())
-        self._events[2 * index].record()
+        del self._events[2 * index :]
+        self._events.append(self._recorder.record())
 
     def end(self) -> bool:
         index = len(self._host_end)
-        self._events[2 * index + 1].record()
+        self._events.append(self._recorder.record())
         self._host_end.append(perf_counter_ns())
         self._kind.append(self.context.kind())
         return index + 1 >= self._wanted

@@ -63,7 +63,10 @@ def summary(score: Score) -> list[str]:
             f"inside its bounds {score.inside_bounds} of {count}"
         )
     if score.near:
-        lines.append(f"within two points of the threshold: {', '.join(score.near)}")
+        lines.append(
+            "apart, the truth being within two points of the threshold or its own quartiles "
+            f"on both sides of it: {', '.join(score.near)}"
+        )
     if score.failed:
         lines.append(f"without a truth or a result: {', '.join(score.failed)}")
     return lines
