@@ -16,6 +16,7 @@ from typing import Any
 
 from launchscope.model import Schedule
 from launchscope.runner.context import Context
+from launchscope.runner.ends import Ends
 from launchscope.runner.folder import ResultFolder
 from launchscope.runner.hooks import Hooks
 from launchscope.runner.passrunner import PassRunner
@@ -225,8 +226,21 @@ class Conductor:
             boundary.warmup_steps,
             self._finish,
             self._poisoned,
+            self._follow_for,
         )
         self._runner.next_pass()
+
+    def _follow_for(self, ends_only: bool) -> None:
+        """Before a pass: follow its steps as closely as it needs, and no closer."""
+        self.hooks.follow_all()
+        follower, runner = self._follower, self._runner
+        if not ends_only or self._kinds or follower is None or runner is None:
+            return
+        if Ends.enough_for(follower.pattern):
+            ends = Ends(
+                self.torch, self.hooks, follower.pattern, runner.begin_step, runner.end_step
+            )
+            self.hooks.follow_ends(ends)
 
     def _begin_step(self) -> None:
         if self._follower is not None:

@@ -19,6 +19,7 @@ class EventRecorder:
         self._streams: dict[Any, Any] = {}
         self._current = torch._C._cuda_getCurrentStream
         self._device = torch._C._cuda_getDevice
+        self._put = torch._C._CudaEventBase.record
         for _ in range(count):
             self._ready.append(self._made())
 
@@ -34,7 +35,7 @@ class EventRecorder:
         stream = self._streams.get(current)
         if stream is None:
             stream = self._streams[current] = self._torch.cuda.current_stream()
-        event.record(stream)
+        self._put(event, stream)
         return event
 
     def take_back(self, events: list[Any]) -> None:

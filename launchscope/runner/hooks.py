@@ -7,7 +7,6 @@ on every module call. Inert in forked children and in threads other than the fir
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import multiprocessing.process
 import os
@@ -15,12 +14,14 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from launchscope.runner.dynamo import keep_dynamo_out, let_dynamo_look_again
+from launchscope.runner.ends import Ends, Unshared
 from launchscope.runner.listener import NOBODY, Listener
-from launchscope.runner.target import is_ours
-from launchscope.runner.userlines import is_torch, user_line
+from launchscope.runner.noting import noting_process, noting_profiler, noting_replay
+from launchscope.runner.userlines import user_line
 
 
 class Hooks:
@@ -43,7 +44,9 @@ class Hooks:
         self._undo: list[Callable[[], None]] = []
         self._global: list[Any] = []
         self._local: list[Any] = []
-        self._active = True
+        self._narrowed: frozenset[str] = frozenset()
+        self._ends: Ends | None = None
+        self.active = True
         self._process = os.getpid()
         self._thread: int | None = None
         self._depth = 0
@@ -77,10 +80,10 @@ class Hooks:
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", self._around_fetch)
         self._wrap(torch, "compile", self._around_compile)
         self._wrap(torch.nn.Module, "compile", self._around_module_compile)
-        self._wrap(torch.profiler.profile, "__init__", self._noting_profiler)
-        self._wrap(torch.autograd.profiler.profile, "__init__", self._noting_profiler)
-        self._wrap(torch.cuda.CUDAGraph, "replay", self._noting_replay)
-        self._wrap(multiprocessing.process.BaseProcess, "start", self._noting_process)
+        self._wrap(torch.profiler.profile, "__init__", partial(noting_profiler, self))
+        self._wrap(torch.autograd.profiler.profile, "__init__", partial(noting_profiler, self))
+        self._wrap(torch.cuda.CUDAGraph, "replay", partial(noting_replay, self))
+        self._wrap(multiprocessing.process.BaseProcess, "start", partial(noting_process, self))
 
     def _wrap(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
         original = getattr(owner, name, None)
@@ -91,7 +94,7 @@ class Hooks:
 
     def remove(self) -> None:
         """Take every hook and patch back, so that the script goes on as if alone."""
-        self._active = False
+        self.active = False
         for handle in [*self._global, *self._local]:
             handle.remove()
         self._global, self._local = [], []
@@ -104,7 +107,7 @@ class Hooks:
         self.optimizers = {}
 
     def _go_quiet(self) -> None:
-        self._active = False
+        self.active = False
 
     def narrow(self, keys: frozenset[str]) -> frozenset[str]:
         """Swap the global module hooks for hooks on the modules named by `keys`.
@@ -117,29 +120,55 @@ class Hooks:
         self.wants_lines = False
         if self.compiling:
             return keys
+        self._narrowed = keys
+        return self._hook_modules()
+
+    def _hook_modules(self) -> frozenset[str]:
         seen = set()
-        for key in keys:
+        for key in self._narrowed:
             module = self._modules.get(key, lambda: None)()
             if module is None:
                 continue
             self._local += [
                 module.register_forward_pre_hook(
-                    _Unshared(functools.partial(self._local_pre, key)),
+                    Unshared(partial(self._local_pre, key)),
                     with_kwargs=True,
                     prepend=True,
                 ),
                 module.register_forward_hook(
-                    _Unshared(functools.partial(self._local_post, key)), always_call=True
+                    Unshared(partial(self._local_post, key)), always_call=True
                 ),
             ]
             seen.add(key)
         return frozenset(seen)
 
+    def follow_ends(self, ends: Ends) -> bool:
+        """Hear of nothing but where steps begin and end; False if that cannot be."""
+        module = self._modules.get(ends.key, lambda: None)()
+        if module is None or self.compiling or ends.key not in self._narrowed:
+            return False
+        self._unhook_modules()
+        self._local = ends.hook(module)
+        self._ends = ends
+        return True
+
+    def follow_all(self) -> None:
+        """Hear of every event again; takes back `follow_ends`."""
+        if self._ends is not None:
+            self._ends = None
+            self._unhook_modules()
+            self._hook_modules()
+
+    def _unhook_modules(self) -> None:
+        for handle in self._local:
+            handle.remove()
+        self._local = []
+
     # -------------------------------------------------------------------------- helpers
 
     def deaf(self) -> bool:
         """True where events are not ours to hear: forked, finished, another thread."""
-        if not self._active:
+        if not self.active:
             return True
         thread = threading.get_ident()
         if self._thread is None:
@@ -149,6 +178,10 @@ class Hooks:
     def on_script_thread(self) -> bool:
         """True in the thread, and in the process, whose steps are measured."""
         return threading.get_ident() == self._thread and os.getpid() == self._process
+
+    def not_a_step(self) -> bool:
+        """True where a forward is no event of its own: elsewhere, or inside something else."""
+        return self.deaf() or self._in_backward or self._in_fetch or self._in_optimizer > 0
 
     @property
     def in_optimizer(self) -> bool:
@@ -174,7 +207,7 @@ class Hooks:
     # ---------------------------------------------------------------------- the forward
 
     def _global_pre(self, module: Any, args: Any) -> None:
-        if self.deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+        if self.not_a_step():
             return
         self._depth += 1
         if self._depth == 1:
@@ -183,7 +216,7 @@ class Hooks:
             self.listener.forward_begin(self._light_key(module), module, args, kwargs)
 
     def _global_post(self, module: Any, args: Any, output: Any) -> None:
-        if self.deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+        if self.not_a_step():
             return
         self._depth = max(0, self._depth - 1)
         if self._depth == 0:
@@ -196,14 +229,14 @@ class Hooks:
         return type(module).__name__
 
     def _local_pre(self, key: str, module: Any, args: Any, kwargs: Any) -> None:
-        if self.deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+        if self.not_a_step():
             return
         self._depth += 1
         if self._depth == 1:
             self.listener.forward_begin(key, module, args, kwargs)
 
     def _local_post(self, key: str, module: Any, args: Any, output: Any) -> None:
-        if self.deaf() or self._in_backward or self._in_fetch or self._in_optimizer:
+        if self.not_a_step():
             return
         self._depth = max(0, self._depth - 1)
         if self._depth == 0:
@@ -215,15 +248,20 @@ class Hooks:
         def backward(*args: Any, **kwargs: Any) -> Any:
             if self._in_optimizer or self._in_backward or self.deaf():
                 return original(*args, **kwargs)
-            if self.wants_lines:
-                self.backward_where = user_line(sys._getframe(1))
-            self.listener.backward_begin()
+            ends = self._ends
+            if ends is None:
+                if self.wants_lines:
+                    self.backward_where = user_line(sys._getframe(1))
+                self.listener.backward_begin()
             self._in_backward = True
             try:
                 result = original(*args, **kwargs)
             finally:
                 self._in_backward = False
-            self.listener.backward_end()
+            if ends is None:
+                self.listener.backward_end()
+            else:
+                ends.backwards += 1
             return result
 
         return backward
@@ -237,7 +275,7 @@ class Hooks:
         return key
 
     def _optimizer_pre(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self.deaf():
+        if self._ends is not None or self.deaf():
             return
         self._in_optimizer += 1
         if self._in_optimizer == 1:
@@ -249,6 +287,9 @@ class Hooks:
 
     def _optimizer_post(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self.deaf():
+            return
+        if self._ends is not None:
+            self._ends.optimizer_stepped()
             return
         self._in_optimizer = max(0, self._in_optimizer - 1)
         if self._in_optimizer == 0:
@@ -307,7 +348,7 @@ class Hooks:
     def _around_compile(self, original: Any) -> Any:
         @functools.wraps(original)
         def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if not self._active:
+            if not self.active:
                 return original(model, *args, **kwargs)
             self._compile_starts(kwargs.get("mode"))
             if model is None:  # @torch.compile(...) with arguments only
@@ -326,7 +367,7 @@ class Hooks:
 
     def _around_module_compile(self, original: Any) -> Any:
         def compile_(module: Any, *args: Any, **kwargs: Any) -> None:
-            if not self._active:
+            if not self.active:
                 original(module, *args, **kwargs)
                 return
             self._compile_starts(kwargs.get("mode"))
@@ -337,51 +378,6 @@ class Hooks:
             )
 
         return compile_
-
-    # ---------------------------------------------------------------------------- notes
-
-    def _noting_profiler(self, original: Any) -> Any:
-        def init(profiler: Any, *args: Any, **kwargs: Any) -> None:
-            caller = sys._getframe(1).f_code.co_filename
-            if self._active and not is_ours(caller) and not is_torch(caller):
-                self.user_profiler = True
-            original(profiler, *args, **kwargs)
-
-        return init
-
-    def _noting_replay(self, original: Any) -> Any:
-        def replay(graph: Any) -> None:
-            if not is_ours(sys._getframe(1).f_code.co_filename):
-                self.graph_replays += 1
-            original(graph)
-
-        return replay
-
-    def _noting_process(self, original: Any) -> Any:
-        def start(process: Any) -> None:
-            target = getattr(process, "_target", None)
-            if not getattr(target, "__module__", "").startswith("torch.utils.data"):
-                self.processes += 1
-            original(process)
-
-        return start
-
-
-class _Unshared:
-    """A hook on one of the person's modules; a copy or a pickle of that module is without it."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Callable[..., None]):
-        self._call = call
-
-    def __call__(self, *args: Any) -> None:
-        self._call(*args)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # What stands in its place takes any arguments, does nothing, and needs no launchscope
-        # where it is loaded.
-        return getattr, (contextlib.nullcontext(), "__exit__")
 
 
 def is_weighted(module: Any) -> bool:

@@ -24,7 +24,8 @@ class PassRunner:
     """The queue of passes of one process.
 
     `on_done` is called when the queue is empty, `on_poisoned` after a capture failed: no
-    CUDA call is safe from then on.
+    CUDA call is safe from then on. `on_pass` is called before a pass begins, with whether it
+    wants the ends of steps only.
     """
 
     def __init__(
@@ -36,11 +37,13 @@ class PassRunner:
         first_step: int,
         on_done: Callable[[], None],
         on_poisoned: Callable[[], None],
+        on_pass: Callable[[bool], None],
     ):
         self._context = context
         self._step_s = seconds_per_step
         self._on_done = on_done
         self._on_poisoned = on_poisoned
+        self._on_pass = on_pass
         self._pass: Pass | None = None
         self._pass_began = 0.0
         self._pass_steps = 0
@@ -82,7 +85,10 @@ class PassRunner:
             self._context.nvtx.pop()
         self._context.nvtx.push(f"step#{self.steps_done} {current.name}")
         self._in_step = True
-        self._guarded(current.begin)
+        try:
+            current.begin()
+        except Exception as error:
+            self._failed(error)
 
     def part_ended(self, part: StepPart) -> None:
         """The forward part of a step, or its backward part, is over."""
@@ -94,9 +100,15 @@ class PassRunner:
         self.steps_done += 1
         current = self._pass
         if current is None:
+            if self._queue:  # the pass before failed in the middle of its steps
+                self.next_pass()
             return
-        done = self._guarded(current.end)
-        self._report_progress(current, bool(done))
+        done = False
+        try:
+            done = current.end()
+        except Exception as error:
+            self._failed(error)
+        self._report_progress(current, done)
         if self._in_step:
             self._context.nvtx.pop()
             self._in_step = False
@@ -146,6 +158,7 @@ class PassRunner:
                 [f"step#{self.steps_done + i} {entry.name}" for i in range(steps + 2)]
             )
             context.nvtx.push(f"pass:{entry.name}")
+            self._on_pass(entry.ends_only)
             try:
                 entry.start(context)
             except Exception as error:

@@ -16,6 +16,7 @@ class TimingPass(PassBase):
 
     name = "timing"
     order = 10
+    ends_only = True
 
     def start(self, context: Context) -> None:
         super().start(context)

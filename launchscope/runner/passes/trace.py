@@ -18,6 +18,7 @@ class TracePass(PassBase):
 
     name = "trace"
     order = 20
+    ends_only = True
 
     def start(self, context: Context) -> None:
         super().start(context)

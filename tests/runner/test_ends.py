@@ -1,0 +1,156 @@
+"""Steps followed by their two ends alone: the same steps as with every event followed."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from launchscope.runner.ends import Ends
+from launchscope.runner.hooks import Hooks
+from launchscope.runner.listener import NOBODY
+from launchscope.runner.steps import Pattern, Token
+
+
+def pattern(closing: Any, backwards: int = 1, forwards: int = 1, optimizers: int = 1) -> Pattern:
+    return Pattern(
+        tokens=(Token("forward", "Linear@0"),),
+        begin_kind="forward",
+        begin_key="Linear@0",
+        begin_trains=closing != "forward",
+        closing=closing,
+        forwards=forwards,
+        backwards=backwards,
+        optimizers=optimizers,
+    )
+
+
+class Followed:
+    """A model whose steps are followed by their ends; `heard` is what was told."""
+
+    def __init__(self, step: Pattern):
+        self.model = torch.nn.Linear(4, 4)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.heard: list[str] = []
+        self.hooks = Hooks(torch, NOBODY)
+        self.hooks.install()
+        self.model(torch.ones(1, 4))  # seen once, so that it has a key
+        self.hooks.narrow(frozenset({"Linear@0"}))
+        ends = Ends(
+            torch,
+            self.hooks,
+            step,
+            lambda: self.heard.append("begin"),
+            lambda: self.heard.append("end"),
+        )
+        self.taken = self.hooks.follow_ends(ends)
+
+    def backward(self) -> None:
+        self.model(torch.ones(1, 4)).sum().backward()
+
+
+@pytest.fixture
+def followed() -> Any:
+    made: list[Followed] = []
+
+    def make(step: Pattern) -> Followed:
+        made.append(Followed(step))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.hooks.remove()
+
+
+Make = Callable[[Pattern], Followed]
+
+
+def test_a_training_step_runs_from_its_forward_to_its_optimizer(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    for _ in range(3):
+        it.backward()
+        it.optimizer.step()
+    assert it.heard == ["begin", "end"] * 3
+
+
+def test_evaluation_between_steps_is_no_step(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    it.backward()
+    it.optimizer.step()
+    with torch.no_grad():
+        it.model(torch.ones(1, 4))
+    assert it.heard == ["begin", "end"]
+
+
+def test_accumulated_gradients_are_one_step(followed: Make) -> None:
+    it = followed(pattern("optimizer", backwards=2))
+    for _ in range(2):
+        it.backward()
+        it.backward()
+        it.optimizer.step()
+    assert it.heard == ["begin", "end"] * 2
+
+
+def test_a_step_whose_optimizer_was_skipped_is_begun_anew(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    it.backward()
+    it.backward()
+    it.optimizer.step()
+    assert it.heard == ["begin", "begin", "end"]
+
+
+def test_a_forward_run_again_by_the_backward_begins_nothing(followed: Make) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    it = followed(pattern("optimizer"))
+    loss: Any = checkpoint(it.model, torch.ones(1, 4, requires_grad=True), use_reentrant=False)
+    loss.sum().backward()
+    it.optimizer.step()
+    assert it.heard == ["begin", "end"]
+
+
+def test_inference_ends_with_its_forward(followed: Make) -> None:
+    it = followed(pattern("forward", backwards=0, optimizers=0))
+    with torch.no_grad():
+        for _ in range(2):
+            it.model(torch.ones(1, 4))
+    assert it.heard == ["begin", "end"] * 2
+
+
+def test_afterwards_every_event_is_heard_again(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    it.hooks.follow_all()
+    events: list[str] = []
+
+    class Everything:
+        def __getattr__(self, event: str) -> Any:
+            return lambda *details: events.append(event)
+
+    it.hooks.listener = Everything()
+    it.backward()
+    it.optimizer.step()
+    assert it.heard == []
+    assert events == [
+        *("forward_begin", "forward_end", "backward_begin", "backward_end"),
+        *("optimizer_begin", "optimizer_end"),
+    ]
+
+
+def test_a_copy_of_the_model_tells_nothing(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    copy.deepcopy(it.model)(torch.ones(1, 4))
+    assert it.heard == []
+
+
+def test_steps_with_more_to_follow_are_left_to_the_full_hooks() -> None:
+    assert Ends.enough_for(pattern("optimizer"))
+    assert not Ends.enough_for(pattern("optimizer", optimizers=2))
+    assert not Ends.enough_for(pattern("forward", forwards=2))
+    assert not Ends.enough_for(pattern("next"))
+
+
+def test_a_module_that_is_not_hooked_cannot_be_followed() -> None:
+    hooks = Hooks(torch, NOBODY)
+    ends = Ends(torch, hooks, pattern("optimizer"), lambda: None, lambda: None)
+    assert not hooks.follow_ends(ends)
