@@ -167,6 +167,11 @@ class Hooks:
             self._modules[known] = weakref.ref(module)
         return known
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """Names of the outermost modules seen so far."""
+        return frozenset(self._modules)
+
     def modules(self) -> list[Any]:
         """Outermost modules seen so far that are still alive."""
         return [module for ref in self._modules.values() if (module := ref()) is not None]
