@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import sys
 import time
 import weakref
@@ -91,12 +92,12 @@ class Adoption:
 
     # -------------------------------------------------------------------------- adopting
 
-    def apply(self, keys: frozenset[str], trains: bool) -> None:
-        """Adopt for the modules of the step.
+    def apply(self, keys: frozenset[str] | None, trains: bool) -> None:
+        """Adopt for the modules of the step, those of `keys`; None: all that were called.
 
         Raises NotAdoptedError where this cannot be done, or whatever torch raises.
         """
-        calls = {key: call for key, call in self._calls.items() if key in keys}
+        calls = {key: call for key, call in self._calls.items() if keys is None or key in keys}
         self.of_outputs = not trains
         self.adopted_at = len(self._values)
         self._calls = {}
@@ -117,11 +118,19 @@ class Adoption:
 
     def _compile(self, calls: dict[str, _Call]) -> None:
         # What of it cannot be imported fails here, and not in the script's own step.
-        import torch._inductor.compile_fx  # noqa: F401
+        import torch._inductor.compile_fx
+        from torch._dynamo.external_utils import wrap_inline
 
         self._watch_skips()
-        for call in calls.values():
-            call.module.compile(**COMPILE)
+        compile_ = inspect.unwrap(torch.compile)  # without the hook for a script's own compiling
+        for key, call in calls.items():
+            module = call.module
+            # module.compile() would do the same, but leaves torch's own containers uncompiled
+            # (nn.Sequential, torch 2.13): Dynamo skips their frames unless one is put around.
+            compiled = compile_(wrap_inline(module._call_impl), **COMPILE)
+            module._compiled_call_impl = self._hooks.as_compiled(
+                key, module, compiled, COMPILE.get("mode")
+            )
         self.compiled = frozenset(calls)
 
     def _watch_skips(self) -> None:

@@ -255,7 +255,7 @@ class Conductor:
         """Puts the way to adopt in; False if it failed, and then this process is done."""
         on_gpu = bool(self.torch.cuda.is_initialized())
         trains = pattern is None or pattern.backwards > 0
-        keys = self.hooks.keys if pattern is None else pattern.keys
+        keys = None if pattern is None else pattern.keys
         try:
             adoption.apply(keys, trains)
         except Exception as error:

@@ -167,11 +167,6 @@ class Hooks:
             self._modules[known] = weakref.ref(module)
         return known
 
-    @property
-    def keys(self) -> frozenset[str]:
-        """Names of the outermost modules seen so far."""
-        return frozenset(self._modules)
-
     def modules(self) -> list[Any]:
         """Outermost modules seen so far that are still alive."""
         return [module for ref in self._modules.values() if (module := ref()) is not None]
@@ -308,6 +303,12 @@ class Hooks:
             return result
 
         return compiled
+
+    def as_compiled(self, key: str, module: Any, call: Any, mode: str | None) -> Any:
+        """A compiled call of a module, to be heard of as its forward."""
+        self._compile_starts(mode)
+        keep_dynamo_out()
+        return self._compiled_call(key, module, call)
 
     def _around_compile(self, original: Any) -> Any:
         @functools.wraps(original)

@@ -29,10 +29,10 @@ class BucketSection:
 
 
 def bucket_sections(comparison: Comparison) -> tuple[BucketSection, ...]:
-    return tuple(_section(plan) for plan in comparison.buckets)
+    return tuple(_section(plan, comparison.headline) for plan in comparison.buckets)
 
 
-def _section(plan: BucketPlan) -> BucketSection:
+def _section(plan: BucketPlan, told: str) -> BucketSection:
     named = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in plan.parameters.items())
     memory = any(bucket.memory_mib is not None for bucket in plan.buckets)
     rows = tuple(
@@ -49,7 +49,7 @@ def _section(plan: BucketPlan) -> BucketSection:
     headings = ("sizes", "padded to", "steps", "share", "replay, ms")
     return BucketSection(
         "Shapes that vary" + (f", {named}" if named else ""),
-        plan.headline,
+        "" if plan.headline == told else plan.headline,
         _histogram(plan),
         (*headings, "memory") if memory else headings,
         rows,

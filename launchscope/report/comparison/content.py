@@ -133,26 +133,29 @@ def _times(points: tuple[Point, ...]) -> Table | None:
         Column("eager"),
         Column("replay"),
         Column("step"),
-        Column("iteration"),
+        Column("iter."),
         Column("removed"),
+        Column("verdict", right=False),
         Column("launches"),
         Column("exposed"),
-        Column("GPU busy"),
+        Column("busy"),
         Column("samples/s"),
-        Column("with replay"),
+        Column("replayed"),
         Column("graph"),
-        Column("verdict", right=False),
     ]
     rows = tuple(
         (*(point.parameters.get(name, "") for name in names), *_cells(point)) for point in points
     )
-    legend = ["eager and replay are ms per iteration; step and iteration are speed-ups"]
+    legend = [
+        "eager and replay: ms per iteration; step and iter.: speed-ups of step and iteration; "
+        "busy: of the eager iteration; replayed: samples/s with the replay"
+    ]
     if any("~" in cell for row in rows for cell in row):
         legend.append(_PREDICTED)
-    if any("(what if)" in row[-1] for row in rows):
+    if any("(what if)" in cell for row in rows for cell in row):
         legend.append(_WHAT_IF)
     if all(point.batch_size is None for point in points):
-        keep = [i for i, c in enumerate(columns) if c.heading not in ("samples/s", "with replay")]
+        keep = [i for i, c in enumerate(columns) if c.heading not in ("samples/s", "replayed")]
         columns = [columns[i] for i in keep]
         rows = tuple(tuple(row[i] for i in keep) for row in rows)
     return Table(tuple(columns), rows, tuple(legend))
@@ -160,7 +163,7 @@ def _times(points: tuple[Point, ...]) -> Table | None:
 
 def _cells(point: Point) -> tuple[str, ...]:
     if point.profile is None:
-        return (*(_NOTHING,) * 11, _short_failure(point))
+        return (*(_NOTHING,) * 5, _short_failure(point), *(_NOTHING,) * 6)
     profile = point.profile
     iteration, busy = point.value("iteration_ms"), point.value("iteration_busy_ms")
     measured = point.value("replay_ms") is not None
@@ -178,6 +181,7 @@ def _cells(point: Point) -> tuple[str, ...]:
         _marked(mark, _or_nothing(step, fmt.ratio)),
         _marked(mark, _or_nothing(point.value("iteration_speedup"), fmt.ratio)),
         _marked(mark, _or_nothing(point.value("removable_pct"), fmt.percent)),
+        said,
         _or_nothing(point.value("launches_per_step"), lambda value: f"{value:,.0f}"),
         _or_nothing(point.value("launch_overhead_pct"), fmt.percent),
         _or_nothing(100 * busy / iteration if busy is not None and iteration else None,
@@ -185,7 +189,6 @@ def _cells(point: Point) -> tuple[str, ...]:
         _or_nothing(point.samples_per_s, _rate),
         _marked(mark, _or_nothing(point.replay_samples_per_s, _rate)),
         _or_nothing(point.value("graph_memory_mib"), lambda value: f"{fmt.plain(value)} MiB"),
-        said,
     )  # fmt: skip
 
 
@@ -196,14 +199,14 @@ def _structure(points: tuple[Point, ...]) -> Table | None:
         Column("device ops"),
         Column("signatures"),
         Column("blockers"),
-        Column("inputs of a step", right=False),
         Column("verdict", right=False),
+        Column("inputs of a step", right=False),
     ]
     rows = []
     for point in points:
         head = tuple(point.parameters.get(name, "") for name in names)
         if point.profile is None:
-            rows.append((*head, *(_NOTHING,) * 4, _short_failure(point)))
+            rows.append((*head, *(_NOTHING,) * 3, _short_failure(point), _NOTHING))
             continue
         profile = point.profile
         seen = profile.shapes.signatures
@@ -214,8 +217,8 @@ def _structure(points: tuple[Point, ...]) -> Table | None:
                 fmt.number(profile.metrics.get("device_ops_per_step")),
                 fmt.number(profile.metrics.get("shape_signatures")),
                 str(len(profile.blockers)),
-                _shortened(seen[0].inputs) if seen else _NOTHING,
                 _NOTHING if verdict is None else VERDICTS[verdict.recommendation],
+                _shortened(seen[0].inputs) if seen else _NOTHING,
             )
         )
     return Table(tuple(columns), tuple(rows), ("structure only: nothing was timed without a GPU",))
@@ -230,7 +233,7 @@ def _short_failure(point: Point) -> str:
     return "not measured" if point.profile is None else "in part"
 
 
-def _shortened(text: str, longest: int = 44) -> str:
+def _shortened(text: str, longest: int = 36) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

@@ -39,7 +39,7 @@ def ladder_sections(comparison: Comparison) -> tuple[LadderSection, ...]:
         sections.append(
             LadderSection(
                 "Ways to adopt" + (f", {named}" if named else ""),
-                ladder.headline,
+                "" if ladder.headline == comparison.headline else ladder.headline,
                 ("way", "iteration, ms", "speed-up", "set-up", "reserved", "in graphs",
                  "result against eager"),
                 rows,
@@ -78,12 +78,12 @@ def trajectory_text(trajectory: Trajectory) -> str:
         return "not compared"
     what = {"loss": "loss", "output": "output", "update": "update"}[trajectory.what]
     if trajectory.largest_pct == 0:
-        return f"{what} equal over {trajectory.steps} steps"
+        return f"{what} equal, {trajectory.steps} steps"
     by = fmt.percent(trajectory.largest_pct)
     if 0 < (trajectory.largest_pct or 0) < 0.05:
-        by = f"{trajectory.largest_pct:.0e} %"
+        by = f"{trajectory.largest_pct:.1g} %"
     if trajectory.status == "follows":
-        return f"{what} within {by} over {trajectory.steps} steps"
+        return f"{what} within {by}, {trajectory.steps} steps"
     return f"{what} off by {by} (limit {fmt.percent(trajectory.tolerance_pct)})"
 
 

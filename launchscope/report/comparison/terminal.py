@@ -146,7 +146,13 @@ def _grid(
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    grid = RichTable(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
+    grid = RichTable(
+        box=None,
+        padding=(0, _GAP, 0, 0),
+        pad_edge=False,
+        header_style="bold",
+        show_header=any(headings),
+    )
     for i, (heading, is_right) in enumerate(zip(headings, right)):
         last = i == len(headings) - 1
         grid.add_column(heading, justify="right" if is_right else "left", no_wrap=not last)
@@ -163,7 +169,7 @@ def _ladder(console: Console, section: LadderSection) -> None:
     _heading(console, section.title)
     if section.headline:
         _print(console, section.headline)
-        console.print()
+    console.print()
     right = [not section.is_left(heading) for heading in section.headings]
     console.print(_grid(section.headings, right, section.rows))
     for line in section.details:
@@ -174,7 +180,7 @@ def _buckets(console: Console, section: BucketSection, *, unicode: bool) -> None
     _heading(console, section.title)
     if section.headline:
         _print(console, section.headline)
-        console.print()
+    console.print()
     most = max((bar.share_pct for bar in section.histogram), default=0.0)
     sign = "█" if unicode else "#"
     rows = [

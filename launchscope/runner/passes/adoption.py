@@ -55,9 +55,11 @@ class AdoptionPass(PassBase):
             reserved = cuda.max_memory_reserved() / 2**20
             free, total = cuda.mem_get_info()
             used = (total - free) / 2**20
+        nothing = compiled and not graphs
         result = AdoptionResult(
             mode=adoption.mode,
-            status="adopted",
+            status="failed" if nothing else "adopted",
+            reason="Dynamo compiled no graph of the model" if nothing else None,
             modules=adoption.modules,
             setup_ms=adoption.setup_ms,
             settle_ms=tuple(self._settle),
