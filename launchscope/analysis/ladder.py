@@ -23,6 +23,7 @@ __all__ = ["TOLERANCE_PCT", "Trial", "ladder_of", "trajectory"]
 # Another order of sums changes a loss in its last figures, and training carries that on; a
 # frozen input or a wrong gradient changes it by more within a few steps.
 TOLERANCE_PCT = 1.0
+_NO_GPU = "not measured without a GPU"
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,9 @@ def _rung(trial: Trial, base_ms: float | None, eager: AdoptionResult | None) -> 
         return _replayed(trial, base_ms, eager)
     iteration = None if profile is None else profile.metrics.get("iteration_ms")
     if profile is None or iteration is None or iteration.value is None:
-        failure = trial.failure or PointFailure(
-            "not measured without a GPU"
-            if profile is not None and profile.mode == "rehearsal"
-            else "no step was timed"
-        )
+        if trial.recording is not None and trial.recording.mode == "rehearsal":
+            return Rung(trial.mode, adoption=adoption, failure=PointFailure(_NO_GPU))
+        failure = trial.failure or PointFailure("no step was timed")
         return Rung(trial.mode, adoption=adoption, failure=failure)
     share = profile.facts.get("graph_kernel_share_pct")
     return Rung(
@@ -103,7 +102,7 @@ def _replayed(trial: Trial, base_ms: float | None, eager: AdoptionResult | None)
     if profile is None or profile.value("replay_ms") is None:
         reason = None if profile is None else profile.replay.reason
         if profile is not None and profile.mode == "rehearsal":
-            reason = "not measured without a GPU"
+            reason = _NO_GPU
         failure = trial.failure or PointFailure(reason or "no replay was measured")
         return Rung("replay", failure=failure)
     projected = profile.value("projected_iteration_ms")

@@ -94,7 +94,7 @@ def _context(comparison: Comparison) -> tuple[str, ...]:
     machine += [f"{name} {version}" for name, version in named if version]
     if environment.driver:
         machine.append(f"driver {environment.driver}")
-    lines = [" · ".join(machine)]
+    lines = [" · ".join(machine)] if environment.torch else []
     lines += [f"{name}: {', '.join(values)}" for name, values in comparison.axes.items()]
     return tuple(lines)
 

@@ -8,6 +8,7 @@ from launchscope.model import Comparison, Rung, Trajectory
 from launchscope.report import format as fmt
 
 _NOTHING = "–"
+_LONGEST_REASON = 40  # a longer one stands below the table
 WAYS = {
     "eager": "eager",
     "replay": "replay of the whole step",
@@ -52,7 +53,7 @@ def ladder_sections(comparison: Comparison) -> tuple[LadderSection, ...]:
 def _row(rung: Rung) -> tuple[str, ...]:
     if rung.iteration_ms is None or rung.iteration_ms.value is None:
         why = "failed" if rung.failure is None else rung.failure.reason
-        short = why if len(why) <= 40 else "not measured, see below"
+        short = why if len(why) <= _LONGEST_REASON else "not measured, see below"
         return (rung.mode, *(_NOTHING,) * 5, short)
     mark = "~" if rung.projected else ""
     return (
@@ -90,7 +91,7 @@ def trajectory_text(trajectory: Trajectory) -> str:
 def _details(rung: Rung) -> list[str]:
     """What does not fit into a row."""
     found = []
-    if rung.failure is not None:
+    if rung.failure is not None and len(rung.failure.reason) > _LONGEST_REASON:
         hint = f" ({rung.failure.hint})" if rung.failure.hint else ""
         found.append(f"{rung.mode}: {rung.failure.reason}{hint}")
     if rung.projected:
@@ -101,7 +102,7 @@ def _details(rung: Rung) -> list[str]:
     if trajectory.reason and rung.failure is None:
         found.append(f"{rung.mode}: {trajectory.reason}")
     adoption = rung.adoption
-    if adoption is None or rung.mode != "compile" or adoption.status != "adopted":
+    if adoption is None or rung.mode != "compile" or rung.iteration_ms is None:
         return found
     if adoption.settle_ms:
         again = adoption.recompilations

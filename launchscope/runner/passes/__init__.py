@@ -34,6 +34,7 @@ class Pass(Protocol):
     runs_eagerly: bool  # uses dispatch modes: compiled code would stay eager afterwards
     captures: bool  # a failure can take the process down, so it may not precede a full run
     needs: str | None  # the pass whose live results it uses
+    longest_s: float  # what it may take beside its steps before it is taken for hung
 
     def steps(self, context: Context) -> int: ...
     def skip_reason(self, context: Context) -> str | None: ...
@@ -56,6 +57,7 @@ class PassBase:
     runs_eagerly = False
     captures = False
     needs: str | None = None
+    longest_s = 60.0
 
     def __init__(self) -> None:
         self.context: Context

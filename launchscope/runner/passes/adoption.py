@@ -21,6 +21,7 @@ class AdoptionPass(PassBase):
     name = "adoption"
     order = 5
     on_cpu = True
+    longest_s = 600.0  # to compile a large model takes minutes
     needs = LIVE_ADOPTION
 
     def start(self, context: Context) -> None:
@@ -94,12 +95,13 @@ def not_adopted(adoption: Adoption, error: BaseException) -> AdoptionResult:
     """The result for a way that failed, with the reason in a line or two."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines[:2]) or type(error).__name__
+    where = None
     if not isinstance(error, NotAdoptedError):
         text = f"{type(error).__name__}: {text}"
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    where = user_line(traceback.tb_frame) if traceback is not None else None
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_next is not None:
+            traceback = traceback.tb_next
+        where = user_line(traceback.tb_frame) if traceback is not None else None
     return AdoptionResult(
         mode=adoption.mode,
         status="failed",
