@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 
-from launchscope.analysis.buckets import choose_buckets
+from launchscope.analysis.buckets import Chosen, choose_buckets
 from launchscope.analysis.iterations import find_iterations
 from launchscope.analysis.prediction import Optimizer, predict, step_works
 from launchscope.analysis.work import gather
@@ -29,6 +29,8 @@ _GROWING = 0.6
 FEW_STEPS = 20
 # A curve through noisy times goes through the medians of so many groups of sizes.
 _KNOTS = 8
+# More graphs are not taken for less than this share of the time.
+_NOT_WORTH_A_GRAPH = 0.02
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -162,7 +164,7 @@ def _short(shapes: Shapes) -> str:
 def curve(sizes: Sequence[int], times: Sequence[float], at: Sequence[int]) -> list[float]:
     """Times at other sizes: linear between the medians of up to eight groups of equal count.
 
-    Beyond the outermost group the line through all of them goes on, never below the least time.
+    Beyond the outermost group the slope of the line through all of them goes on.
     """
     order = np.argsort(sizes, kind="stable")
     x, y = np.asarray(sizes, float)[order], np.asarray(times, float)[order]
@@ -176,12 +178,11 @@ def curve(sizes: Sequence[int], times: Sequence[float], at: Sequence[int]) -> li
     wanted = np.asarray(at, float)
     found = np.interp(wanted, kx, ky)
     if len(kx) > 1:
-        slope, offset = np.polyfit(kx, ky, 1)
-        slope = max(slope, 0.0)
+        slope = max(float(np.polyfit(kx, ky, 1)[0]), 0.0)
         below, above = wanted < kx[0], wanted > kx[-1]
         found[below] = ky[0] - slope * (kx[0] - wanted[below])
         found[above] = ky[-1] + slope * (wanted[above] - kx[-1])
-        found = np.maximum(found, ky.min() if slope == 0 else min(ky.min(), max(offset, 0.0)))
+        found = np.maximum(found, 0.0)
     return [float(value) for value in found]
 
 
@@ -207,11 +208,26 @@ def _timed(
         edges = edges if chosen.edges else ()
         total = chosen.total
     else:
-        chosen = choose_buckets(
-            counts, alone, planned, plan.max_graphs or 1, memory, plan.memory_limit_mib
-        )
+        chosen = _fewest(counts, alone, planned, plan, memory)
         edges, graphed, total = chosen.edges, chosen.graphed, chosen.total
     return _filled(plan, sizes, counts, alone, planned, memory, edges, graphed, total, rest)
+
+
+def _fewest(
+    counts: Sequence[int],
+    alone: Sequence[float],
+    planned: Sequence[float],
+    plan: BucketPlan,
+    memory: Sequence[float] | None,
+) -> Chosen:
+    """The fewest graphs whose time is within 2 % of the best: each more has to be captured too."""
+    most = plan.max_graphs or 1
+    plans = [
+        choose_buckets(counts, alone, planned, graphs, memory, plan.memory_limit_mib)
+        for graphs in range(1, most + 1)
+    ]
+    enough = plans[-1].total * (1 + _NOT_WORTH_A_GRAPH)
+    return next(chosen for chosen in plans if chosen.total <= enough)
 
 
 def _filled(
