@@ -60,9 +60,9 @@ def test_a_launch_bound_step_is_padded_with_little_waste(
     assert plan.buckets[-1].high == max(lengths()[10:40])
     assert plan.planned_ms is not None
     assert plan.exact_ms is not None
-    assert plan.exact_ms <= plan.planned_ms <= 1.02 * plan.exact_ms + 0.05
+    assert plan.exact_ms <= plan.planned_ms <= 1.05 * plan.exact_ms
     assert plan.removable_pct == pytest.approx(100 * (1 - plan.planned_ms / (plan.eager_ms or 0)))
-    assert plan.removable_pct > 80
+    assert (plan.removable_pct or 0) > 80
 
 
 def test_no_graph_is_added_that_gains_next_to_nothing(
