@@ -202,11 +202,10 @@ def _timed(
     planned = [ms + rest for ms in replay]
     memory = _memory(recording, varying, sizes)
     if plan.kind == "growing":
-        chosen = choose_buckets(counts, alone, [max(planned)] * len(sizes), 1)
-        edges: tuple[int, ...] = (len(sizes) - 1,)
-        graphed = chosen.graphed if chosen.edges else (False,) * len(sizes)
-        edges = edges if chosen.edges else ()
-        total = chosen.total
+        whole = max(planned)  # every step is as long as the longest, whatever it holds
+        graphed = tuple(whole < ms for ms in alone)
+        edges: tuple[int, ...] = (len(sizes) - 1,) if any(graphed) else ()
+        total = float(np.dot(counts, np.minimum(alone, whole)))
     else:
         chosen = _fewest(counts, alone, planned, plan, memory)
         edges, graphed, total = chosen.edges, chosen.graphed, chosen.total

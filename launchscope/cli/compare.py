@@ -30,7 +30,7 @@ def compare(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SCRIPT [ARGS]]",
+            metavar="SCRIPT [ARGS]",
             help="The script as after `python`, or with -m the module; without one, `command` "
             "of [tool.launchscope].",
             show_default=False,

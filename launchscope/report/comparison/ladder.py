@@ -80,8 +80,10 @@ def trajectory_text(trajectory: Trajectory) -> str:
     what = {"loss": "loss", "output": "output", "update": "update"}[trajectory.what]
     if trajectory.largest_pct == 0:
         return f"{what} equal, {trajectory.steps} steps"
+    if trajectory.largest_pct is None:
+        return f"{what} {trajectory.status}, {trajectory.steps} steps"
     by = fmt.percent(trajectory.largest_pct)
-    if 0 < (trajectory.largest_pct or 0) < 0.05:
+    if 0 < trajectory.largest_pct < 0.05:
         by = f"{trajectory.largest_pct:.1g} %"
     if trajectory.status == "follows":
         return f"{what} within {by}, {trajectory.steps} steps"
