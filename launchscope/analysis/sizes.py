@@ -142,12 +142,15 @@ def _phases(inputs: Sequence[str], varying: Varying, shapes: Sequence[Shapes]) -
     others = [index for index in range(len(inputs)) if index not in mine]
     low, high = min(varying.sizes), max(varying.sizes)
     told = [
-        f"decode: {len(mine)} of {len(inputs)} steps, {varying.dimension} grows by one each, "
+        f"decode: {len(mine)} of {len(inputs)} steps, {varying.dimension} grows by one a step, "
         f"seen from {low} to {high}"
     ]
     if others:
         kinds = Counter(_short(shapes[index]) for index in others)
-        named = ", ".join(f"{text} {n} times" for text, n in kinds.most_common(3))
+        named = ", ".join(
+            text if n == len(others) else f"{text} ({n} of them)"
+            for text, n in kinds.most_common(3)
+        )
         told.append(
             f"prefill: {len(others)} of {len(inputs)} steps, inputs {named}; they stay eager"
         )

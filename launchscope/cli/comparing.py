@@ -16,6 +16,7 @@ from launchscope.model import (
     Environment,
     Ladder,
     Point,
+    Recording,
     Schedule,
     Target,
 )
@@ -65,6 +66,8 @@ def measure(
             plan = _plan(whole, combination, settings)
             if plan is not None:
                 plans.append(plan)
+            elif wants_buckets and whole.recording is not None:
+                notes.append(_no_plan(whole.recording, named))
         if ways and not interrupted:
             ladder, interrupted = _climb(runner, combination, ways, whole, settings, environments)
             ladders.append(ladder)
@@ -107,6 +110,15 @@ def _plan(ran: Ran, combination: Combination, settings: Settings) -> BucketPlan 
     if plan is None:
         return None
     return advised(replace(plan, parameters=combination.parameters), settings.threshold)
+
+
+def _no_plan(recording: Recording, named: str) -> str:
+    seen = recording.sizes
+    at = f" with {named}" if named else ""
+    if seen is None or not any(seen.inputs):
+        return f"the shapes of the steps were not seen{at}: there is no bucket plan"
+    steps = len(seen.inputs)
+    return f"the inputs had one shape in all {steps} steps{at}: there is nothing to bucket"
 
 
 def _climb(

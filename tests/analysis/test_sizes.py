@@ -8,7 +8,7 @@ from launchscope.analysis import build_profile
 from launchscope.analysis.sizes import bucket_plan, curve
 from launchscope.model import BucketPlan, Profile, Recording, SizesResult
 from launchscope.rules.bucketing import advised
-from tests.analysis.varying import lengths, recorded
+from tests.analysis.varying import generating, lengths, recorded
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +163,16 @@ def test_a_curve_goes_through_the_measured_sizes_and_on_beyond_them() -> None:
 
 def test_a_flat_curve_stays_flat() -> None:
     assert curve([10, 20], [2.0, 2.0], [5, 15, 99]) == pytest.approx([2.0, 2.0, 2.0])
+
+
+def test_a_recorded_generation_gains_from_a_static_cache() -> None:
+    recording = generating()
+    assert recording.inspect is not None
+    assert "(1, 8, 61, 32)" in recording.inspect.inputs[0]  # steps 46 to 48 were inspected
+    plan = advised(planned(recording, build_profile(recording)), 15.0)
+    assert plan.kind == "growing"
+    assert plan.recommendation == "adopt_bucketed"
+    assert [(bucket.high, bucket.steps) for bucket in plan.buckets] == [(78, 29)]
+    assert plan.phases[1].startswith("prefill: 1 of 30 steps, inputs (1, 48); they stay")
+    assert (plan.removable_pct or 0) > 70
+    assert plan.padding_pct is not None

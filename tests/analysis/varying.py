@@ -43,3 +43,28 @@ def recorded() -> Recording:
         ),
         trace=replace(trace, inputs=tuple(inputs[WARMUP + timed : WARMUP + timed + trace.steps])),
     )
+
+
+def generating() -> Recording:
+    """The same of the sample that generates: 31 decodes after each prefill of 48 tokens."""
+    recording = read_recording(RECORDINGS / "generate")
+    timing, trace = recording.timing, recording.trace
+    assert timing is not None
+    assert trace is not None
+    timed = len(timing.gpu_end_ms)
+    inputs = [_generated(step) for step in range(WARMUP, WARMUP + timed + trace.steps)]
+    ends = timing.gpu_end_ms
+    return replace(
+        recording,
+        sizes=SizesResult(
+            tuple(inputs[:timed]),
+            tuple(end - begin for begin, end in zip(timing.gpu_begin_ms, ends)),
+            (None, *(later - end for end, later in pairwise(ends))),
+        ),
+        trace=replace(trace, inputs=tuple(inputs[timed:])),
+    )
+
+
+def _generated(step: int) -> str:
+    place = step % 32
+    return "(1, 48)" if place == 0 else "(1, 1)" + f" (1, 8, {47 + place}, 32)" * 12

@@ -151,3 +151,22 @@ def test_a_comparison_that_cannot_be_read_is_a_sentence(
     path.write_bytes(content)
     assert main(["report", str(path)]) == 3
     assert said in capsys.readouterr().err
+
+
+def test_shapes_that_do_not_vary_have_no_buckets_and_that_is_said(tmp_path: Path) -> None:
+    source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
+    (tmp_path / "train.py").write_text(source)
+    done = launchscope(tmp_path, "compare", *QUICK, "--buckets", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "the inputs had one shape in all 100 steps" in done.stdout
+
+
+def test_shapes_that_vary_are_counted_without_a_gpu_too(tmp_path: Path) -> None:
+    source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
+    source = source.replace("for _ in", "for step in").replace("(n, 8)", "(n + step % 7, 8)")
+    (tmp_path / "train.py").write_text(source)
+    done = launchscope(tmp_path, "compare", *QUICK, "--max-graphs", "3", "train.py")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "7 sizes between 4 and 10 in 100 steps" in said
+    assert "which buckets pay cannot be told" in said
