@@ -6,6 +6,7 @@ Unknown names and values of the wrong form are errors that name the nearest know
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -41,6 +42,9 @@ class Settings:
     full: bool = False
     keep_trace: bool = False
     python: str | None = None
+    command: str | None = None  # of `compare`, where none is typed
+    max_graphs: int = 8
+    graph_memory: int | None = None  # MiB that all graphs of a bucket plan may hold
 
     @property
     def schedule(self) -> Schedule:
@@ -234,6 +238,15 @@ def _string(raw: Any) -> str:
     return raw
 
 
+def _command(raw: Any) -> str:
+    """A string as typed in a shell, or a list of its words."""
+    if isinstance(raw, list) and raw and all(isinstance(word, str) for word in raw):
+        return shlex.join(raw)
+    text = _string(raw)
+    shlex.split(text)  # ValueError for an open quote
+    return text
+
+
 _COUNT = (_count, "a whole number, 0 or more")
 _POSITIVE = (_positive, "a whole number, 1 or more")
 _FLAG = (_boolean, "true or false")
@@ -252,5 +265,8 @@ _PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "full": _FLAG,
     "keep_trace": _FLAG,
     "python": (_string, "the path of a Python interpreter"),
+    "command": (_command, 'a command such as "train.py --epochs 1"'),
+    "max_graphs": _POSITIVE,
+    "graph_memory": _POSITIVE,
 }
 assert set(_PARSERS) == {field.name for field in fields(Settings)}

@@ -24,7 +24,7 @@ allow for them, and for half a microsecond a node.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from launchscope.analysis.work import Work
 from launchscope.parser import columns as c
 from launchscope.parser.trace import ints
 
-__all__ = ["Optimizer", "Prediction", "StepWork", "predict", "step_work"]
+__all__ = ["Optimizer", "Prediction", "StepWork", "predict", "step_work", "step_works"]
 
 KERNEL_MS = 0.26e-3
 COPY_MS = 0.44e-3
@@ -61,7 +61,7 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class StepWork:
-    """Device work of one eager step: medians over the traced steps.
+    """Device work of one eager step, or medians over several.
 
     `longest_stream_ms` is the busy time of the stream with the most of it.
     """
@@ -97,7 +97,20 @@ def predict(work: StepWork, optimizer: Optimizer = Optimizer()) -> Prediction:
 
 
 def step_work(work: Work) -> StepWork | None:
-    """The work of the used steps; None when they ran nothing on the device."""
+    """The work of the used steps, medians; None when they ran nothing on the device."""
+    each = step_works(work)
+    if not each or not any(step.busy_ms for step in each):
+        return None
+    return StepWork(
+        *(
+            float(np.median([getattr(step, field.name) for step in each]))
+            for field in fields(StepWork)
+        )
+    )
+
+
+def step_works(work: Work) -> tuple[StepWork, ...]:
+    """The work of each used step, in their order."""
     count, used = len(work.iterations), work.iterations.used
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     step = work.activity_step
@@ -105,15 +118,11 @@ def step_work(work: Work) -> StepWork | None:
     streams, stream = np.unique(ints(work.activities, c.STREAM), return_inverse=True)
     width = max(len(streams), 1)
     apart = np.where(step >= 0, step * width + stream, -1)
-    each = union_ns_by_group(start, end, apart, count * width).reshape(count, width)
+    longest = union_ns_by_group(start, end, apart, count * width).reshape(count, width)
     kernel = (work.activities[c.KIND] == c.KERNEL).to_numpy(bool)
     kernels = np.bincount(step[(step >= 0) & kernel], minlength=count)[used]
     copies = np.bincount(step[(step >= 0) & ~kernel], minlength=count)[used]
-    if not len(used) or not busy.any():
-        return None
-    return StepWork(
-        busy_ms=float(np.median(busy)),
-        longest_stream_ms=float(np.median(each[used].max(axis=1))) / 1e6,
-        kernels=float(np.median(kernels)),
-        copies=float(np.median(copies)),
+    return tuple(
+        StepWork(float(b), float(most) / 1e6, float(k), float(o))
+        for b, most, k, o in zip(busy, longest[used].max(axis=1), kernels, copies)
     )

@@ -29,7 +29,7 @@ class Outputs:
         shown = reporter_named(format_name)
         files = tuple((path, reporter_for_path(path)) for path in paths)
         for path, _ in files:
-            _try(path)
+            check_place(path)
         return cls(shown, files)
 
     def deliver(self, profile: Profile, console: Console, next_commands: tuple[str, ...]) -> int:
@@ -78,8 +78,8 @@ def write(path: Path, content: str | bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _try(path: Path) -> None:
-    """Writing nothing to the place shows whether it can be written, whoever we run as."""
+def check_place(path: Path) -> None:
+    """UsageError unless the place can be written: writing nothing to it shows that."""
     if path.is_dir():
         raise UsageError(f"{path} is a directory", hint="-o names a file, such as profile.json")
     if not path.parent.is_dir():

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "warmup": "finding the step",
+    "adoption": "adopting",
     "timing": "timing",
+    "sizes": "counting shapes",
     "trace": "tracing",
     "inspect": "inspecting",
     "replay": "replaying",

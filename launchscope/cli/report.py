@@ -1,4 +1,4 @@
-"""launchscope report PATH: a saved Profile or a recording, rendered again."""
+"""launchscope report PATH: a saved Profile, comparison or recording, rendered again."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from launchscope.cli import options
 from launchscope.cli.output import Outputs
 from launchscope.cli.state import console
 from launchscope.config import load_settings
-from launchscope.errors import InputError
+from launchscope.errors import InputError, UsageError
 from launchscope.model import Profile
 
 
 def report(
-    path: Annotated[Path, typer.Argument(help="A Profile (.json) or the folder of a recording.")],
+    path: Annotated[
+        Path,
+        typer.Argument(help="A Profile or comparison (.json), or a recording's folder."),
+    ],
     threshold: options.Threshold = None,
     expected_steps: options.ExpectedSteps = None,
     output: options.Output = None,
@@ -26,11 +29,13 @@ def report(
     verbose: options.Verbose = False,
     config: options.Config = None,
 ) -> int:
-    """Render a saved Profile or a recording again; no GPU and no torch needed."""
+    """Render a saved Profile, comparison or recording again; no GPU and no torch needed."""
     screen = console()
     screen.quiet, screen.verbose = quiet, verbose
     flags = {"threshold": threshold, "expected_steps": expected_steps}
     settings = load_settings(flags, config=config)
+    if path.is_file() and _says(path, b'"launchscope/comparison/'):
+        return _comparison(path, threshold, output or [], format_name)
     outputs = Outputs.checked(format_name, output or [])
     if not path.exists():
         raise InputError(f"{path}: no such file or directory")
@@ -69,14 +74,32 @@ def _saved(
     return advise(profile) if profile.verdict is None else profile
 
 
+def _comparison(path: Path, threshold: str | None, output: list[Path], format_name: str) -> int:
+    from launchscope.cli.comparison_output import ComparisonOutputs
+    from launchscope.parser import read_comparison
+
+    if threshold is not None:
+        raise UsageError(
+            "a comparison keeps the threshold it was made with",
+            hint="leave --threshold out; it is an option of launchscope compare",
+        )
+    outputs = ComparisonOutputs.checked(format_name, output)
+    return outputs.deliver(read_comparison(path), console(), ())
+
+
 def _is_recording(path: Path) -> bool:
     """Folders are recordings, and so is a file that says it is one."""
     if path.is_dir() or path.name == "recording.json":
         return True
+    return _says(path, b'"launchscope/recording/')
+
+
+def _says(path: Path, schema: bytes) -> bool:
+    """Whether a file's schema begins so; it stands near its begin or its end."""
     try:
         with path.open("rb") as file:
             head = file.read(4096)
             file.seek(max(0, path.stat().st_size - 4096))
-            return b'"launchscope/recording/' in head + file.read()
+            return schema in head + file.read()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error

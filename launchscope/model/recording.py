@@ -101,6 +101,7 @@ class TraceResult:
     calibration: Calibration | None = None
     kind: tuple[int, ...] = ()
     legacy_kernels: int = 0  # kernels that ran on the legacy default stream
+    inputs: tuple[str, ...] = ()  # shapes handed to the forward that opens each step
 
 
 @dataclass(frozen=True)
@@ -259,6 +260,50 @@ class VerifyResult:
 
 
 @dataclass(frozen=True)
+class SizesResult:
+    """The sizes pass: shapes of many steps, how long each took, and the memory it needed.
+
+    `inputs[i]` are the shapes handed to the forward that opens step i. `step_ms` and
+    `iteration_ms` are on the GPU's clock, `iteration_ms[i]` from the end of step i - 1 (the
+    first is None); `peak_mib[i]` is the most memory the step held beyond what it began with,
+    asked of some steps, which then are not timed. All three are empty without CUDA.
+    """
+
+    inputs: tuple[str, ...]
+    step_ms: tuple[float | None, ...] = ()
+    iteration_ms: tuple[float | None, ...] = ()
+    peak_mib: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class AdoptionResult:
+    """A script run under a way to adopt graphs, from the warm-up on, without an edit to it.
+
+    `values[i]` is the loss of the i-th backward since the script began, those before
+    `adopted_at` as the script has them; of inference, the mean absolute output of each call
+    since it was adopted. `settle_ms` are host times of the steps after it, each waited for.
+    `skips` are Inductor's own words for what it did not put into graphs, with their counts.
+    """
+
+    mode: str
+    status: Literal["adopted", "failed"]
+    reason: str | None = None
+    where: str | None = None
+    modules: tuple[str, ...] = ()
+    setup_ms: float | None = None  # of the call that adopts
+    settle_ms: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()
+    of: Literal["loss", "output"] = "loss"
+    adopted_at: int = 0
+    graphs: int | None = None  # that Dynamo compiled
+    recompilations: int | None = None
+    graph_breaks: int | None = None
+    skips: tuple[tuple[str, int], ...] = ()
+    reserved_mib: float | None = None
+    device_used_mib: float | None = None
+
+
+@dataclass(frozen=True)
 class PassFailure:
     """A pass that was started and gave no result."""
 
@@ -288,6 +333,8 @@ class Recording:
     scope_forward_backward: ReplayResult | None = None
     scope_forward: ReplayResult | None = None
     verify: VerifyResult | None = None
+    sizes: SizesResult | None = None
+    adoption: AdoptionResult | None = None
     failures: tuple[PassFailure, ...] = ()
     notes: tuple[str, ...] = ()
     runs: int = 1

@@ -44,5 +44,7 @@ class Schedule:
     inspect: int = 3
     replay: int = 30
     verify: int = 4
+    sizes: int = 0  # steps whose input shapes are counted
+    adoption: int = 0  # steps after a way to adopt graphs was put in, before it is timed
     step_from: Literal["auto", "marker", "optimizer", "forward", "none"] = "auto"
     full: bool = False

@@ -10,9 +10,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from launchscope.errors import InputError
-from launchscope.model import PROFILE_SCHEMA, RECORDING_SCHEMA, Profile, Recording
+from launchscope.model import (
+    COMPARISON_SCHEMA,
+    PROFILE_SCHEMA,
+    RECORDING_SCHEMA,
+    Comparison,
+    Profile,
+    Recording,
+)
 
-__all__ = ["read_profile", "read_recording"]
+__all__ = ["read_comparison", "read_profile", "read_recording"]
 
 RECORDING_FILE = "recording.json"
 
@@ -54,6 +61,19 @@ def read_profile(path: str | Path) -> Profile:
         return msgspec.json.decode(content, type=Profile)
     except msgspec.MsgspecError as error:
         raise _damaged(file, "Profile", error) from error
+
+
+def read_comparison(path: str | Path) -> Comparison:
+    """The Comparison in this JSON file.
+
+    Raises InputError when it is missing, damaged, foreign or of another schema version.
+    """
+    file = Path(path)
+    content = _checked(file, COMPARISON_SCHEMA, "comparison")
+    try:
+        return msgspec.json.decode(content, type=Comparison)
+    except msgspec.MsgspecError as error:
+        raise _damaged(file, "comparison", error) from error
 
 
 def _checked(file: Path, schema: str, noun: str) -> bytes:

@@ -47,7 +47,8 @@ def check(profile: Profile) -> list[Finding]:
         title = f"Input shapes change in every step seen ({observed} of {observed})"
         advice = (
             "Pad the inputs to a few fixed sizes first, then capture one graph for each; how many "
-            "shapes there are is not known (--inspect 30 looks at more steps)."
+            "shapes there are is not known (launchscope compare --buckets counts them and plans "
+            "the sizes)."
         )
     elif not few:
         advice = (

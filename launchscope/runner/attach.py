@@ -20,9 +20,10 @@ def attach(torch: Any, folder: ResultFolder, spec: dict[str, Any]) -> Conductor:
         stop_after=spec["stop_after"],
         allow_captures=spec["allow_captures"],
         side_stream=spec["side_stream"],
+        adopt=spec.get("adopt"),
     )
     conductor = Conductor(torch, folder, plan, spec["earlier"])
-    conductor.hooks.install()
+    conductor.install()
     if has_no_gpu(torch):
         from launchscope.runner.rehearsal import Rehearsal
 

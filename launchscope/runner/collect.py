@@ -17,7 +17,10 @@ from launchscope.runner.outcome import ChildReport
 from launchscope.runner.passes import BLOCKED, all_passes
 
 _SCOPES = {"scope_forward_backward": "forward_backward", "scope_forward": "forward"}
-_RESULT_FIELDS = ("timing", "trace", "inspect", "replay", "replay_trace", *_SCOPES, "verify")
+_RESULT_FIELDS = (
+    *("timing", "trace", "inspect", "replay", "replay_trace"),
+    *(*_SCOPES, "verify", "sizes", "adoption"),
+)
 
 
 class Collected:

@@ -15,13 +15,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from launchscope.model import Schedule
+from launchscope.runner.adoption import Adoption
 from launchscope.runner.context import Context
 from launchscope.runner.ends import Ends
 from launchscope.runner.folder import ResultFolder
 from launchscope.runner.hooks import Hooks
+from launchscope.runner.passes.adoption import LIVE_ADOPTION, not_adopted
 from launchscope.runner.passrunner import PassRunner
 from launchscope.runner.ranges import NvtxRanges
 from launchscope.runner.recognise import OPENING, Recogniser, shape_signature
+from launchscope.runner.shapes import shapes_text
 from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, StepFollower
 from launchscope.runner.target import StopRun
 
@@ -38,6 +41,7 @@ class Plan:
     """What this process is asked to do: which passes, and what happens after the last.
 
     `own_process` False: the process belongs to someone else (`measure`) and is never ended.
+    `adopt` names a way to adopt graphs, put in after the warm-up.
     """
 
     passes: tuple[str, ...]
@@ -46,6 +50,7 @@ class Plan:
     allow_captures: bool = True
     side_stream: bool = True
     own_process: bool = True
+    adopt: str | None = None
 
 
 class Conductor:
@@ -67,10 +72,18 @@ class Conductor:
         self._kinds: dict[str, int] = {}
         self._current_kind = 0
         self._in_marker = False
+        self._opening: Any = None  # the arguments of the forward that opens a step
+        self._adoption = None if plan.adopt is None else Adoption(torch, self.hooks, plan.adopt)
         self._stops = 0
         self._began = time.perf_counter()
         self._nvtx.push("pass:warmup")
         folder.tell("pass_start", name="warmup", total=plan.schedule.warmup)
+
+    def install(self) -> None:
+        """Put the hooks in."""
+        self.hooks.install()
+        if self._adoption is not None:
+            self._adoption.install()
 
     # -------------------------------------------------------------- events of the script
 
@@ -80,6 +93,8 @@ class Conductor:
             if not self._in_marker:  # a step without a closing event ends before this one
                 self._consider(OPENING)
             if self._recogniser is not None:
+                if self._adoption is not None:
+                    self._adoption.saw(key, module, args, kwargs)
                 self._recogniser.forward(key, module, args, kwargs, trains)
                 return
         follower = self._follower
@@ -90,7 +105,9 @@ class Conductor:
         if self._kinds:
             signature = shape_signature(self.torch, args, kwargs)
             self._current_kind = self._kinds.get(signature, 0)
+        self._opening = args, kwargs
         self._begin_step()
+        self._opening = None
 
     def forward_end(self, key: str, module: Any) -> None:
         if self._recogniser is not None:
@@ -170,9 +187,14 @@ class Conductor:
         """From here on only single modules carry hooks, and every step belongs to a pass."""
         recogniser, self._recogniser = self._recogniser, None
         assert recogniser is not None
+        adoption = self._adoption
+        if adoption is not None and not self._adopt(adoption, pattern):
+            return
         visible = self.hooks.narrow(frozenset() if pattern is None else pattern.keys)
         if pattern is not None:
-            if not self.hooks.compiling:
+            if adoption is not None and adoption.compiled:
+                pattern = pattern.visible_through(adoption.compiled)
+            elif not self.hooks.compiling:
                 pattern = pattern.visible_through(visible)
             if pattern is None:
                 text = (
@@ -207,6 +229,7 @@ class Conductor:
             modules=self.hooks.modules(),
             own_process=self.plan.own_process,
             step_signature=(lambda: self._current_kind) if kinds else None,
+            step_inputs=self._step_inputs,
             earlier=self._earlier,
             live=self.live,
         )
@@ -241,6 +264,25 @@ class Conductor:
                 self.torch, self.hooks, follower.pattern, runner.begin_step, runner.end_step
             )
             self.hooks.follow_ends(ends)
+
+    def _adopt(self, adoption: Adoption, pattern: Pattern | None) -> bool:
+        """Puts the way to adopt in; False if it failed, and then this process is done."""
+        on_gpu = bool(self.torch.cuda.is_initialized())
+        trains = pattern is None or pattern.backwards > 0
+        keys = None if pattern is None else pattern.keys
+        try:
+            adoption.apply(keys, trains)
+        except Exception as error:
+            self.folder.tell("mode", on_gpu=on_gpu)
+            self.folder.write("pass-adoption", not_adopted(adoption, error))
+            self.folder.tell("pass_end", name="adoption", failed=str(error)[:200])
+            self._poisoned()
+            return False
+        self.live[LIVE_ADOPTION] = adoption
+        return True
+
+    def _step_inputs(self) -> str:
+        return "" if self._opening is None else shapes_text(self.torch, *self._opening)
 
     def _begin_step(self) -> None:
         if self._follower is not None:

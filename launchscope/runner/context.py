@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,8 @@ class Context:
     modules: list[Any]
     own_process: bool = True  # False: someone else's, which a failed capture would spoil
     step_signature: Any = None  # () -> index of the current step's kind
+    # () -> shapes handed to the forward that opens the step, while `begin` runs
+    step_inputs: Callable[[], str] = lambda: ""
     results: dict[str, Any] = field(default_factory=dict)
     live: dict[str, Any] = field(default_factory=dict)  # objects one pass leaves for another
     earlier: dict[str, Any] = field(default_factory=dict)  # results of earlier runs

@@ -345,6 +345,12 @@ class Hooks:
 
         return compiled
 
+    def as_compiled(self, key: str, module: Any, call: Any, mode: str | None) -> Any:
+        """A compiled call of a module, to be heard of as its forward."""
+        self._compile_starts(mode)
+        keep_dynamo_out()
+        return self._compiled_call(key, module, call)
+
     def _around_compile(self, original: Any) -> Any:
         @functools.wraps(original)
         def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:

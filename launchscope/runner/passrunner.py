@@ -15,8 +15,8 @@ from launchscope.runner.context import Context
 from launchscope.runner.folder import to_plain
 from launchscope.runner.passes import Pass, all_passes
 
-# A pass gets this long, plus this many times what its steps took in the warm-up.
-_PASS_LIMIT_S, _PASS_SLOWDOWN = 60.0, 50.0
+# A pass gets its own time, plus this many times what its steps took in the warm-up.
+_PASS_SLOWDOWN = 50.0
 _NEWS_EVERY_S = 1.0
 
 
@@ -150,7 +150,7 @@ class PassRunner:
                 context.folder.tell("pass_end", name=entry.name, skipped=reason)
                 continue
             steps = entry.steps(context)
-            limit = _PASS_LIMIT_S + _PASS_SLOWDOWN * steps * self._step_s
+            limit = entry.longest_s + _PASS_SLOWDOWN * steps * self._step_s
             context.folder.tell("pass_start", name=entry.name, total=steps, limit_s=limit)
             self._pass, self._pass_began = entry, time.perf_counter()
             self._pass_steps, self._last_news = 0, self._pass_began

@@ -11,8 +11,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from launchscope.errors import LaunchscopeError, MeasureError
@@ -42,11 +42,18 @@ sys.exit(main(sys.argv[2]))
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How the script is run. `timeout_s` bounds all runs together; None: no bound."""
+    """How the script is run. `timeout_s` bounds all runs together; None: no bound.
+
+    `environ` is added to its environment, `stdout` is the file descriptor that it prints to
+    (None: ours), and `adopt` names a way to adopt graphs that it is run under.
+    """
 
     python: str | None = None
     timeout_s: float | None = None
     max_runs: int = 4
+    environ: Mapping[str, str] = field(default_factory=dict)
+    stdout: int | None = None
+    adopt: str | None = None
 
 
 @dataclass(frozen=True)
@@ -242,6 +249,7 @@ class _Session:
                     "stop_after": not finishing,
                     "allow_captures": not finishing,
                     "side_stream": self.side_stream,
+                    "adopt": self.options.adopt,
                     "earlier": collected.results,
                 }
             ),
@@ -258,7 +266,11 @@ class _Session:
             _nvtx_folder(self.options.python),
         ]
         try:
-            child = subprocess.Popen(command)
+            child = subprocess.Popen(
+                command,
+                env={**os.environ, **self.options.environ},
+                stdout=self.options.stdout,
+            )
         except OSError as error:
             raise MeasureError(
                 f"the interpreter {command[0]} could not be started: {error.strerror}",

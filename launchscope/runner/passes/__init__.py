@@ -35,6 +35,7 @@ class Pass(Protocol):
     captures: bool  # a failure can take the process down, so it may not precede a full run
     needs: str | None  # the pass whose live results it uses
     ends_only: bool  # looks at nothing between a step's begin and its end
+    longest_s: float  # what it may take beside its steps before it is taken for hung
 
     def steps(self, context: Context) -> int: ...
     def skip_reason(self, context: Context) -> str | None: ...
@@ -58,6 +59,7 @@ class PassBase:
     captures = False
     needs: str | None = None
     ends_only = False
+    longest_s = 60.0
 
     def __init__(self) -> None:
         self.context: Context

@@ -27,10 +27,13 @@ class TracePass(PassBase):
         self._cost.measure_plain()
         self._done = 0
         self._kind: list[int] = []
+        self._inputs: list[str] = []
         self._wanted = self.steps(context) + _DROP_FIRST
         self._session.start()
 
     def begin(self) -> None:
+        del self._inputs[self._done :]
+        self._inputs.append(self.context.step_inputs())
         self._session.begin_range(step_range(self._done))
 
     def end(self) -> bool:
@@ -53,6 +56,7 @@ class TracePass(PassBase):
             legacy_kernels=legacy,
             calibration=calibration,
             kind=tuple(self._kind) if self.context.boundary.kinds else (),
+            inputs=tuple(self._inputs[: self._done]) if any(self._inputs) else (),
         )
 
 

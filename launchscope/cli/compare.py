@@ -1,0 +1,201 @@
+"""launchscope compare [options] script.py [args]: batch sizes, ways to adopt, shape buckets."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from typing import Annotated
+
+import typer
+
+from launchscope.cli import options
+from launchscope.cli.axes import Axis, axes_of, combinations
+from launchscope.cli.comparison_output import ComparisonOutputs
+from launchscope.cli.console import Console
+from launchscope.cli.modes import modes_of
+from launchscope.cli.profile import load_analysis, python_exists, target_of
+from launchscope.cli.scriptflags import options_of
+from launchscope.cli.state import console
+from launchscope.config import Settings, load_settings
+from launchscope.errors import MeasureError, UsageError
+from launchscope.model import AdoptionMode, Comparison, Target
+
+_NOTHING_TO_COMPARE = (
+    "name what to compare: --batch-sizes 8,32,128, --param NAME=a,b, "
+    "--modes eager,replay,compile,graphed or --buckets"
+)
+
+
+def compare(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SCRIPT [ARGS]",
+            help="The script as after `python`, or with -m the module; without one, `command` "
+            "of [tool.launchscope].",
+            show_default=False,
+        ),
+    ] = None,
+    module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
+    batch_sizes: Annotated[
+        str | None,
+        typer.Option(
+            help="Batch sizes, as 8,32,128. Each fills {batch_size} in the arguments, or follows "
+            "the script's own flag.",
+            metavar="N,N",
+        ),
+    ] = None,
+    batch_flag: Annotated[
+        str | None,
+        typer.Option(help="The script's flag for the batch size.", metavar="FLAG"),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Values of another parameter of the script. Repeatable: every combination runs.",
+            metavar="NAME=A,B",
+        ),
+    ] = None,
+    modes: Annotated[
+        str | None,
+        typer.Option(
+            help="Ways to adopt graphs, each in a process of its own: eager, replay, compile, "
+            "graphed.",
+            metavar="WAY,WAY",
+        ),
+    ] = None,
+    buckets: Annotated[
+        bool,
+        typer.Option(
+            "--buckets", help="Look at many more steps, and plan padded sizes for inputs that vary."
+        ),
+    ] = False,
+    max_graphs: Annotated[
+        str | None,
+        typer.Option(help="Graphs of a bucket plan at most. [default: 8]", metavar="N"),
+    ] = None,
+    graph_memory: Annotated[
+        str | None,
+        typer.Option(
+            help="MiB that the graphs of a bucket plan may hold. [default: no limit]",
+            metavar="MIB",
+        ),
+    ] = None,
+    threshold: options.Threshold = None,
+    expected_steps: options.ExpectedSteps = None,
+    warmup: options.Warmup = None,
+    timing: options.Timing = None,
+    trace: options.Trace = None,
+    inspect: options.Inspect = None,
+    replay: options.Replay = None,
+    verify: options.Verify = None,
+    step_from: options.StepFrom = None,
+    timeout: options.Timeout = None,
+    max_runs: options.MaxRuns = None,
+    keep_trace: options.KeepTrace = None,
+    python: options.Python = None,
+    config: options.Config = None,
+    output: options.Output = None,
+    format_name: options.Format = "terminal",
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> int:
+    """Profile a script at several batch sizes or parameters, and under several ways to adopt.
+
+    One fresh process per point, one after the other. Options of launchscope stand before the
+    script. --timeout bounds each point. What the script prints goes to stderr.
+    """
+    screen = console()
+    screen.quiet, screen.verbose = quiet, verbose
+    flags = {
+        "threshold": threshold,
+        "expected_steps": expected_steps,
+        "warmup": warmup,
+        "timing": timing,
+        "trace": trace,
+        "inspect": inspect,
+        "replay": replay,
+        "verify": verify,
+        "step_from": step_from,
+        "timeout": timeout,
+        "max_runs": max_runs,
+        "keep_trace": keep_trace,
+        "python": python,
+        "max_graphs": max_graphs,
+        "graph_memory": graph_memory,
+    }
+    settings = load_settings(flags, config=config)
+    if settings.step_from == "none":
+        raise UsageError(
+            "--step-from none is for reading traces: compare needs the steps of the script",
+            hint="leave it out, or take auto, marker, optimizer or forward",
+        )
+    ways = modes_of(modes)
+    wants_buckets = buckets or max_graphs is not None or graph_memory is not None
+    if batch_sizes is None and not param and not ways and not wants_buckets:
+        raise UsageError("there is nothing to compare", hint=_NOTHING_TO_COMPARE)
+    target = _target(command or [], module, settings)
+    axes = axes_of(batch_sizes, param or [], batch_flag, target, options_of(target))
+    outputs = ComparisonOutputs.checked(format_name, output or [])
+    python_exists(settings.python)
+    return _run(target, axes, ways, wants_buckets, settings, outputs, screen)
+
+
+def _target(command: list[str], module: bool, settings: Settings) -> Target:
+    if command or settings.command is None:
+        if not command:
+            raise UsageError(
+                "no script was named",
+                hint="launchscope compare [options] script.py [args], or set command in "
+                "[tool.launchscope]",
+            )
+        return target_of(command, module=module, typed="compare")
+    words = shlex.split(settings.command)
+    if words[:1] == ["python"]:
+        words = words[1:]
+    if words[:1] == ["-m"]:
+        return target_of(words[1:], module=True, typed="compare")
+    return target_of(words, module=module, typed="compare")
+
+
+def _run(
+    target: Target,
+    axes: tuple[Axis, ...],
+    ways: tuple[AdoptionMode, ...],
+    wants_buckets: bool,
+    settings: Settings,
+    outputs: ComparisonOutputs,
+    screen: Console,
+) -> int:
+    from launchscope.cli.comparing import measure
+
+    threading.Thread(target=load_analysis, daemon=True).start()
+    made = measure(target, axes, combinations(axes, target), ways, wants_buckets, settings, screen)
+    comparison = made.comparison
+    saved = next((path for path, reporter in outputs.files if reporter.name == "json"), None)
+    commands = () if saved is None else (f"launchscope report {shlex.quote(str(saved))}",)
+    if not made.measured and not comparison.points and not comparison.ladders:
+        raise MeasureError("interrupted before anything was measured", exit_code=130)
+    code = outputs.deliver(comparison, screen, commands)
+    if made.interrupted:
+        screen.error("interrupted; this is what was measured until then")
+        return 130
+    if not made.measured:
+        raise _nothing(comparison)
+    return code
+
+
+def _nothing(comparison: Comparison) -> MeasureError:
+    failures = [p.failure for p in comparison.points if p.failure is not None]
+    failures += [
+        rung.failure
+        for ladder in comparison.ladders
+        for rung in ladder.rungs
+        if rung.failure is not None
+    ]
+    first = failures[0] if failures else None
+    reason = "" if first is None else f"; the first: {first.reason}"
+    return MeasureError(
+        f"nothing could be measured at any point{reason}",
+        hint=first.hint if first is not None else None,
+    )

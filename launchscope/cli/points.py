@@ -1,0 +1,156 @@
+"""Runs one point of a comparison: a fresh child, its Profile or the reason why there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launchscope.cli.axes import Combination
+from launchscope.cli.console import Console
+from launchscope.cli.profile import profile_of
+from launchscope.config import Settings
+from launchscope.errors import LaunchscopeError, ScriptError
+from launchscope.model import Point, PointFailure, Profile, Recording, Schedule, Target
+
+if TYPE_CHECKING:
+    from launchscope.runner.session import Outcome
+
+_STDERR = 2
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one run of the script gave."""
+
+    recording: Recording | None
+    profile: Profile | None
+    failure: PointFailure | None
+    interrupted: bool = False
+
+
+class Runner:
+    """Runs the script under given settings, one child after another.
+
+    What the script prints goes to stderr, so that stdout holds the report alone.
+    """
+
+    def __init__(self, settings: Settings, screen: Console):
+        self._settings = settings
+        self._screen = screen
+
+    def run(
+        self,
+        combination: Combination,
+        *,
+        schedule: Schedule | None = None,
+        adopt: str | None = None,
+    ) -> Ran:
+        """One run; `adopt` names the way to adopt graphs that the script runs under."""
+        settings = self._settings
+        directory = Path(tempfile.mkdtemp(prefix="launchscope-"))
+        try:
+            outcome = self._record(combination, schedule or settings.schedule, adopt, directory)
+            outcome.settle()
+            return self._judged(outcome)
+        except LaunchscopeError as error:
+            return Ran(None, None, failure_of(error))
+        except KeyboardInterrupt:
+            return Ran(None, None, PointFailure("interrupted"), interrupted=True)
+        finally:
+            if settings.keep_trace:
+                self._keep(combination, adopt, directory)
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _record(
+        self, combination: Combination, schedule: Schedule, adopt: str | None, directory: Path
+    ) -> Outcome:
+        from launchscope.cli.progress import Progress
+        from launchscope.runner import session
+
+        options = session.RunOptions(
+            python=self._settings.python,
+            timeout_s=self._settings.timeout,
+            max_runs=self._settings.max_runs,
+            environ=combination.environ,
+            stdout=_STDERR,
+            adopt=adopt,
+        )
+        try:
+            return session.record(
+                combination.target, schedule, options, directory, Progress(self._screen)
+            )
+        finally:
+            self._screen.clear_status()
+
+    def _judged(self, outcome: Outcome) -> Ran:
+        from launchscope.parser import read_recording
+
+        recording: Recording | None = None
+        profile: Profile | None = None
+        failure = None if outcome.problem is None else failure_of(outcome.problem)
+        try:
+            recording = read_recording(outcome.directory)
+            profile = profile_of(outcome, self._settings)
+        except LaunchscopeError as error:
+            failure = failure or failure_of(error)
+        if outcome.interrupted:
+            failure = failure or PointFailure("interrupted")
+        return Ran(recording, profile, failure, outcome.interrupted)
+
+    def _keep(self, combination: Combination, adopt: str | None, directory: Path) -> None:
+        name = "-".join(
+            [
+                Path(combination.target.name).stem,
+                *combination.parameters.values(),
+                *((adopt,) if adopt else ()),
+            ]
+        )
+        place, number = Path.cwd() / f"{name}.launchscope", 1
+        while place.exists():
+            number += 1
+            place = Path.cwd() / f"{name}-{number}.launchscope"
+        try:
+            shutil.copytree(directory, place)
+        except OSError as error:
+            self._screen.error(f"--keep-trace: cannot write {place}: {error.strerror or error}")
+        else:
+            self._screen.progress(f"kept the recording in {place}")
+
+
+def point_of(combination: Combination, ran: Ran) -> Point:
+    """The point of a run, with its samples per second."""
+    from launchscope.analysis.comparing import with_rates
+
+    return with_rates(
+        Point(
+            combination.parameters,
+            combination.target,
+            combination.batch_size,
+            ran.profile,
+            ran.failure,
+        )
+    )
+
+
+def failure_of(error: LaunchscopeError) -> PointFailure:
+    """An error as the row of a table says it."""
+    text = str(error)
+    starved = "OutOfMemoryError" in text
+    code = error.exit_code if isinstance(error, ScriptError) else None
+    if starved:
+        when = "after it was measured in part" if "every pass" in text else "before it was measured"
+        text = f"out of GPU memory, {when}"
+    return PointFailure(text, code, starved, None if starved else error.hint)
+
+
+def relative(target: Target) -> Target:
+    """The target with its script as a path below the working directory, where it is one."""
+    path = Path(target.name)
+    if target.kind == "script" and path.is_absolute():
+        shorter = os.path.relpath(path)
+        return target if shorter.startswith("..") else replace(target, name=shorter)
+    return target

@@ -1,0 +1,56 @@
+"""Finds the formats of a comparison: every module of this package that exposes a REPORTER."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+from launchscope.errors import UsageError
+from launchscope.model import Comparison
+from launchscope.report.comparison.reporter import ComparisonReporter
+
+
+@cache
+def all_reporters() -> tuple[ComparisonReporter, ...]:
+    """Every format, by name. Their modules import their libraries only when they render."""
+    found = []
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if module.name == "loader":
+            continue
+        reporter = getattr(
+            importlib.import_module(f"{__package__}.{module.name}"), "REPORTER", None
+        )
+        if isinstance(reporter, ComparisonReporter):
+            found.append(reporter)
+    return tuple(sorted(found, key=lambda reporter: reporter.name))
+
+
+def reporter_named(name: str) -> ComparisonReporter:
+    """The format of that name; UsageError with the nearest name otherwise."""
+    known = {reporter.name: reporter for reporter in all_reporters()}
+    if name.lower() in known:
+        return known[name.lower()]
+    near = get_close_matches(name.lower(), known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    raise UsageError(f"a comparison has no format {name!r}", hint=hint)
+
+
+def reporter_for_path(path: Path) -> ComparisonReporter:
+    """The format that a file's suffix chooses; UsageError for an unknown suffix."""
+    known = {suffix: reporter for reporter in all_reporters() for suffix in reporter.suffixes}
+    suffix = path.suffix.lower()
+    if suffix in known:
+        return known[suffix]
+    what = f"suffix {suffix!r}" if suffix else "a file without a suffix"
+    raise UsageError(
+        f"{path}: a comparison has no output format for {what}",
+        hint=f"known are {', '.join(sorted(known))}",
+    )
+
+
+def render(comparison: Comparison, format_name: str, **options: object) -> str | bytes:
+    """The Comparison in the format of that name."""
+    return reporter_named(format_name).render(comparison, **options)

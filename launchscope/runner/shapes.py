@@ -1,0 +1,22 @@
+"""The shapes of the tensors that a forward is handed, nested ones too, as one line of text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MOST = 64
+
+
+def shapes_text(torch: Any, args: Any, kwargs: Any) -> str:
+    """`(4, 83) (4, 83)`; lists, tuples and dicts are looked into, 64 tensors at most."""
+    found: list[str] = []
+    left: list[Any] = [*args, *kwargs.values()]
+    while left and len(found) < _MOST:
+        value = left.pop(0)
+        if isinstance(value, torch.Tensor):
+            found.append(str(tuple(value.shape)))
+        elif isinstance(value, dict):
+            left = [*value.values(), *left]
+        elif isinstance(value, tuple | list):
+            left = [*value, *left]
+    return " ".join(found)

@@ -1,0 +1,70 @@
+"""The recording of the sample with varying lengths, with the sizes of its steps put in.
+
+It was made before sizes were recorded. The lengths follow from the script's seed; those of the
+inspected steps are in the recording, and a test compares them.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from launchscope.model import Recording, SizesResult
+from launchscope.parser import read_recording
+
+RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
+BATCH, LONGEST, STEPS, WARMUP = 4, 96, 300, 10
+
+
+def lengths() -> list[int]:
+    """The padded length of every batch, as sample_workloads/variable_lengths.py draws them."""
+    generator = random.Random(0)
+    drawn = [generator.randint(4, LONGEST) for _ in range(STEPS * BATCH)]
+    return [max(drawn[i : i + BATCH]) for i in range(0, len(drawn), BATCH)]
+
+
+def recorded() -> Recording:
+    recording = read_recording(RECORDINGS / "variable_lengths")
+    timing, trace = recording.timing, recording.trace
+    assert timing is not None
+    assert trace is not None
+    inputs = [f"({BATCH}, {length})" for length in lengths()]
+    timed = len(timing.gpu_end_ms)
+    ends, begins = timing.gpu_end_ms, timing.gpu_begin_ms
+    return replace(
+        recording,
+        sizes=SizesResult(
+            tuple(inputs[WARMUP : WARMUP + timed]),
+            tuple(end - begin for begin, end in zip(begins, ends)),
+            (None, *(later - end for end, later in pairwise(ends))),
+            tuple(float(length) / 8 for length in lengths()[WARMUP : WARMUP + timed]),
+        ),
+        trace=replace(trace, inputs=tuple(inputs[WARMUP + timed : WARMUP + timed + trace.steps])),
+    )
+
+
+def generating() -> Recording:
+    """The same of the sample that generates: 31 decodes after each prefill of 48 tokens."""
+    recording = read_recording(RECORDINGS / "generate")
+    timing, trace = recording.timing, recording.trace
+    assert timing is not None
+    assert trace is not None
+    timed = len(timing.gpu_end_ms)
+    inputs = [_generated(step) for step in range(WARMUP, WARMUP + timed + trace.steps)]
+    ends = timing.gpu_end_ms
+    return replace(
+        recording,
+        sizes=SizesResult(
+            tuple(inputs[:timed]),
+            tuple(end - begin for begin, end in zip(timing.gpu_begin_ms, ends)),
+            (None, *(later - end for end, later in pairwise(ends))),
+        ),
+        trace=replace(trace, inputs=tuple(inputs[timed:])),
+    )
+
+
+def _generated(step: int) -> str:
+    place = step % 32
+    return "(1, 48)" if place == 0 else "(1, 1)" + f" (1, 8, {47 + place}, 32)" * 12

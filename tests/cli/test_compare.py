@@ -1,0 +1,172 @@
+"""launchscope compare as a person runs it, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launchscope.cli import main
+from launchscope.parser import read_comparison
+
+SCRIPT = """
+import argparse, os, sys, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=4)
+parser.add_argument("--ignore", action="store_true")
+args = parser.parse_args()
+print("this goes to stderr")
+if args.batch_size == 8:
+    sys.exit("cannot take 8")
+if args.batch_size == 16:
+    raise torch.OutOfMemoryError("CUDA out of memory")
+assert os.environ["LAUNCHSCOPE_BATCH_SIZE"] == str(args.batch_size)
+n = 4 if args.ignore else args.batch_size
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(60):
+    loss = model(torch.randn(n, 8)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+QUICK = ("--warmup", "3", "--inspect", "1")
+
+
+def launchscope(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "launchscope", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "100"},
+        check=False,
+    )
+
+
+def test_a_point_that_fails_is_a_row_and_the_others_stand(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    saved = ("-o", "c.json", "-o", "c.md")
+    done = launchscope(
+        tmp_path, "compare", *QUICK, "--batch-sizes", "16,4,8,32", *saved, "train.py"
+    )
+    assert done.returncode == 0, done.stderr
+    comparison = read_comparison(tmp_path / "c.json")
+    measured = {point.batch_size: point.profile is not None for point in comparison.points}
+    assert measured == {4: True, 8: False, 16: False, 32: True}
+    exited, starved = (comparison.points[i].failure for i in (1, 2))
+    assert exited is not None
+    assert starved is not None
+    assert (exited.exit_code, exited.out_of_memory) == (1, False)
+    assert starved.out_of_memory
+    assert "out of memory" in done.stdout
+    assert "failed, exit code 1" in done.stdout
+    assert "this goes to stderr" not in done.stdout
+    assert "structure only" in done.stdout
+    assert " ms" not in done.stdout
+    assert comparison.mode == "rehearsal"
+    assert (tmp_path / "c.md").read_text().startswith("# Comparison: `train.py`")
+    again = launchscope(tmp_path, "report", "c.json")
+    assert again.returncode == 0, again.stderr
+    report = done.stdout.split("\nNext\n")[0]
+    assert again.stdout.strip() == report.strip()
+
+
+def test_the_configured_command_is_the_target(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.launchscope]\ncommand = "python train.py --ignore"\n'
+    )
+    done = launchscope(tmp_path, "compare", *QUICK, "--batch-sizes", "2,4")
+    assert done.returncode == 0, done.stderr
+    # Its batch size is ignored: that is seen in the shapes.
+    assert "every point measured the same thing" in " ".join(done.stdout.split())
+
+
+def test_no_point_measured_is_exit_code_3(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = launchscope(tmp_path, "compare", "--batch-sizes", "8", "train.py")
+    assert done.returncode == 3
+    assert "nothing could be measured at any point" in done.stderr
+    assert "failed, exit code 1" in done.stdout
+
+
+def test_ways_that_need_a_gpu_say_so(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT.replace("assert os", "# assert os"))
+    done = launchscope(tmp_path, "compare", *QUICK, "--modes", "eager,graphed", "train.py")
+    assert done.returncode == 3
+    assert "not measured without a GPU" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--batch-sizes", "8"], "no script was named"),
+        (["train.py"], "there is nothing to compare"),
+        (["--batch-sizes", "8", "trian.py"], "trian.py: no such file\nhint: did you mean train.py"),
+        (["--modes", "eager,compil", "train.py"], "did you mean compile?"),
+        (["--modes", "eager,eager", "train.py"], "eager is named twice"),
+        (["--modes", "eager,", "train.py"], "an empty name"),
+        (["--max-graphs", "0", "train.py"], "--max-graphs: expected a whole number, 1 or more"),
+        (["--graph-memory", "much", "train.py"], "--graph-memory: expected"),
+        (["--batch-sizes", "8", "-o", "c.pdf", "train.py"], "no output format for suffix '.pdf'"),
+        (["--batch-sizes", "8", "-f", "xml", "train.py"], "a comparison has no format 'xml'"),
+        (["--batch-sizes", "8", "-o", "none/c.md", "train.py"], "none is not a directory"),
+        (["--batch-sizes", "8", "--step-from", "none", "train.py"], "is for reading traces"),
+        (["--batch-sizes", "8", "bare.py"], "all points would measure the same thing"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_exit_code_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "bare.py").write_text("import torch")
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"schema": "launchscope/comparison/99"}', "this launchscope reads"),
+        (b'{"schema": "launchscope/comparison/1"}', "is damaged"),
+    ],
+)
+def test_a_comparison_that_cannot_be_read_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str
+) -> None:
+    path = tmp_path / "c.json"
+    path.write_bytes(content)
+    assert main(["report", str(path)]) == 3
+    assert said in capsys.readouterr().err
+
+
+def test_shapes_that_do_not_vary_have_no_buckets_and_that_is_said(tmp_path: Path) -> None:
+    source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
+    (tmp_path / "train.py").write_text(source)
+    done = launchscope(tmp_path, "compare", *QUICK, "--buckets", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "the inputs had one shape in all 100 steps" in done.stdout
+
+
+def test_shapes_that_vary_are_counted_without_a_gpu_too(tmp_path: Path) -> None:
+    source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
+    source = source.replace("for _ in", "for step in").replace("(n, 8)", "(n + 5 * step % 7, 8)")
+    (tmp_path / "train.py").write_text(source)
+    done = launchscope(tmp_path, "compare", *QUICK, "--max-graphs", "3", "train.py")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "7 sizes between 4 and 10 in 100 steps" in said
+    assert "which buckets pay cannot be told" in said

@@ -1,0 +1,126 @@
+"""launchscope compare on the GPU: points, a point out of memory, and the ladder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launchscope.model import Comparison, Rung
+from launchscope.parser import read_comparison
+
+pytestmark = pytest.mark.gpu
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "sample_workloads"
+STARVING = """
+import argparse, torch
+from torch import nn
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=8)
+n = parser.parse_args().batch_size
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+if n == 64:
+    torch.cuda.set_per_process_memory_fraction(1e-3)
+    model(torch.randn(40_000_000, 64, device="cuda"))
+x = torch.randn(n, 64, device="cuda")
+for _ in range(300):
+    loss = model(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+QUICK = ("--timing", "12", "--trace", "3", "--replay", "10", "--verify", "0")
+
+
+def compared(folder: Path, script: Path, *options: str) -> Comparison:
+    path = folder / "c.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "launchscope", "compare", *options, "-o", str(path), str(script)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    return read_comparison(path)
+
+
+def test_a_point_out_of_memory_is_a_row_and_the_others_are_measured(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(STARVING)
+    made = compared(tmp_path, script, *QUICK, "--batch-sizes", "8,16,64")
+    small, middle, large = made.points
+    for point in (small, middle):
+        assert point.value("iteration_ms")
+        assert point.value("replay_ms")
+        assert (point.replay_samples_per_s or 0) > (point.samples_per_s or 0)
+    assert large.profile is None
+    assert large.failure is not None
+    assert large.failure.out_of_memory
+    assert made.crossovers[0].status == "above"
+    shapes = [p.profile.shapes.signatures[0].inputs for p in (small, middle) if p.profile]
+    assert shapes[0] != shapes[1]
+
+
+@pytest.fixture(scope="module")
+def ladder(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rung]:
+    folder = tmp_path_factory.mktemp("ladder")
+    ways = ("--modes", "eager,replay,compile,graphed")
+    made = compared(folder, SAMPLES / "small_mlp.py", *QUICK[:-2], *ways)
+    return {rung.mode: rung for rung in made.ladders[0].rungs}
+
+
+def test_every_way_is_timed(ladder: dict[str, Rung]) -> None:
+    assert list(ladder) == ["eager", "replay", "compile", "graphed"]
+    for rung in ladder.values():
+        assert rung.failure is None, rung.failure
+        assert rung.iteration_ms is not None
+        assert rung.iteration_ms.value
+
+
+def test_every_way_gives_the_losses_of_eager(ladder: dict[str, Rung]) -> None:
+    for mode in ("replay", "compile", "graphed"):
+        assert ladder[mode].trajectory.status == "follows", ladder[mode].trajectory
+
+
+def test_a_compiled_model_is_compiled_and_runs_in_graphs(ladder: dict[str, Rung]) -> None:
+    rung = ladder["compile"]
+    assert rung.adoption is not None
+    assert (rung.adoption.graphs or 0) >= 1
+    assert rung.adoption.recompilations == 0
+    assert (rung.graph_share_pct or 0) > 10
+    assert (rung.setup_ms or 0) > (rung.adoption.settle_ms[-1])
+
+
+def test_a_graphed_model_runs_in_graphs_and_eager_does_not(ladder: dict[str, Rung]) -> None:
+    assert (ladder["graphed"].graph_share_pct or 0) > 10
+    assert ladder["eager"].graph_share_pct == 0
+    assert (ladder["graphed"].launches_per_step or 0) < (ladder["eager"].launches_per_step or 0)
+
+
+def test_a_bucket_plan_is_made_of_measured_times(tmp_path: Path) -> None:
+    options = ("--buckets", "--verify", "0")
+    made = compared(tmp_path, SAMPLES / "variable_lengths.py", *options)
+    plan = made.buckets[0]
+    assert plan.kind == "padded"
+    assert plan.observed_steps == 100
+    assert plan.buckets
+    assert plan.eager_ms is not None
+    assert plan.planned_ms is not None
+    assert 0 < plan.planned_ms < plan.eager_ms
+    assert plan.memory_mib is not None
+    assert plan.recommendation == "adopt_bucketed"
+
+
+def test_generation_is_told_to_use_a_static_cache(tmp_path: Path) -> None:
+    made = compared(tmp_path, SAMPLES / "generate.py", "--buckets", "--verify", "0")
+    plan = made.buckets[0]
+    assert plan.kind == "growing"
+    assert len(plan.buckets) == 1
+    assert [phase.partition(":")[0] for phase in plan.phases] == ["decode", "prefill"]
+    assert plan.removable_pct is not None

@@ -1,0 +1,191 @@
+"""Comparisons for tests: five batch sizes, a ladder of four ways, buckets of a varying length."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from launchscope.analysis.comparing import with_rates
+from launchscope.analysis.crossover import crossovers
+from launchscope.model import (
+    AdoptionResult,
+    Bucket,
+    BucketPlan,
+    Comparison,
+    Ladder,
+    Metric,
+    Point,
+    PointFailure,
+    Profile,
+    Rung,
+    Shapes,
+    ShapeSignature,
+    SizeCount,
+    Target,
+    Trajectory,
+)
+from launchscope.rules import advise
+from launchscope.rules.bucketing import advised as advised_plan
+from launchscope.rules.comparing import headline_of
+from launchscope.rules.laddering import advised as advised_ladder
+from tests.rules.profiles import profile, rehearsal
+
+TARGET = Target("script", "train.py", ("--epochs", "1"))
+# Batch size: eager iteration, iteration with the replay, exposed overhead, launches.
+SIZES = {
+    8: (9.39, 1.91, 79.0, 555),
+    32: (9.52, 4.05, 56.0, 555),
+    128: (13.9, 12.3, 11.0, 561),
+    256: (24.1, 24.0, 0.4, 561),
+}
+
+
+def at(batch_size: int, eager: float, replayed: float, exposed: float, launches: int) -> Point:
+    """A measured point of these figures."""
+    made = profile(
+        metrics={
+            "iteration_ms": eager,
+            "projected_iteration_ms": replayed,
+            "iteration_busy_ms": eager * (1 - exposed / 100),
+            "removable_pct": 100 * (1 - replayed / eager),
+            "iteration_speedup": eager / replayed,
+            "speedup": 1.02 * eager / replayed,
+            "launch_overhead_pct": exposed,
+            "launches_per_step": launches,
+            "graph_memory_mib": 18.0 * batch_size,
+        }
+    )
+    shapes = Shapes(True, (ShapeSignature(3, f"({batch_size}, 256) float32"),))
+    facts = {**made.facts, "removable_low_pct": None, "removable_high_pct": None}
+    advised = advise(replace(made, shapes=shapes, facts=facts))
+    return with_rates(
+        Point(
+            {"batch_size": str(batch_size)},
+            replace(TARGET, args=(*TARGET.args, "--batch-size", str(batch_size))),
+            batch_size,
+            advised,
+        )
+    )
+
+
+def failed(batch_size: int, failure: PointFailure) -> Point:
+    return Point({"batch_size": str(batch_size)}, TARGET, batch_size, None, failure)
+
+
+def comparison() -> Comparison:
+    """Four sizes with a crossover, and one that did not fit."""
+    starved = PointFailure("out of GPU memory, before it was measured", 1, out_of_memory=True)
+    points = (*(at(size, *figures) for size, figures in SIZES.items()), failed(1024, starved))
+    found = crossovers(points, 15.0)
+    measured = points[0].profile
+    assert measured is not None
+    return Comparison(
+        target=TARGET,
+        environment=measured.environment,
+        mode="gpu",
+        axes={"batch_size": tuple(str(point.batch_size) for point in points)},
+        points=points,
+        headline=headline_of(points, found, same=False),
+        crossovers=found,
+    )
+
+
+def rehearsed() -> Comparison:
+    """Two sizes on a machine without a GPU."""
+    points = tuple(
+        Point({"batch_size": str(size)}, TARGET, size, _rehearsal(size)) for size in (8, 32)
+    )
+    measured = points[0].profile
+    assert measured is not None
+    return Comparison(
+        TARGET,
+        measured.environment,
+        "rehearsal",
+        {"batch_size": ("8", "32")},
+        points,
+        headline=headline_of(points, (), same=False),
+    )
+
+
+def _rehearsal(batch_size: int) -> Profile:
+    shapes = Shapes(True, (ShapeSignature(3, f"({batch_size}, 256) float32"),))
+    return advise(replace(rehearsal(), shapes=shapes))
+
+
+def ladder() -> Comparison:
+    """Four ways: replay fastest, compile with a skipped graph, graphed refused."""
+    rungs = (
+        Rung(
+            "eager",
+            Metric.of_samples([9.3, 9.4, 9.4, 9.5], "ms"),
+            memory_mib=410.0,
+            speedup=1.0,
+            graph_share_pct=0.0,
+            trajectory=Trajectory("reference"),
+        ),
+        Rung(
+            "replay",
+            Metric(3.52, "ms"),
+            speedup=9.4 / 3.52,
+            projected=True,
+            setup_ms=39.2,
+            memory_mib=552.0,
+            graph_share_pct=100.0,
+            trajectory=Trajectory("follows", "update", 4, 0.0),
+        ),
+        Rung(
+            "compile",
+            Metric.of_samples([4.1, 4.2, 4.2, 4.3], "ms"),
+            speedup=9.4 / 4.2,
+            setup_ms=31_400.0,
+            memory_mib=640.0,
+            graph_share_pct=71.0,
+            trajectory=Trajectory("follows", "loss", 16, 0.021, 1.0),
+            adoption=AdoptionResult(
+                "compile",
+                "adopted",
+                settle_ms=(30_120.0, 950.0, 8.1, 4.2),
+                graphs=1,
+                recompilations=0,
+                skips=(("mutated inputs (2 instances)", 1),),
+            ),
+        ),
+        Rung(
+            "graphed",
+            failure=PointFailure(
+                "make_graphed_callables takes no keyword inputs, and the script calls GPT with mask"
+            ),
+        ),
+    )
+    advised = advised_ladder(Ladder(rungs), 15.0)
+    return Comparison(
+        TARGET, profile().environment, "gpu", {}, (), headline=advised.headline, ladders=(advised,)
+    )
+
+
+def bucketed() -> Comparison:
+    """A hundred steps of twenty lengths in three buckets."""
+    sizes = tuple(SizeCount(f"(4, {n})", 5, n) for n in range(5, 105, 5))
+    plan = BucketPlan(
+        "padded",
+        100,
+        sizes,
+        dimension="dimension 1 of the input",
+        buckets=(
+            Bucket(5, 40, 40, 0.71, 11.0),
+            Bucket(45, 80, 40, 0.83, 19.5),
+            Bucket(85, 100, 20, 0.95, 24.2),
+        ),
+        max_graphs=8,
+        memory_limit_mib=64.0,
+        covered_pct=100.0,
+        padding_pct=24.1,
+        eager_ms=6.71,
+        planned_ms=1.02,
+        exact_ms=0.98,
+        removable_pct=84.8,
+        memory_mib=54.7,
+    )
+    advised = advised_plan(plan, 15.0)
+    return Comparison(
+        TARGET, profile().environment, "gpu", {}, (), headline=advised.headline, buckets=(advised,)
+    )

@@ -1,0 +1,88 @@
+"""The formats of a comparison against their golden files; written like test_golden's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from launchscope.model import Comparison
+from launchscope.parser import read_comparison
+from launchscope.report.comparison import all_reporters, render
+from launchscope.report.comparison.plot import Series, drawn, text_of
+from tests.report import comparisons
+
+GOLDEN = Path(__file__).parent / "golden"
+COMPARISONS = {
+    "comparison": comparisons.comparison,
+    "rehearsed": comparisons.rehearsed,
+    "ladder": comparisons.ladder,
+    "bucketed": comparisons.bucketed,
+}
+CASES = [
+    ("comparison", "terminal", "comparison.80.txt", {"width": 80}),
+    ("comparison", "terminal", "comparison.120.txt", {"width": 120}),
+    ("comparison", "terminal", "comparison.ascii.txt", {"width": 80, "unicode": False}),
+    ("comparison", "terminal", "comparison.color.txt", {"width": 80, "color": True}),
+    ("rehearsed", "terminal", "comparison.rehearsed.80.txt", {"width": 80}),
+    ("ladder", "terminal", "comparison.ladder.80.txt", {"width": 80}),
+    ("ladder", "terminal", "comparison.ladder.120.txt", {"width": 120}),
+    ("bucketed", "terminal", "comparison.bucketed.80.txt", {"width": 80}),
+    ("comparison", "markdown", "comparison.markdown.txt", {}),
+    ("ladder", "markdown", "comparison.ladder.markdown.txt", {}),
+    ("bucketed", "markdown", "comparison.bucketed.markdown.txt", {}),
+    ("bucketed", "json", "comparison.bucketed.json", {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "format_name", "file", "options"), CASES, ids=[c[2] for c in CASES]
+)
+def test_report_equals_its_golden_file(
+    name: str, format_name: str, file: str, options: dict[str, object]
+) -> None:
+    rendered = render(COMPARISONS[name](), format_name, **options)
+    data = rendered.encode() if isinstance(rendered, str) else rendered
+    golden = GOLDEN / file
+    if not golden.exists():
+        golden.write_bytes(data)
+        pytest.fail(f"{file} did not exist and was written: look at it, then run again")
+    assert data.decode() == golden.read_text(encoding="utf-8")
+
+
+def test_every_format_has_a_golden_file() -> None:
+    assert {reporter.name for reporter in all_reporters()} == {case[1] for case in CASES}
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("name", sorted(COMPARISONS))
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    text = render(COMPARISONS[name](), "terminal", width=width)
+    assert isinstance(text, str)
+    assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("name", sorted(COMPARISONS))
+def test_a_saved_comparison_is_read_back_as_it_was(name: str, tmp_path: Path) -> None:
+    made: Comparison = COMPARISONS[name]()
+    content = render(made, "json")
+    assert isinstance(content, bytes)
+    path = tmp_path / "c.json"
+    path.write_bytes(content)
+    again = read_comparison(path)
+    assert json.loads(render(again, "json")) == json.loads(content)
+    assert render(again, "terminal", width=80) == render(made, "terminal", width=80)
+
+
+def test_a_plot_shows_every_point_at_its_size() -> None:
+    curves = (Series("eager", ((8, 10), (32, 10))), Series("replay", ((8, 1), (32, 10))))
+    lines = text_of(drawn(curves, 60)).splitlines()
+    assert sum(line.count("●") for line in lines[:-1]) == 1  # the other end is both
+    assert sum(line.count("◐") for line in lines[:-1]) == 1
+    assert sum(line.count("○") for line in lines[:-1]) == 1
+    assert lines[-2].split() == ["8", "32"]
+
+
+def test_equal_times_can_be_plotted() -> None:
+    assert text_of(drawn((Series("eager", ((8, 2.0), (16, 2.0))),), 60))
