@@ -8,6 +8,7 @@ from typing import cast
 
 import typer
 
+from launchscope.cli.check import check
 from launchscope.cli.console import Console
 from launchscope.cli.doctor import doctor
 from launchscope.cli.profile import profile
@@ -53,6 +54,7 @@ def _root(
 
 
 app.command(context_settings={"allow_interspersed_args": False})(profile)
+app.command(context_settings={"allow_interspersed_args": False})(check)
 app.command()(report)
 app.command()(rules)
 app.command()(doctor)

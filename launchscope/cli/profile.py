@@ -90,10 +90,10 @@ def profile(
             "--step-from none is for reading traces: profile needs the steps of the script",
             hint="leave it out, or take auto, marker, optimizer or forward",
         )
-    target = _target(command or [], module=module)
+    target = target_of(command or [], module=module)
     outputs = Outputs.checked(format_name, output or [])
-    _python_exists(settings.python)
-    _misplaced(target, screen)
+    python_exists(settings.python)
+    misplaced(target, screen)
     others: dict[str, object] = {
         "config": config,
         "format": None if format_name == "terminal" else format_name,
@@ -108,12 +108,12 @@ def _run(
     target: Target, settings: Settings, outputs: Outputs, screen: Console, typed: list[str]
 ) -> int:
     directory = _recording_folder(target, keep=settings.keep_trace)
-    loading = threading.Thread(target=_load_analysis, daemon=True)
+    loading = threading.Thread(target=load_analysis, daemon=True)
     loading.start()
     try:
         outcome = _record(target, settings, directory, screen)
         loading.join()
-        profile = _profile_of(outcome, settings)
+        profile = profile_of(outcome, settings)
         outcome.settle()
         code = outputs.deliver(profile, screen, _next_commands(profile, outputs, target, typed))
         if outcome.problem is not None:
@@ -144,13 +144,13 @@ def _record(target: Target, settings: Settings, directory: Path, screen: Console
         screen.clear_status()
 
 
-def _load_analysis() -> None:
+def load_analysis() -> None:
     """Imports pandas and what stands on it while the script runs, so that the report is quick."""
     import launchscope.analysis
     import launchscope.rules  # noqa: F401
 
 
-def _profile_of(outcome: Outcome, settings: Settings) -> Profile:
+def profile_of(outcome: Outcome, settings: Settings) -> Profile:
     """The Profile of a run that measured something; otherwise the reason why it did not."""
     from launchscope.analysis import build_profile
     from launchscope.parser import read_recording
@@ -182,11 +182,12 @@ def _nothing(outcome: Outcome) -> LaunchscopeError:
 # ------------------------------------------------------------------ before the run
 
 
-def _target(command: list[str], *, module: bool) -> Target:
+def target_of(command: list[str], *, module: bool, typed: str = "profile") -> Target:
+    """What is to be run; UsageError where it cannot be. `typed` is our command, for the hints."""
     if not command:
         raise UsageError(
             "no script was named",
-            hint="launchscope profile [options] script.py [script args]",
+            hint=f"launchscope {typed} [options] script.py [script args]",
         )
     name, args = command[0], tuple(command[1:])
     if module:
@@ -197,21 +198,22 @@ def _target(command: list[str], *, module: bool) -> Target:
             f"{name} is a directory", hint="name the script in it, or run a package with -m"
         )
     if not path.exists():
-        raise UsageError(f"{name}: no such file", hint=_nearest_script(path))
+        raise UsageError(f"{name}: no such file", hint=_nearest_script(path, typed))
     return Target("script", name, args)
 
 
-def _nearest_script(path: Path) -> str | None:
+def _nearest_script(path: Path, typed: str) -> str | None:
     dotted = str(path).split(".")
     if path.suffix != ".py" and len(dotted) > 1 and all(part.isidentifier() for part in dotted):
-        return f"to run a module, type launchscope profile -m {path}"
+        return f"to run a module, type launchscope {typed} -m {path}"
     if not path.parent.is_dir():
         return f"{path.parent} is not a directory"
     near = get_close_matches(path.name, [p.name for p in path.parent.glob("*.py")], n=1)
     return f"did you mean {path.with_name(near[0])}?" if near else None
 
 
-def _python_exists(python: str | None) -> None:
+def python_exists(python: str | None) -> None:
+    """UsageError unless the interpreter that was named can be run."""
     if python is not None and shutil.which(python) is None:
         raise UsageError(
             f"--python: {python} is not a program that can be run",
@@ -219,9 +221,13 @@ def _python_exists(python: str | None) -> None:
         )
 
 
-def _misplaced(target: Target, screen: Console) -> None:
-    """A note on options after the script that look like ours: they went to the script."""
-    seen = [arg for arg in target.args if arg.split("=", 1)[0] in _OURS]
+def misplaced(target: Target, screen: Console, more: set[str] | None = None) -> None:
+    """A note on options after the script that look like ours: they went to the script.
+
+    `more` are options that only the command at hand has.
+    """
+    ours = _OURS | (more or set())
+    seen = [arg for arg in target.args if arg.split("=", 1)[0] in ours]
     follows = zip(target.args, target.args[1:])
     seen += [first for first, path in follows if first == "-o" and _is_report(path)]
     if seen:

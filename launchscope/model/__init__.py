@@ -6,6 +6,14 @@ Durations carry their unit in the name. None means "not measured".
 
 from __future__ import annotations
 
+from launchscope.model.gate import (
+    CHECK_SCHEMA,
+    Change,
+    Check,
+    LimitCheck,
+    LimitSource,
+    Outcome,
+)
 from launchscope.model.profile import (
     PROFILE_SCHEMA,
     Basis,
@@ -15,6 +23,7 @@ from launchscope.model.profile import (
     KernelChange,
     KernelRow,
     Metric,
+    OpRow,
     Profile,
     Recommendation,
     Replay,
@@ -58,6 +67,7 @@ from launchscope.model.run import (
 
 __all__ = [
     "CALIBRATION_RANGE",
+    "CHECK_SCHEMA",
     "PROFILE_SCHEMA",
     "RECORDING_SCHEMA",
     "SAME_FLAGS_RANGE",
@@ -67,15 +77,21 @@ __all__ = [
     "BlockerRecord",
     "Calibration",
     "Cause",
+    "Change",
+    "Check",
     "Correctness",
     "Environment",
     "Finding",
     "InspectResult",
     "KernelChange",
     "KernelRow",
+    "LimitCheck",
+    "LimitSource",
     "Metric",
     "Mode",
     "OpRecord",
+    "OpRow",
+    "Outcome",
     "PassFailure",
     "Profile",
     "Recommendation",

@@ -42,11 +42,15 @@ sys.exit(main(sys.argv[2]))
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How the script is run. `timeout_s` bounds all runs together; None: no bound."""
+    """How the script is run. `timeout_s` bounds all runs together; None: no bound.
+
+    `stdout` is the file descriptor that it prints to (None: ours).
+    """
 
     python: str | None = None
     timeout_s: float | None = None
     max_runs: int = 4
+    stdout: int | None = None
 
 
 @dataclass(frozen=True)
@@ -258,7 +262,7 @@ class _Session:
             _nvtx_folder(self.options.python),
         ]
         try:
-            child = subprocess.Popen(command)
+            child = subprocess.Popen(command, stdout=self.options.stdout)
         except OSError as error:
             raise MeasureError(
                 f"the interpreter {command[0]} could not be started: {error.strerror}",
