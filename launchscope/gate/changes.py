@@ -84,13 +84,15 @@ def _ops(profile: Profile, baseline: Profile) -> list[Change]:
     if not differing:
         return []
     gained, lost = _moved(_by_line(baseline.ops), _by_line(profile.ops))
+    # A forward is the cause of its backward, so lines stand in the order in which they ran.
+    order = {row.where: place for place, row in reversed(list(enumerate(profile.ops)))}
     return _sorted(
         Change(
             "op",
             name,
             before[name],
             after[name],
-            _most(gained if after[name] > before[name] else lost, name),
+            _lines_with(gained if after[name] > before[name] else lost, name, order),
         )
         for name in differing
     )
@@ -135,11 +137,15 @@ def _token(ops: Counter[str]) -> frozenset[tuple[str, int]]:
     return frozenset(ops.items())
 
 
-def _most(lines: Lines, name: str) -> tuple[str, ...]:
-    """The lines with most of this op."""
-    found = [(ops[name], file, line) for file, rows in lines.items() for line, ops in rows]
-    found = sorted((row for row in found if row[0]), key=lambda row: (-row[0], row[1], row[2]))
-    return tuple(f"{file}:{line}" for _, file, line in found[:_MOST_LINES])
+def _lines_with(lines: Lines, name: str, order: dict[str | None, int]) -> tuple[str, ...]:
+    """The lines with this op, in the order in which they ran, else in that of the file."""
+    found = [
+        (order.get(f"{file}:{line}", 0), file, line)
+        for file, rows in lines.items()
+        for line, ops in rows
+        if ops[name]
+    ]
+    return tuple(f"{file}:{line}" for _, file, line in sorted(found)[:_MOST_LINES])
 
 
 # ---------------------------------------------------------------------------- kernels

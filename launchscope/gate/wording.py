@@ -35,7 +35,7 @@ def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
     unit = limit.unit
     before, now = figure(limit.baseline, unit), figure(limit.value, unit)
     if new_blockers:
-        return f"{new_blockers} new, from {before} to {now}"
+        return f"went from {before} to {now}, {new_blockers} of them new"
     if limit.value == limit.baseline:
         return f"{now}, as in the baseline"
     rose = (limit.value or 0.0) > (limit.baseline or 0.0)

@@ -39,7 +39,7 @@ def _sections(content: CheckContent) -> list[str]:
                 escaped=True,
             ),
         ]
-    if content.failures:
+    if len(content.failures) > 1:
         sections += ["\n".join(f"- {escape(failure)}" for failure in content.failures)]
     if content.changes:
         sections += ["## What changed, per step", _changes(content)]
