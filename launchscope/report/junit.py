@@ -101,7 +101,8 @@ def _document(suite: ET.Element) -> bytes:
     root = ET.Element("testsuites")
     root.append(suite)
     ET.indent(root, " ")
-    return ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+    text: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
 
 
 def _clean(text: str) -> str:
