@@ -147,14 +147,17 @@ def _against_baseline(
     sign = -1.0 if metrics.higher_is_better(name) else 1.0
     worst = before.worst(name)
     bound = worst + sign * limit.allowance(worst)
-    middle = before.value + sign * limit.allowance(before.value)
+    middle, expected = now.value, before.value + sign * limit.allowance(before.value)
+    if metrics.is_count(name) and not (now.exact and before.exact):
+        # The commonest of a few counts says little: where they lie says more.
+        middle, expected = (now.low + now.high) / 2.0, bound
     outcome: Outcome = "passed"
     if new_blockers is not None:
         # One that went must not hide one that came.
         outcome = "failed" if new_blockers > limit.allowance(before.value) else "passed"
     elif _worse(name, now.best(name), bound):
         outcome = "failed"
-    elif _worse(name, now.value, middle):
+    elif _worse(name, middle, expected):
         outcome = "inconclusive"
     if name == "shape_signatures" and outcome == "failed" and before.value > 1:
         # Of shapes that change all the time, how many a few steps show is chance.

@@ -45,7 +45,8 @@ def known(metric: str, error: type[UsageError], place: str) -> str:
     """The name itself; `error` with the nearest name if there is no such metric."""
     if metric in UNITS:
         return metric
-    near = get_close_matches(metric, UNITS, n=1, cutoff=0.4)
+    begins = [name for name in UNITS if metric and name.startswith(metric)]
+    near = begins or get_close_matches(metric, UNITS, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(UNITS)}"
     raise error(f"{place}: there is no metric {metric!r}", hint=hint)
 
