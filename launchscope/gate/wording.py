@@ -56,7 +56,7 @@ def headline(outcome: Outcome, decided: Sequence[LimitCheck], problem: str | Non
     names = ", ".join(d.metric for d in chosen)
     if outcome == "failed":
         first = chosen[0]
-        more = f", and {len(chosen) - 1} more" if len(chosen) > 1 else ""
+        more = f" ({len(chosen) - 1} more failed)" if len(chosen) > 1 else ""
         return f"{first.metric} {first.reason}{more}."
     if outcome == "not_compared":
         return f"Nothing was compared: {problem or _because(chosen)}."
