@@ -91,7 +91,6 @@ def _log(results: list[_Result]) -> bytes:
             {
                 "tool": {"driver": driver},
                 "results": [_result(result, order.index(result.rule)) for result in results],
-                "columnKind": "unicodeCodePoints",
             }
         ],
     }
