@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
@@ -64,6 +65,38 @@ def test_junit_is_read_by_junitparser(make: Callable[[], object], tmp_path: Path
         for result in case.result:
             found[kinds[type(result)]] += 1
     assert found == {name: getattr(suite, name) for name in found}
+
+
+# Attributes and children that the strictest of the common readers (Jenkins' xUnit) takes.
+STRICT = {
+    "testsuites": ({"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
+    "testsuite": (
+        {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname", "id"},
+        {"properties", "testcase", "system-out", "system-err"},
+    ),
+    "properties": (set(), {"property"}),
+    "property": ({"name", "value"}, set()),
+    "testcase": (
+        {"name", "classname", "time"},
+        {"skipped", "error", "failure", "system-out", "system-err"},
+    ),
+    "failure": ({"type", "message"}, set()),
+    "error": ({"type", "message"}, set()),
+    "skipped": ({"type", "message"}, set()),
+    "system-out": (set(), set()),
+}
+
+
+@pytest.mark.parametrize("make", [*MAKERS, hostile])
+def test_junit_holds_nothing_a_strict_reader_refuses(make: Callable[[], object]) -> None:
+    root = ET.fromstring(data(make(), "junit"))
+    assert root.tag == "testsuites"
+    for element in root.iter():
+        attributes, children = STRICT[element.tag]
+        assert set(element.attrib) <= attributes
+        assert {child.tag for child in element} <= children
+        if element.tag == "testsuite":
+            assert {"name", "tests", "failures", "errors"} <= set(element.attrib)
 
 
 def test_junit_fails_the_case_of_the_limit_that_failed() -> None:
