@@ -92,6 +92,8 @@ def check(
     step_from: options.StepFrom = None,
     timeout: options.Timeout = None,
     max_runs: options.MaxRuns = None,
+    full: options.Full = None,
+    keep_trace: options.KeepTrace = None,
     python: options.Python = None,
     config: options.Config = None,
     output: options.Output = None,
@@ -103,7 +105,8 @@ def check(
 
     Exact counts are compared exactly; a timing fails only where the best of fresh processes is
     worse than the worst of the baseline's. Without a GPU the device operations, shapes and
-    blockers of a rehearsal are compared. What the script prints goes to stderr.
+    blockers of a rehearsal are compared. The replay is left out unless a limit needs it. What the
+    script prints goes to stderr.
     """
     from launchscope.gate import limits_from_flags, needs_replay
     from launchscope.gate.settings import check_settings, missing_policy
@@ -120,7 +123,7 @@ def check(
     workload = workload or _workload_of(target)
     from_file = ours.limits_for(workload)
     if replay is None and not needs_replay([*typed, *from_file]):
-        replay = "0"  # nothing that is compared needs it
+        replay = "0"
     settings = load_settings(
         {
             "warmup": warmup,
@@ -132,6 +135,8 @@ def check(
             "step_from": step_from,
             "timeout": timeout,
             "max_runs": max_runs,
+            "full": full,
+            "keep_trace": keep_trace,
             "python": python,
         },
         config=config,

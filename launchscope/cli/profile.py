@@ -107,7 +107,7 @@ def profile(
 def _run(
     target: Target, settings: Settings, outputs: Outputs, screen: Console, typed: list[str]
 ) -> int:
-    directory = _recording_folder(target, keep=settings.keep_trace)
+    directory = recording_folder(target, keep=settings.keep_trace)
     loading = threading.Thread(target=load_analysis, daemon=True)
     loading.start()
     try:
@@ -243,7 +243,7 @@ def _is_report(path: str) -> bool:
     return Path(path).suffix in {s for reporter in all_reporters() for s in reporter.suffixes}
 
 
-def _recording_folder(target: Target, *, keep: bool) -> Path:
+def recording_folder(target: Target, *, keep: bool) -> Path:
     """A new folder: a temporary one, or `train.launchscope` (`train-2.launchscope`, ...) here."""
     if not keep:
         return Path(tempfile.mkdtemp(prefix="launchscope-"))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from launchscope.cli.console import Console
-from launchscope.cli.profile import load_analysis, profile_of
+from launchscope.cli.profile import load_analysis, profile_of, recording_folder
 from launchscope.config import Settings
 from launchscope.errors import MeasureError
 from launchscope.model import Profile, Target
@@ -84,22 +82,27 @@ def _measured(
         max_runs=settings.max_runs,
         stdout=_STDERR,
     )
-    directory = Path(tempfile.mkdtemp(prefix="launchscope-"))
+    directory = recording_folder(target, keep=settings.keep_trace)
+    settle = None
     try:
         outcome = session.record(
             target, settings.schedule, run_options, directory, Progress(screen)
         )
+        settle = outcome.settle
         if outcome.problem is not None:
             raise MeasureError(str(outcome.problem), hint=outcome.problem.hint)
         if outcome.interrupted:
             raise MeasureError("interrupted", exit_code=_NOT_AGAIN)
         loading.join()
-        profile = profile_of(outcome, settings)
-        outcome.settle()
-        return profile
+        return profile_of(outcome, settings)
     except KeyboardInterrupt:
         # typer would turn it into an exit code without a word.
         raise MeasureError("interrupted", exit_code=_NOT_AGAIN) from None
     finally:
         screen.clear_status()
-        shutil.rmtree(directory, ignore_errors=True)
+        if settle is not None:
+            settle()
+        if settings.keep_trace:
+            screen.progress(f"kept the recording in {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
