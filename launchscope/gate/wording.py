@@ -27,8 +27,8 @@ def reason_against_limit(limit: LimitCheck) -> str:
         return f"{value}, {'at least' if least else 'at most'} {bound} is asked for"
     side = "under" if least else "over"
     if limit.outcome == "failed":
-        return f"{value} is {side} the limit of {bound}"
-    return f"{value} is {side} the limit of {bound}, but not in every process"
+        return f"is {value}, {side} the limit of {bound}"
+    return f"is {value}, {side} the limit of {bound}, but not in every process"
 
 
 def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:

@@ -46,7 +46,7 @@ def test_an_absolute_limit_needs_no_baseline() -> None:
     assert checked(gpu(), None, "launches_per_step=555").outcome == "passed"
     failed = checked(gpu(), None, "launches_per_step=554")
     assert failed.outcome == "failed"
-    assert "555 is over the limit of 554" in failed.headline
+    assert "launches_per_step is 555, over the limit of 554" in failed.headline
 
 
 def test_a_speedup_fails_when_it_falls() -> None:
