@@ -262,6 +262,8 @@ def _complete(gate: Gate) -> None:
         raise UsageError(
             what, hint="--baseline baselines/ names a folder; --limit launches_per_step=900 a limit"
         )
+    if gate.place is not None:
+        gate.place.readable()
     if gate.update and gate.place is not None:
         gate.place.writable()
 

@@ -87,6 +87,12 @@ class BaselinePlace:
         start = f"{_slug(workload)}."
         return tuple(sorted(p.name for p in folder.glob(f"*{_SUFFIX}") if p.name.startswith(start)))
 
+    def readable(self) -> None:
+        """InputError for a file that is there and is no baseline; of folders it says nothing."""
+        path = Path(self.path)
+        if self.reference is None and path.is_file():
+            read_profile(path)
+
     def writable(self) -> None:
         """UsageError for a place in git's history."""
         if self.reference is not None:

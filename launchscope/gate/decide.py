@@ -136,7 +136,7 @@ def _against_limit(
     elif _worse(limit.metric, now.value, bound):
         outcome = "inconclusive"
     result = replace(measured, outcome=outcome, bound=bound,
-                     better=before is not None and _better(limit.metric, now, before))  # fmt: skip
+                     better=before is not None and _better(limit, now, before))  # fmt: skip
     return replace(result, reason=reason_against_limit(result))
 
 
@@ -163,7 +163,7 @@ def _against_baseline(
         # Of shapes that change all the time, how many a few steps show is chance.
         outcome = "inconclusive"
     result = replace(
-        measured, outcome=outcome, bound=bound, better=_better(name, now, before),
+        measured, outcome=outcome, bound=bound, better=_better(limit, now, before),
         exact=now.exact and before.exact,
     )  # fmt: skip
     return replace(result, reason=reason_against_baseline(result, new_blockers))
@@ -174,12 +174,16 @@ def _worse(metric: str, value: float, bound: float) -> bool:
     return value < bound - margin if metrics.higher_is_better(metric) else value > bound + margin
 
 
-def _better(metric: str, now: Range, before: Range) -> bool:
-    """Whether even the worst of now is better than the best of the baseline."""
-    gain = before.best(metric) - now.worst(metric)
-    if metrics.higher_is_better(metric):
+def _better(limit: Limit, now: Range, before: Range) -> bool:
+    """Whether even the worst of now is better than the best of the baseline.
+
+    By more than what the limit would forgive the other way: a baseline is not stale by chance.
+    """
+    gain = before.best(limit.metric) - now.worst(limit.metric)
+    if metrics.higher_is_better(limit.metric):
         gain = -gain
-    return gain > max(metrics.floor_of(metric), 1e-9)
+    least = limit.allowance(before.value) if limit.relative else metrics.floor_of(limit.metric)
+    return gain > max(least, 1e-9)
 
 
 # ------------------------------------------------------------------ may they be compared

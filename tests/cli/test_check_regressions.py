@@ -85,6 +85,15 @@ def test_a_script_that_fails_is_not_a_gate_that_passes(baselines: Path, tmp_path
     assert done.stdout == ""
 
 
+def test_a_baseline_that_cannot_be_read_is_told_of_before_the_script_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('was run')\n")
+    (tmp_path / "torn.json").write_text("{")
+    done = check(tmp_path, "--baseline", "torn.json", "train.py")
+    assert done.returncode == 3
+    assert "torn.json is damaged" in done.stderr
+    assert "was run" not in done.stderr
+
+
 def test_the_settings_file_names_a_command(baselines: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "pyproject.toml").write_text(

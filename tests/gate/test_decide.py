@@ -194,3 +194,8 @@ def test_fewer_launches_than_the_baseline_make_it_stale() -> None:
     result = checked(gpu({"launches_per_step": 540}), gpu())
     assert (result.outcome, result.stale) == ("passed", True)
     assert "stale" in result.headline
+
+
+def test_a_timing_that_happens_to_be_better_does_not_make_the_baseline_stale() -> None:
+    assert not checked(gpu({"launch_overhead_pct": 60.0}), gpu()).stale
+    assert checked(gpu({"launch_overhead_pct": 59.0}), gpu()).stale
