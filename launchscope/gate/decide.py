@@ -115,13 +115,13 @@ def _decide(
     )
     if now is None:
         lacking = " without a GPU" if profile.mode == "rehearsal" else ""
-        return replace(undecided, reason=f"{limit.metric} was not measured{lacking}")
+        return replace(undecided, reason=f"not measured{lacking}")
     measured = replace(undecided, value=now.value, low=now.low, high=now.high, exact=now.exact)
     if not limit.relative:
         return _against_limit(limit, measured, now, before)
     if before is None or baseline is None:
         lacks = "the baseline does not hold it" if baseline is not None else "there is no baseline"
-        return replace(measured, reason=problem or f"{limit.metric}: {lacks}")
+        return replace(measured, reason=problem or lacks)
     more = new_blockers(profile, baseline) if limit.metric == metrics.BLOCKERS else None
     return _against_baseline(limit, measured, now, before, more)
 

@@ -71,4 +71,4 @@ def headline(outcome: Outcome, decided: Sequence[LimitCheck], problem: str | Non
 
 
 def _because(chosen: Sequence[LimitCheck]) -> str:
-    return chosen[0].reason if chosen else "no limit is in force"
+    return f"{chosen[0].metric}: {chosen[0].reason}" if chosen else "no limit is in force"
