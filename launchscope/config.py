@@ -18,9 +18,10 @@ from typing import Any, Literal, NoReturn
 from launchscope.errors import ConfigError, UsageError
 from launchscope.model import Schedule
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["Settings", "check_table", "load_settings"]
 
 ENV_PREFIX = "LAUNCHSCOPE_"
+CHECK_SECTION = "check"
 STEP_FROM = ("auto", "marker", "optimizer", "forward", "none")
 
 
@@ -83,6 +84,20 @@ def load_settings(
     return Settings(**values)
 
 
+def check_table(config: Path | None = None) -> tuple[dict[str, Any], str]:
+    """[tool.launchscope.check] as it stands in the settings file, and that file's name.
+
+    The gate knows what may be in it. Empty where there is none; ConfigError where it is no table.
+    """
+    path = config or _nearest_pyproject(Path.cwd())
+    if path is None:
+        return {}, ""
+    table = _section(path, chosen=config is not None).get(CHECK_SECTION, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: {CHECK_SECTION} is not a table")
+    return table, str(path)
+
+
 # ---------------------------------------------------------------------- sources
 
 
@@ -93,6 +108,18 @@ def _nearest_pyproject(folder: Path) -> Path | None:
 
 
 def _from_file(path: Path, *, chosen: bool) -> dict[str, Any]:
+    values = {}
+    for key, raw in _section(path, chosen=chosen).items():
+        name = key.replace("-", "_")
+        if name == CHECK_SECTION:
+            continue
+        if name not in _PARSERS:
+            _unknown(f"{path}: unknown setting {key!r}", name, lambda n: n.replace("_", "-"))
+        values[name] = _parsed(name, raw, f"{path}: {key}", ConfigError)
+    return values
+
+
+def _section(path: Path, *, chosen: bool) -> dict[str, Any]:
     """[tool.launchscope] of a TOML file; the whole file if it is not a pyproject.toml."""
     table = _read_toml(path, chosen=chosen)
     tool = table.get("tool")
@@ -101,13 +128,7 @@ def _from_file(path: Path, *, chosen: bool) -> dict[str, Any]:
         section = {} if path.name == "pyproject.toml" else table
     if not isinstance(section, dict):
         raise ConfigError(f"{path}: tool.launchscope is not a table")
-    values = {}
-    for key, raw in section.items():
-        name = key.replace("-", "_")
-        if name not in _PARSERS:
-            _unknown(f"{path}: unknown setting {key!r}", name, lambda n: n.replace("_", "-"))
-        values[name] = _parsed(name, raw, f"{path}: {key}", ConfigError)
-    return values
+    return section
 
 
 def _read_toml(path: Path, *, chosen: bool) -> dict[str, Any]:

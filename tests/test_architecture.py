@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "launchscope"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-CLIENTS_OF_CLI = {"cli", "__main__"}
+# What stands on top of everything: nothing imports it.
+CLIENTS_OF_CLI = {"cli", "__main__", "pytest_plugin"}
 BASE = {"errors", "model"}
 
 # What each piece of the package may import of the others. An arrow that is not here
@@ -38,11 +39,13 @@ ALLOWED: dict[str, set[str]] = {
     "api": BASE | {"config", "markers", "runner", "parser", "analysis", "rules", "gate", "report"},
 }
 ALLOWED["cli"] = set(ALLOWED) - CLIENTS_OF_CLI
+ALLOWED["pytest_plugin"] = ALLOWED["cli"]
 
 # Libraries that only some pieces may use. What runs inside the person's own process
 # (runner, markers) brings nothing but torch and nvtx into it.
 LIBRARIES: dict[str, set[str]] = {
-    "torch": {"runner", "markers", "api", "cli"},
+    "torch": {"runner", "markers", "api", "cli", "pytest_plugin"},
+    "pytest": {"pytest_plugin"},
     "nvtx": {"runner", "markers"},
     "pandas": {"parser", "analysis"},
     "numpy": {"parser", "analysis"},
@@ -190,7 +193,9 @@ def test_importing_the_child_brings_no_library_into_the_users_process() -> None:
     assert not loaded
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["profile", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["profile", "--help"], ["check", "--help"], ["--version"]]
+)
 def test_help_imports_neither_torch_nor_pandas(arguments: list[str]) -> None:
     code = (
         f"import sys; sys.argv = ['launchscope', *{arguments!r}]\n"
@@ -207,6 +212,15 @@ def test_help_imports_neither_torch_nor_pandas(arguments: list[str]) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip()
     assert result.stderr.strip().splitlines()[-1] == "[]"
+
+
+def test_the_pytest_plugin_brings_nothing_heavy_into_sessions_that_do_not_use_it() -> None:
+    code = (
+        "import sys, pytest, launchscope.pytest_plugin\n"
+        "print(sorted({'torch', 'pandas', 'numpy', 'nvtx', 'typer', 'rich', 'msgspec'}"
+        " & set(sys.modules)))"
+    )
+    assert run_python(code).stdout.strip() == "[]"
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

@@ -14,7 +14,7 @@ from launchscope.analysis.accounting import Accounting, account
 from launchscope.analysis.blockers import blockers
 from launchscope.analysis.gain import from_replay, project, project_from_bursts
 from launchscope.analysis.iterations import find_iterations
-from launchscope.analysis.kernels import kernel_table
+from launchscope.analysis.kernels import kernel_table, op_table
 from launchscope.analysis.measured import (
     Measured,
     Value,
@@ -124,6 +124,7 @@ def build_profile(
         kernels=kernel_table(work, recording.inspect.ops if recording.inspect else ())
         if work is not None
         else (),
+        ops=op_table(recording.inspect.ops) if recording.inspect else (),
         notes=tuple(dict.fromkeys(notes)),
         facts=facts,
         threshold_pct=threshold_pct,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from difflib import SequenceMatcher
 
 import numpy as np
 import pandas as pd
 
 from launchscope.analysis.work import Work
-from launchscope.model import KernelRow, OpRecord
+from launchscope.model import KernelRow, OpRecord, OpRow
 from launchscope.parser import columns as c
 from launchscope.parser.trace import ints
 
-__all__ = ["kernel_table"]
+__all__ = ["kernel_table", "op_table"]
 
 
 def kernel_table(work: Work, ops: tuple[OpRecord, ...] = ()) -> tuple[KernelRow, ...]:
@@ -40,6 +41,12 @@ def kernel_table(work: Work, ops: tuple[OpRecord, ...] = ()) -> tuple[KernelRow,
         KernelRow(str(name), size / len(used), total / len(used), where.get(name))
         for name, size, total in zip(grouped.index, grouped["size"], grouped["sum"])
     )
+
+
+def op_table(ops: tuple[OpRecord, ...]) -> tuple[OpRow, ...]:
+    """The inspected step's device ops by name and line, in the order in which they first ran."""
+    counted = Counter((record.op, record.where) for record in ops)
+    return tuple(OpRow(name, count, where) for (name, where), count in counted.items())
 
 
 def _lines(

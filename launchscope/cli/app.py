@@ -8,6 +8,7 @@ from typing import cast
 
 import typer
 
+from launchscope.cli.check import check
 from launchscope.cli.compare import compare
 from launchscope.cli.console import Console
 from launchscope.cli.doctor import doctor
@@ -55,6 +56,7 @@ def _root(
 
 app.command(context_settings={"allow_interspersed_args": False})(profile)
 app.command(context_settings={"allow_interspersed_args": False})(compare)
+app.command(context_settings={"allow_interspersed_args": False})(check)
 app.command()(report)
 app.command()(rules)
 app.command()(doctor)

@@ -39,6 +39,11 @@ class Console:
         return self.environ.get("CI", "").lower() not in ("", "0", "false")
 
     @property
+    def on_github(self) -> bool:
+        """Whether this runs in GitHub Actions, which reads annotations from stdout."""
+        return self.environ.get("GITHUB_ACTIONS", "").lower() == "true"
+
+    @property
     def color(self) -> bool:
         """Whether the report is coloured."""
         return self._colored(self.stdout)

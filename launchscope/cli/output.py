@@ -24,17 +24,20 @@ class Outputs:
     files: tuple[tuple[Path, Reporter], ...]
 
     @classmethod
-    def checked(cls, format_name: str, paths: Sequence[Path]) -> Outputs:
-        """UsageError for an unknown format or suffix, or a place that cannot be written."""
+    def checked(cls, format_name: str, paths: Sequence[Path], kind: type = Profile) -> Outputs:
+        """UsageError for an unknown format or suffix, one that cannot show values of this kind,
+        or a place that cannot be written."""
         shown = reporter_named(format_name)
         files = tuple((path, reporter_for_path(path)) for path in paths)
+        for reporter in (shown, *(reporter for _, reporter in files)):
+            reporter.renderer(kind)
         for path, _ in files:
             check_place(path)
         return cls(shown, files)
 
-    def deliver(self, profile: Profile, console: Console, next_commands: tuple[str, ...]) -> int:
+    def deliver(self, value: object, console: Console, next_commands: tuple[str, ...]) -> int:
         """Prints the report and writes the files. Exit code 2 if a file could not be written;
-        the Profile is then in a folder for temporary files, which is named."""
+        a Profile is then in a folder for temporary files, which is named."""
         options: dict[str, object] = {
             "width": console.width,
             "color": console.color,
@@ -42,21 +45,22 @@ class Outputs:
             "top": 10_000 if console.verbose else 8,
             "next_commands": next_commands,
         }
-        shown = self.shown.render(profile, **options)
+        shown = self.shown.render(value, **options)
         written: list[bool] = []
         try:
             console.out(shown)
         finally:  # the files are wanted also when nobody reads stdout any more
-            written += [self._written(path, kind, profile, console) for path, kind in self.files]
+            written += [self._written(path, kind, value, console) for path, kind in self.files]
         if all(written):
             return 0
-        _rescue(profile, console)
+        if isinstance(value, Profile):
+            _rescue(value, console)
         return UNWRITTEN
 
     @staticmethod
-    def _written(path: Path, reporter: Reporter, profile: Profile, console: Console) -> bool:
+    def _written(path: Path, reporter: Reporter, value: object, console: Console) -> bool:
         try:
-            write(path, reporter.render(profile))
+            write(path, reporter.render(value))
         except OSError as error:
             console.error(f"cannot write {path}: {error.strerror or error}")
             return False
@@ -76,6 +80,16 @@ def write(path: Path, content: str | bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def append(path: Path, content: str | bytes, console: Console) -> None:
+    """At the end of a file that others write to as well; a note where that does not work."""
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        with path.open("ab") as file:
+            file.write(data)
+    except OSError as error:
+        console.note(f"cannot write {path}: {error.strerror or error}")
 
 
 def check_place(path: Path) -> None:

@@ -94,7 +94,7 @@ def profile(
     target = target_of(command or [], module=module)
     outputs = Outputs.checked(format_name, output or [])
     python_exists(settings.python)
-    _misplaced(target, screen)
+    misplaced(target, screen)
     others: dict[str, object] = {
         "config": config,
         "format": None if format_name == "terminal" else format_name,
@@ -108,7 +108,7 @@ def profile(
 def _run(
     target: Target, settings: Settings, outputs: Outputs, screen: Console, typed: list[str]
 ) -> int:
-    directory = _recording_folder(target, keep=settings.keep_trace)
+    directory = recording_folder(target, keep=settings.keep_trace)
     loading = threading.Thread(target=load_analysis, daemon=True)
     loading.start()
     try:
@@ -222,9 +222,13 @@ def python_exists(python: str | None) -> None:
         )
 
 
-def _misplaced(target: Target, screen: Console) -> None:
-    """A note on options after the script that look like ours: they went to the script."""
-    seen = [arg for arg in target.args if arg.split("=", 1)[0] in _OURS]
+def misplaced(target: Target, screen: Console, more: set[str] | None = None) -> None:
+    """A note on options after the script that look like ours: they went to the script.
+
+    `more` are options that only the command at hand has.
+    """
+    ours = _OURS | (more or set())
+    seen = [arg for arg in target.args if arg.split("=", 1)[0] in ours]
     follows = zip(target.args, target.args[1:])
     seen += [first for first, path in follows if first == "-o" and _is_report(path)]
     if seen:
@@ -240,7 +244,7 @@ def _is_report(path: str) -> bool:
     return Path(path).suffix in {s for reporter in all_reporters() for s in reporter.suffixes}
 
 
-def _recording_folder(target: Target, *, keep: bool) -> Path:
+def recording_folder(target: Target, *, keep: bool) -> Path:
     """A new folder: a temporary one, or `train.launchscope` (`train-2.launchscope`, ...) here."""
     if not keep:
         return Path(tempfile.mkdtemp(prefix="launchscope-"))

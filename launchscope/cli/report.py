@@ -39,7 +39,7 @@ def report(
     outputs = Outputs.checked(format_name, output or [])
     if not path.exists():
         raise InputError(f"{path}: no such file or directory")
-    if _is_recording(path):
+    if is_recording(path):
         profile = profile_of_recording(path, settings.threshold, settings.expected_steps)
     else:
         profile = _saved(path, flags, settings.threshold, settings.expected_steps)
@@ -87,7 +87,7 @@ def _comparison(path: Path, threshold: str | None, output: list[Path], format_na
     return outputs.deliver(read_comparison(path), console(), ())
 
 
-def _is_recording(path: Path) -> bool:
+def is_recording(path: Path) -> bool:
     """Folders are recordings, and so is a file that says it is one."""
     if path.is_dir() or path.name == "recording.json":
         return True

@@ -167,6 +167,15 @@ class KernelRow:
 
 
 @dataclass(frozen=True)
+class OpRow:
+    """How often one step runs a device op at one of the person's lines."""
+
+    name: str  # "aten.mul"
+    count: int
+    where: str | None = None
+
+
+@dataclass(frozen=True)
 class Profile:
     """The one file of a measurement; every report is rendered from it."""
 
@@ -181,6 +190,7 @@ class Profile:
     verdict: Verdict | None = None
     findings: tuple[Finding, ...] = ()
     kernels: tuple[KernelRow, ...] = ()
+    ops: tuple[OpRow, ...] = ()  # of the inspected step, in the order in which they first ran
     notes: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)  # what rules need beyond metrics
     threshold_pct: float = 15.0

@@ -19,7 +19,7 @@ from launchscope.model import (
     Recording,
 )
 
-__all__ = ["read_comparison", "read_profile", "read_recording"]
+__all__ = ["parse_profile", "read_comparison", "read_profile", "read_recording"]
 
 RECORDING_FILE = "recording.json"
 
@@ -55,12 +55,16 @@ def read_profile(path: str | Path) -> Profile:
 
     Raises InputError when it is missing, damaged, foreign or of another schema version.
     """
-    file = Path(path)
-    content = _checked(file, PROFILE_SCHEMA, "Profile")
+    return parse_profile(_content(Path(path), "Profile"), str(path))
+
+
+def parse_profile(content: bytes, place: str) -> Profile:
+    """The Profile in these bytes, which came from `place`; raises as read_profile does."""
+    _check(content, place, PROFILE_SCHEMA, "Profile")
     try:
         return msgspec.json.decode(content, type=Profile)
     except msgspec.MsgspecError as error:
-        raise _damaged(file, "Profile", error) from error
+        raise _damaged(place, "Profile", error) from error
 
 
 def read_comparison(path: str | Path) -> Comparison:
@@ -78,12 +82,21 @@ def read_comparison(path: str | Path) -> Comparison:
 
 def _checked(file: Path, schema: str, noun: str) -> bytes:
     """The file's bytes, once its `schema` is the one that is asked for."""
+    content = _content(file, noun)
+    _check(content, str(file), schema, noun)
+    return content
+
+
+def _content(file: Path, noun: str) -> bytes:
     try:
-        content = file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError as error:
         raise InputError(f"no {noun} at {file}") from error
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
+
+
+def _check(content: bytes, file: str, schema: str, noun: str) -> None:
     try:
         found = msgspec.json.decode(content, type=_Head).schema
     except msgspec.ValidationError as error:
@@ -91,7 +104,7 @@ def _checked(file: Path, schema: str, noun: str) -> bytes:
     except msgspec.DecodeError as error:
         raise _damaged(file, noun, error) from error
     if found == schema:
-        return content
+        return
     family = schema.rsplit("/", 1)[0]
     if isinstance(found, str) and re.fullmatch(re.escape(family) + r"/\S+", found):
         raise InputError(
@@ -103,5 +116,5 @@ def _checked(file: Path, schema: str, noun: str) -> bytes:
     raise InputError(f"{file} is not a launchscope {noun}")
 
 
-def _damaged(file: Path, noun: str, error: Exception) -> InputError:
+def _damaged(file: Path | str, noun: str, error: Exception) -> InputError:
     return InputError(f"{file} is damaged and cannot be read as a {noun}: {error}")

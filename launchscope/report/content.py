@@ -281,7 +281,7 @@ def _kernels(profile: Profile, top: int) -> tuple[KernelLine, ...]:
     ordered = sorted(profile.kernels, key=lambda kernel: -kernel.total_us)
     return tuple(
         KernelLine(
-            name=_short(kernel.name),
+            name=short_kernel(kernel.name),
             count=f"{kernel.count:,.0f}"
             if float(kernel.count).is_integer()
             else fmt.plain(kernel.count),
@@ -293,7 +293,7 @@ def _kernels(profile: Profile, top: int) -> tuple[KernelLine, ...]:
     )
 
 
-def _short(name: str) -> str:
+def short_kernel(name: str) -> str:
     """A kernel's name without what all of PyTorch's begin with."""
     for noise in ("void ", "at::native::", "(anonymous namespace)::", "at::cuda::detail::"):
         name = name.replace(noise, "")

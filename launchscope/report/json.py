@@ -1,18 +1,18 @@
-"""The Profile as its JSON file: what is saved, compared and rendered from again."""
+"""A value as its JSON file: what is saved, compared and rendered from again."""
 
 from __future__ import annotations
 
-from launchscope.model import Profile
+from launchscope.model import Check, Profile
 from launchscope.report.reporter import Reporter
 
 
-def render(profile: Profile, /, **options: object) -> bytes:
-    """One indented JSON object, `schema` first; parser.read_profile reads it back."""
+def render(value: Profile | Check, /, **options: object) -> bytes:
+    """One indented JSON object, `schema` first; parser.read_profile reads a Profile back."""
     import msgspec
 
-    fields = msgspec.to_builtins(profile)
+    fields = msgspec.to_builtins(value)
     ordered = {"schema": fields.pop("schema"), **fields}
     return msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n"
 
 
-REPORTER = Reporter("json", (".json",), render)
+REPORTER = Reporter("json", (".json",), {Profile: render, Check: render})

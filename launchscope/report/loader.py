@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 from launchscope.errors import UsageError
-from launchscope.model import Profile
 from launchscope.report.reporter import Reporter
 
 
@@ -50,6 +49,6 @@ def reporter_for_path(path: Path) -> Reporter:
     )
 
 
-def render(profile: Profile, format_name: str, **options: object) -> str | bytes:
-    """The Profile in the format of that name."""
-    return reporter_named(format_name).render(profile, **options)
+def render(value: object, format_name: str, **options: object) -> str | bytes:
+    """A Profile or another value of the model, in the format of that name."""
+    return reporter_named(format_name).render(value, **options)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Check, Finding, Profile
+from launchscope.report.checkmarkdown import render as render_check
 from launchscope.report.content import Content, content_of
+from launchscope.report.marks import LEFT, RIGHT, code, escape, table
 from launchscope.report.reporter import Reporter
-
-_RIGHT = "---:"
-_LEFT = "---"
 
 
 def render(profile: Profile, /, **options: object) -> str:
@@ -26,12 +23,12 @@ def render(profile: Profile, /, **options: object) -> str:
 
 def _sections(content: Content) -> list[str]:
     sections = [
-        f"# {content.badge}: {_code(content.title)}",
-        f"**{_escape(content.headline)}**",
+        f"# {content.badge}: {code(content.title)}",
+        f"**{escape(content.headline)}**",
     ]
     if content.basis:
-        sections.append(_escape(content.basis))
-    sections.append("\n".join(f"- {_escape(line)}" for line in content.context))
+        sections.append(escape(content.basis))
+    sections.append("\n".join(f"- {escape(line)}" for line in content.context))
     if content.why:
         sections += ["## Why", "\n".join(map(_finding, content.why))]
     if content.rows:
@@ -42,20 +39,20 @@ def _sections(content: Content) -> list[str]:
             for part in content.parts
         ]
         sections.append(f"## Where the iteration goes ({content.iteration})")
-        sections.append(_table(("", "time", "share"), (_LEFT, _RIGHT, _RIGHT), rows))
+        sections.append(table(("", "time", "share"), (LEFT, RIGHT, RIGHT), rows))
     if content.costs:
-        sections += ["## What it costs", _table(("", ""), (_LEFT, _RIGHT), content.costs)]
+        sections += ["## What it costs", table(("", ""), (LEFT, RIGHT), content.costs)]
     if content.changes:
         sections += ["## What to change", "\n".join(map(_finding, content.changes))]
     if content.how:
-        steps, _, code = content.how.partition("\n\n")
-        sections += ["## How", "\n".join(map(_escape, steps.splitlines()))]
-        if code:
-            sections.append(f"```python\n{code}\n```")
+        steps, _, recipe = content.how.partition("\n\n")
+        sections += ["## How", "\n".join(map(escape, steps.splitlines()))]
+        if recipe:
+            sections.append(f"```python\n{recipe}\n```")
     if content.kernels:
         sections += ["## Top kernels of a step", _kernels(content)]
     if content.notes:
-        sections += ["## Notes", "\n".join(f"- {_escape(note)}" for note in content.notes)]
+        sections += ["## Notes", "\n".join(f"- {escape(note)}" for note in content.notes)]
     if content.next:
         sections += ["## Next", "```sh\n" + "\n".join(content.next) + "\n```"]
     return sections
@@ -64,56 +61,33 @@ def _sections(content: Content) -> list[str]:
 def _eager_against_replay(content: Content) -> str:
     if not any(row.replay or row.change for row in content.rows):
         rows = [(row.label, row.eager) for row in content.rows]
-        return _table(("", ""), (_LEFT, _RIGHT), rows)
-    return _table(
+        return table(("", ""), (LEFT, RIGHT), rows)
+    return table(
         ("", "eager", content.replay_heading, ""),
-        (_LEFT, _RIGHT, _RIGHT, _RIGHT),
+        (LEFT, RIGHT, RIGHT, RIGHT),
         [(row.label, row.eager, row.replay, row.change) for row in content.rows],
     )
 
 
 def _kernels(content: Content) -> str:
     rows = [
-        (k.count, k.total, k.share, _code(k.where) if k.where else "", _code(k.name))
+        (k.count, k.total, k.share, code(k.where) if k.where else "", code(k.name))
         for k in content.kernels
     ]
     if content.kernels_left:
         rows.append(("", "", "", "", f"and {content.kernels_left} more"))
-    return _table(
+    return table(
         ("count", "time", "share", "line", "kernel"),
-        (_RIGHT, _RIGHT, _RIGHT, _LEFT, _LEFT),
+        (RIGHT, RIGHT, RIGHT, LEFT, LEFT),
         rows,
-        escape=False,
+        escaped=True,
     )
 
 
 def _finding(finding: Finding) -> str:
-    where = f"{_code(finding.where)}: " if finding.where else ""
-    advice = f" {_escape(finding.advice)}" if finding.advice else ""
-    return f"- {finding.code} {where}{_escape(finding.title.rstrip('.'))}.{advice}"
+    where = f"{code(finding.where)}: " if finding.where else ""
+    advice = f" {escape(finding.advice)}" if finding.advice else ""
+    return f"- {finding.code} {where}{escape(finding.title.rstrip('.'))}.{advice}"
 
 
-def _table(
-    heading: tuple[str, ...],
-    alignment: tuple[str, ...],
-    rows: Sequence[tuple[str, ...]],
-    *,
-    escape: bool = True,
-) -> str:
-    cells = [tuple(map(_escape, row)) for row in rows] if escape else rows
-    return "\n".join(f"| {' | '.join(row)} |" for row in (heading, alignment, *cells))
-
-
-def _escape(text: str) -> str:
-    """Signs that would become formatting, or end a table cell."""
-    for sign in "\\`*_<>|":
-        text = text.replace(sign, f"\\{sign}")
-    return text
-
-
-def _code(text: str) -> str:
-    """As code; a pipe would end a table cell even in there."""
-    return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
-
-
-REPORTER = Reporter("markdown", (".md",), render)
+REPORTER = Reporter("markdown", (".md",), {Profile: render, Check: render_check})

@@ -1,23 +1,40 @@
-"""What an output format is: a name, the suffixes it is chosen by, and a render function."""
+"""What an output format is: a name, the suffixes it is chosen by, and what it can render."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from launchscope.model import Profile
+from launchscope.errors import UsageError
 
 
 class Render(Protocol):
-    """Renders a whole Profile. Options a format has no use for are ignored by it."""
+    """Renders a whole value. Options a format has no use for are ignored by it."""
 
-    def __call__(self, profile: Profile, /, **options: object) -> str | bytes: ...
+    def __call__(self, value: Any, /, **options: object) -> str | bytes: ...
 
 
 @dataclass(frozen=True)
 class Reporter:
-    """One format. `suffixes` are in lower case with their dot; empty for stdout only."""
+    """One format. `suffixes` are in lower case with their dot; empty for stdout only.
+
+    `renders` has a function for each type of value that the format can show.
+    """
 
     name: str
     suffixes: tuple[str, ...]
-    render: Render
+    renders: Mapping[type, Render]
+
+    def render(self, value: object, /, **options: object) -> str | bytes:
+        """The value in this format; UsageError for one of a type it cannot show."""
+        return self.renderer(type(value))(value, **options)
+
+    def renderer(self, kind: type) -> Render:
+        """What renders values of this type; UsageError if nothing does."""
+        if kind not in self.renders:
+            raise UsageError(
+                f"the format {self.name} cannot show a {kind.__name__}",
+                hint="terminal, markdown and json show everything",
+            )
+        return self.renders[kind]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from typing import TYPE_CHECKING
 
-from launchscope.model import Finding, Profile
+from launchscope.model import Check, Finding, Profile
+from launchscope.report.checkterminal import render as render_check
 from launchscope.report.content import Content, Part, content_of
 from launchscope.report.reporter import Reporter
+from launchscope.report.screen import INDENT, heading, item, line, panel, screened
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod, RenderableType
@@ -24,121 +25,63 @@ _SEVERITIES = {"error": "bold red", "warning": "yellow", "advice": "green", "inf
 _PARTS = ("green", "red", "yellow", "magenta", "blue", "white")
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _LINE_WIDTH = 24  # of the column of source lines
-_INDENT = (0, 0, 0, 2)
 
 
 def render(profile: Profile, /, **options: object) -> str:
     """Text for a terminal. Options: `width` (80), `color`, `unicode` (True), `top` kernels (8),
     `next_commands` (what to type next)."""
-    from rich.console import Console
-
-    width, top = options.get("width"), options.get("top")
+    top = options.get("top")
     commands = options.get("next_commands")
     content = content_of(
         profile,
         top=top if isinstance(top, int) else 8,
         next_commands=tuple(map(str, commands)) if isinstance(commands, tuple | list) else (),
     )
-    color = options.get("color") is True
-    stream = StringIO()
-    console = Console(
-        file=stream,
-        width=width if isinstance(width, int) else 80,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-        _environ={},
-    )
-    _write(console, content, unicode=options.get("unicode") is not False)
-    # rich pads lines to the width; nobody wants that in a file or in a diff.
-    text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-    return text if options.get("unicode") is not False else _ascii(text)
+    return screened(lambda console, unicode: _write(console, content, unicode=unicode), options)
 
 
 def _write(console: Console, content: Content, *, unicode: bool) -> None:
     console.print(_verdict(content, unicode=unicode))
-    for line in content.context:
-        _print(console, line, style="dim")
+    for text in content.context:
+        line(console, text, style="dim")
     if content.why:
-        _heading(console, "Why")
+        heading(console, "Why")
         for finding in content.why:
             _finding(console, finding)
     if content.rows:
         console.print()
         console.print(_table(content))
     if content.parts:
-        _heading(console, f"Where the iteration goes ({content.iteration})")
+        heading(console, f"Where the iteration goes ({content.iteration})")
         console.print(_bars(content.parts, console.width, unicode=unicode))
     if content.costs:
-        _heading(console, "What it costs")
+        heading(console, "What it costs")
         console.print(_pairs(content.costs))
     if content.changes:
-        _heading(console, "What to change")
+        heading(console, "What to change")
         for finding in content.changes:
             _finding(console, finding)
     if content.how:
-        _heading(console, "How")
+        heading(console, "How")
         _how(console, content.how)
     if content.kernels:
-        _heading(console, "Top kernels of a step")
+        heading(console, "Top kernels of a step")
         console.print(_kernels(content, console.width))
     if content.notes:
-        _heading(console, "Notes")
+        heading(console, "Notes")
         for note in content.notes:
-            _item(console, "-", note)
+            item(console, "-", note)
     if content.next:
-        _heading(console, "Next")
+        heading(console, "Next")
         for command in content.next:
-            _print(console, command, style="cyan")
+            line(console, command, style="cyan")
 
 
 def _verdict(content: Content, *, unicode: bool) -> RenderableType:
-    from rich import box
-    from rich.panel import Panel
-    from rich.text import Text
-
     colour = _COLOURS.get(content.badge, "yellow")
-    text = Text(content.headline)
-    if content.basis:
-        text.append(f"\n{content.basis}", style="dim")
-    return Panel(
-        text,
-        title=Text(f" {content.badge} ", style=f"bold {colour} reverse"),
-        title_align="left",
-        subtitle=Text(f" {content.title} ", style="dim"),
-        subtitle_align="right",
-        border_style=colour,
-        box=box.ROUNDED if unicode else box.ASCII,
-        padding=(0, 1),
+    return panel(
+        content.badge, colour, content.headline, content.basis, content.title, unicode=unicode
     )
-
-
-def _heading(console: Console, text: str) -> None:
-    console.print()
-    console.print(text, style="bold")
-
-
-def _print(console: Console, text: str, style: str = "") -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    console.print(Padding(Text(text, style=style), _INDENT))
-
-
-def _item(console: Console, mark: str, text: str) -> None:
-    """A line with a mark before it, wrapped under its own beginning."""
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(no_wrap=True)
-    grid.add_column()
-    grid.add_row(Text(mark, style="dim"), Text(text))
-    console.print(Padding(grid, _INDENT))
 
 
 def _finding(console: Console, finding: Finding) -> None:
@@ -156,7 +99,7 @@ def _finding(console: Console, finding: Finding) -> None:
     grid.add_column(no_wrap=True)
     grid.add_column()
     grid.add_row(Text(finding.code, style=_SEVERITIES[finding.severity]), said)
-    console.print(Padding(grid, _INDENT))
+    console.print(Padding(grid, INDENT))
 
 
 def _table(content: Content) -> RenderableType:
@@ -178,7 +121,7 @@ def _table(content: Content) -> RenderableType:
         if replayed:
             cells += [_cell(row.replay), Text(row.change, style="bold")]
         table.add_row(*cells)
-    return Padding(table, _INDENT)
+    return Padding(table, INDENT)
 
 
 def _cell(text: str) -> RenderableType:
@@ -205,7 +148,7 @@ def _bars(parts: tuple[Part, ...], width: int, *, unicode: bool) -> RenderableTy
             _cell(part.duration),
             Text(f"{part.share_pct:.0f} %" if part.measured else ""),
         )
-    return Padding(grid, _INDENT)
+    return Padding(grid, INDENT)
 
 
 def _bar(share_pct: float, longest: int, *, unicode: bool) -> str:
@@ -225,14 +168,14 @@ def _pairs(pairs: tuple[tuple[str, str], ...]) -> RenderableType:
     grid.add_column(justify="right")
     for label, value in pairs:
         grid.add_row(label, value)
-    return Padding(grid, _INDENT)
+    return Padding(grid, INDENT)
 
 
 def _how(console: Console, how: str) -> None:
     steps, _, code = how.partition("\n\n")
     for step in steps.splitlines():
         number, _, text = step.partition(" ")
-        _item(console, number, text)
+        item(console, number, text)
     if code:
         from rich.text import Text
 
@@ -256,19 +199,19 @@ def _kernels(content: Content, width: int) -> RenderableType:
     if not any(columns[-1][1]):
         del columns[-1]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    left = width - _INDENT[3]
-    for heading, cells in columns:
-        wide = max(map(len, [heading, *cells]))
+    left = width - INDENT[3]
+    for title, cells in columns:
+        wide = max(map(len, [title, *cells]))
         left -= wide + 2
-        justify: JustifyMethod = "left" if heading == "line" else "right"
-        table.add_column(heading, width=wide, justify=justify, no_wrap=True)
+        justify: JustifyMethod = "left" if title == "line" else "right"
+        table.add_column(title, width=wide, justify=justify, no_wrap=True)
     table.add_column("kernel", width=max(10, left), no_wrap=True, overflow="ellipsis")
     for row in zip(*(cells for _, cells in columns), (k.name for k in content.kernels)):
         table.add_row(*map(Text, row))
     if content.kernels_left:
         more = Text(f"and {content.kernels_left} more", style="dim")
         table.add_row(*[""] * len(columns), more)
-    return Padding(table, _INDENT)
+    return Padding(table, INDENT)
 
 
 def _end_of(place: str, width: int) -> str:
@@ -276,11 +219,4 @@ def _end_of(place: str, width: int) -> str:
     return place if len(place) <= width else "…" + place[1 - width :]
 
 
-def _ascii(text: str) -> str:
-    # Each as wide as before, so that columns stay where they are.
-    for sign, plain in ((" ± ", "+/-"), ("·", "-"), ("…", "~"), ("µ", "u")):
-        text = text.replace(sign, plain)
-    return text.encode("ascii", "replace").decode()
-
-
-REPORTER = Reporter("terminal", (".txt",), render)
+REPORTER = Reporter("terminal", (".txt",), {Profile: render, Check: render_check})

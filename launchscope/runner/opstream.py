@@ -10,7 +10,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from launchscope.model import BlockerRecord, OpRecord, StepPart
 from launchscope.runner.blocking import HOST_COPY, RNG, SYNC, blocker_of, runs_no_kernel
@@ -30,6 +30,12 @@ def makers(torch: Any) -> tuple[Any, ...]:
 def sync_calls(cuda: Any) -> tuple[tuple[Any, str], ...]:
     """Python calls that wait for the GPU, as owner and name."""
     return tuple((owner, "synchronize") for owner in (cuda, cuda.Stream, cuda.Event))
+
+
+class KnowsBackward(Protocol):
+    """Who knows the line of the backward that runs at the moment, if any."""
+
+    backward_where: str | None
 
 
 class StepStream:
@@ -62,7 +68,7 @@ class StepStream:
 
 
 def make_dispatch_mode(
-    torch: Any, stream: StepStream, hooks: Hooks, on_device: Callable[[Any], bool]
+    torch: Any, stream: StepStream, hooks: KnowsBackward, on_device: Callable[[Any], bool]
 ) -> Any:
     """A TorchDispatchMode that records into `stream`; enter it around one step."""
     from torch.multiprocessing.reductions import StorageWeakRef

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 from launchscope.runner.userlines import is_torch
@@ -33,6 +34,7 @@ _NAME, _CAPABILITY = "no GPU (rehearsal)", (8, 0)
 # What a script is told that asks how much memory the GPU has.
 _MEMORY_BYTES = 16 * 2**30
 _CHOICE = "_default_to_fused_or_foreach"
+_CLIPPING = ("_has_foreach_support", "_device_has_foreach_support")
 _ZERO = (
     "current_device",
     "memory_allocated",
@@ -64,7 +66,7 @@ class Rehearsal:
         cuda.device = cuda.device_of = lambda device: contextlib.nullcontext()
         cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
         self._answer_questions()
-        self._prefer_foreach()
+        foreach_as_on_cuda()
         self._note_precision_helpers()
 
     def _answer_questions(self) -> None:
@@ -162,20 +164,6 @@ class Rehearsal:
         torch.set_default_device = set_default_device
         torch.Generator = _generator_on_cpu(torch.Generator, mapped)
 
-    def _prefer_foreach(self) -> None:
-        """On CUDA torch takes the multi-tensor optimizers and clipping; do so here too."""
-
-        def default(params: Any, differentiable: bool, use_fused: bool = False) -> Any:
-            return False, not differentiable
-
-        for name, module in list(sys.modules.items()):
-            if name.startswith("torch.optim") and hasattr(module, _CHOICE):
-                setattr(module, _CHOICE, default)
-        clip = sys.modules.get("torch.nn.utils.clip_grad")
-        for helper in ("_has_foreach_support", "_device_has_foreach_support"):
-            if clip is not None and hasattr(clip, helper):
-                setattr(clip, helper, lambda *args, **kwargs: True)
-
     def _note_precision_helpers(self) -> None:
         torch, live = self._torch, self._live
         enter = torch.autocast.__enter__
@@ -194,6 +182,36 @@ class Rehearsal:
             init(self, *args, **kwargs)
 
         scaler.__init__ = making
+
+
+def foreach_as_on_cuda() -> Callable[[], None]:
+    """On CUDA torch takes the multi-tensor optimizers and clipping; do so here too.
+
+    What it returns takes it back.
+    """
+
+    def default(params: Any, differentiable: bool, use_fused: bool = False) -> Any:
+        return False, not differentiable
+
+    def supported(*args: Any, **kwargs: Any) -> bool:
+        return True
+
+    found: list[tuple[Any, str, Any]] = [
+        (module, _CHOICE, default)
+        for name, module in list(sys.modules.items())
+        if name.startswith("torch.optim") and hasattr(module, _CHOICE)
+    ]
+    clip = sys.modules.get("torch.nn.utils.clip_grad")
+    found += [(clip, helper, supported) for helper in _CLIPPING if hasattr(clip, helper)]
+    originals = [(module, name, getattr(module, name)) for module, name, _ in found]
+    for module, name, stand_in in found:
+        setattr(module, name, stand_in)
+
+    def restore() -> None:
+        for module, name, original in originals:
+            setattr(module, name, original)
+
+    return restore
 
 
 def _generator_on_cpu(original: Any, mapped: Any) -> Any:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.model import Profile
+from launchscope.model import Check, Profile
 from launchscope.report import all_reporters, render
 from launchscope.rules import advise
+from tests.gate.profiles import failed_on_gpu, failed_rehearsal, not_compared, passed_and_stale
 from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -21,6 +22,12 @@ PROFILES = {
     "blocked": blocked,
     "gpu_bound": gpu_bound,
     "rehearsal": rehearsal,
+}
+CHECKS = {
+    "check_rehearsal": failed_rehearsal,
+    "check_gpu": failed_on_gpu,
+    "check_stale": passed_and_stale,
+    "check_not_compared": not_compared,
 }
 NEXT = ("launchscope rules LS001",)
 CASES = [
@@ -34,11 +41,27 @@ CASES = [
     ("adopt", "markdown", "adopt.markdown.txt", {"next_commands": NEXT}),
     ("rehearsal", "markdown", "rehearsal.markdown.txt", {}),
     ("adopt", "json", "adopt.json", {}),
+    ("adopt", "csv", "adopt.csv", {}),
+    ("blocked", "junit", "blocked.xml", {}),
+    ("blocked", "sarif", "blocked.sarif", {}),
+    ("check_rehearsal", "terminal", "check_rehearsal.80.txt", {"width": 80}),
+    ("check_gpu", "terminal", "check_gpu.80.txt", {"width": 80}),
+    ("check_gpu", "terminal", "check_gpu.120.txt", {"width": 120, "next_commands": NEXT}),
+    ("check_stale", "terminal", "check_stale.ascii.txt", {"width": 80, "unicode": False}),
+    ("check_not_compared", "terminal", "check_not_compared.80.txt", {"width": 80}),
+    ("check_gpu", "markdown", "check_gpu.markdown.txt", {}),
+    ("check_rehearsal", "github", "check_rehearsal.github.txt", {}),
+    ("check_gpu", "github", "check_gpu.github.txt", {}),
+    ("check_not_compared", "github", "check_not_compared.github.txt", {}),
+    ("check_gpu", "junit", "check_gpu.xml", {}),
+    ("check_gpu", "sarif", "check_gpu.sarif", {}),
+    ("check_rehearsal", "csv", "check_rehearsal.csv", {}),
+    ("check_rehearsal", "json", "check_rehearsal.json", {}),
 ]
 
 
-def advised(name: str) -> Profile:
-    return advise(PROFILES[name]())
+def value(name: str) -> Profile | Check:
+    return CHECKS[name]() if name in CHECKS else advise(PROFILES[name]())
 
 
 @pytest.mark.parametrize(
@@ -47,7 +70,7 @@ def advised(name: str) -> Profile:
 def test_report_equals_its_golden_file(
     name: str, format_name: str, file: str, options: dict[str, object]
 ) -> None:
-    rendered = render(advised(name), format_name, **options)
+    rendered = render(value(name), format_name, **options)
     data = rendered.encode() if isinstance(rendered, str) else rendered
     golden = GOLDEN / file
     if not golden.exists():

@@ -13,7 +13,7 @@ from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
 
 
 def text(of: object = None, **options: object) -> str:
-    shown = render(advise(profile()) if of is None else of, "terminal", **options)  # type: ignore[arg-type]
+    shown = render(advise(profile()) if of is None else of, "terminal", **options)
     assert isinstance(shown, str)
     return shown
 

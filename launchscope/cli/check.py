@@ -1,0 +1,288 @@
+"""launchscope check [options] TARGET: the gate. Measure, compare with a baseline, decide."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from launchscope.cli import options
+from launchscope.cli.console import Console
+from launchscope.cli.gating import Gate, checked
+from launchscope.cli.output import Outputs, append
+from launchscope.cli.profile import misplaced, python_exists, target_of
+from launchscope.cli.report import is_recording, profile_of_recording
+from launchscope.cli.state import console
+from launchscope.config import Settings, load_settings
+from launchscope.errors import UsageError
+from launchscope.model import Check, Profile, Target
+
+if TYPE_CHECKING:
+    from launchscope.cli.repeats import Repeats
+    from launchscope.gate import BaselinePlace
+    from launchscope.gate.settings import CheckSettings
+
+EXIT_CODES = {"passed": 0, "inconclusive": 0, "failed": 1, "not_compared": 3}
+DEFAULT_REPEATS = 3
+SUMMARY = "GITHUB_STEP_SUMMARY"
+_OURS = {"--baseline", "--limit", "--repeats", "--confirm", "--strict", "--update-baseline",
+         "--missing-baseline", "--workload"}  # fmt: skip
+
+
+def check(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TARGET [ARGS]",
+            help="The script as after `python`, with -m the module; or a saved Profile.",
+            show_default=False,
+        ),
+    ] = None,
+    module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="What to compare with: a file, a folder of one per workload and device, or "
+            "either of a git revision.",
+            metavar="PATH|DIR|git:REF:PATH",
+        ),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A limit: 900 (at most), +0, +5%, +2pp, +300us (worse than the baseline), off. "
+            "Repeatable.",
+            metavar="METRIC=VALUE",
+        ),
+    ] = None,
+    repeats: Annotated[
+        str | None,
+        typer.Option(
+            help="Fresh processes before a limit fails, and for a baseline. [default: 3]",
+            metavar="N",
+        ),
+    ] = None,
+    confirm: Annotated[
+        bool | None, typer.Option("--confirm", help="Measure all again before failing.")
+    ] = None,
+    strict: Annotated[
+        bool | None, typer.Option("--strict", help="What is inconclusive fails.")
+    ] = None,
+    update_baseline: Annotated[
+        bool, typer.Option("--update-baseline", help="Write what is measured as the baseline.")
+    ] = False,
+    missing_baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="Without a baseline: fail, pass or write it. [default: fail]", metavar="WHAT"
+        ),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(help="Name of the workload. [default: the script's]", metavar="NAME"),
+    ] = None,
+    warmup: options.Warmup = None,
+    timing: options.Timing = None,
+    trace: options.Trace = None,
+    inspect: options.Inspect = None,
+    replay: options.Replay = None,
+    verify: options.Verify = None,
+    step_from: options.StepFrom = None,
+    timeout: options.Timeout = None,
+    max_runs: options.MaxRuns = None,
+    full: options.Full = None,
+    keep_trace: options.KeepTrace = None,
+    python: options.Python = None,
+    config: options.Config = None,
+    output: options.Output = None,
+    format_name: options.Format = "terminal",
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> int:
+    """Fail when launch overhead got worse than a baseline or a limit allows.
+
+    Exact counts are compared exactly; a timing fails only where the best of fresh processes is
+    worse than the worst of the baseline's. Without a GPU the device operations, shapes and
+    blockers of a rehearsal are compared. The replay is left out unless a limit needs it. What the
+    script prints goes to stderr.
+    """
+    from launchscope.gate import limits_from_flags, needs_replay
+    from launchscope.gate.settings import check_settings, missing_policy
+
+    screen = console()
+    screen.quiet, screen.verbose = quiet, verbose
+    outputs = Outputs.checked(format_name, output or [], Check)
+    ours = check_settings(config)
+    typed = limits_from_flags(limit or [])
+    workload, command = _named(workload, command or [], ours)
+    known = Path(command[0]) if len(command) == 1 and not module else None
+    saved = _saved(known) if known is not None and _is_saved(known) else None
+    target = saved.target if saved else target_of(command, module=module, typed="check")
+    workload = workload or _workload_of(target)
+    from_file = ours.limits_for(workload)
+    if replay is None and not needs_replay([*typed, *from_file]):
+        replay = "0"
+    settings = load_settings(
+        {
+            "warmup": warmup,
+            "timing": timing,
+            "trace": trace,
+            "inspect": inspect,
+            "replay": replay,
+            "verify": verify or "0",
+            "step_from": step_from,
+            "timeout": timeout,
+            "max_runs": max_runs,
+            "full": full,
+            "keep_trace": keep_trace,
+            "python": python,
+        },
+        config=config,
+    )
+    if missing_baseline is not None:
+        missing_policy(missing_baseline, "--missing-baseline")
+    gate = Gate(
+        workload=workload,
+        place=_place(baseline if baseline is not None else ours.baseline),
+        flags=typed,
+        config=from_file,
+        missing=missing_baseline or ours.missing_baseline or "fail",
+        strict=ours.strict if strict is None else strict,
+        confirm=ours.confirm if confirm is None else confirm,
+        update=update_baseline,
+    )
+    _complete(gate)
+    source = _source(target, saved, settings, _repeats(repeats, ours), screen)
+    result = checked(gate, source, screen)
+    code = _deliver(result, outputs, screen, _next(gate, result, command, module=module))
+    return code or _exit_code(gate, result)
+
+
+def _exit_code(gate: Gate, result: Check) -> int:
+    if result.written is not None:
+        # A baseline that came into being where one was missing does not excuse a limit.
+        return EXIT_CODES["failed"] if result.outcome == "failed" and not gate.update else 0
+    missing = gate.place is not None and result.baseline is None
+    if result.outcome == "not_compared" and missing and gate.missing == "pass":
+        return 0
+    return EXIT_CODES[result.outcome]
+
+
+def _deliver(
+    result: Check, outputs: Outputs, screen: Console, next_commands: tuple[str, ...]
+) -> int:
+    """Report, files, and what GitHub wants to have."""
+    from launchscope.report import reporter_named
+
+    summary = screen.environ.get(SUMMARY)
+    if summary:
+        append(Path(summary), reporter_named("markdown").render(result), screen)
+    code = outputs.deliver(result, screen, next_commands)
+    if screen.on_github and outputs.shown.name != "github":
+        screen.out(reporter_named("github").render(result))
+    return code
+
+
+def _next(gate: Gate, result: Check, command: list[str], *, module: bool) -> tuple[str, ...]:
+    again = shlex.join([*(["-m"] if module else []), *command])
+    place = "" if gate.place is None else f"--baseline {shlex.quote(str(gate.place))} "
+    if result.written or (gate.place is not None and gate.place.reference is not None):
+        return ()
+    if result.stale or (result.outcome == "not_compared" and gate.place is not None):
+        return (f"launchscope check {place}--update-baseline {again}",)
+    if result.outcome == "failed" and gate.place is not None:
+        return (f"launchscope check {place}--update-baseline {again}  # if this is meant",)
+    return ()
+
+
+# ------------------------------------------------------------------- before the run
+
+
+def _named(
+    workload: str | None, command: list[str], ours: CheckSettings
+) -> tuple[str | None, list[str]]:
+    """The command of the settings file where none was typed."""
+    if command:
+        return workload, command
+    runnable = {name: own for name, own in ours.workloads.items() if own.command}
+    if workload is None and len(runnable) == 1:
+        workload = next(iter(runnable))
+    if workload in runnable:
+        return workload, list(runnable[workload].command)
+    if runnable:
+        raise UsageError(
+            "no script was named"
+            if workload is None
+            else f"no workload {workload!r} has a command",
+            hint=f"--workload takes one of the settings file's: {', '.join(runnable)}",
+        )
+    return workload, command
+
+
+def _is_saved(path: Path) -> bool:
+    return path.suffix == ".json" or (path.is_dir() and (path / "recording.json").is_file())
+
+
+def _saved(path: Path) -> Profile:
+    from launchscope.parser import read_profile
+
+    if not path.exists():
+        raise UsageError(f"{path}: no such file")
+    return profile_of_recording(path, 15.0, None) if is_recording(path) else read_profile(path)
+
+
+def _workload_of(target: Target) -> str:
+    return Path(target.name).stem if target.kind == "script" else target.name
+
+
+def _place(text: str | None) -> BaselinePlace | None:
+    from launchscope.gate import baseline_place
+
+    return None if text is None else baseline_place(text)
+
+
+def _complete(gate: Gate) -> None:
+    """UsageError for what cannot work, before anything runs."""
+    relative = [
+        limit.metric
+        for limit in {**gate.config, **gate.flags}.values()
+        if limit is not None and limit.relative
+    ]
+    limited = {**gate.config, **gate.flags}
+    if gate.place is None and (gate.update or relative or not limited):
+        what = (
+            "--update-baseline writes to --baseline, which is not given"
+            if gate.update
+            else f"the limit on {relative[0]} is relative, and there is no baseline"
+            if relative
+            else "there is nothing to compare with: no baseline and no limit"
+        )
+        raise UsageError(
+            what, hint="--baseline baselines/ names a folder; --limit launches_per_step=900 a limit"
+        )
+    if gate.place is not None:
+        gate.place.readable()
+    if gate.update and gate.place is not None:
+        gate.place.writable()
+
+
+def _repeats(text: str | None, ours: CheckSettings) -> int:
+    if text is None:
+        return ours.repeats or DEFAULT_REPEATS
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--repeats: expected a whole number, 1 or more, not {text}")
+    return int(text)
+
+
+def _source(
+    target: Target, saved: Profile | None, settings: Settings, repeats: int, screen: Console
+) -> Repeats:
+    from launchscope.cli.repeats import Repeats
+
+    if saved is not None:
+        return Repeats.of_profile(saved)
+    python_exists(settings.python)
+    misplaced(target, screen, _OURS)
+    return Repeats.of_target(target, settings, repeats, screen)

@@ -1,0 +1,25 @@
+"""The gate: a Profile against its baseline, within limits. Reads and writes baselines."""
+
+from __future__ import annotations
+
+from launchscope.gate.baseline import Baseline, BaselinePlace, baseline_of, baseline_place
+from launchscope.gate.decide import check, confirmed, not_comparable
+from launchscope.gate.limits import Limit, limits_from_config, limits_from_flags, limits_in_force
+from launchscope.gate.measurement import merged
+from launchscope.gate.metrics import needs_replay
+
+__all__ = [
+    "Baseline",
+    "BaselinePlace",
+    "Limit",
+    "baseline_of",
+    "baseline_place",
+    "check",
+    "confirmed",
+    "limits_from_config",
+    "limits_from_flags",
+    "limits_in_force",
+    "merged",
+    "needs_replay",
+    "not_comparable",
+]

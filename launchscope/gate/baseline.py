@@ -1,0 +1,262 @@
+"""Baselines: where they lie, how they are named, and what of a Profile they keep.
+
+A baseline is a Profile without samples, findings and verdict, sorted, so that a change of the
+code is a small change of the file. A folder holds one per workload and device.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from launchscope.errors import UsageError
+from launchscope.gate.measurement import PROCESSES, RANGES, range_of
+from launchscope.model import KernelRow, Metric, Profile, Replay
+from launchscope.parser import parse_profile, read_profile
+
+__all__ = ["Baseline", "BaselinePlace", "baseline_of", "baseline_place", "file_name"]
+
+_GIT = "git:"
+_SUFFIX = ".json"
+_REQUIRED = ("step", "blockers")  # a Profile without them cannot be read, though they may be empty
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A baseline that was found, and where."""
+
+    profile: Profile
+    place: str
+
+
+@dataclass(frozen=True)
+class BaselinePlace:
+    """Where `--baseline` points: a file, a folder of files, or either of a git revision."""
+
+    path: str
+    reference: str | None = None  # of git
+
+    def __str__(self) -> str:
+        return f"{_GIT}{self.reference}:{self.path}" if self.reference else self.path
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether files in it are named by workload and device. What is not there yet is one
+        unless it is named like a file."""
+        if self.reference is not None:
+            return _git_kind(self.reference, self.path) == "tree"
+        path = Path(self.path)
+        return path.is_dir() or (not path.exists() and path.suffix != _SUFFIX)
+
+    def find(self, workload: str, profile: Profile) -> Baseline | None:
+        """The baseline of this workload on this device; None if there is none yet.
+
+        Raises InputError for one that cannot be read.
+        """
+        name = file_name(workload, profile)
+        if self.reference is not None:
+            return self._find_in_git(name)
+        path = self._file(name)
+        return Baseline(read_profile(path), str(path)) if path.exists() else None
+
+    def _file(self, name: str) -> Path:
+        return Path(self.path) / name if self.is_folder else Path(self.path)
+
+    def _find_in_git(self, name: str) -> Baseline | None:
+        assert self.reference is not None
+        kind = _git_kind(self.reference, self.path)
+        if kind is None:
+            return None
+        path = f"{self.path.rstrip('/')}/{name}" if kind == "tree" else self.path
+        if kind == "tree" and _git_kind(self.reference, path) is None:
+            return None
+        shown = _git("show", f"{self.reference}:{_from_here(path)}")
+        place = f"{_GIT}{self.reference}:{path}"
+        return Baseline(parse_profile(shown.stdout, place), place)
+
+    def others(self, workload: str) -> tuple[str, ...]:
+        """File names of the folder that hold the same workload on other devices."""
+        folder = Path(self.path)
+        if self.reference is not None or not folder.is_dir():
+            return ()
+        start = f"{_slug(workload)}."
+        return tuple(sorted(p.name for p in folder.glob(f"*{_SUFFIX}") if p.name.startswith(start)))
+
+    def readable(self) -> None:
+        """InputError for a file that is there and is no baseline; of folders it says nothing."""
+        path = Path(self.path)
+        if self.reference is None and path.is_file():
+            read_profile(path)
+
+    def writable(self) -> None:
+        """UsageError for a place in git's history."""
+        if self.reference is not None:
+            raise UsageError(
+                f"{self} cannot be written: it lies in git's history",
+                hint="name a file or a folder with --baseline, and commit it",
+            )
+
+    def write(self, workload: str, profile: Profile) -> Path:
+        """Write the baseline, all of it or nothing, and say where.
+
+        Raises InputError if something other than a Profile lies there, UsageError if the place
+        cannot be written.
+        """
+        self.writable()
+        path = self._file(file_name(workload, profile))
+        if path.exists():
+            read_profile(path)  # what is no Profile is somebody's, and stays
+        data = _encoded(baseline_of(profile))
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(data)
+            temporary.replace(path)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write the baseline {path}: {error.strerror or error}",
+                hint="name a place that can be written with --baseline",
+            ) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        return path
+
+
+def baseline_place(text: str) -> BaselinePlace:
+    """Of `PATH`, `DIR` or `git:REF:PATH`; UsageError for a revision that git does not know."""
+    if not text.startswith(_GIT):
+        return BaselinePlace(text)
+    reference, colon, path = text.removeprefix(_GIT).partition(":")
+    if not colon or not reference or not path:
+        raise UsageError(
+            f"--baseline: {text!r} names no file of a git revision",
+            hint="write git:REF:PATH, such as git:main:baselines/",
+        )
+    if reference.startswith("-") or _git("rev-parse", "--verify", "--quiet",
+                                         f"{reference}^{{commit}}").returncode:  # fmt: skip
+        if _git("rev-parse", "--git-dir").returncode:
+            raise UsageError(f"--baseline: {text}: this folder is in no git repository")
+        raise UsageError(
+            f"--baseline: git knows no revision {reference!r}",
+            hint="a shallow clone may lack it: git fetch origin, or fetch-depth: 0 in the workflow",
+        )
+    return BaselinePlace(path, reference)
+
+
+def file_name(workload: str, profile: Profile) -> str:
+    """`train.nvidia-h200.json`, `train.rehearsal.json`, `train.nvidia-h200-x8.json`."""
+    environment = profile.environment
+    device = "rehearsal" if profile.mode == "rehearsal" else environment.device or "unknown device"
+    ranks = f"-x{environment.world_size}" if environment.world_size > 1 else ""
+    return f"{_slug(workload)}.{_slug(device)}{ranks}{_SUFFIX}"
+
+
+def baseline_of(profile: Profile) -> Profile:
+    """What a baseline keeps of a Profile: figures with their ranges, and what a step runs."""
+    metrics, ranges = {}, {}
+    for key in sorted(profile.metrics):
+        metric, found = profile.metrics[key], range_of(profile, key)
+        if metric.value is None or found is None:
+            continue
+        metrics[key] = Metric(_rounded(metric.value), metric.unit, metric.exact)
+        if found.low != found.high:
+            ranges[key] = [_rounded(found.low), _rounded(found.high)]
+    facts = {RANGES: ranges, PROCESSES: profile.facts.get(PROCESSES, 1)}
+    return replace(
+        profile,
+        # What would differ although nothing changed.
+        environment=replace(profile.environment, recorded_at=None, git=None, platform=None),
+        metrics=metrics,
+        blockers=tuple(sorted(profile.blockers, key=lambda b: (b.op, _place(b.where)))),
+        replay=Replay(profile.replay.status),
+        verdict=None,
+        findings=(),
+        kernels=tuple(
+            KernelRow(k.name, _rounded(k.count), _rounded(k.total_us), k.where)
+            for k in sorted(profile.kernels, key=lambda k: k.name)
+        ),
+        ops=tuple(sorted(profile.ops, key=lambda op: (_place(op.where), op.name))),
+        notes=(),
+        facts=facts,
+    )
+
+
+def _encoded(baseline: Profile) -> bytes:
+    """JSON with sorted keys, one row of a list per line, and without what is unset."""
+    fields = {
+        key: value
+        for key, value in asdict(baseline).items()
+        if key in _REQUIRED or value not in (None, ())
+    }
+    for name in ("environment", "replay", "step"):
+        fields[name] = _set_only(fields[name])
+    for name in ("kernels", "ops", "blockers"):
+        fields[name] = [_set_only(row) for row in fields.get(name, ())]
+    encode = msgspec.json.Encoder(order="deterministic").encode
+    lines = []
+    for key in sorted(fields):
+        value = fields[key]
+        if isinstance(value, list) and value:
+            rows = ",\n  ".join(encode(row).decode() for row in value)
+            text = f"[\n  {rows}\n ]"
+        elif key == "metrics":
+            rows = ",\n  ".join(
+                f"{encode(name).decode()}: {encode(_short(metric)).decode()}"
+                for name, metric in value.items()
+            )
+            text = f"{{\n  {rows}\n }}"
+        else:
+            text = encode(value).decode()
+        lines.append(f" {encode(key).decode()}: {text}")
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _set_only(row: dict[str, object] | None) -> dict[str, object] | None:
+    return row and {key: value for key, value in row.items() if value is not None}
+
+
+def _short(metric: dict[str, object]) -> dict[str, object]:
+    kept = ("value", "unit", "exact")
+    return {key: metric[key] for key in kept if metric[key] is not False}
+
+
+def _rounded(value: float) -> float:
+    """Six figures: the rest is noise that would only make the file differ."""
+    return value if isinstance(value, int) else float(f"{value:.6g}")
+
+
+def _place(where: str | None) -> tuple[str, int]:
+    file, _, line = (where or "").rpartition(":")
+    return (file, int(line)) if line.isdigit() else (where or "", 0)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-") or "unnamed"
+
+
+# -------------------------------------------------------------------------------- git
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(["git", *arguments], capture_output=True, check=False)
+    except OSError as error:
+        raise UsageError(
+            f"--baseline git:...: git cannot be run: {error.strerror or error}"
+        ) from error
+
+
+def _git_kind(reference: str, path: str) -> str | None:
+    """ "blob", "tree", or None if the revision has nothing of that name."""
+    found = _git("cat-file", "-t", f"{reference}:{_from_here(path)}")
+    return found.stdout.decode().strip() if found.returncode == 0 else None
+
+
+def _from_here(path: str) -> str:
+    """git takes paths from the top of the repository unless they begin with a dot."""
+    return path if path.startswith(("./", "../")) else f"./{path}"

@@ -1,0 +1,224 @@
+"""Decides each limit, and from all of them the Check.
+
+A value fails only if the best of its fresh processes is worse than the worst of the baseline's
+by more than the limit allows; a median that is worse while the ranges meet is inconclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from launchscope.gate import metrics
+from launchscope.gate.baseline import Baseline
+from launchscope.gate.changes import changes, new_blockers
+from launchscope.gate.limits import Limit
+from launchscope.gate.measurement import Range, processes_of, range_of
+from launchscope.gate.wording import headline, reason_against_baseline, reason_against_limit
+from launchscope.model import Check, LimitCheck, Outcome, Profile
+
+__all__ = ["check", "confirmed", "not_comparable"]
+
+
+def check(
+    profile: Profile,
+    baseline: Baseline | None,
+    limits: Sequence[Limit],
+    *,
+    workload: str,
+    strict: bool = False,
+    missing: str | None = None,
+) -> Check:
+    """The Check of a Profile, that of one process or merged from several.
+
+    `missing` says why there is no baseline, where one was asked for. `strict` makes what is
+    inconclusive a failure.
+    """
+    apart = not_comparable(profile, baseline.profile) if baseline is not None else None
+    known = baseline.profile if baseline is not None and apart is None else None
+    decided = [_decide(limit, profile, known, apart or missing) for limit in limits]
+    if strict:
+        decided = [
+            replace(d, outcome="failed", reason=f"{d.reason} (strict)")
+            if d.outcome == "inconclusive"
+            else d
+            for d in decided
+        ]
+    found = changes(profile, known) if known is not None else ()
+    outcome = _outcome(decided)
+    return Check(
+        workload=workload,
+        target=profile.target,
+        environment=profile.environment,
+        mode=profile.mode,
+        outcome=outcome,
+        headline=headline(outcome, decided, apart or missing),
+        limits=tuple(decided),
+        changes=found,
+        baseline=baseline.place if baseline is not None else None,
+        baseline_environment=baseline.profile.environment if baseline is not None else None,
+        source=profile.step.source if profile.step is not None else None,
+        processes=processes_of(profile),
+        warnings=_warnings(profile, known) if known is not None else (),
+    )
+
+
+def confirmed(first: Check, second: Check) -> Check:
+    """The second measurement of a Check that failed: what did not fail twice is inconclusive."""
+    before = {limit.metric for limit in first.limits if limit.outcome == "failed"}
+    decided = [
+        replace(
+            limit,
+            outcome="inconclusive",
+            reason=f"{limit.reason}; measured again, "
+            + ("it was within the limit" if limit.metric in before else "after it had passed"),
+        )
+        if (limit.metric in before) != (limit.outcome == "failed")
+        else limit
+        for limit in second.limits
+    ]
+    outcome = _outcome(decided)
+    return replace(
+        second, limits=tuple(decided), outcome=outcome, headline=headline(outcome, decided, None)
+    )
+
+
+def _outcome(decided: Sequence[LimitCheck]) -> Outcome:
+    """Failures first; then limits that somebody typed and that could not be looked at."""
+    outcomes = {d.outcome for d in decided}
+    if "failed" in outcomes:
+        return "failed"
+    typed = any(d.outcome == "not_compared" and d.source == "flag" for d in decided)
+    if typed or not outcomes - {"not_compared"}:
+        return "not_compared"
+    return "inconclusive" if "inconclusive" in outcomes else "passed"
+
+
+# ------------------------------------------------------------------------- one limit
+
+
+def _decide(
+    limit: Limit, profile: Profile, baseline: Profile | None, problem: str | None
+) -> LimitCheck:
+    now = range_of(profile, limit.metric)
+    before = range_of(baseline, limit.metric) if baseline is not None else None
+    undecided = LimitCheck(
+        limit.metric,
+        metrics.UNITS[limit.metric],
+        limit.text,
+        limit.source,
+        "not_compared",
+        "",
+        baseline=before.value if before else None,
+        baseline_low=before.low if before else None,
+        baseline_high=before.high if before else None,
+    )
+    if now is None:
+        lacking = " without a GPU" if profile.mode == "rehearsal" else ""
+        return replace(undecided, reason=f"not measured{lacking}")
+    measured = replace(undecided, value=now.value, low=now.low, high=now.high, exact=now.exact)
+    if not limit.relative:
+        return _against_limit(limit, measured, now, before)
+    if before is None or baseline is None:
+        lacks = "the baseline does not hold it" if baseline is not None else "there is no baseline"
+        return replace(measured, reason=problem or lacks)
+    more = new_blockers(profile, baseline) if limit.metric == metrics.BLOCKERS else None
+    return _against_baseline(limit, measured, now, before, more)
+
+
+def _against_limit(
+    limit: Limit, measured: LimitCheck, now: Range, before: Range | None
+) -> LimitCheck:
+    bound = limit.amount
+    outcome: Outcome = "passed"
+    if _worse(limit.metric, now.best(limit.metric), bound):
+        outcome = "failed"
+    elif _worse(limit.metric, now.value, bound):
+        outcome = "inconclusive"
+    result = replace(measured, outcome=outcome, bound=bound,
+                     better=before is not None and _better(limit, now, before))  # fmt: skip
+    return replace(result, reason=reason_against_limit(result))
+
+
+def _against_baseline(
+    limit: Limit, measured: LimitCheck, now: Range, before: Range, new_blockers: int | None
+) -> LimitCheck:
+    name = limit.metric
+    sign = -1.0 if metrics.higher_is_better(name) else 1.0
+    worst = before.worst(name)
+    bound = worst + sign * limit.allowance(worst)
+    middle, expected = now.value, before.value + sign * limit.allowance(before.value)
+    if metrics.is_count(name) and not (now.exact and before.exact):
+        # The commonest of a few counts says little: where they lie says more.
+        middle, expected = (now.low + now.high) / 2.0, bound
+    outcome: Outcome = "passed"
+    if new_blockers is not None:
+        # One that went must not hide one that came.
+        outcome = "failed" if new_blockers > limit.allowance(before.value) else "passed"
+    elif _worse(name, now.best(name), bound):
+        outcome = "failed"
+    elif _worse(name, middle, expected):
+        outcome = "inconclusive"
+    if name == "shape_signatures" and outcome == "failed" and before.value > 1:
+        # Of shapes that change all the time, how many a few steps show is chance.
+        outcome = "inconclusive"
+    result = replace(
+        measured, outcome=outcome, bound=bound, better=_better(limit, now, before),
+        exact=now.exact and before.exact,
+    )  # fmt: skip
+    return replace(result, reason=reason_against_baseline(result, new_blockers))
+
+
+def _worse(metric: str, value: float, bound: float) -> bool:
+    margin = 1e-9 * max(1.0, abs(bound))
+    return value < bound - margin if metrics.higher_is_better(metric) else value > bound + margin
+
+
+def _better(limit: Limit, now: Range, before: Range) -> bool:
+    """Whether even the worst of now is better than the best of the baseline.
+
+    By more than what the limit would forgive the other way: a baseline is not stale by chance.
+    """
+    gain = before.best(limit.metric) - now.worst(limit.metric)
+    if metrics.higher_is_better(limit.metric):
+        gain = -gain
+    least = limit.allowance(before.value) if limit.relative else metrics.floor_of(limit.metric)
+    return gain > max(least, 1e-9)
+
+
+# ------------------------------------------------------------------ may they be compared
+
+
+def not_comparable(profile: Profile, baseline: Profile) -> str | None:
+    """Why these two cannot be compared; None if they can."""
+    now, before = profile.environment, baseline.environment
+    if (profile.mode == "rehearsal") != (baseline.mode == "rehearsal"):
+        with_gpu = "the baseline was measured on a GPU and this run had none"
+        without = "the baseline was made without a GPU and this run had one"
+        return with_gpu if profile.mode == "rehearsal" else without
+    if profile.mode != "rehearsal" and now.device != before.device:
+        return f"the baseline was measured on {before.device}, this run on {now.device}"
+    if now.world_size != before.world_size:
+        return f"the baseline has {before.world_size} ranks, this run {now.world_size}"
+    return None
+
+
+def _warnings(profile: Profile, baseline: Profile) -> tuple[str, ...]:
+    """What differs and may be why: figures are compared all the same."""
+    now, before = profile.environment, baseline.environment
+    told = [
+        f"the baseline was made with {name} {old}, this run with {new}"
+        for name, old, new in (
+            ("PyTorch", before.torch, now.torch),
+            ("CUDA", before.cuda, now.cuda),
+            ("driver", before.driver, now.driver),
+        )
+        if old != new
+    ]
+    if profile.target.args != baseline.target.args:
+        args = " ".join(baseline.target.args) or "none"
+        told.append(f"the baseline was made with other arguments: {args}")
+    periods = [tuple(p.step.period) if p.step is not None else () for p in (profile, baseline)]
+    if periods[0] != periods[1]:
+        told.append(f"the baseline's step was another one: {' > '.join(periods[1])}")
+    return tuple(told)

@@ -1,0 +1,74 @@
+"""Sentences of a Check. Numbers are written as the gate compares them, not rounded away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from launchscope.gate import metrics
+from launchscope.model import LimitCheck, Outcome
+
+__all__ = ["figure", "headline", "reason_against_baseline", "reason_against_limit"]
+
+
+def figure(value: float | None, unit: str) -> str:
+    """A number with its unit: `385`, `9.31 ms`, `61.7 %`."""
+    if value is None:
+        return "not measured"
+    text = f"{value:,.0f}" if float(value).is_integer() and unit == "1" else f"{value:.4g}"
+    if unit == "1":
+        return text
+    return f"{text}x" if unit == "x" else f"{text} {unit}"
+
+
+def reason_against_limit(limit: LimitCheck) -> str:
+    bound, value = figure(limit.bound, limit.unit), figure(limit.value, limit.unit)
+    least = metrics.higher_is_better(limit.metric)
+    if limit.outcome == "passed":
+        return f"{value}, {'at least' if least else 'at most'} {bound} is asked for"
+    side = "under" if least else "over"
+    if limit.outcome == "failed":
+        return f"is {value}, {side} the limit of {bound}"
+    return f"is {value}, {side} the limit of {bound}, but not in every process"
+
+
+def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
+    unit = limit.unit
+    before, now = figure(limit.baseline, unit), figure(limit.value, unit)
+    if new_blockers:
+        return f"went from {before} to {now}, {new_blockers} of them new"
+    if limit.value == limit.baseline:
+        return f"{now}, as in the baseline"
+    rose = (limit.value or 0.0) > (limit.baseline or 0.0)
+    moved = f"{'rose' if rose else 'fell'} from {before} to {now}"
+    least = metrics.higher_is_better(limit.metric)
+    allowed = f"{'at least' if least else 'at most'} {figure(limit.bound, unit)}"
+    if limit.outcome == "failed":
+        return f"{moved}; the limit {limit.limit} allows {allowed}"
+    if limit.outcome == "inconclusive":
+        spread = f"{figure(limit.low, unit)} to {figure(limit.high, unit)}"
+        return f"{moved}, but its range ({spread}) meets the baseline's; {allowed} is allowed"
+    return moved
+
+
+def headline(outcome: Outcome, decided: Sequence[LimitCheck], problem: str | None) -> str:
+    """One sentence on all of them."""
+    chosen = [d for d in decided if d.outcome == outcome]
+    names = ", ".join(d.metric for d in chosen)
+    if outcome == "failed":
+        first = chosen[0]
+        more = f" ({len(chosen) - 1} more failed)" if len(chosen) > 1 else ""
+        return f"{first.metric} {first.reason}{more}."
+    if outcome == "not_compared":
+        return f"Nothing was compared: {problem or _because(chosen)}."
+    if outcome == "inconclusive":
+        return f"Not certain: {names} may have become worse."
+    compared = [d for d in decided if d.outcome != "not_compared"]
+    better = [d.metric for d in compared if d.better]
+    if better:
+        return f"Within every limit; {', '.join(better)} better than the baseline, which is stale."
+    count = len(compared)
+    return f"Within {'its limit' if count == 1 else f'all {count} limits'}."
+
+
+def _because(chosen: Sequence[LimitCheck]) -> str:
+    return f"{chosen[0].metric}: {chosen[0].reason}" if chosen else "no limit is in force"

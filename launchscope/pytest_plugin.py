@@ -1,0 +1,197 @@
+"""Launch counts in ordinary tests.
+
+    def test_step_is_lean(launches):
+        assert launches(step, batch) <= 120
+
+    @pytest.mark.launch_budget(120)
+    def test_inference(): ...
+
+On a GPU kernel launches are counted, without one device operations. torch is imported only by
+tests that use either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["LaunchCount", "launches"]
+
+_MARKER = "launch_budget"
+_SHOWN = 12
+_LAUNCHES, _OPERATIONS = "kernel launches", "device operations"
+
+Rows = Counter[tuple[str, "str | None"]]
+
+
+class LaunchCount(int):
+    """How many kernels were launched (without a GPU: device operations run), and which.
+
+    An ordinary int in every other way. `what` says which of the two was counted; `rows` maps
+    name and line to counts (kernels have no line).
+    """
+
+    what: str
+    rows: Rows
+
+    @classmethod
+    def of(cls, total: int, what: str, rows: Rows) -> LaunchCount:
+        made = cls(total)
+        made.what, made.rows = what, rows
+        return made
+
+    def __repr__(self) -> str:
+        return f"{int(self)} {self.what}"
+
+    def lines(self) -> list[str]:
+        """What was counted, the most frequent first."""
+        shown = [
+            f"{count:>6} {name}{f'  {where}' if where else ''}"
+            for (name, where), count in self.rows.most_common(_SHOWN)
+        ]
+        left = len(self.rows) - _SHOWN
+        return [*shown, f"{'':>6} and {left} more"] if left > 0 else shown
+
+
+class _Counter:
+    """Counts one block; one at a time, because the GPU has one profiler."""
+
+    open = False
+    result: LaunchCount | None = None
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[None]:
+        if _Counter.open:
+            pytest.fail(
+                "launches() cannot count inside a test that @pytest.mark.launch_budget counts: "
+                "use one of the two",
+                pytrace=False,
+            )
+        torch = _torch()
+        _Counter.open = True
+        try:
+            with self._on_gpu(torch) if torch.cuda.is_available() else self._without(torch):
+                yield
+        finally:
+            _Counter.open = False
+
+    @contextlib.contextmanager
+    def _without(self, torch: Any) -> Iterator[None]:
+        from launchscope.runner.counting import DeviceOps
+
+        ops = DeviceOps(torch)
+        with ops:
+            yield
+        self.result = LaunchCount.of(ops.total, _OPERATIONS, ops.rows)
+
+    @contextlib.contextmanager
+    def _on_gpu(self, torch: Any) -> Iterator[None]:
+        from launchscope.runner.profiler import KinetoSession
+
+        torch.cuda.synchronize()
+        session = KinetoSession(torch, user_profiles=False)
+        session.start()
+        with tempfile.TemporaryDirectory(prefix="launchscope-") as folder:
+            path = Path(folder) / "trace.json"
+            try:
+                yield
+            finally:
+                session.stop(path)
+            self.result = _launches_in(path)
+
+
+def _launches_in(path: Path) -> LaunchCount:
+    from launchscope.parser import columns as c
+    from launchscope.parser import read_trace
+    from launchscope.parser.launches import find_launches
+
+    found = find_launches(read_trace(path))
+    single = found.calls[found.calls[c.KIND] == c.KERNEL]
+    launched = found.activities[
+        found.activities[c.LAUNCH].isin(single.index) & (found.activities[c.KIND] == c.KERNEL)
+    ]
+    rows: Rows = Counter({(str(name), None): int(count)
+                          for name, count in launched[c.NAME].value_counts().items()})  # fmt: skip
+    return LaunchCount.of(len(single), _LAUNCHES, rows)
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        pytest.fail("launches are counted with PyTorch, which is not installed", pytrace=False)
+    return torch
+
+
+# ------------------------------------------------------------------ what pytest calls
+
+
+@pytest.fixture
+def launches() -> Callable[..., LaunchCount]:
+    """`launches(step, *args, **kwargs)`: the kernel launches of one call of `step`.
+
+    The step is called twice and the second call is counted, so that what only the first one does
+    (making optimizer state, choosing algorithms) is left out. An int; without a GPU it counts
+    device operations.
+    """
+
+    def count(step: Callable[..., object], /, *args: Any, **kwargs: Any) -> LaunchCount:
+        __tracebackhide__ = True
+        step(*args, **kwargs)
+        counter = _Counter()
+        with counter.counting():
+            step(*args, **kwargs)
+        assert counter.result is not None
+        return counter.result
+
+    return count
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{_MARKER}(n): fail when the test launches more than n kernels "
+        "(without a GPU: runs more than n device operations)",
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A marked test fails when it launched more than its budget."""
+    marker = item.get_closest_marker(_MARKER)
+    if marker is None:
+        return (yield)
+    budget = _budget(marker)
+    counter = _Counter()
+    with counter.counting():
+        result = yield
+    count = counter.result
+    assert count is not None
+    if count > budget:
+        lines = "\n".join(count.lines())
+        pytest.fail(f"{count!r}, and the budget is {budget}:\n{lines}", pytrace=False)
+    return result
+
+
+def _budget(marker: pytest.Mark) -> int:
+    values = [*marker.args, *marker.kwargs.values()]
+    named = set(marker.kwargs) <= {"n"}
+    if len(values) == 1 and named and type(values[0]) is int and values[0] >= 0:
+        return values[0]
+    pytest.fail(
+        f"@pytest.mark.{_MARKER} takes one whole number, as in launch_budget(120)", pytrace=False
+    )
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """A comparison with a count shows what was counted."""
+    for side in (left, right):
+        if isinstance(side, LaunchCount):
+            return [f"{left!r} {op} {right!r}", *side.lines()]
+    return None

@@ -1,0 +1,60 @@
+"""Annotations of GitHub Actions: workflow commands on stdout, at the line that they are about."""
+
+from __future__ import annotations
+
+from launchscope.model import Change, Check, LimitCheck
+from launchscope.report.checkcontent import told
+from launchscope.report.place import Place, place_of
+from launchscope.report.reporter import Reporter
+
+# GitHub shows ten annotations of a kind and step; the report has the rest.
+_MOST = 9
+
+
+def render(check: Check, /, **options: object) -> str:
+    """One `::error` per failed limit and per change that may be why, `::warning` for the rest."""
+    lines = []
+    appeared = [change for change in check.changes if change.appeared and change.where]
+    step = place_of(check.source)
+    for limit in check.limits:
+        if limit.outcome == "failed":
+            lines.append(_command("error", f"launchscope: {limit.metric}", limit.reason, step))
+        elif limit.outcome == "inconclusive" or _unlooked(check, limit):
+            lines.append(_command("warning", f"launchscope: {limit.metric}", limit.reason, step))
+    if check.outcome == "not_compared":
+        lines.append(_command("error", "launchscope: nothing was compared", check.headline, None))
+    if check.outcome in ("failed", "inconclusive"):
+        level = "error" if check.outcome == "failed" else "warning"
+        lines += [_change(level, change) for change in appeared[:_MOST]]
+    lines += [_command("warning", "launchscope", warning, None) for warning in check.warnings]
+    if check.stale:
+        gained = ", ".join(limit.metric for limit in check.limits if limit.better)
+        stale = f"{gained}: better than the baseline, which is stale"
+        lines.append(_command("notice", "launchscope", stale, None))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _unlooked(check: Check, limit: LimitCheck) -> bool:
+    return limit.outcome == "not_compared" and check.outcome != "not_compared"
+
+
+def _change(level: str, change: Change) -> str:
+    return _command(level, f"launchscope: new {change.kind}", told(change),
+                    place_of(change.where[0]))  # fmt: skip
+
+
+def _command(level: str, title: str, message: str, place: Place | None) -> str:
+    properties = [] if place is None else [f"file={_property(place.file)}", f"line={place.line}"]
+    properties.append(f"title={_property(title)}")
+    return f"::{level} {','.join(properties)}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+REPORTER = Reporter("github", (), {Check: render})

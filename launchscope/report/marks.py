@@ -1,0 +1,32 @@
+"""Markdown's marks: tables, code, and the signs that have to be escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+RIGHT = "---:"
+LEFT = "---"
+
+
+def table(
+    heading: tuple[str, ...],
+    alignment: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    *,
+    escaped: bool = False,
+) -> str:
+    """A table; `escaped`: its cells are Markdown already."""
+    cells = rows if escaped else [tuple(map(escape, row)) for row in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heading, alignment, *cells))
+
+
+def escape(text: str) -> str:
+    """Signs that would become formatting, or end a table cell."""
+    for sign in "\\`*_<>|":
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+def code(text: str) -> str:
+    """As code; a pipe would end a table cell even in there."""
+    return "`" + text.replace("`", "'").replace("|", "\\|") + "`"

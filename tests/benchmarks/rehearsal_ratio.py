@@ -1,0 +1,145 @@
+"""How well a rehearsal's count of device operations tracks the launches on a GPU.
+
+For every sample workload and every step of the zoo: `device_ops_per_step`, counted here without a
+GPU, over the kernel launches per step of the committed measurements on an H200. A step of the zoo
+whose library is not installed is left out, and named.
+
+Run from the top of the checkout, on any machine:
+    CUDA_VISIBLE_DEVICES= python -m tests.benchmarks.rehearsal_ratio [--zoo] [--output PATH]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from launchscope.analysis import build_profile
+from launchscope.parser import read_profile, read_recording
+from tests.benchmarks import bench
+
+GOAL = "device operations per step over launches per step, H200"
+SAMPLES = bench.ROOT / "sample_workloads"
+ZOO = Path(__file__).with_name("results") / "zoo.json"
+_BATCH = 2  # of the zoo's steps: how many ops there are hardly depends on it
+_LIMIT_S = 300
+
+
+def main() -> None:
+    parser = bench.parser(__doc__)
+    parser.add_argument("--zoo", action="store_true", help="the steps of the zoo as well")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        _count_steps(args.child)
+        return
+    rows = [_sample(path) for path in sorted((SAMPLES / "recordings").iterdir())]
+    if args.zoo:
+        rows += _zoo()
+    counted = [row for row in rows if row["ratio"] is not None]
+    bench.table(
+        ["step", "device ops", "launches", "ratio"],
+        [
+            [row["name"], str(row["device_ops"]), str(row["launches"]), f"{row['ratio']:.2f}"]
+            for row in counted
+        ],
+    )
+    for row in rows:
+        if row["ratio"] is None:
+            print(f"not counted: {row['name']}: {row['reason']}")
+    for kind in dict.fromkeys(row["kind"] for row in counted):
+        print(_summary(kind, [row["ratio"] for row in counted if row["kind"] == kind]))
+    bench.finish("rehearsal_ratio", GOAL, rows, args.output)
+
+
+def _summary(kind: str, ratios: list[float]) -> str:
+    tenths = quantiles(ratios, n=10, method="inclusive") if len(ratios) > 1 else ratios * 9
+    return (
+        f"{kind}: {len(ratios)} steps, median {median(ratios):.2f}, "
+        f"10th to 90th percentile {tenths[0]:.2f} to {tenths[-1]:.2f}"
+    )
+
+
+def _row(kind: str, name: str, ops: float | None, launches: float | None, reason: str = "") -> Any:
+    ratio = ops / launches if ops is not None and launches else None
+    why = reason or (None if ratio is not None else "launches were not measured")
+    return {"kind": kind, "name": name, "device_ops": ops, "launches": launches,
+            "ratio": ratio, "reason": why}  # fmt: skip
+
+
+def _sample(recording: Path) -> dict[str, Any]:
+    launches = build_profile(read_recording(recording)).value("launches_per_step")
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Path(folder) / "profile.json"
+        bench.run(
+            ["-m", "launchscope", "profile", "-q", "--warmup", "5", "--timing", "0", "-o",
+             str(saved), str(SAMPLES / f"{recording.name}.py")]
+        )  # fmt: skip
+        ops = read_profile(saved).value("device_ops_per_step")
+    return _row("sample", recording.name, ops, launches)  # type: ignore[no-any-return]
+
+
+# -------------------------------------------------------------------------------- zoo
+
+
+def _zoo() -> Iterator[dict[str, Any]]:
+    from tests.benchmarks.zoo.catalog import FAMILIES
+
+    measured = {row["name"]: row for row in json.loads(ZOO.read_text())["results"]}
+    for family in FAMILIES:
+        names = [w.name for w in family.workloads if w.name in measured]
+        missing = family.package is not None and find_spec(family.package) is None
+        counted = {} if missing else _family(names)
+        for name in names:
+            found = counted.get(name, {"reason": f"{family.package} is not installed"})
+            launches = measured[name].get("measured", {}).get("kernels_per_step")
+            yield _row("zoo", name, found.get("ops"), launches, found.get("reason", ""))
+
+
+def _family(names: list[str]) -> dict[str, dict[str, Any]]:
+    """What a process of its own counts; a step that fails says why, and costs no other one."""
+    command = [sys.executable, "-m", "tests.benchmarks.rehearsal_ratio", "--child", *names]
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, timeout=_LIMIT_S, cwd=bench.ROOT,
+            env=bench.child_environment() | {"CUDA_VISIBLE_DEVICES": ""}, check=False,
+        )  # fmt: skip
+        said = done.stdout
+    except subprocess.TimeoutExpired as late:
+        said = (late.stdout or b"").decode() if isinstance(late.stdout, bytes) else ""
+    rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return {name: {"reason": "its process gave no count"} for name in names} | {
+        row["name"]: row for row in rows
+    }
+
+
+def _count_steps(names: list[str]) -> None:
+    import torch
+
+    from launchscope.runner.counting import DeviceOps
+    from tests.benchmarks.zoo.catalog import find
+
+    warnings.simplefilter("ignore")
+    for name in names:
+        row: dict[str, Any] = {"name": name}
+        try:
+            step = find(name).build(torch.device("cpu"), _BATCH)
+            step.run(*step.inputs)
+            with DeviceOps(torch) as ops:
+                step.run(*step.inputs)
+            row["ops"] = ops.total
+        except Exception as error:
+            row["reason"] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+        print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""launchscope check on saved Profiles: exit codes, files, annotations, and every bad input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launchscope.cli import main
+from launchscope.model import KernelRow, OpRow, Profile
+from launchscope.parser import read_profile
+from launchscope.report import render
+from tests.gate.profiles import OPS, elsewhere, gpu, item, rehearsal
+
+Streams = pytest.CaptureFixture[str]
+RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    save("before.json", gpu())
+    save("now.json", gpu())
+    kernels = (*gpu().kernels, KernelRow("mul_kernel", 1, 1.5, "train.py:30"))
+    save("worse.json", gpu({"launches_per_step": 556}, kernels=kernels))
+    save("better.json", gpu({"launches_per_step": 540}))
+    save("dry.json", rehearsal())
+    save("dry_worse.json", rehearsal((*OPS, OpRow("aten.mul", 1, "train.py:32")), [item(33)]))
+    return tmp_path
+
+
+def save(name: str, profile: Profile) -> Path:
+    content = render(profile, "json")
+    assert isinstance(content, bytes)
+    path = Path(name)
+    path.write_bytes(content)
+    return path
+
+
+def check(*arguments: str) -> int:
+    return main(["check", "-q", *arguments])
+
+
+# ------------------------------------------------------------------------- exit codes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--baseline", "before.json", "now.json"), 0, "PASSED"),
+        (("--baseline", "before.json", "worse.json"), 1, "rose from 555 to 556"),
+        (("--baseline", "before.json", "better.json"), 0, "stale"),
+        (("--baseline", "dry.json", "dry_worse.json"), 1, "aten.mul  train.py:32"),
+        (("--baseline", "before.json", "dry.json"), 3, "NOT COMPARED"),
+        (("--limit", "launches_per_step=555", "now.json"), 0, "PASSED"),
+        (("--limit", "launches_per_step=554", "now.json"), 1, "over the limit of 554"),
+        (("--limit", "launches_per_step=900", "dry.json"), 3, "not measured without a GPU"),
+        (("--baseline", "before.json", "--limit", "launches_per_step=+1", "worse.json"), 0, "+1"),
+    ],
+)
+def test_the_exit_code_says_what_came_of_it(
+    arguments: tuple[str, ...], code: int, said: str, capsys: Streams
+) -> None:
+    assert check(*arguments) == code
+    streams = capsys.readouterr()
+    assert said in streams.out
+    assert streams.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--baseline", "gone.json", "now.json"), 3, "there is no baseline of train in gone.json"),
+        (("--baseline", "empty", "now.json"), 3, "there is no baseline of train in empty"),
+    ],
+)
+def test_a_missing_baseline_fails_unless_told_otherwise(
+    arguments: tuple[str, ...], code: int, said: str, capsys: Streams
+) -> None:
+    Path("empty").mkdir()
+    assert check(*arguments) == code
+    out = capsys.readouterr().out
+    assert said in " ".join(out.replace("│", "").split())
+    assert "--update-baseline" in out
+    assert check("--missing-baseline", "pass", *arguments) == 0
+    assert check("--missing-baseline", "pass", "--limit", "launches_per_step=1", *arguments) == 1
+    assert list(Path("empty").iterdir()) == []
+
+
+def test_a_folder_without_this_device_says_which_it_has(capsys: Streams) -> None:
+    assert check("--baseline", "bl", "--update-baseline", "now.json") == 0
+    save("other.json", elsewhere(gpu(), device="NVIDIA A100"))
+    capsys.readouterr()
+    assert check("--baseline", "bl", "other.json") == 3
+    assert "there are train.nvidia-h200.json" in " ".join(capsys.readouterr().out.split())
+
+
+# --------------------------------------------------------------------------- baselines
+
+
+def test_a_missing_baseline_is_written_where_that_is_asked_for(capsys: Streams) -> None:
+    arguments = ("--baseline", "bl", "--missing-baseline", "write")
+    assert check(*arguments, "now.json") == 0
+    assert "BASELINE WRITTEN" in capsys.readouterr().out
+    written = Path("bl/train.nvidia-h200.json")
+    before = written.read_bytes()
+    assert check(*arguments, "worse.json") == 1  # it is there now, and stays as it is
+    assert written.read_bytes() == before
+
+
+def test_only_update_baseline_changes_a_baseline(capsys: Streams) -> None:
+    assert check("--baseline", "bl", "--update-baseline", "now.json") == 0
+    assert check("--baseline", "bl", "better.json") == 0
+    place = Path("bl/train.nvidia-h200.json")
+    assert read_profile(place).value("launches_per_step") == 555
+    assert check("--baseline", "bl", "--update-baseline", "better.json") == 0
+    assert "holds this measurement now" in " ".join(capsys.readouterr().out.split())
+    assert read_profile(place).value("launches_per_step") == 540
+
+
+def test_a_single_file_does_not_change_its_device(capsys: Streams) -> None:
+    save("other.json", elsewhere(gpu(), device="NVIDIA A100"))
+    assert check("--baseline", "before.json", "--update-baseline", "other.json") == 3
+    assert "left as it is" in capsys.readouterr().err
+    assert read_profile("before.json").environment.device == "NVIDIA H200"
+
+
+# -------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("now.json",), 2, "nothing to compare with"),
+        (("--limit", "launches_per_step=+0", "now.json"), 2, "is relative, and there is no"),
+        (("--update-baseline", "now.json"), 2, "--baseline, which is not given"),
+        (("--baseline", "before.json", "gone.json"), 2, "gone.json: no such file"),
+        (("--baseline", "before.json"), 2, "no script was named"),
+        (("--baseline", "torn.json", "now.json"), 3, "torn.json is damaged"),
+        (("--baseline", "foreign.json", "now.json"), 3, "is not a launchscope Profile"),
+        (("--baseline", "later.json", "now.json"), 3, "has schema launchscope/profile/2"),
+        (("--baseline", "nan.json", "now.json"), 3, "nan.json is damaged"),
+        (("--baseline", "before.json", "nan.json"), 3, "nan.json is damaged"),
+        (("--baseline", "before.json", "--limit", "launch=+0", "now.json"), 2, "no metric"),
+        (("--baseline", "before.json", "--limit", "speedup=+5%", "now.json"), 2, "demand an"),
+        (("--baseline", "git:gone:bl", "now.json"), 2, "git"),
+        (("--baseline", "before.json", "--repeats", "0", "now.json"), 2, "--repeats"),
+        (("--baseline", "before.json", "--missing-baseline", "no", "now.json"), 2, "one of fail"),
+        (("--baseline", "before.json", "-f", "pdf", "now.json"), 2, "unknown format"),
+        (("--baseline", "before.json", "-o", "/nowhere/a.xml", "now.json"), 2, "not a directory"),
+        (("--baseline", "before.json", "--workload", "x", "--config", "c.toml"), 2, "'x' has a"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_changes_nothing(
+    arguments: tuple[str, ...], code: int, said: str, folder: Path, capsys: Streams
+) -> None:
+    whole = Path("before.json").read_bytes()
+    Path("torn.json").write_bytes(whole[: len(whole) // 2])
+    Path("foreign.json").write_text('{"traceEvents": []}')
+    Path("later.json").write_bytes(
+        whole.replace(b"launchscope/profile/1", b"launchscope/profile/2")
+    )
+    Path("nan.json").write_bytes(whole.replace(b"9.31", b"NaN"))
+    Path("c.toml").write_text("[check.workloads.a]\ncommand = 'a.py'\n")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    assert check(*arguments) == code
+    streams = capsys.readouterr()
+    assert said in streams.err
+    assert streams.err.startswith("error: ")
+    assert len(streams.err.splitlines()) <= 2
+    assert "Traceback" not in streams.err
+    if "--update-baseline" not in arguments:
+        updated = check("--update-baseline", *arguments)
+        assert updated in (0, 2, 3)
+    kept = {path: path.read_bytes() for path in folder.iterdir() if path.name != "before.json"}
+    assert kept == {path: data for path, data in before.items() if path.name != "before.json"}
+
+
+# ----------------------------------------------------------------------------- formats
+
+
+def test_every_file_is_written_although_the_gate_fails(capsys: Streams) -> None:
+    names = [f"out{suffix}" for suffix in (".json", ".md", ".xml", ".sarif", ".csv", ".txt")]
+    outputs = [word for name in names for word in ("-o", name)]
+    assert check("--baseline", "before.json", *outputs, "worse.json") == 1
+    for name in names:
+        assert "mul_kernel" in Path(name).read_text(), name
+    assert json.loads(Path("out.json").read_text())["schema"] == "launchscope/check/1"
+
+
+def test_github_gets_annotations_and_a_summary(
+    monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    Path("summary.md").write_text("# of another step\n")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    assert check("--baseline", "before.json", "worse.json") == 1
+    out = capsys.readouterr().out
+    assert "\n::error file=train.py,line=30,title=launchscope%3A new kernel::mul_kernel +1" in out
+    summary = Path("summary.md").read_text()
+    assert summary.startswith("# of another step\n")
+    assert "| +1 | 0 | 1 | kernels | `mul_kernel` | `train.py:30` |" in summary
+
+
+def test_the_settings_file_is_followed_and_flags_stand_before_it(capsys: Streams) -> None:
+    Path("pyproject.toml").write_text(
+        "[tool.launchscope.check]\nbaseline = 'before.json'\n"
+        "[tool.launchscope.check.limits]\nlaunches_per_step = '+5'\n"
+        "[tool.launchscope.check.workloads.hot.limits]\nlaunches_per_step = '+0'\n"
+    )
+    assert check("worse.json") == 0
+    assert check("--workload", "hot", "worse.json") == 1
+    assert check("--limit", "launches_per_step=+0", "worse.json") == 1
+
+
+def test_strict_fails_what_is_inconclusive(capsys: Streams) -> None:
+    now = gpu({"launch_overhead_pct": 66.0})
+    facts = {**now.facts, "ranges": {"launch_overhead_pct": [62.0, 67.0]}}
+    save("unsure.json", replace(now, facts=facts))
+    assert check("--baseline", "before.json", "unsure.json") == 0
+    assert check("--strict", "--baseline", "before.json", "unsure.json") == 1
+
+
+def test_a_profile_cannot_be_shown_as_annotations(capsys: Streams) -> None:
+    assert main(["report", "now.json", "-f", "github"]) == 2
+    assert "cannot show a Profile" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["small_gpt", "variable_lengths"])
+def test_a_recording_made_on_a_gpu_passes_against_its_own_baseline(
+    name: str, capsys: Streams
+) -> None:
+    recording = str(RECORDINGS / name)
+    assert check("--baseline", "bl", "--update-baseline", recording) == 0
+    (written,) = Path("bl").iterdir()
+    assert written.name == f"{name}.nvidia-h200.json"
+    assert written.stat().st_size < 40_000
+    assert check("--baseline", "bl", recording) == 0
+    assert "nothing: the same operations" in capsys.readouterr().out

@@ -1,0 +1,105 @@
+"""Real scripts, measured in real processes without a GPU: what got worse is caught and named."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.regressions import REGRESSIONS, SCRIPT, Regression
+
+
+def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "launchscope", "check", "--warmup", "5", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unchanged")
+    (folder / "train.py").write_text(SCRIPT)
+    place = folder / "baselines"
+    made = check(folder, "--baseline", str(place), "--update-baseline", "--repeats", "2",
+                 "train.py")  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    return place
+
+
+@pytest.mark.parametrize("regression", REGRESSIONS.values(), ids=REGRESSIONS)
+def test_a_regression_fails_and_is_named_with_its_line(
+    regression: Regression, baselines: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(regression.script)
+    done = check(
+        tmp_path, "--baseline", str(baselines), "--repeats", "1", "-o", "out.json", "train.py"
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert regression.metric in [d["metric"] for d in report["limits"] if d["outcome"] == "failed"]
+    appeared = {c["name"]: c["where"] for c in report["changes"] if c["after"] > c["before"]}
+    assert set(regression.names) <= set(appeared)
+    line = f"train.py:{regression.line_number}"
+    assert line in appeared[regression.names[0]]
+    assert line in done.stdout
+    assert "launchscope: finding the step" in done.stderr
+
+
+def test_unchanged_code_passes_and_what_it_prints_goes_to_stderr(
+    baselines: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("print('hello from the script')\n" + SCRIPT)
+    done = check(tmp_path, "--baseline", str(baselines), "-q", "-f", "json", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcome"] == "passed"
+    assert done.stderr == "hello from the script\n"
+
+
+def test_a_failure_is_measured_in_every_process_before_it_counts(
+    baselines: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(REGRESSIONS["extra elementwise op"].script)
+    done = check(tmp_path, "--baseline", str(baselines), "--repeats", "2", "--confirm", "-o",
+                 "out.json", "train.py")  # fmt: skip
+    assert done.returncode == 1
+    assert json.loads((tmp_path / "out.json").read_text())["processes"] == 2
+    assert done.stderr.count("launchscope: running train.py") == 4
+    assert "measuring again, to confirm" in done.stderr
+
+
+def test_a_script_that_fails_is_not_a_gate_that_passes(baselines: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit(7)\n")
+    done = check(tmp_path, "--baseline", str(baselines), "-q", "train.py")
+    assert done.returncode == 3
+    assert "the script ended with exit code 7" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_baseline_that_cannot_be_read_is_told_of_before_the_script_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('was run')\n")
+    (tmp_path / "torn.json").write_text("{")
+    done = check(tmp_path, "--baseline", "torn.json", "train.py")
+    assert done.returncode == 3
+    assert "torn.json is damaged" in done.stderr
+    assert "was run" not in done.stderr
+
+
+def test_the_settings_file_names_a_command(baselines: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "pyproject.toml").write_text(
+        f"[tool.launchscope.check]\nbaseline = {str(baselines)!r}\n"
+        "[tool.launchscope.check.workloads.train]\ncommand = 'train.py'\n"
+    )
+    done = check(tmp_path, "-q")
+    assert done.returncode == 0, done.stderr
+    assert "PASSED" in done.stdout

@@ -1,0 +1,169 @@
+"""Baselines: small, sorted, one per workload and device, and never overwritten by accident."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launchscope.errors import InputError, UsageError
+from launchscope.gate import baseline_place, merged
+from launchscope.gate.baseline import file_name
+from launchscope.gate.measurement import processes_of, range_of
+from launchscope.parser import read_profile
+from tests.gate.profiles import checked, elsewhere, gpu, item, rehearsal
+
+
+def write(folder: Path, profile: object, workload: str = "train") -> Path:
+    return baseline_place(str(folder)).write(workload, profile)  # type: ignore[arg-type]
+
+
+def test_a_baseline_is_a_profile_without_samples_that_gives_the_same_answer(
+    tmp_path: Path,
+) -> None:
+    measured = merged([gpu({"iteration_ms": ms}) for ms in (9.0, 9.4, 9.2)])
+    kept = read_profile(write(tmp_path, measured))
+    assert not any(metric.samples for metric in kept.metrics.values())
+    assert (kept.verdict, kept.findings, processes_of(kept)) == (None, (), 3)
+    assert range_of(kept, "iteration_ms") == range_of(measured, "iteration_ms")
+    now = gpu({"iteration_ms": 9.85})
+    for limits in ((), ("iteration_ms=+5%",)):
+        assert checked(now, kept, *limits).outcome == checked(now, measured, *limits).outcome
+
+
+@pytest.mark.parametrize("profile", [gpu(), rehearsal(blockers=[item()])], ids=["gpu", "rehearsal"])
+def test_a_baseline_is_small_sorted_and_the_same_each_time(profile: object, tmp_path: Path) -> None:
+    first = write(tmp_path / "a", profile).read_bytes()
+    later = elsewhere(profile, recorded_at="2027-01-01", git="abc", platform="other")  # type: ignore[arg-type]
+    assert write(tmp_path / "b", later).read_bytes() == first
+    assert len(first) < 6000
+    keys = list(json.loads(first))
+    assert keys == sorted(keys)
+
+
+def test_a_folder_holds_one_file_per_workload_device_and_world_size(tmp_path: Path) -> None:
+    place = baseline_place(str(tmp_path / "baselines"))
+    profiles = (gpu(), elsewhere(gpu(), world_size=8), elsewhere(gpu(), device="A100"), rehearsal())
+    for profile in profiles:
+        place.write("train", profile)
+    place.write("Eval step", gpu())
+    assert sorted(path.name for path in (tmp_path / "baselines").iterdir()) == [
+        "eval-step.nvidia-h200.json",
+        "train.a100.json",
+        "train.nvidia-h200-x8.json",
+        "train.nvidia-h200.json",
+        "train.rehearsal.json",
+    ]
+    for profile in profiles:
+        found = place.find("train", profile)
+        assert found is not None
+        assert found.profile.environment.device == profile.environment.device
+        assert found.place.endswith(file_name("train", profile))
+    assert place.find("other", gpu()) is None
+    assert place.others("train")[0] == "train.a100.json"
+
+
+def test_a_path_named_like_a_file_is_one(tmp_path: Path) -> None:
+    assert write(tmp_path / "new" / "base.json", gpu()) == tmp_path / "new" / "base.json"
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b'{"schema": "launchscope/profile/9"}', b'{"a": 1}', b"\xff\xfe"]
+)
+def test_what_is_no_baseline_is_neither_read_nor_overwritten(
+    content: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "base.json"
+    path.write_bytes(content)
+    place = baseline_place(str(path))
+    with pytest.raises(InputError):
+        place.find("train", gpu())
+    with pytest.raises(InputError):
+        place.write("train", gpu())
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_that_fails_leaves_the_old_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "base.json", gpu())
+    before = path.read_bytes()
+
+    def full(self: Path, target: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(UsageError, match="No space left"):
+        write(path, gpu({"launches_per_step": 1}))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# -------------------------------------------------------------------------------- git
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository whose only commit holds a folder of baselines."""
+    folder = tmp_path / "repository"
+    write(folder / "sub" / "baselines", gpu())
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (("init", "-q", "-b", "main"), ("add", "."), (*identity, "commit", "-qm", "one")):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    write(folder / "sub" / "baselines", gpu({"launches_per_step": 1}))
+    monkeypatch.chdir(folder / "sub")
+    return folder
+
+
+@pytest.mark.parametrize("path", ["baselines", "baselines/", "baselines/train.nvidia-h200.json"])
+def test_a_baseline_is_read_from_a_git_revision(path: str, repository: Path) -> None:
+    found = baseline_place(f"git:main:{path}").find("train", gpu())
+    assert found is not None
+    assert found.profile.value("launches_per_step") == 555
+    assert found.place == "git:main:baselines/train.nvidia-h200.json"
+
+
+def test_what_a_git_revision_does_not_hold_is_missing(repository: Path) -> None:
+    assert baseline_place("git:main:nowhere").find("train", gpu()) is None
+    assert baseline_place("git:main:baselines").find("other", gpu()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("git:nowhere:baselines", "knows no revision 'nowhere'"),
+        ("git:--help:baselines", "knows no revision"),
+        ("git:main", "names no file of a git revision"),
+        ("git::baselines", "names no file of a git revision"),
+    ],
+)
+def test_a_git_revision_that_does_not_exist_is_refused(
+    text: str, said: str, repository: Path
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        baseline_place(text)
+
+
+def test_git_outside_of_a_repository_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(UsageError, match="in no git repository"):
+        baseline_place("git:main:baselines")
+
+
+def test_history_is_not_written(repository: Path) -> None:
+    with pytest.raises(UsageError, match="git's history"):
+        baseline_place("git:main:baselines").write("train", gpu())
+
+
+def test_merged_profiles_keep_what_the_first_ran() -> None:
+    first = gpu()
+    joined = merged([first, replace(gpu({"launches_per_step": 556}), kernels=())])
+    assert joined.kernels == first.kernels
+    assert joined.facts["ranges"] == {"launches_per_step": [555, 556]}

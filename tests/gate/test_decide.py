@@ -1,0 +1,201 @@
+"""What passes, what fails, and what the gate does not claim to know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launchscope.gate import confirmed, merged
+from launchscope.model import Metric, OpRow
+from tests.gate.profiles import OPS, checked, elsewhere, gpu, item, limit, rehearsal
+
+
+def test_the_same_profile_passes_every_default() -> None:
+    for profile in (gpu(), rehearsal()):
+        result = checked(profile, profile)
+        assert {d.outcome for d in result.limits} == {"passed"}
+        assert (result.outcome, result.stale, result.changes) == ("passed", False, ())
+        assert len(result.limits) == 3
+
+
+def test_one_launch_more_fails_and_says_from_what_to_what() -> None:
+    result = checked(gpu({"launches_per_step": 556}), gpu())
+    found = limit(result, "launches_per_step")
+    assert (result.outcome, found.outcome, found.bound) == ("failed", "failed", 555)
+    assert found.reason == "rose from 555 to 556; the limit +0 allows at most 555"
+    assert result.headline.startswith("launches_per_step rose from 555 to 556")
+
+
+def test_a_percentage_may_rise_by_its_points_and_no_further() -> None:
+    assert checked(gpu({"launch_overhead_pct": 63.6}), gpu()).outcome == "passed"
+    assert checked(gpu({"launch_overhead_pct": 63.8}), gpu()).outcome == "failed"
+
+
+def test_a_share_of_a_small_value_does_not_count_below_the_floor() -> None:
+    before = gpu({"dispatch_gap_ms": 0.010})
+    assert checked(gpu({"dispatch_gap_ms": 0.018}), before, "dispatch_gap_ms=+5%").outcome == (
+        "passed"
+    )
+    assert checked(gpu({"dispatch_gap_ms": 0.021}), before, "dispatch_gap_ms=+5%").outcome == (
+        "failed"
+    )
+
+
+def test_an_absolute_limit_needs_no_baseline() -> None:
+    assert checked(gpu(), None, "launches_per_step=555").outcome == "passed"
+    failed = checked(gpu(), None, "launches_per_step=554")
+    assert failed.outcome == "failed"
+    assert "launches_per_step is 555, over the limit of 554" in failed.headline
+
+
+def test_a_speedup_fails_when_it_falls() -> None:
+    before = gpu()
+    assert checked(gpu({"speedup": 3.5}), before, "speedup=-5%").outcome == "passed"
+    assert checked(gpu({"speedup": 2.7}), before, "speedup=-5%").outcome == "failed"
+    assert checked(gpu({"speedup": 2.7}), None, "speedup=2.8").outcome == "failed"
+    assert checked(gpu({"speedup": 2.7}), None, "speedup=2.6").outcome == "passed"
+
+
+# --------------------------------------------------------------------- several processes
+
+
+def test_a_timing_fails_only_if_its_best_process_is_worse_than_the_baselines_worst() -> None:
+    before = merged([gpu({"iteration_ms": ms}) for ms in (9.0, 9.4, 9.2)])
+    assert before.metrics["iteration_ms"].value == 9.2
+
+    def result(*times: float) -> str:
+        now = merged([gpu({"iteration_ms": ms}) for ms in times])
+        return checked(now, before, "iteration_ms=+5%").outcome
+
+    assert result(9.3, 9.6, 9.5) == "passed"
+    assert result(9.8, 10.2, 10.4) == "inconclusive"  # 9.8 is within 9.4 + 5 %
+    assert result(9.9, 10.2, 10.4) == "failed"
+
+
+def test_strict_fails_what_is_inconclusive() -> None:
+    before = merged([gpu({"iteration_ms": ms}) for ms in (9.0, 9.4, 9.2)])
+    now = merged([gpu({"iteration_ms": ms}) for ms in (9.8, 10.2, 10.4)])
+    result = checked(now, before, "iteration_ms=+5%", strict=True)
+    assert result.outcome == "failed"
+    assert "(strict)" in result.headline
+
+
+def varying(*counts: int) -> Metric:
+    return Metric(counts[0], "1", exact=False, samples=tuple(map(float, counts)))
+
+
+def test_a_count_that_varies_is_gated_by_its_range() -> None:
+    before = gpu({"launches_per_step": varying(210, 216, 220)})
+    assert checked(gpu({"launches_per_step": varying(212, 221)}), before).outcome == "passed"
+    assert checked(gpu({"launches_per_step": varying(218, 224)}), before).outcome == "inconclusive"
+    assert checked(gpu({"launches_per_step": varying(221, 224)}), before).outcome == "failed"
+
+
+def test_processes_that_disagree_make_a_count_a_range() -> None:
+    joined = merged([gpu({"launches_per_step": count}) for count in (555, 556, 555)])
+    assert joined.metrics["launches_per_step"].exact is False
+    assert checked(gpu({"launches_per_step": 556}), joined).outcome == "passed"
+    assert checked(gpu({"launches_per_step": 557}), joined).outcome == "failed"
+
+
+def test_a_failure_that_is_not_seen_again_is_inconclusive() -> None:
+    first = checked(gpu({"launches_per_step": 556}), gpu())
+    again = confirmed(first, checked(gpu(), gpu()))
+    assert again.outcome == "inconclusive"
+    assert "within the limit" in limit(again, "launches_per_step").reason
+    assert confirmed(first, first).outcome == "failed"
+
+
+# ----------------------------------------------------------------------------- rehearsal
+
+
+def test_a_rehearsal_fails_on_one_more_op_and_names_it() -> None:
+    more = (*OPS, OpRow("aten.mul", 1, "train.py:32"))
+    result = checked(rehearsal(more), rehearsal())
+    assert limit(result, "device_ops_per_step").outcome == "failed"
+    (change,) = result.changes
+    assert (change.kind, change.name, change.before, change.after) == ("op", "aten.mul", 0, 1)
+    assert change.where == ("train.py:32",)
+
+
+def test_a_new_blocker_fails_even_where_an_old_one_went() -> None:
+    other = replace(item(), op="aten.nonzero", where="train.py:40", code="mask.nonzero()")
+    result = checked(rehearsal(blockers=[other]), rehearsal(blockers=[item()]))
+    found = limit(result, "blockers")
+    assert (found.outcome, found.value, found.baseline) == ("failed", 1, 1)
+    assert [c.name for c in result.changes] == ["aten.nonzero", "aten._local_scalar_dense"]
+
+
+def test_a_blocker_on_another_line_is_no_new_one() -> None:
+    result = checked(rehearsal(blockers=[item(40)]), rehearsal(blockers=[item(29)]))
+    assert (result.outcome, result.changes) == ("passed", ())
+
+
+def test_shapes_that_begin_to_change_fail_and_shapes_that_always_did_do_not() -> None:
+    def signatures(count: int) -> Metric:
+        return Metric(count, "1", exact=True)
+
+    def with_signatures(count: int) -> object:
+        made = rehearsal()
+        return replace(made, metrics={**made.metrics, "shape_signatures": signatures(count)})
+
+    one, two, three = map(with_signatures, (1, 2, 3))
+    assert limit(checked(two, one), "shape_signatures").outcome == "failed"  # type: ignore[arg-type]
+    assert limit(checked(three, two), "shape_signatures").outcome == "inconclusive"  # type: ignore[arg-type]
+    assert checked(one, two).outcome == "passed"  # type: ignore[arg-type]
+
+
+# -------------------------------------------------------------------------- not compared
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"device": "NVIDIA A100"}, "measured on NVIDIA H200, this run on NVIDIA A100"),
+        ({"world_size": 8}, "the baseline has 1 ranks, this run 8"),
+    ],
+)
+def test_another_device_or_world_size_is_not_comparable(
+    change: dict[str, object], said: str
+) -> None:
+    result = checked(elsewhere(gpu(), **change), gpu())
+    assert result.outcome == "not_compared"
+    assert said in result.headline
+
+
+def test_a_rehearsal_is_not_compared_with_a_gpu() -> None:
+    assert checked(rehearsal(), gpu()).outcome == "not_compared"
+    assert checked(gpu(), rehearsal()).outcome == "not_compared"
+
+
+def test_another_driver_or_torch_is_a_warning() -> None:
+    result = checked(elsewhere(gpu(), driver="600.1", torch="2.12.0"), gpu())
+    assert result.outcome == "passed"
+    assert [w.split(",")[0] for w in result.warnings] == [
+        "the baseline was made with PyTorch 2.11.0",
+        "the baseline was made with driver 580.95",
+    ]
+
+
+def test_nothing_that_could_be_compared_is_never_a_pass() -> None:
+    nothing = dict.fromkeys(("launches_per_step", "syncs_per_step", "launch_overhead_pct"))
+    assert checked(gpu(nothing), gpu()).outcome == "not_compared"
+    assert checked(gpu(), gpu(), "launches_per_step=off").outcome == "not_compared"
+
+
+def test_a_typed_limit_that_was_not_measured_is_not_passed_over() -> None:
+    result = checked(rehearsal(), rehearsal(), "launches_per_step=+0", "device_ops_per_step=+0")
+    assert result.outcome == "not_compared"
+    assert "launches_per_step: not measured without a GPU" in result.headline
+
+
+def test_fewer_launches_than_the_baseline_make_it_stale() -> None:
+    result = checked(gpu({"launches_per_step": 540}), gpu())
+    assert (result.outcome, result.stale) == ("passed", True)
+    assert "stale" in result.headline
+
+
+def test_a_timing_that_happens_to_be_better_does_not_make_the_baseline_stale() -> None:
+    assert not checked(gpu({"launch_overhead_pct": 60.0}), gpu()).stale
+    assert checked(gpu({"launch_overhead_pct": 59.0}), gpu()).stale

@@ -1,0 +1,113 @@
+"""Limits are read as people write them; what could mean two things is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from launchscope.errors import ConfigError, UsageError
+from launchscope.gate import limits_from_config, limits_from_flags, limits_in_force
+from launchscope.gate.limits import Limit
+
+
+def read(word: str) -> Limit:
+    limit = next(iter(limits_from_flags([word]).values()))
+    assert limit is not None
+    return limit
+
+
+@pytest.mark.parametrize(
+    ("word", "relative", "amount", "share"),
+    [
+        ("launches_per_step=900", False, 900, False),
+        ("launches_per_step=+0", True, 0, False),
+        ("launches_per_step=+5%", True, 0.05, True),
+        ("launch_overhead_pct=+2pp", True, 2, False),
+        ("launch_overhead_pct=20%", False, 20, False),
+        ("launch_overhead_pct=+10%", True, 0.1, True),
+        ("iteration_ms=+300us", True, 0.3, False),
+        ("iteration_ms=12ms", False, 12, False),
+        ("queue_delay_us=1ms", False, 1000, False),
+        ("speedup=2.5x", False, 2.5, False),
+        ("speedup=-5%", True, 0.05, True),
+        ("blockers=0", False, 0, False),
+    ],
+)
+def test_a_limit_is_read_in_the_unit_of_its_metric(
+    word: str, relative: bool, amount: float, share: bool
+) -> None:
+    limit = read(word)
+    assert (limit.relative, limit.share) == (relative, share)
+    assert limit.amount == pytest.approx(amount)
+
+
+@pytest.mark.parametrize(
+    ("word", "said", "hint"),
+    [
+        ("launches_per_step", "expected METRIC=VALUE", "--limit launches_per_step=+0"),
+        ("launches=+0", "no metric 'launches'", "launches_per_step"),
+        ("device_op_per_step=+0", "no metric", "did you mean device_ops_per_step?"),
+        ("launches_per_step=few", "'few' is no limit", "+5%"),
+        ("launches_per_step=90%", "has to be relative", "+90%"),
+        ("launches_per_step=+3ms", "measured in counts", "leave out the unit"),
+        ("iteration_ms=+2pp", "pp is how much a percentage", "+5%"),
+        ("launch_overhead_pct=20pp", "pp is how much a percentage", "write +20pp"),
+        ("iteration_ms=-5%", "better when lower", "write +5%"),
+        ("speedup=+5%", "better when higher", "write -5%"),
+        ("launches_per_step=nan", "is no limit", "900"),
+    ],
+)
+def test_what_is_no_limit_is_refused_with_a_hint(word: str, said: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        limits_from_flags([word])
+    assert said in str(caught.value)
+    assert hint in (caught.value.hint or "")
+
+
+def test_two_limits_on_one_metric_contradict() -> None:
+    with pytest.raises(UsageError, match="has two limits, \\+0 and 900"):
+        limits_from_flags(["launches_per_step=+0", "launches_per_step=900"])
+    assert len(limits_from_flags(["launches_per_step=+0", "launches_per_step=+0"])) == 1
+
+
+def test_a_settings_file_may_hold_numbers() -> None:
+    limits = limits_from_config({"launches_per_step": 900, "syncs_per_step": "+1"}, "file")
+    first, second = limits["launches_per_step"], limits["syncs_per_step"]
+    assert first is not None
+    assert second is not None
+    assert (first.relative, first.amount, second.relative) == (False, 900, True)
+
+
+@pytest.mark.parametrize("value", [True, ["+0"], None, "much"])
+def test_a_settings_file_with_another_value_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match="file: launches_per_step"):
+        limits_from_config({"launches_per_step": value}, "file")
+
+
+def test_without_any_limits_the_defaults_of_the_mode_are_in_force() -> None:
+    def named(mode: str) -> dict[str, str]:
+        return {limit.metric: limit.text for limit in limits_in_force({}, {}, mode)}
+
+    assert named("gpu") == {
+        "launches_per_step": "+0",
+        "syncs_per_step": "+0",
+        "launch_overhead_pct": "+2pp",
+    }
+    assert named("rehearsal") == {
+        "device_ops_per_step": "+0",
+        "blockers": "+0",
+        "shape_signatures": "+0",
+    }
+
+
+def test_flags_stand_before_the_settings_file_and_lift_a_limit() -> None:
+    config = limits_from_config({"launches_per_step": 900, "syncs_per_step": "+0"}, "file")
+    flags = limits_from_flags(["launches_per_step=+3", "syncs_per_step=off"])
+    (only,) = limits_in_force(flags, config, "gpu")
+    assert (only.metric, only.text, only.source) == ("launches_per_step", "+3", "flag")
+
+
+def test_a_settings_file_for_the_gpu_leaves_a_rehearsal_its_defaults() -> None:
+    config = limits_from_config({"launches_per_step": 900}, "file")
+    found = {limit.metric: limit.source for limit in limits_in_force({}, config, "rehearsal")}
+    assert found["device_ops_per_step"] == "default"
+    assert found["launches_per_step"] == "config"

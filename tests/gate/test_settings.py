@@ -1,0 +1,84 @@
+"""[tool.launchscope.check] is read, and every mistake in it is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launchscope.config import load_settings
+from launchscope.errors import ConfigError
+from launchscope.gate.settings import CheckSettings, check_settings
+
+WHOLE = """
+[tool.launchscope]
+timing = 12
+
+[tool.launchscope.check]
+baseline = "baselines/"
+repeats = 5
+missing-baseline = "write"
+confirm = true
+
+[tool.launchscope.check.limits]
+launches_per_step = "+0"
+launch_overhead_pct = "+2pp"
+
+[tool.launchscope.check.workloads.decode]
+command = "generate.py --tokens 64"
+limits = { launches_per_step = 900 }
+"""
+
+
+def settings(folder: Path, text: str) -> CheckSettings:
+    path = folder / "pyproject.toml"
+    path.write_text(text)
+    return check_settings(path)
+
+
+def test_the_whole_table_is_read_and_leaves_the_other_settings_alone(tmp_path: Path) -> None:
+    found = settings(tmp_path, WHOLE)
+    assert (found.baseline, found.repeats, found.confirm) == ("baselines/", 5, True)
+    assert (found.missing_baseline, found.strict) == ("write", False)
+    assert found.workloads["decode"].command == ("generate.py", "--tokens", "64")
+    assert load_settings(config=tmp_path / "pyproject.toml").timing == 12
+
+
+def test_a_workloads_own_limits_stand_before_those_of_all(tmp_path: Path) -> None:
+    found = settings(tmp_path, WHOLE)
+
+    def texts(workload: str) -> dict[str, str]:
+        return {n: limit.text for n, limit in found.limits_for(workload).items() if limit}
+
+    assert texts("train") == {"launches_per_step": "+0", "launch_overhead_pct": "+2pp"}
+    assert texts("decode") == {"launches_per_step": "900", "launch_overhead_pct": "+2pp"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "hint"),
+    [
+        ("limit = 3", "unknown setting 'limit'", "did you mean limits?"),
+        ("repeats = 0", "expected a whole number", ""),
+        ("repeats = true", "expected a whole number", ""),
+        ("strict = 'yes'", "expected true or false", ""),
+        ("missing-baseline = 'passes'", "expected one of fail, pass, write", "mean pass?"),
+        ("baseline = 3", "expected a text", ""),
+        ("limits = 3", "is not a table", ""),
+        ("limits = { launches = 3 }", "no metric 'launches'", "launches_per_step"),
+        ("workloads = { a = { limit = 3 } }", "unknown setting 'limit'", "did you mean limits?"),
+        ("workloads = { a = { command = 3 } }", "expected a command line", ""),
+        ('workloads = { a = { command = "a \'b" } }', "No closing quotation", ""),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(line: str, said: str, hint: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(tmp_path, f"[tool.launchscope.check]\n{line}\n")
+    assert said in str(caught.value)
+    assert "pyproject.toml" in str(caught.value)
+    assert hint in (caught.value.hint or "")
+
+
+def test_without_a_table_nothing_is_set(tmp_path: Path) -> None:
+    assert settings(tmp_path, "[tool.other]\n") == CheckSettings()
+    with pytest.raises(ConfigError, match="check is not a table"):
+        settings(tmp_path, "[tool.launchscope]\ncheck = 3\n")

@@ -1,0 +1,131 @@
+"""The gate on a GPU: exact launches, regressions caught and named, launch counts in tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.regressions import REGRESSIONS, SCRIPT, Regression
+
+pytestmark = pytest.mark.gpu
+
+QUICK = ("--warmup", "5", "--timing", "20", "--trace", "3", "--inspect", "2")
+COMPILED = SCRIPT.replace("optimizer = ", "model = torch.compile(model)\noptimizer = ", 1)
+
+
+def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "launchscope", "check", *QUICK, "-o", "out.json", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        check=False,
+    )
+
+
+def report(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "out.json").read_text())  # type: ignore[no-any-return]
+
+
+def failed(folder: Path) -> list[str]:
+    return [d["metric"] for d in report(folder)["limits"] if d["outcome"] == "failed"]
+
+
+@pytest.fixture(scope="module")
+def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unchanged")
+    (folder / "train.py").write_text(SCRIPT)
+    place = folder / "baselines"
+    made = check(folder, "--baseline", str(place), "--update-baseline", "--repeats", "2",
+                 "train.py")  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    return place
+
+
+def test_unchanged_code_passes_with_an_exact_count(baselines: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = check(tmp_path, "--baseline", str(baselines), "train.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    limits = {d["metric"]: d for d in report(tmp_path)["limits"]}
+    assert list(limits) == ["launches_per_step", "syncs_per_step", "launch_overhead_pct"]
+    assert limits["launches_per_step"]["exact"]
+    assert limits["launches_per_step"]["value"] == limits["launches_per_step"]["baseline"] > 0
+
+
+@pytest.mark.parametrize("regression", REGRESSIONS.values(), ids=REGRESSIONS)
+def test_a_regression_fails_and_is_named_with_its_line(
+    regression: Regression, baselines: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(regression.script)
+    done = check(tmp_path, "--baseline", str(baselines), "--repeats", "1", "train.py")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert regression.gpu_metric in failed(tmp_path)
+    changes = report(tmp_path)["changes"]
+    appeared = {c["name"]: c["where"] for c in changes if c["after"] > c["before"]}
+    for name in (*regression.names, *regression.gpu_names):
+        assert any(name in found for found in appeared), (name, sorted(appeared))
+    line = f"train.py:{regression.line_number}"
+    assert any(line in where for where in appeared.values())
+
+
+def test_a_compiled_model_that_is_no_longer_compiled_fails(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "train.py").write_text(COMPILED)
+    place = str(tmp_path / "baselines")
+    made = check(tmp_path, "--baseline", place, "--update-baseline", "--repeats", "1", "train.py")
+    assert made.returncode == 0, made.stdout + made.stderr
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = check(tmp_path, "--baseline", place, "--repeats", "1", "train.py")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "launches_per_step" in failed(tmp_path)
+    gone = [c["name"] for c in report(tmp_path)["changes"] if c["after"] < c["before"]]
+    assert any("triton" in name for name in gone)
+
+
+def test_launches_are_counted_in_a_test(tmp_path: Path) -> None:
+    (tmp_path / "test_project.py").write_text(
+        """
+import pytest, torch
+
+x = torch.zeros(1000, device="cuda")
+host = torch.zeros(1000).pin_memory()
+
+def adds(n):
+    for _ in range(n):
+        x.add_(1)
+
+def test_exact(launches):
+    count = launches(adds, 50)
+    assert count == launches(adds, 50) == 50
+    assert repr(count) == "50 kernel launches"
+    assert launches(adds, 0) == 0
+    assert launches(lambda: x.copy_(host, non_blocking=True)) == 0
+
+def test_over(launches):
+    assert launches(adds, 5) <= 4
+
+@pytest.mark.launch_budget(3)
+def test_marked():
+    adds(4)
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "launchscope.pytest_plugin", "--strict-markers"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=tmp_path,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        check=False,
+    )
+    assert "2 failed, 1 passed" in done.stdout, done.stdout
+    assert "5 kernel launches <= 4" in done.stdout
+    assert "4 kernel launches, and the budget is 3:" in done.stdout
+    assert "elementwise" in done.stdout

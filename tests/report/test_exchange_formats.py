@@ -1,0 +1,224 @@
+"""JUnit, SARIF, CSV and GitHub's annotations, each read back by a reader that is not ours."""
+
+from __future__ import annotations
+
+import csv
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import junitparser
+import pytest
+from pydantic import BaseModel
+from sarif_pydantic import Sarif
+
+from launchscope.errors import UsageError
+from launchscope.model import Change, Check, Profile
+from launchscope.report import render, reporter_named
+from launchscope.rules import advise
+from tests.gate.profiles import failed_on_gpu, failed_rehearsal, not_compared, passed_and_stale
+from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
+
+CHECKS = (failed_rehearsal, failed_on_gpu, passed_and_stale, not_compared)
+PROFILES = (profile, blocked, gpu_bound, rehearsal)
+MAKERS: tuple[Callable[[], Check | Profile], ...] = (
+    *CHECKS,
+    *(lambda make=make: advise(make()) for make in PROFILES),
+)
+
+
+def data(value: object, name: str) -> bytes:
+    rendered = render(value, name)
+    return rendered.encode() if isinstance(rendered, str) else rendered
+
+
+def hostile() -> Check:
+    """Names and places with every sign that some format has a use for."""
+    name = 'void k<1, "a">(int*, <lambda>&&) 100%\n::error::\x07\ud7ff]]>, "quoted"'
+    where = "/abs/with space,and:colon%/träin.py:7"
+    return replace(
+        failed_rehearsal(),
+        changes=(Change("kernel", name, 0, 1, (where,)), Change("op", name, 1, 0)),
+        source="träin me.py:3",
+        headline=name,
+    )
+
+
+# ------------------------------------------------------------------------------ JUnit
+
+
+@pytest.mark.parametrize("make", [*MAKERS, hostile])
+def test_junit_is_read_by_junitparser(make: Callable[[], object], tmp_path: Path) -> None:
+    path = tmp_path / "report.xml"
+    path.write_bytes(data(make(), "junit"))
+    (suite,) = junitparser.JUnitXml.fromfile(str(path))
+    cases = list(suite)
+    assert suite.tests == len(cases)
+    found = {"failures": 0, "errors": 0, "skipped": 0}
+    kinds = {junitparser.Failure: "failures", junitparser.Error: "errors",
+             junitparser.Skipped: "skipped"}  # fmt: skip
+    for case in cases:
+        assert case.name
+        assert case.classname
+        for result in case.result:
+            found[kinds[type(result)]] += 1
+    assert found == {name: getattr(suite, name) for name in found}
+
+
+# Attributes and children that the strictest of the common readers (Jenkins' xUnit) takes.
+STRICT = {
+    "testsuites": ({"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
+    "testsuite": (
+        {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname", "id"},
+        {"properties", "testcase", "system-out", "system-err"},
+    ),
+    "properties": (set(), {"property"}),
+    "property": ({"name", "value"}, set()),
+    "testcase": (
+        {"name", "classname", "time"},
+        {"skipped", "error", "failure", "system-out", "system-err"},
+    ),
+    "failure": ({"type", "message"}, set()),
+    "error": ({"type", "message"}, set()),
+    "skipped": ({"type", "message"}, set()),
+    "system-out": (set(), set()),
+}
+
+
+@pytest.mark.parametrize("make", [*MAKERS, hostile])
+def test_junit_holds_nothing_a_strict_reader_refuses(make: Callable[[], object]) -> None:
+    root = ET.fromstring(data(make(), "junit"))
+    assert root.tag == "testsuites"
+    for element in root.iter():
+        attributes, children = STRICT[element.tag]
+        assert set(element.attrib) <= attributes
+        assert {child.tag for child in element} <= children
+        if element.tag == "testsuite":
+            assert {"name", "tests", "failures", "errors"} <= set(element.attrib)
+
+
+def test_junit_fails_the_case_of_the_limit_that_failed() -> None:
+    (suite,) = junitparser.JUnitXml.fromstring(data(failed_on_gpu(), "junit"))
+    cases = {case.name: case for case in suite}
+    assert list(cases) == ["launches_per_step", "syncs_per_step", "launch_overhead_pct"]
+    (failure,) = cases["launches_per_step"].result
+    assert failure.message == "rose from 555 to 557; the limit +0 allows at most 555"
+    assert "+2 (0 to 2) at train.py:30" in failure.text
+    assert cases["launch_overhead_pct"].is_passed  # inconclusive is not failed
+    assert "inconclusive" in cases["launch_overhead_pct"].system_out
+
+
+def test_junit_calls_what_was_not_compared_an_error() -> None:
+    (suite,) = junitparser.JUnitXml.fromstring(data(not_compared(), "junit"))
+    assert suite.errors == suite.tests > 0
+
+
+# ------------------------------------------------------------------------------ SARIF
+
+
+def unknown_fields(model: object) -> list[str]:
+    """Fields that SARIF does not have, anywhere below; the reader keeps them apart."""
+    if isinstance(model, list):
+        return [name for entry in model for name in unknown_fields(entry)]
+    if not isinstance(model, BaseModel):
+        return []
+    inner = [getattr(model, name) for name in type(model).model_fields]
+    return [*(model.model_extra or {}), *unknown_fields(inner)]
+
+
+@pytest.mark.parametrize("make", [*MAKERS, hostile])
+def test_sarif_is_read_by_another_reader(make: Callable[[], object]) -> None:
+    log = Sarif.model_validate_json(data(make(), "sarif"))
+    assert set(unknown_fields(log)) <= {"$schema"}
+    (run,) = log.runs
+    assert log.version == "2.1.0"
+    rules = [rule.id for rule in run.tool.driver.rules or []]
+    assert len(set(rules)) == len(rules)
+    for result in run.results or []:
+        assert result.rule_index is not None
+        assert rules[result.rule_index] == result.rule_id
+        assert result.message.text
+        (location,) = result.locations or []
+        place = location.physical_location
+        assert place is not None
+        assert place.region is not None
+        assert (place.region.start_line or 0) > 0
+
+
+def test_sarif_holds_what_has_a_place() -> None:
+    (run,) = Sarif.model_validate_json(data(failed_rehearsal(), "sarif")).runs
+    found = []
+    for result in run.results or []:
+        place = (result.locations or [])[0].physical_location
+        assert place is not None
+        assert place.artifact_location is not None
+        assert place.region is not None
+        found.append((result.rule_id, place.artifact_location.uri, place.region.start_line))
+    assert found == [
+        ("limit/device_ops_per_step", "train.py", 41),
+        ("limit/blockers", "train.py", 41),
+        ("new-blocker", "train.py", 31),
+        ("new-op", "train.py", 29),
+    ]
+
+
+def test_sarif_of_a_profile_names_the_blockers_line() -> None:
+    (run,) = Sarif.model_validate_json(data(advise(blocked()), "sarif")).runs
+    assert "LS030" in {result.rule_id for result in run.results or []}
+
+
+def test_sarif_encodes_paths_as_uris() -> None:
+    text = data(hostile(), "sarif").decode()
+    assert '"file:///abs/with%20space%2Cand%3Acolon%25/tr%C3%A4in.py"' in text
+    assert '"tr%C3%A4in%20me.py"' in text
+
+
+# -------------------------------------------------------------------------------- CSV
+
+
+@pytest.mark.parametrize("make", [*MAKERS, hostile])
+def test_csv_has_as_many_cells_in_every_row(make: Callable[[], object]) -> None:
+    header, *rows = csv.reader(StringIO(data(make(), "csv").decode(), newline=""))
+    assert rows
+    assert {len(row) for row in rows} == {len(header)}
+
+
+def test_csv_leaves_what_was_not_measured_empty() -> None:
+    rows = list(csv.DictReader(StringIO(data(advise(rehearsal()), "csv").decode())))
+    values = {row["metric"]: row["value"] for row in rows}
+    assert values["step_ms"] == ""
+    assert values["device_ops_per_step"] == "71"
+
+
+# ----------------------------------------------------------------------------- GitHub
+
+
+@pytest.mark.parametrize("make", [*CHECKS, hostile])
+def test_an_annotation_is_one_line_with_its_signs_escaped(make: Callable[[], Check]) -> None:
+    for line in data(make(), "github").decode().splitlines():
+        level, _, rest = line.removeprefix("::").partition(" ")
+        assert level in ("error", "warning", "notice")
+        properties, _, message = rest.partition("::")
+        assert message
+        named = dict(item.split("=", 1) for item in properties.split(","))
+        assert "title" in named
+        assert ":" not in properties
+        assert ("file" in named) == ("line" in named)
+        assert named.get("line", "1").isdigit()
+
+
+def test_annotations_stand_at_the_line_that_is_to_blame() -> None:
+    text = data(failed_rehearsal(), "github").decode()
+    assert "::error file=train.py,line=29,title=launchscope%3A new op::aten.mul +2" in text
+    assert "::error file=train.py,line=31,title=launchscope%3A new blocker::" in text
+
+
+def test_a_stale_baseline_is_a_notice() -> None:
+    assert data(passed_and_stale(), "github").decode().startswith("::notice title=launchscope::")
+
+
+def test_a_format_for_checks_alone_refuses_a_profile() -> None:
+    with pytest.raises(UsageError, match="github cannot show a Profile"):
+        reporter_named("github").render(profile())

@@ -1,0 +1,177 @@
+"""The plugin as a project uses it: a pytest session of its own, without a GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from launchscope.parser import read_profile
+
+HEAD = """
+import pytest, torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.AdamW(model.parameters())
+batch = torch.randn(16, 8)
+
+def step(x):
+    optimizer.zero_grad()
+    loss = model(x).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+
+step(batch)  # the first one also makes the optimizer's state
+"""
+
+
+def session(folder: Path, tests: str, *arguments: str) -> tuple[int, str]:
+    (folder / "test_project.py").write_text(HEAD + tests)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "launchscope.pytest_plugin", "--strict-markers",
+         "-p", "no:cacheprovider", *arguments],
+        capture_output=True, text=True, timeout=120, cwd=folder, check=False,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_count_is_an_int_and_repeats_exactly(tmp_path: Path) -> None:
+    code, said = session(
+        tmp_path,
+        """
+def test_repeats(launches):
+    first = launches(step, batch)
+    assert first == launches(step, batch) == 25
+    assert isinstance(first, int) and f"{first:d}" == "25"
+    assert repr(first) == "25 device operations"
+
+def test_arguments_go_to_the_step(launches):
+    def double(x, *, times):
+        for _ in range(times):
+            x = x * 2
+    assert launches(double, batch, times=3) == 3
+    assert launches(lambda: batch.view(8, 16)) == 0
+""",
+    )
+    assert code == 0, said
+
+
+def test_a_count_over_the_budget_shows_what_was_counted_with_lines(tmp_path: Path) -> None:
+    code, said = session(
+        tmp_path,
+        """
+def test_lean(launches):
+    assert launches(step, batch) <= 10
+""",
+        "-vv",
+    )
+    assert code == 1
+    assert "25 device operations <= 10" in said
+    assert re.search(r"3 aten\.mm +test_project\.py:12", said)
+
+
+def test_a_marked_test_fails_over_its_budget_and_passes_within(tmp_path: Path) -> None:
+    code, said = session(
+        tmp_path,
+        """
+@pytest.mark.launch_budget(24)
+def test_over():
+    step(batch)
+
+@pytest.mark.launch_budget(25)
+def test_within():
+    step(batch)
+
+@pytest.mark.launch_budget(25)
+def test_own_failure():
+    raise ValueError("its own")
+""",
+    )
+    assert code == 1
+    assert "25 device operations, and the budget is 24:" in said
+    assert "ValueError: its own" in said
+    assert "2 failed, 1 passed" in said
+
+
+def test_a_budget_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    bad = ("", "'few'", "-1", "True", "1, 2", "most=3")
+    tests = [
+        f"@pytest.mark.launch_budget({arguments})\ndef test_{i}():\n    step(batch)\n"
+        for i, arguments in enumerate(bad)
+    ]
+    code, said = session(tmp_path, "\n" + "\n".join(tests))
+    assert code == 1
+    assert said.count("launch_budget takes one whole number, as in") == len(bad)
+
+
+def test_the_two_ways_of_counting_do_not_nest(tmp_path: Path) -> None:
+    code, said = session(
+        tmp_path,
+        """
+@pytest.mark.launch_budget(100)
+def test_both(launches):
+    launches(step, batch)
+
+def test_after(launches):
+    assert launches(step, batch) == 25
+""",
+    )
+    assert code == 1
+    assert "use one of the two" in said
+    assert "1 failed, 1 passed" in said
+
+
+def test_torch_is_left_as_it_was(tmp_path: Path) -> None:
+    code, said = session(
+        tmp_path,
+        """
+import sys
+from torch.optim.optimizer import _global_optimizer_pre_hooks
+sgd = sys.modules["torch.optim.sgd"]
+chooses = sgd._default_to_fused_or_foreach
+
+def fails(calls):
+    calls.append(1)
+    if len(calls) == 2:  # the call that is counted
+        raise ValueError
+
+def test_left_alone(launches):
+    launches(step, batch)
+    with pytest.raises(ValueError):
+        launches(fails, [])
+    assert sgd._default_to_fused_or_foreach is chooses
+    assert not _global_optimizer_pre_hooks
+    assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+""",
+    )
+    assert code == 0, said
+
+
+def test_sessions_that_do_not_count_do_not_import_torch(tmp_path: Path) -> None:
+    (tmp_path / "test_other.py").write_text(
+        "import sys\ndef test_it():\n    assert not {'torch', 'pandas'} & set(sys.modules)\n"
+    )
+    code, said = session(tmp_path, "", "test_other.py")
+    assert code == 0, said
+
+
+def test_a_test_counts_what_a_rehearsal_of_the_script_counts(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        HEAD.replace("import pytest, torch", "import torch")
+        + "for _ in range(40):\n    step(batch)\n"
+    )
+    subprocess.run(
+        [sys.executable, "-m", "launchscope", "profile", "-q", "-o", "p.json", "train.py"],
+        cwd=tmp_path, check=True, capture_output=True, timeout=120,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    assert read_profile(tmp_path / "p.json").value("device_ops_per_step") == 25
+
+
+def test_the_package_declares_the_plugin() -> None:
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    assert '[project.entry-points.pytest11]\nlaunchscope = "launchscope.pytest_plugin"' in text
