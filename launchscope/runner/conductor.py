@@ -257,7 +257,9 @@ class Conductor:
         """Before a pass: follow its steps as closely as it needs, and no closer."""
         self.hooks.follow_all()
         follower, runner = self._follower, self._runner
-        if not ends_only or self._kinds or follower is None or runner is None:
+        # The inputs of each step are wanted where steps of several kinds or sizes are told apart.
+        by_inputs = bool(self._kinds) or self.plan.schedule.sizes > 0
+        if not ends_only or by_inputs or follower is None or runner is None:
             return
         if Ends.enough_for(follower.pattern):
             ends = Ends(

@@ -56,11 +56,15 @@ class SideStreams:
         stream = self._streams.get(device)
         if stream is None:
             stream = self._streams[device] = cuda.Stream(device)
-        current = cuda.current_stream(device)
-        if current != stream:
-            stream.wait_stream(current)
-            cuda.set_stream(stream)
         self.used = True
+        # A stream that somebody chose stays: compiled code says set_device inside captures.
+        if self._on_default(device):
+            stream.wait_stream(cuda.current_stream(device))
+            cuda.set_stream(stream)
+
+    def _on_default(self, device: int) -> bool:
+        stream_id: int = self._torch._C._cuda_getCurrentStream(device)[0]
+        return stream_id == 0
 
 
 def _is_torch_thread(thread: threading.Thread) -> bool:
