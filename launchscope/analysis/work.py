@@ -78,6 +78,8 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
     launch = ints(activities, c.LAUNCH)
     waits = waits.reset_index(drop=True)
     own_copy, drained, waited = _waits(launches, waits)
+    # Over the whole trace device work counts whether its launch was recorded or not.
+    orphan = 0 if iterations.whole else -1
     return Work(
         trace=trace,
         iterations=iterations,
@@ -89,8 +91,8 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
         waited=waited,
         iteration=iteration,
         step=step,
-        activity_iteration=np.append(iteration, -1)[launch],
-        activity_step=np.append(step, -1)[launch],
+        activity_iteration=np.append(iteration, orphan)[launch],
+        activity_step=np.append(step, orphan)[launch],
         coverage_pct=joined.coverage_pct,
         devices=devices,
     )

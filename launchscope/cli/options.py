@@ -26,6 +26,22 @@ StepFrom = Annotated[
         metavar="WHAT",
     ),
 ]
+TraceStepFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--step-from",
+        help="What a step of a trace is: auto (marks, else the period of its launches), marker, "
+        "optimizer, or none for totals over the whole span. [default: auto]",
+        metavar="WHAT",
+    ),
+]
+StepRange = Annotated[
+    str | None,
+    typer.Option(
+        help="Ranges of a trace (NVTX, record_function) that are its steps, by name.",
+        metavar="NAME",
+    ),
+]
 Threshold = Annotated[
     str | None,
     typer.Option(

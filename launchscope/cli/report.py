@@ -1,4 +1,4 @@
-"""launchscope report PATH: a saved Profile or a recording, rendered again."""
+"""launchscope report PATH: a saved Profile, a recording or anybody's trace, as a report."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ import typer
 from launchscope.cli import options
 from launchscope.cli.output import Outputs
 from launchscope.cli.state import console
-from launchscope.config import load_settings
-from launchscope.errors import InputError
+from launchscope.config import Settings, load_settings
+from launchscope.errors import InputError, UsageError
 from launchscope.model import Profile
 
 
 def report(
-    path: Annotated[Path, typer.Argument(help="A Profile (.json) or the folder of a recording.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="A Profile (.json), the folder of a recording, or a trace of torch.profiler "
+            "(.json, .json.gz) or Nsight Systems (.sqlite)."
+        ),
+    ],
+    step_from: options.TraceStepFrom = None,
+    step_range: options.StepRange = None,
     threshold: options.Threshold = None,
     expected_steps: options.ExpectedSteps = None,
     output: options.Output = None,
@@ -26,22 +34,37 @@ def report(
     verbose: options.Verbose = False,
     config: options.Config = None,
 ) -> int:
-    """Render a saved Profile or a recording again; no GPU and no torch needed."""
+    """Render a saved Profile again, or make one from a trace; no GPU and no torch needed."""
     screen = console()
     screen.quiet, screen.verbose = quiet, verbose
-    flags = {"threshold": threshold, "expected_steps": expected_steps}
+    flags = {"threshold": threshold, "expected_steps": expected_steps, "step_from": step_from}
     settings = load_settings(flags, config=config)
+    if settings.step_from == "forward" and step_from is not None:
+        raise UsageError(
+            "--step-from forward needs the script: a trace does not say what a forward is",
+            hint="leave it out, or take marker, optimizer or none",
+        )
     outputs = Outputs.checked(format_name, output or [])
     if not path.exists():
         raise InputError(f"{path}: no such file or directory")
-    if _is_recording(path):
-        profile = profile_of_recording(path, settings.threshold, settings.expected_steps)
-    else:
-        profile = _saved(path, flags, settings.threshold, settings.expected_steps)
+    profile = _profile(path, flags, settings, step_range)
     codes = profile.verdict.because if profile.verdict is not None else ()
     return outputs.deliver(
         profile, screen, tuple(f"launchscope rules {code}" for code in codes[:1])
     )
+
+
+def _profile(
+    path: Path, flags: dict[str, str | None], settings: Settings, step_range: str | None
+) -> Profile:
+    """Whatever the file is, by its content."""
+    if _is_recording(path):
+        return profile_of_recording(path, settings.threshold, settings.expected_steps)
+    from launchscope.parser import is_trace
+
+    if is_trace(path):
+        return profile_of_trace_file(path, settings, step_range)
+    return _saved(path, flags, settings.threshold, settings.expected_steps)
 
 
 def profile_of_recording(path: Path, threshold: float, expected_steps: int | None) -> Profile:
@@ -52,6 +75,24 @@ def profile_of_recording(path: Path, threshold: float, expected_steps: int | Non
 
     recording = read_recording(path)
     return advise(build_profile(recording, threshold_pct=threshold, expected_steps=expected_steps))
+
+
+def profile_of_trace_file(path: Path, settings: Settings, step_range: str | None) -> Profile:
+    """Trace -> Profile with its verdict."""
+    from launchscope.analysis import profile_of_trace
+    from launchscope.parser import read_trace
+    from launchscope.rules import advise
+
+    return advise(
+        profile_of_trace(
+            read_trace(path),
+            path.name,
+            threshold_pct=settings.threshold,
+            expected_steps=settings.expected_steps,
+            step_from=settings.step_from,
+            step_range=step_range,
+        )
+    )
 
 
 def _saved(

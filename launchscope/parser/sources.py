@@ -12,7 +12,7 @@ from pathlib import Path
 from launchscope.errors import InputError
 from launchscope.parser.trace import Trace
 
-__all__ = ["Source", "read_trace", "sources"]
+__all__ = ["Source", "is_trace", "read_trace", "sources"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,12 @@ def sources() -> tuple[Source, ...]:
         if isinstance(source, Source):
             found.append(source)
     return tuple(sorted(found, key=lambda source: source.name))
+
+
+def is_trace(path: str | Path) -> bool:
+    """Whether the file begins like a trace of a known format, whatever its name."""
+    path = Path(path)
+    return path.is_file() and any(source.detect(path) for source in sources())
 
 
 def read_trace(path: str | Path) -> Trace:

@@ -32,6 +32,16 @@ class Damage:
     def any(self) -> bool:
         return bool(self.events_dropped or self.ambiguous_activities or self.repairs)
 
+    @property
+    def text(self) -> str:
+        """What was left out and mended, in a sentence's middle."""
+        said = list(self.repairs)
+        if self.events_dropped:
+            said.append(f"{self.events_dropped:,} events dropped")
+        if self.ambiguous_activities:
+            said.append(f"{self.ambiguous_activities:,} device activities of unknown process")
+        return "; ".join(said)
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -44,6 +54,9 @@ class Trace:
     source: str
     damage: Damage = Damage()
     device_name: str | None = None
+    rank: int | None = None  # of a distributed run, where the file says so
+    world_size: int | None = None
+    with_stack: bool = False  # Python calls were recorded too
 
 
 def frame(columns: tuple[str, ...], values: dict[str, Any]) -> pd.DataFrame:
