@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from launchscope.parser.files import read_profile, read_recording
-from launchscope.parser.sources import is_trace, read_trace
+from launchscope.parser.sources import Reading, is_trace, read_trace
 
-__all__ = ["is_trace", "read_profile", "read_recording", "read_trace"]
+__all__ = ["Reading", "is_trace", "read_profile", "read_recording", "read_trace"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,19 @@ from pathlib import Path
 from launchscope.errors import InputError
 from launchscope.parser.trace import Trace
 
-__all__ = ["Source", "is_trace", "read_trace", "sources"]
+__all__ = ["Reading", "Source", "is_trace", "read_trace", "sources"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What of a trace is wanted, and what it may cost."""
+
+    op_names: bool = True  # False: of operators only when they began
+    memory_bytes: int | None = None  # None: half of what is free; more is refused
+
+    def limit(self) -> int:
+        """Bytes that the columns of a trace may take: analysing them takes as much again."""
+        return (self.memory_bytes or _free_memory() // 2) // 3
 
 
 @dataclass(frozen=True)
@@ -21,7 +34,7 @@ class Source:
 
     name: str
     detect: Callable[[Path], bool]
-    read: Callable[[Path], Trace]
+    read: Callable[[Path, Reading], Trace]
 
 
 @cache
@@ -42,10 +55,11 @@ def is_trace(path: str | Path) -> bool:
     return path.is_file() and any(source.detect(path) for source in sources())
 
 
-def read_trace(path: str | Path) -> Trace:
+def read_trace(path: str | Path, reading: Reading = Reading()) -> Trace:
     """The trace in this file, whichever known format it has.
 
-    Raises InputError when the file is missing, of no known format, or beyond repair.
+    Raises InputError when the file is missing, of no known format, beyond repair, or too large
+    for the memory that `reading` allows.
     """
     path = Path(path)
     if not path.is_file():
@@ -55,9 +69,33 @@ def read_trace(path: str | Path) -> Trace:
         raise InputError(f"no trace file at {path}")
     for source in sources():
         if source.detect(path):
-            return source.read(path)
+            return source.read(path, reading)
     known = ", ".join(source.name for source in sources())
     raise InputError(
         f"{path} is not a trace that launchscope can read",
         hint=f"known trace formats: {known}",
     )
+
+
+def too_large(path: Path, read: str, limit: int) -> InputError:
+    """For a reader whose columns passed `reading.limit()` after having read so much."""
+    return InputError(
+        f"{path} does not fit in the memory that may be used: {read}, its events fill "
+        f"{limit / 1e9:.2g} GB, and analysing them takes three times that",
+        hint="--max-memory 32G allows more; a trace of fewer steps says the same",
+    )
+
+
+def _free_memory() -> int:
+    """Bytes that could be had without swapping; what the machine has where that is unknown."""
+    try:
+        with Path("/proc/meminfo").open() as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError, AttributeError):
+        return 8 << 30

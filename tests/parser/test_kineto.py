@@ -38,7 +38,7 @@ def test_frames_have_their_columns_and_integer_nanoseconds() -> None:
     assert tuple(read.ops.columns) == c.OP_COLUMNS
     kernel = read.activities.iloc[0]
     assert (kernel[c.START], kernel[c.DUR]) == (1_000_008_000, 3_000)
-    assert (kernel[c.BLOCKS], kernel[c.THREADS], kernel[c.STREAM]) == (8, 128, 13)
+    assert (kernel[c.DEVICE], kernel[c.STREAM], kernel[c.KIND]) == (0, 13, c.KERNEL)
     assert read.activities[c.START].dtype == "int64"
     assert read.device_name == "Imaginary GPU"
     assert not read.damage.any
