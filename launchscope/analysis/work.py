@@ -57,16 +57,15 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
     joined = joined or find_launches(trace)
     waits = synchronisations(trace, joined)
     calls, activities = joined.calls, joined.activities
-    devices = int(activities[c.DEVICE].nunique())
-    if devices > 1:
-        busiest = activities.groupby(c.DEVICE)[c.DUR].sum().idxmax()
-        activities = activities[activities[c.DEVICE] == busiest]
     wanted = np.ones(len(calls), bool)
     if iterations.pid is not None:
         wanted = ints(calls, c.PID) == iterations.pid
         waits = waits[waits[c.PID] == iterations.pid]
         activities = activities[activities[c.PID].isin((iterations.pid, -1))]
+    devices = int(activities[c.DEVICE].nunique())
     if devices > 1:
+        busiest = activities.groupby(c.DEVICE)[c.DUR].sum().idxmax()
+        activities = activities[activities[c.DEVICE] == busiest]
         wanted &= np.isin(np.arange(len(calls)), ints(activities, c.LAUNCH))
     row = np.full(len(calls) + 1, -1, np.int64)  # the last entry answers for -1, no launch
     row[:-1][wanted] = np.arange(int(wanted.sum()))

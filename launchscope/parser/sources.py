@@ -70,8 +70,20 @@ def read_trace(path: str | Path, reading: Reading = Reading()) -> Trace:
     for source in sources():
         if source.detect(path):
             return source.read(path, reading)
+    raise not_a_trace(path)
+
+
+def not_a_trace(path: Path) -> InputError:
+    """For a file of no known format; says what to do where that is known."""
+    if path.suffix in (".nsys-rep", ".qdrep"):
+        return InputError(
+            f"{path} is a report of Nsight Systems itself",
+            hint=f"nsys export --type sqlite {path}, then name the .sqlite file",
+        )
+    if path.is_file() and not path.stat().st_size:
+        return InputError(f"{path} is empty, so it is not a trace", hint="record the trace again")
     known = ", ".join(source.name for source in sources())
-    raise InputError(
+    return InputError(
         f"{path} is not a trace that launchscope can read",
         hint=f"known trace formats: {known}",
     )

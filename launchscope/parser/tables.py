@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from launchscope.parser import columns as c
-from launchscope.parser.trace import categorical, frame
+from launchscope.parser.trace import Ints, categorical, frame
 
 __all__ = ["Table"]
 
@@ -37,6 +37,11 @@ class Table:
     def bytes(self) -> int:
         """Memory held by the rows."""
         return sum(column.itemsize * len(column) for column in self._values.values())
+
+    def column(self, name: str) -> Ints:
+        """A copy of a column of numbers, in the order in which rows were added."""
+        held = self._values[name]
+        return np.array(held, np.int64)
 
     def add(self, values: dict[str, Any]) -> None:
         """Appends rows: a list of texts, or an int64 array, per column; all equally long."""
