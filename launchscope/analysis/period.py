@@ -143,4 +143,5 @@ def _hashes(codes: Ints, width: int) -> Ints:
         back = np.cumprod(np.full(count, inverse, np.uint64))
         total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(words[codes] * powers)))
         hashes = (total[width:] - total[:-width]) * back[: count - width + 1]
-    return hashes.view(np.int64)
+    found: Ints = hashes.view(np.int64)
+    return found

@@ -36,6 +36,7 @@ RECORDING_US = (2.2, 1.2, 4.8)
 # And at most this share of the exposed time: typically, and in the recording in which it was
 # largest.
 _MOST_SHARE = (0.55, 0.68)
+_PROCESS = 0xFFFFFF  # nsys puts the machine above the process's own number
 # Longer iterations are not simulated event by event.
 _MOST_LAUNCHES = 20_000
 
@@ -94,6 +95,8 @@ def profile_of_trace(
         facts |= part.facts
         notes += part.notes
     facts.pop("legacy_kernels", None)
+    if trace.rank is not None:
+        facts["rank"] = trace.rank
     return Profile(
         target=Target("trace", name),
         environment=Environment(
@@ -178,12 +181,11 @@ def _step_ms(work: Work) -> Floats:
     known = work.activity_iteration >= 0
     # Work between steps comes before the step of its iteration.
     before = known & (work.activity_step < 0)
-    np.maximum.at(
-        earlier, work.activity_iteration[before], ints(work.activities, c.END)[before]
-    )
+    np.maximum.at(earlier, work.activity_iteration[before], ints(work.activities, c.END)[before])
     through = np.maximum(np.maximum.accumulate(np.concatenate(([0], last[:-1]))), earlier)
     begin = np.maximum(work.iterations.step_begin, through)
-    return (np.maximum(last - begin, 0) / 1e6)[used]
+    spans: Floats = np.maximum(last - begin, 0) / 1e6
+    return spans[used]
 
 
 def _span_ms(work: Work) -> float:
@@ -231,7 +233,7 @@ def _notes(trace: Trace, steps: Steps, work: Work, times: _Times) -> list[str]:
     if pids > 1 and not steps.iterations.whole:
         said.append(
             f"{pids} processes are in the trace; figures are those of process "
-            f"{steps.iterations.pid}"
+            f"{(steps.iterations.pid or 0) & _PROCESS}"
         )
     return said
 

@@ -12,6 +12,7 @@ from launchscope.cli.console import Console
 from launchscope.errors import UsageError
 from launchscope.model import Profile
 from launchscope.report import Reporter, reporter_for_path, reporter_named
+from launchscope.report.sheet import Shown, sheet_reporter
 
 UNWRITTEN = 2
 
@@ -32,7 +33,14 @@ class Outputs:
             _try(path)
         return cls(shown, files)
 
-    def deliver(self, profile: Profile, console: Console, next_commands: tuple[str, ...]) -> int:
+    def for_tables(self) -> Outputs:
+        """The same for a Difference or Ranks; UsageError for a format that has no tables."""
+        files = tuple((path, sheet_reporter(kind)) for path, kind in self.files)
+        return Outputs(sheet_reporter(self.shown), files)
+
+    def deliver(
+        self, profile: Profile | Shown, console: Console, next_commands: tuple[str, ...]
+    ) -> int:
         """Prints the report and writes the files. Exit code 2 if a file could not be written;
         the Profile is then in a folder for temporary files, which is named."""
         options: dict[str, object] = {
@@ -54,7 +62,9 @@ class Outputs:
         return UNWRITTEN
 
     @staticmethod
-    def _written(path: Path, reporter: Reporter, profile: Profile, console: Console) -> bool:
+    def _written(
+        path: Path, reporter: Reporter, profile: Profile | Shown, console: Console
+    ) -> bool:
         try:
             write(path, reporter.render(profile))
         except OSError as error:
@@ -97,7 +107,7 @@ def _try(path: Path) -> None:
         ) from error
 
 
-def _rescue(profile: Profile, console: Console) -> None:
+def _rescue(profile: Profile | Shown, console: Console) -> None:
     folder = Path(tempfile.mkdtemp(prefix="launchscope-"))
     saved = folder / "profile.json"
     saved.write_bytes(_json(profile))
@@ -106,6 +116,6 @@ def _rescue(profile: Profile, console: Console) -> None:
     )
 
 
-def _json(profile: Profile) -> bytes:
+def _json(profile: Profile | Shown) -> bytes:
     content = reporter_named("json").render(profile)
     return content.encode() if isinstance(content, str) else content

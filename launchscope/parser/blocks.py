@@ -10,12 +10,14 @@ from __future__ import annotations
 import queue
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from launchscope.errors import InputError
 
+inflate: Any
 try:
     from isal import isal_zlib as inflate
 except ImportError:  # no wheel for this platform: the standard library reads the same
@@ -30,7 +32,7 @@ _GZIP = b"\x1f\x8b"
 # Trace JSON shrinks to a tenth or a fortieth. What grows more than this is no trace.
 MOST_GROWTH, ALWAYS_ALLOWED = 200, 1 << 30
 
-_ERRORS = (OSError, EOFError, zlib.error, inflate.error)
+_BROKEN: tuple[type[Exception], ...] = (EOFError, zlib.error, inflate.error)
 
 
 def beginning(path: Path, size: int = 1 << 16) -> bytes:
@@ -41,7 +43,7 @@ def beginning(path: Path, size: int = 1 << 16) -> bytes:
         if not head.startswith(_GZIP):
             return head
         return bytes(inflate.decompressobj(wbits=31).decompress(head, size))
-    except _ERRORS:
+    except (OSError, *_BROKEN):
         return b""
 
 
@@ -88,13 +90,13 @@ def _inflated(path: Path, repairs: list[str]) -> Iterator[bytes]:
                         )
                     if block:
                         yield block
-        except (EOFError, zlib.error, inflate.error):
+        except _BROKEN:
             whole = False
     if not whole:
         repairs.append("the gzip stream ends early")
 
 
-def _in_thread(source: Iterator[bytes]) -> Iterator[bytes]:
+def _in_thread(source: Iterator[bytes]) -> Generator[bytes, None, None]:
     """The same items, made in a thread that may be a few ahead."""
     made: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
     stop = threading.Event()

@@ -33,7 +33,7 @@ _KINDS = {
 # How an event of Kineto's own layout begins, without its brace.
 _COMPLETE = b'\n    "ph": "X", "cat": "'
 _KEY = len(_COMPLETE) + 8
-_KEYS = {(_COMPLETE + name.encode() + b"\", \"name\"")[:_KEY]: name for name in _GROUPS}
+_KEYS = {(_COMPLETE + name.encode() + b'", "name"')[:_KEY]: name for name in _GROUPS}
 # Of these no byte is needed: flow arrows, other categories, names of threads.
 _NEEDLESS = (
     b'\n    "ph": "s"', b'\n    "ph": "f"', b'\n    "ph": "i"', b'\n    "ph": "M"', _COMPLETE,
@@ -118,9 +118,7 @@ class Decoder:
         self._exactly = False
         self._types: dict[type, msgspec.json.Decoder[Any]] = {}
 
-    def decoded(
-        self, pieces: list[bytes], *, kineto_layout: bool
-    ) -> Iterator[tuple[str, Rows]]:
+    def decoded(self, pieces: list[bytes], *, kineto_layout: bool) -> Iterator[tuple[str, Rows]]:
         """The wanted events of these pieces (objects without their outer braces), by kind."""
         sorted_: dict[str, list[bytes]] = {name: [] for name in _GROUPS}
         unknown: list[bytes] = []
@@ -303,11 +301,13 @@ def _nanoseconds(values: Any, scale: int) -> Ints:
     What does not fit comes out beyond the bound that `_rows` drops."""
     if values.dtype == np.int64:
         edge = _MOST_NS // scale + 1
-        return np.clip(values, -edge, edge) * scale
+        bounded: Ints = np.clip(values, -edge, edge) * scale
+        return bounded
     edge_us = float(_MOST_NS // scale + 1)
     values = np.clip(values, -edge_us, edge_us)
     whole = np.floor(values)
-    return whole.astype(np.int64) * scale + np.rint((values - whole) * scale).astype(np.int64)
+    found: Ints = whole.astype(np.int64) * scale
+    return found + np.rint((values - whole) * scale).astype(np.int64)
 
 
 def _bounded(value: float) -> int:

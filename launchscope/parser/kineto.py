@@ -67,9 +67,7 @@ def read(path: Path, reading: Reading) -> Trace:
             if sum(table.bytes for table in tables.values()) > limit:
                 raise too_large(path, f"after {events.bytes_read / 1e9:.2f} GB of JSON", limit)
     except BeyondRepairError as error:
-        raise InputError(
-            f"{path} is damaged: {error}", hint="record the trace again"
-        ) from error
+        raise InputError(f"{path} is damaged: {error}", hint="record the trace again") from error
     if not events.complete:
         repairs.append(_ENDS_EARLY)
     repairs += decoder.repairs
@@ -229,5 +227,3 @@ def _distributed(info: Any) -> tuple[int | None, int | None]:
     return (rank if type(rank) is int and rank >= 0 else None), (
         size if type(size) is int and size > 0 else None
     )
-
-

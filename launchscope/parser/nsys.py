@@ -167,8 +167,8 @@ class _Reader:
             f"{_CUPTI}SYNCHRONIZATION", ("start", "end", "syncType", "correlationId", "globalPid")
         ):
             kind = rows["syncType"]
-            alone = np.asarray([n not in known for n in rows["correlationId"].tolist()], bool)
-            chosen = np.flatnonzero(alone & np.isin(kind, list(_SYNC_CALLS)))
+            told = np.asarray([n in known for n in rows["correlationId"].tolist()], np.bool_)
+            chosen = np.flatnonzero(~told & np.isin(kind, list(_SYNC_CALLS)))
             self._calls.add(
                 {
                     c.NAME: [_SYNC_CALLS[k] for k in kind[chosen].tolist()],
@@ -187,18 +187,18 @@ class _Reader:
             kept &= np.abs(rows["start"]) <= _MOST_NS
             chosen = np.flatnonzero(kept)
             ids = rows["textId"][chosen].tolist()
+            told = (texts[row] for row in chosen.tolist())
             names = [
-                texts[row] if texts[row] is not None else self._strings.get(identity, "")
-                for row, identity in zip(chosen.tolist(), ids)
+                _OPERATOR.sub("", self._strings.get(identity, "") if text is None else text)
+                for text, identity in zip(told, ids)
             ]
-            names = [_OPERATOR.sub("", name) for name in names]
             values = {
                 c.START: rows["start"][chosen],
                 c.DUR: (rows["end"] - rows["start"])[chosen],
                 c.PID: _process(rows["globalTid"][chosen]),
                 c.TID: _thread(rows["globalTid"][chosen]),
             }
-            operator = np.asarray([name.startswith(_OPS) for name in names], bool)
+            operator = np.fromiter((name.startswith(_OPS) for name in names), np.bool_, len(names))
             for table, mine in ((self._ops, operator), (self._ranges, ~operator)):
                 part = {column: value[mine] for column, value in values.items()}
                 table.add({c.NAME: [n for n, is_mine in zip(names, mine) if is_mine], **part})

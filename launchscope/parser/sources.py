@@ -25,7 +25,7 @@ class Reading:
 
     def limit(self) -> int:
         """Bytes that the columns of a trace may take: analysing them takes as much again."""
-        return (self.memory_bytes or _free_memory() // 2) // 3
+        return (self.memory_bytes or usable_memory()) // 3
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,11 @@ def too_large(path: Path, read: str, limit: int) -> InputError:
         f"{limit / 1e9:.2g} GB, and analysing them takes three times that",
         hint="--max-memory 32G allows more; a trace of fewer steps says the same",
     )
+
+
+def usable_memory() -> int:
+    """Half of what is free, in bytes."""
+    return _free_memory() // 2
 
 
 def _free_memory() -> int:

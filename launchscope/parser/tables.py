@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, categorical, frame
 
 __all__ = ["Table"]
+
 
 class _Names(dict[str, int]):
     """The number of each distinct text, in order of appearance."""
@@ -49,7 +51,8 @@ class Table:
             if column in self._names:
                 self._values[column].extend(self._codes(column, values[column]))
             else:
-                self._values[column].frombytes(memoryview(np.ascontiguousarray(values[column], np.int64)).cast("B"))
+                numbers: Any = np.ascontiguousarray(values[column], np.int64)
+                self._values[column].frombytes(memoryview(numbers).cast("B"))
 
     def frame(self) -> pd.DataFrame:
         """All rows, sorted by start. The table is empty afterwards."""

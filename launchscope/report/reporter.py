@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
-
-from launchscope.model import Profile
+from typing import Any, Protocol
 
 
 class Render(Protocol):
-    """Renders a whole Profile. Options a format has no use for are ignored by it."""
+    """Renders a whole Profile, or another value that the format knows. Options a format has no use for are ignored by it."""
 
-    def __call__(self, profile: Profile, /, **options: object) -> str | bytes: ...
+    def __call__(self, profile: Any, /, **options: object) -> str | bytes: ...
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import gzip
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 LAUNCHES = 500  # per step
@@ -152,8 +153,8 @@ def write(path: Path, megabytes: float, *, marks: bool = True) -> Answers:
     """A file of about this size (before compression, where its name ends in .gz)."""
     _, one, *_ = events(2)
     answers = Answers(max(2, round(megabytes * 1e6 / len(one))))
-    opened = gzip.open(path, "wt", compresslevel=6) if path.suffix == ".gz" else path.open("w")
-    with opened as file:
+    opened = partial(gzip.open, compresslevel=6) if path.suffix == ".gz" else open
+    with opened(path, "wt") as file:
         for text in events(answers.steps, marks=marks):
             file.write(text)
     return answers

@@ -1,0 +1,131 @@
+"""Tables with a sentence above them: how values beside the Profile are shown.
+
+A Sheet is what such a report says; it is laid out for a terminal or as Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import StringIO
+from typing import Any
+
+from launchscope.errors import UsageError
+from launchscope.model.difference import Difference
+from launchscope.model.ranks import Ranks
+from launchscope.report.reporter import Reporter
+from launchscope.report.sheets import Sheet, SheetTable, sheet_of_difference, sheet_of_ranks
+
+__all__ = ["Shown", "sheet_reporter"]
+
+Shown = Difference | Ranks
+
+
+def sheet_reporter(reporter: Reporter) -> Reporter:
+    """The same format for a Difference or Ranks; UsageError where it has none."""
+    if reporter.name == "json":
+        return reporter
+    render: dict[str, Callable[..., str]] = {"terminal": _terminal, "markdown": _markdown}
+    if reporter.name not in render:
+        raise UsageError(
+            f"a difference or a table of ranks cannot be written as {reporter.name}",
+            hint="known are json, markdown and terminal",
+        )
+    return Reporter(reporter.name, reporter.suffixes, render[reporter.name])
+
+
+def _sheet(value: Shown, top: int) -> Sheet:
+    if isinstance(value, Difference):
+        return sheet_of_difference(value, top)
+    return sheet_of_ranks(value)
+
+
+def _top(options: dict[str, object]) -> int:
+    top = options.get("top")
+    return top if isinstance(top, int) else 8
+
+
+# ------------------------------------------------------------------------ terminal
+
+
+def _terminal(value: Shown, /, **options: object) -> str:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    sheet = _sheet(value, _top(options))
+    width, color = options.get("width"), options.get("color") is True
+    stream = StringIO()
+    console = Console(
+        file=stream, width=width if isinstance(width, int) else 80, force_terminal=color,
+        color_system="standard" if color else None, highlight=False, markup=False, emoji=False,
+        legacy_windows=False, _environ={},
+    )  # fmt: skip
+    console.print(Text(sheet.headline, style="bold"))
+    for line in sheet.context:
+        console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
+    for table in sheet.tables:
+        console.print()
+        if table.title:
+            console.print(Text(table.title, style="bold"))
+        console.print(Padding(_laid_out(table, console.width - 2), (0, 0, 0, 2)))
+    if sheet.notes:
+        console.print()
+        console.print(Text("Notes", style="bold"))
+        for note in sheet.notes:
+            console.print(Padding(Text(f"- {note}"), (0, 0, 0, 2)))
+    text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    if options.get("unicode") is False:
+        for sign, plain in (("µ", "u"), ("…", "~")):
+            text = text.replace(sign, plain)
+        return text.encode("ascii", "replace").decode()
+    return text
+
+
+def _laid_out(table: SheetTable, width: int) -> Any:
+    """Figures get the width they need; the name, in the last column, what is left."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    left = width
+    for place, heading in enumerate(table.headings):
+        wide = max(len(heading), *(len(row[place]) for row in table.rows), 1)
+        last = place == len(table.headings) - 1
+        if last:
+            wide = max(10, min(wide, left))
+        left -= wide + 2
+        made.add_column(
+            heading,
+            width=wide,
+            justify="left" if place in table.left else "right",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    for row in table.rows:
+        made.add_row(*(Text(cell, style="bold" if row in table.marked else "") for cell in row))
+    return made
+
+
+# ------------------------------------------------------------------------ Markdown
+
+
+def _markdown(value: Shown, /, **options: object) -> str:
+    sheet = _sheet(value, _top(options))
+    parts = [f"**{_escaped(sheet.headline)}**"]
+    if sheet.context:
+        parts.append("\n".join(f"- {_escaped(line)}" for line in sheet.context))
+    for table in sheet.tables:
+        if table.title:
+            parts.append(f"## {_escaped(table.title)}")
+        aligned = ["---" if i in table.left else "---:" for i in range(len(table.headings))]
+        rows = [table.headings, aligned, *([_escaped(cell) for cell in row] for row in table.rows)]
+        parts.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
+    if sheet.notes:
+        parts += ["## Notes", "\n".join(f"- {_escaped(note)}" for note in sheet.notes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _escaped(text: str) -> str:
+    for sign in "\\`*_<>|":
+        text = text.replace(sign, f"\\{sign}")
+    return text
