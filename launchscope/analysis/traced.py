@@ -26,7 +26,7 @@ from launchscope.errors import InputError
 from launchscope.model import Environment, Metric, Profile, Replay, Shapes, Target
 from launchscope.parser import columns as c
 from launchscope.parser.launches import find_launches
-from launchscope.parser.trace import Trace, ints
+from launchscope.parser.trace import Ints, Trace, ints
 
 __all__ = ["profile_of_trace"]
 
@@ -39,6 +39,7 @@ _MOST_SHARE = (0.55, 0.68)
 _PROCESS = 0xFFFFFF  # nsys puts the machine above the process's own number
 # Longer iterations are not simulated event by event.
 _MOST_LAUNCHES = 20_000
+_SIMULATED = 20_000  # launches that are simulated, of all steps together
 
 
 @dataclass(frozen=True)
@@ -184,8 +185,8 @@ def _step_ms(work: Work) -> Floats:
     np.maximum.at(earlier, work.activity_iteration[before], ints(work.activities, c.END)[before])
     through = np.maximum(np.maximum.accumulate(np.concatenate(([0], last[:-1]))), earlier)
     begin = np.maximum(work.iterations.step_begin, through)
-    spans: Floats = np.maximum(last - begin, 0) / 1e6
-    return spans[used]
+    spans: Ints = np.maximum(last - begin, 0)[used]
+    return spans / 1e6
 
 
 def _span_ms(work: Work) -> float:
@@ -257,7 +258,10 @@ def _projected(
     if work.iterations.whole or per_step > _MOST_LAUNCHES:
         found = _by_idle(timeline, predicted, iteration)
     else:
-        found = Projector(work, predicted, accounts, times.steps)(None, None, True)
+        # The model's loop is made of these; more of them would say the same again.
+        few = _middle(used, int(max(6, _SIMULATED // max(per_step, 1))))
+        part = replace(work, iterations=replace(work.iterations, used=few))
+        found = Projector(part, predicted, accounts, times.steps)(None, None, True)
     whole = found.metrics.get("projected_iteration_ms")
     if not isinstance(whole, float):
         return found
@@ -272,6 +276,12 @@ def _projected(
         "removable_high_pct": max(high, slowest),
     }
     return replace(found, facts=facts)
+
+
+def _middle(used: Ints, most: int) -> Ints:
+    """At most so many of the rows, from their middle."""
+    first = max(len(used) - most, 0) // 2
+    return used[first : first + most]
 
 
 def _by_idle(timeline: Timeline, predicted: Prediction, iteration: float) -> Measured:

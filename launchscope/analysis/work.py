@@ -61,7 +61,8 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
     if iterations.pid is not None:
         wanted = ints(calls, c.PID) == iterations.pid
         waits = waits[waits[c.PID] == iterations.pid]
-        activities = activities[activities[c.PID].isin((iterations.pid, -1))]
+        mine = activities[c.PID].isin((iterations.pid, -1))
+        activities = activities if mine.all() else activities[mine]
     devices = int(activities[c.DEVICE].nunique())
     if devices > 1:
         busiest = activities.groupby(c.DEVICE)[c.DUR].sum().idxmax()
@@ -70,8 +71,8 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
     row = np.full(len(calls) + 1, -1, np.int64)  # the last entry answers for -1, no launch
     row[:-1][wanted] = np.arange(int(wanted.sum()))
     activities = activities.assign(**{c.LAUNCH: row[ints(activities, c.LAUNCH)]})
-    activities = activities.sort_values(c.START, kind="stable", ignore_index=True)
-    launches = calls[wanted].reset_index(drop=True)
+    activities = activities.reset_index(drop=True)  # by start as they were
+    launches = calls if wanted.all() else calls[wanted].reset_index(drop=True)
     iteration = iterations.of(ints(launches, c.START))
     step = iterations.step_of(ints(launches, c.START))
     launch = ints(activities, c.LAUNCH)

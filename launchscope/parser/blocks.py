@@ -32,6 +32,7 @@ _GZIP = b"\x1f\x8b"
 # Trace JSON shrinks to a tenth or a fortieth. What grows more than this is no trace.
 MOST_GROWTH, ALWAYS_ALLOWED = 200, 1 << 30
 
+_UNREADABLE: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error, inflate.error)
 _BROKEN: tuple[type[Exception], ...] = (EOFError, zlib.error, inflate.error)
 
 
@@ -43,7 +44,7 @@ def beginning(path: Path, size: int = 1 << 16) -> bytes:
         if not head.startswith(_GZIP):
             return head
         return bytes(inflate.decompressobj(wbits=31).decompress(head, size))
-    except (OSError, *_BROKEN):
+    except _UNREADABLE:
         return b""
 
 

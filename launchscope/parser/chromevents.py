@@ -306,8 +306,9 @@ def _nanoseconds(values: Any, scale: int) -> Ints:
     edge_us = float(_MOST_NS // scale + 1)
     values = np.clip(values, -edge_us, edge_us)
     whole = np.floor(values)
-    found: Ints = whole.astype(np.int64) * scale
-    return found + np.rint((values - whole) * scale).astype(np.int64)
+    rest = np.rint((values - whole) * scale).astype(np.int64)
+    found: Ints = whole.astype(np.int64) * scale + rest
+    return found
 
 
 def _bounded(value: float) -> int:

@@ -7,7 +7,10 @@ from typing import Any, Protocol
 
 
 class Render(Protocol):
-    """Renders a whole Profile, or another value that the format knows. Options a format has no use for are ignored by it."""
+    """Renders a whole Profile, or another value that the format knows.
+
+    Options a format has no use for are ignored by it.
+    """
 
     def __call__(self, profile: Any, /, **options: object) -> str | bytes: ...
 

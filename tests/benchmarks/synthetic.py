@@ -154,9 +154,9 @@ def write(path: Path, megabytes: float, *, marks: bool = True) -> Answers:
     _, one, *_ = events(2)
     answers = Answers(max(2, round(megabytes * 1e6 / len(one))))
     opened = partial(gzip.open, compresslevel=6) if path.suffix == ".gz" else open
-    with opened(path, "wt") as file:
+    with opened(path, "wb") as file:
         for text in events(answers.steps, marks=marks):
-            file.write(text)
+            file.write(text.encode())
     return answers
 
 
