@@ -90,7 +90,6 @@ class _Clock(msgspec.Struct, gc=False):
     """The digits of a time, for files whose times do not fit in a double."""
 
     ts: msgspec.Raw
-    dur: msgspec.Raw | None = None
 
 
 @dataclass(frozen=True)

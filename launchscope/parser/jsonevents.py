@@ -17,7 +17,7 @@ from launchscope.parser.trace import Ints
 __all__ = ["BeyondRepairError", "Events"]
 
 # No event is as long as this; a file that goes on for so long without one is no trace.
-LONGEST = 64 << 20
+LONGEST = 16 << 20
 
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _SPACE = b"\xef\xbb\xbf \t\r\n"
@@ -102,7 +102,7 @@ class Events:
         """The scan of quotes and brackets. `data` begins between two events."""
         for block in self._more():
             if self.complete:
-                if len(self.tail) < LONGEST >> 4:
+                if len(self.tail) < LONGEST >> 2:
                     self.tail += block
                 continue
             data += block
