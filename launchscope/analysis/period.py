@@ -18,7 +18,7 @@ __all__ = ["Period", "find_period"]
 
 FEWEST_STEPS = 3
 # Of the sequence: what the steps have to cover to be called its period.
-MOST_OF = 0.5
+MOST_OF = 0.6
 # A shorter period may explain this much less of the sequence than the best one.
 _SLACK = 0.01
 _CANDIDATES = 12  # for each length of window

@@ -14,7 +14,7 @@ __all__ = ["Sheet", "SheetTable", "sheet_of_difference", "sheet_of_ranks"]
 _LEAST_PCT = 1.0
 # What is told first of a difference, where both sides have it.
 _LEADING = ("iteration_ms", "step_ms", "gpu_busy_ms", "launches_per_step")
-_NAMES = {"own_ms": "own time", "iteration_ms": "iteration", "busy_ms": "GPU busy",
+_NAMES = {"own_ms": "own time", "step_ms": "step", "gpu_busy_ms": "GPU busy", "iteration_ms": "iteration", "busy_ms": "GPU busy",
           "communication_ms": "collectives", "launches_per_step": "launches per step"}  # fmt: skip
 
 
@@ -69,17 +69,20 @@ def _said(which: str, side: Side) -> str:
 
 def _headline(value: Difference) -> str:
     known = {change.key: change for change in value.metrics}
-    told = []
-    for key in _LEADING:
-        change = known.get(key)
-        if change is not None and change.change_pct is not None:
-            told.append(f"{_NAMES.get(key, key.replace('_', ' '))} {_percent(change.change_pct)}")
-    counts = [
-        f"{sum(kernel.state == state for kernel in value.kernels)} {state}"
-        for state in ("appeared", "vanished", "changed")
+    leading = [known[key] for key in _LEADING if key in known]
+    moved = [
+        f"{_NAMES[change.key]} {_percent(change.change_pct)}"
+        for change in leading
+        if change.change_pct is not None and abs(change.change_pct) >= _LEAST_PCT
     ]
-    first = ", ".join(told).replace(" ms", "") or "No figure is known on both sides"
-    return f"{first[0].upper()}{first[1:]}; kernels: {', '.join(counts)}."
+    counts = [
+        f"{count} {state}"
+        for state in ("appeared", "vanished", "changed")
+        if (count := sum(kernel.state == state for kernel in value.kernels))
+    ]
+    first = ", ".join(moved) or ("times and launches as before" if leading else "no common figure")
+    second = f"of the kernels {', '.join(counts)}" if counts else "the kernels are the same"
+    return f"{first[0].upper()}{first[1:]}; {second}."
 
 
 def _is_told(change: MetricChange) -> bool:
