@@ -86,8 +86,9 @@ class NsysBuilder:
                stream: int = 7, api: str = "cudaLaunchKernel_v7000") -> NsysBuilder:  # fmt: skip
         begin = self.host + delay_us
         correlation = self.call(api)
-        return self._run("KERNEL", begin, kernel_us, correlation, stream,
-                         demangledName=self._string(name), shortName=self._string(name))  # fmt: skip
+        number = self._string(name)
+        return self._run("KERNEL", begin, kernel_us, correlation, stream, demangledName=number,
+                         shortName=number)  # fmt: skip
 
     def graph(self, kernels: Iterable[float], *, nodes: bool, delay_us: float = 10) -> NsysBuilder:
         """A graph launch, traced by node or as a whole."""
@@ -151,8 +152,8 @@ class NsysBuilder:
         begin = max(begin, self._free.get((self.device, stream), 0.0))
         self._free[self.device, stream] = begin + us
         return self._row(f"CUPTI_ACTIVITY_KIND_{kind}", start=_ns(begin), end=_ns(begin + us),
-                         deviceId=self.device, contextId=1, streamId=stream,
-                         correlationId=correlation, globalPid=global_pid(self.pid), **more)  # fmt: skip
+                         deviceId=self.device, contextId=1, streamId=stream, **more,
+                         correlationId=correlation, globalPid=global_pid(self.pid))  # fmt: skip
 
     def _row(self, table: str, **values: Any) -> NsysBuilder:
         self.rows[table].append(values)

@@ -42,7 +42,7 @@ def steps_of(
     if step_range is not None:
         return _named(trace, step_range)
     if step_from == "none":
-        return _whole(trace)
+        return _whole(trace, ("every figure is a total over the whole span, taken as one step",))
     if step_from == "optimizer":
         return _between_optimizers(trace)
     for prefix in _MARKS:
@@ -55,7 +55,11 @@ def steps_of(
             hint="--step-range NAME takes other ranges, --step-from auto looks for a period",
         )
     return _repeating(trace, launches) or _whole(
-        trace, ("no step was found in the trace: every figure is a total over its whole span",)
+        trace,
+        (
+            "no step was found in the trace: every figure is a total over its whole span, taken as "
+            "one step",
+        ),
     )
 
 
@@ -146,7 +150,7 @@ def _repeating(trace: Trace, launches: Launches) -> Steps | None:
 
 
 def _boundary(found: Period) -> StepBoundary:
-    return StepBoundary("launches", ("launches",), (f"{found.length:,} that repeat",), "full_step")
+    return StepBoundary("launches", (f"{found.length:,} launches that repeat",), (), "full_step")
 
 
 def _told(found: Period, count: int) -> tuple[str, ...]:
@@ -170,7 +174,7 @@ def _codes(launches: Launches) -> Ints:
     return code
 
 
-def _whole(trace: Trace, notes: tuple[str, ...] = ()) -> Steps:
+def _whole(trace: Trace, notes: tuple[str, ...]) -> Steps:
     span = whole_span(trace)
     if span is None:
         raise InputError(

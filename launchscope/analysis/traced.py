@@ -168,8 +168,8 @@ def _events(work: Work, begin: Any, end: Any) -> Floats:
         mine = table if work.iterations.pid is None else table[table[c.PID] == work.iterations.pid]
         starts.append(ints(mine, c.START))
     seen = np.sort(np.concatenate(starts))
-    counted = np.searchsorted(seen, end) - np.searchsorted(seen, begin)
-    return counted.clip(0).astype(np.float64)
+    counted: Ints = np.searchsorted(seen, end) - np.searchsorted(seen, begin)
+    return np.maximum(counted, 0).astype(np.float64)
 
 
 def _step_ms(work: Work) -> Floats:

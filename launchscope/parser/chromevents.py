@@ -196,6 +196,8 @@ class Decoder:
     # ------------------------------------------------------------------ times
 
     def _rows(self, name: str, events: list[Any], texts: list[bytes]) -> Iterator[tuple[str, Rows]]:
+        if not events:
+            return
         group = _GROUPS[name]
         named = group != OP or self._op_names
         times = self._times(events, texts)

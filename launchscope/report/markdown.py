@@ -53,7 +53,7 @@ def _sections(content: Content) -> list[str]:
         if code:
             sections.append(f"```python\n{code}\n```")
     if content.kernels:
-        sections += ["## Top kernels of a step", _kernels(content)]
+        sections += [f"## {content.kernel_heading}", _kernels(content)]
     if content.notes:
         sections += ["## Notes", "\n".join(f"- {_escape(note)}" for note in content.notes)]
     if content.next:

@@ -86,23 +86,28 @@ def _laid_out(table: SheetTable, width: int) -> Any:
     from rich.table import Table
     from rich.text import Text
 
+    name = len(table.headings) - 1
+    wide = {
+        place: max(len(heading), *(len(row[place]) for row in table.rows), 1)
+        for place, heading in enumerate(table.headings)
+    }
+    for place in table.spare:
+        if sum(wide.values()) + 2 * (len(wide) - 1) > width:
+            del wide[place]
+    others = sum(wide.values()) - wide[name] + 2 * (len(wide) - 1)
+    wide[name] = max(10, min(wide[name], width - others))
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    left = width
-    for place, heading in enumerate(table.headings):
-        wide = max(len(heading), *(len(row[place]) for row in table.rows), 1)
-        last = place == len(table.headings) - 1
-        if last:
-            wide = max(10, min(wide, left))
-        left -= wide + 2
+    for place, cells in wide.items():
         made.add_column(
-            heading,
-            width=wide,
+            table.headings[place],
+            width=cells,
             justify="left" if place in table.left else "right",
             no_wrap=True,
             overflow="ellipsis",
         )
     for row in table.rows:
-        made.add_row(*(Text(cell, style="bold" if row in table.marked else "") for cell in row))
+        style = "bold" if row in table.marked else ""
+        made.add_row(*(Text(row[place], style=style) for place in wide))
     return made
 
 

@@ -14,8 +14,15 @@ __all__ = ["Sheet", "SheetTable", "sheet_of_difference", "sheet_of_ranks"]
 _LEAST_PCT = 1.0
 # What is told first of a difference, where both sides have it.
 _LEADING = ("iteration_ms", "step_ms", "gpu_busy_ms", "launches_per_step")
-_NAMES = {"own_ms": "own time", "step_ms": "step", "gpu_busy_ms": "GPU busy", "iteration_ms": "iteration", "busy_ms": "GPU busy",
-          "communication_ms": "collectives", "launches_per_step": "launches per step"}  # fmt: skip
+_NAMES = {
+    "own_ms": "own time",
+    "step_ms": "step",
+    "gpu_busy_ms": "GPU busy",
+    "iteration_ms": "iteration",
+    "busy_ms": "GPU busy",
+    "communication_ms": "collectives",
+    "launches_per_step": "launches per step",
+}
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,7 @@ class SheetTable:
     rows: tuple[tuple[str, ...], ...]
     left: frozenset[int] = frozenset()
     marked: frozenset[tuple[str, ...]] = field(default_factory=frozenset)
+    spare: tuple[int, ...] = ()  # columns that a narrow terminal does without, the first first
 
 
 @dataclass(frozen=True)
@@ -172,7 +180,7 @@ def sheet_of_ranks(value: Ranks) -> Sheet:
         "verdict", "file",
     )  # fmt: skip
     tables = [
-        SheetTable("", headings, tuple(cells.values()), frozenset({8, 9}), marked),
+        SheetTable("", headings, tuple(cells.values()), frozenset({8, 9}), marked, (6, 3, 5, 4, 2)),
     ]
     if value.skews:
         rows = tuple(_skew(skew) for skew in value.skews)

@@ -83,7 +83,7 @@ def _write(console: Console, content: Content, *, unicode: bool) -> None:
         _heading(console, "How")
         _how(console, content.how)
     if content.kernels:
-        _heading(console, "Top kernels of a step")
+        _heading(console, content.kernel_heading)
         console.print(_kernels(content, console.width))
     if content.notes:
         _heading(console, "Notes")

@@ -17,7 +17,7 @@ from tests.builders import PID, TraceBuilder, trace
 
 def steps(built: TraceBuilder, **how: str) -> Steps:
     read = built.trace()
-    return steps_of(read, find_launches(read), **how)  # type: ignore[arg-type]
+    return steps_of(read, find_launches(read), **how)
 
 
 def unmarked(count: int, between_us: float = 200) -> TraceBuilder:
@@ -66,7 +66,8 @@ def test_nested_ranges_of_one_name_count_once() -> None:
 
 def test_without_marks_the_period_of_the_launches_is_the_step() -> None:
     found = steps(unmarked(6))
-    assert (found.boundary.boundary, found.boundary.period) == ("launches", ("launches",))
+    assert found.boundary.boundary == "launches"
+    assert found.boundary.period == ("5 launches that repeat",)
     assert len(found.iterations) == 6
     assert any("5 launches that repeat 6 times" in note for note in found.notes)
 

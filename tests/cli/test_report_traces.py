@@ -42,7 +42,7 @@ def test_a_trace_is_known_by_its_content_not_its_name(
 
 def test_an_export_of_nsys_is_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(export(tmp_path / "report.sqlite"))]) == 0
-    assert "2 that repeat" in capsys.readouterr().out
+    assert "2 launches that repeat" in capsys.readouterr().out
 
 
 def test_a_profile_made_from_a_trace_can_be_saved_and_rendered_again(

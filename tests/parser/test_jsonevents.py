@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def cut(text: str, size: int) -> tuple[list[object], Events]:
     return [json.loads(b"{" + piece + b"}") for pieces in events for piece in pieces], events
 
 
-def awkward() -> dict[str, object]:
+def awkward() -> dict[str, Any]:
     built = trace().step()
     for name in AWKWARD:
         built.op(name).launch(name=name)

@@ -178,11 +178,10 @@ def test_a_corrupt_database_is_told_or_its_damage_counted(tmp_path: Path) -> Non
     content[len(content) // 2 :] = b"\xff" * (len(content) - len(content) // 2)
     path.write_bytes(content)
     try:
-        found = read_trace(path)
+        told = read_trace(path).damage.text
     except InputError as error:
-        assert "damaged" in str(error)
-    else:
-        assert found.damage.any
+        told = str(error)
+    assert "damaged" in told or "breaks off" in told
 
 
 def test_reading_leaves_the_file_as_it_was(tmp_path: Path) -> None:
