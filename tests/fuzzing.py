@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import gzip
 import random
+import tempfile
 import warnings
-from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from launchscope.analysis import profile_of_trace
@@ -21,7 +22,7 @@ from tests.builders import trace
 from tests.kinetotext import LAYOUTS
 from tests.nsysbuilder import nsys
 
-__all__ = ["BASES", "holds", "mutated"]
+__all__ = ["bases", "holds", "mutated"]
 
 _TOKENS = (
     b"N/A", b"NaN", b"-1", b"1e400", b"18446744073709551616", b"9223372036854775807", b"null",
@@ -39,20 +40,18 @@ def _kineto() -> dict[str, object]:
     return built.document()
 
 
-def _bases(folder: Path) -> dict[str, bytes]:
+@cache
+def bases() -> dict[str, bytes]:
+    """One sound file of each kind."""
     made = {name: layout(_kineto()).encode() for name, layout in LAYOUTS.items()}
     made["gzip"] = gzip.compress(made["kineto"])
     built = nsys()
     for _ in range(4):
         built.range("step").launch().memcpy().sync().graph([1, 2], nodes=True)
         built.graph([3], nodes=False).memset().end()
-    path = folder / "base.sqlite"
-    made["nsys"] = built.write(path).read_bytes()
-    path.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        made["nsys"] = built.write(Path(folder) / "base.sqlite").read_bytes()
     return made
-
-
-BASES: Callable[[Path], dict[str, bytes]] = _bases
 
 
 def mutated(content: bytes, chance: random.Random) -> bytes:

@@ -257,7 +257,8 @@ class Decoder:
             if point and fraction.isdigit() and whole.lstrip("-").isdigit():
                 part = int((fraction + "000")[:digits] or 0)
                 part += digits < len(fraction) and fraction[digits] >= "5"
-                found.append(int(whole) * scale + (-part if whole.startswith("-") else part))
+                part = -part if whole.startswith("-") else part
+                found.append(_bounded(int(whole) * scale + part))
             else:
                 found.append(_bounded(float(number) * scale))
         return np.asarray(found, np.int64)
@@ -313,4 +314,5 @@ def _nanoseconds(values: Any, scale: int) -> Ints:
 
 
 def _bounded(value: float) -> int:
-    return int(max(min(value, 2.0 * _MOST_NS), -2.0 * _MOST_NS))
+    """An integer of 64 bits; what does not fit comes out beyond the bound that `_rows` drops."""
+    return int(max(min(value, 2 * _MOST_NS), -2 * _MOST_NS))

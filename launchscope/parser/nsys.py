@@ -91,7 +91,7 @@ def _opened(path: Path) -> sqlite3.Connection:
                     hint="wait until the export is complete",
                 ) from error
             failed: Exception = error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeError) as error:
             connection.close()
             raise InputError(
                 f"{path} is damaged and cannot be read as SQLite: {error}", hint="export it again"

@@ -16,7 +16,7 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzzing import BASES, holds, mutated
+from tests.fuzzing import bases, holds, mutated
 
 
 def main() -> None:
@@ -26,13 +26,12 @@ def main() -> None:
     parser.add_argument("--keep-going", action="store_true", help="list all kinds of failures")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="launchscope-fuzz-"))
-    bases = BASES(folder)
     path = folder / "trace"
     end = time.monotonic() + given.seconds
     slowest, tried, seed = 0.0, 0, given.seed
     failures: Counter[str] = Counter()
     while time.monotonic() < end:
-        for kind, content in bases.items():
+        for kind, content in bases().items():
             path.write_bytes(mutated(content, random.Random(f"{kind} {seed}")))
             begin = time.monotonic()
             try:
