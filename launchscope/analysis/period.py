@@ -19,8 +19,10 @@ __all__ = ["Period", "find_period"]
 FEWEST_STEPS = 3
 # Of the sequence: what the steps have to cover to be called its period.
 MOST_OF = 0.6
-# A shorter period may explain this much less of the sequence than the best one.
-_SLACK = 0.01
+# A shorter period may leave so many more places unexplained than the best one: in proportion,
+# because an odd step costs each period about as many, and a few besides. More would take the
+# layers of a deep net for its steps.
+_SLACK, _FEW = 1.25, 4
 _CANDIDATES = 12  # for each length of window
 _WINDOWS = (2, 8, 32, 128)
 
@@ -51,11 +53,11 @@ def find_period(codes: Ints, gap: Ints) -> Period | None:
     count = len(codes)
     if count < FEWEST_STEPS:
         return None
-    shares = {p: _share(codes, p) for p in _candidates(codes)}
-    if not shares:
+    missed = {p: _unexplained(codes, p) for p in _candidates(codes)}
+    if not missed:
         return None
-    best = max(shares.values())
-    for length in sorted(p for p, share in shares.items() if share >= best - _SLACK):
+    most = _SLACK * min(missed.values()) + _FEW
+    for length in sorted(p for p, places in missed.items() if places <= most):
         found = _steps(codes, gap, length)
         if found is not None:
             return found
@@ -82,8 +84,9 @@ def _candidates(codes: Ints) -> list[int]:
     return sorted(found)
 
 
-def _share(codes: Ints, length: int) -> float:
-    return float(np.mean(codes[length:] == codes[:-length]))
+def _unexplained(codes: Ints, length: int) -> int:
+    """Places that are not as they were one period earlier."""
+    return int((codes[length:] != codes[:-length]).sum())
 
 
 def _steps(codes: Ints, gap: Ints, length: int) -> Period | None:
