@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from launchscope.analysis.metrics import UNITS
 from launchscope.model import Metric, Profile
 from launchscope.model.difference import Difference, KernelDifference, MetricChange, Side
@@ -38,7 +40,12 @@ def difference(before: Profile, after: Profile, names: tuple[str, str] | None = 
 
 def _side(profile: Profile, name: str | None) -> Side:
     step = profile.step
-    said = "not known" if step is None else " ".join((*step.period, *step.names))
+    said = "not known"
+    if step is not None:
+        pairs = zip_longest(step.period, step.names, fillvalue="")
+        said = " > ".join(
+            event if name in ("", event) else f"{event} {name}" for event, name in pairs
+        )
     verdict = profile.verdict
     return Side(
         name=name or " ".join((profile.target.name, *profile.target.args)),

@@ -21,7 +21,7 @@ def report(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH...",
+            metavar="PATH",
             help="A Profile (.json), the folder of a recording, or a trace of torch.profiler "
             "(.json, .json.gz) or Nsight Systems (.sqlite). Two of them: their difference. A "
             "folder of traces, or three and more: one row per rank.",

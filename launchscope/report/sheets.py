@@ -12,6 +12,7 @@ __all__ = ["Sheet", "SheetTable", "sheet_of_difference", "sheet_of_ranks"]
 
 # Changes of less than this are not shown unless they are beyond the spread.
 _LEAST_PCT = 1.0
+_NOTHING = 1e-6  # what a subtraction of equal times may leave
 # What is told first of a difference, where both sides have it.
 _LEADING = ("iteration_ms", "step_ms", "gpu_busy_ms", "launches_per_step")
 _NAMES = {
@@ -96,6 +97,8 @@ def _headline(value: Difference) -> str:
 def _is_told(change: MetricChange) -> bool:
     if change.before is None or change.after is None:
         return True
+    if max(abs(change.before), abs(change.after)) < _NOTHING:
+        return False
     moved = abs(change.change_pct) if change.change_pct is not None else None
     if moved is None:
         return change.before != change.after
@@ -129,8 +132,10 @@ def _moved(change: MetricChange) -> str:
 def _figure(value: float | None, unit: str) -> str:
     if value is None:
         return fmt.NOT_MEASURED
-    if unit == "1" and float(value).is_integer():
-        return f"{value:,.0f}"
+    if unit in ("1", "steps") and float(value).is_integer():
+        return f"{value:,.0f}" + (" steps" if unit == "steps" else "")
+    if abs(value) < _NOTHING:
+        value = 0.0
     if unit == "%":
         return fmt.percent(value)
     return fmt.plain(value) + {"1": "", "x": "x"}.get(unit, f" {unit}")
