@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from launchscope.parser import jsonevents
 from launchscope.parser.jsonevents import BeyondRepairError, Events
 from tests.builders import trace
 from tests.kinetotext import LAYOUTS
@@ -93,11 +94,15 @@ def test_a_file_without_a_list_of_events_is_told(text: str) -> None:
 
 
 @pytest.mark.parametrize("filling", [b" ", b"\0", b'"', b"["])
-def test_a_file_that_goes_on_without_an_event_is_given_up(filling: bytes) -> None:
+def test_a_file_that_goes_on_without_an_event_is_given_up(
+    filling: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonevents, "LONGEST", 1 << 20)
+
     def endless() -> Iterator[bytes]:
         yield b'{"traceEvents": ['
         while True:
-            yield filling * (4 << 20)
+            yield filling * (1 << 18)
 
     with pytest.raises(BeyondRepairError, match="no end of an event"):
         for _ in Events(endless()):
