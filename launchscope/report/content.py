@@ -232,14 +232,35 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
         Row("synchronisations per step", fmt.with_unit(metrics.get("syncs_per_step"))),
     ]
     if profile.mode == "trace":
+        rows += _bounds(profile)
         rows += [
-            Row("queue delay, median", fmt.with_unit(metrics.get("queue_delay_us"))),
-            Row("launch to kernel start, summed (TKLQT)", fmt.with_unit(metrics.get("tklqt_ms"))),
-            Row("device / (device + host) (HDBI)", fmt.with_unit(metrics.get("hdbi"))),
+            Row("queue delay, median", fmt.with_unit(metrics.get("queue_delay_us"), spread=False)),
+            Row("launch to kernel (TKLQT)", fmt.with_unit(metrics.get("tklqt_ms"), spread=False)),
+            Row("device share (HDBI)", fmt.with_unit(metrics.get("hdbi"))),
         ]
     if not _is_total(profile):
         return tuple(rows)
     return tuple(_of_span(row) for row in rows if not row.label.startswith("step"))
+
+
+def _bounds(profile: Profile) -> list[Row]:
+    """What is predicted lies between bounds, and a prediction without them says little."""
+    rows = []
+    for label, low_key, high_key, form in (
+        ("replay, bounds", "predicted_replay_low_ms", "predicted_replay_high_ms",
+         fmt.milliseconds),
+        ("removed, bounds", "removable_low_pct", "removable_high_pct", fmt.percent),
+    ):  # fmt: skip
+        low, high = profile.facts.get(low_key), profile.facts.get(high_key)
+        if isinstance(low, int | float) and isinstance(high, int | float):
+            rows.append(Row(label, "", _range(form(low), form(high))))
+    return rows
+
+
+def _range(low: str, high: str) -> str:
+    """`76 to 89 %`: the unit once where both have it."""
+    (one, _, unit), (_, _, other) = low.partition(" "), high.partition(" ")
+    return f"{one if unit == other else low} to {high}"
 
 
 _TOTALS = {

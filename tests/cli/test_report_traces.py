@@ -37,7 +37,10 @@ def test_a_trace_is_known_by_its_content_not_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     assert main(["report", str(kineto(tmp_path / name))]) == 0
-    assert "predicted from the trace" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "predicted from the trace" in shown
+    for told in ("removed, bounds", "queue delay", "TKLQT", "HDBI"):
+        assert told in shown
 
 
 def test_an_export_of_nsys_is_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
