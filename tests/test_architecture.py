@@ -49,6 +49,7 @@ LIBRARIES: dict[str, set[str]] = {
     "nvtx": {"runner", "markers"},
     "pandas": {"parser", "analysis"},
     "numpy": {"parser", "analysis"},
+    "isal": {"parser"},
     "msgspec": {"parser", "config", "report", "gate", "api", "cli", "runner/session.py"},
     "typer": {"cli"},
     "rich": {"cli", "report"},

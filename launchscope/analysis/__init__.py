@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from launchscope.analysis.build import build_profile
+from launchscope.analysis.traced import profile_of_trace
 
-__all__ = ["build_profile"]
+__all__ = ["build_profile", "profile_of_trace"]

@@ -10,26 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from launchscope.analysis.accounting import Accounting, account
+from launchscope.analysis.accounting import account
 from launchscope.analysis.blockers import blockers
-from launchscope.analysis.gain import from_replay, project, project_from_bursts
+from launchscope.analysis.gain import from_replay, project_from_bursts
 from launchscope.analysis.iterations import find_iterations
+from launchscope.analysis.joining import Projector, against_time
 from launchscope.analysis.kernels import kernel_table, op_table
 from launchscope.analysis.measured import (
     Measured,
     Value,
-    from_idle,
     from_timing,
     from_trace,
     middle,
 )
 from launchscope.analysis.metrics import counted, exactly, registry
-from launchscope.analysis.prediction import Optimizer, Prediction, predict, step_work
-from launchscope.analysis.projection import fit
-from launchscope.analysis.replay import ReplayTimes, compare_work, correctness, replay_times
+from launchscope.analysis.prediction import Optimizer, predict, step_work
+from launchscope.analysis.replay import compare_work, correctness, replay_times
 from launchscope.analysis.scopes import scope_replays, with_largest_scope
-from launchscope.analysis.timeline import Timeline, build_timeline
-from launchscope.analysis.timing import StepTimes, step_times
+from launchscope.analysis.timeline import build_timeline
+from launchscope.analysis.timing import step_times
 from launchscope.analysis.work import Work, gather
 from launchscope.errors import InputError
 from launchscope.model import (
@@ -42,7 +41,7 @@ from launchscope.model import (
     ShapeSignature,
 )
 from launchscope.parser import read_trace
-from launchscope.parser.trace import Damage, Trace
+from launchscope.parser.trace import Trace
 
 __all__ = ["build_profile"]
 
@@ -84,10 +83,10 @@ def build_profile(
             predict(traced, _made_capturable(recording)) if (traced := step_work(work)) else None
         )
         parts.append(from_trace(work, timeline, accounts, predicted))
-        parts.append(_against_time(work, timeline, accounts, times))
+        parts.append(against_time(work, timeline, accounts, times))
         if times is not None and "busy_exceeds_interval_pct" not in parts[-1].facts:
             known = None if replay.work.same is False else bursts  # else of other work
-            projected = _Projector(work, predicted, accounts, times)
+            projected = Projector(work, predicted, accounts, times)
             parts.append(projected(recording.replay, known, whole))
             project_scope = projected.removable_pct
     told = any(
@@ -146,17 +145,8 @@ def _trace(recording: Recording, file: str | None, notes: list[str]) -> Trace | 
         notes.append(f"a trace could not be read: {error}")
         return None
     if trace.damage.any:
-        notes.append(f"{file} is damaged: {_told(trace.damage)}")
+        notes.append(f"{file} is damaged: {trace.damage.text}")
     return trace
-
-
-def _told(damage: Damage) -> str:
-    said = list(damage.repairs)
-    if damage.events_dropped:
-        said.append(f"{damage.events_dropped} events dropped")
-    if damage.ambiguous_activities:
-        said.append(f"{damage.ambiguous_activities} device activities of unknown process")
-    return "; ".join(said)
 
 
 def _work(
@@ -193,63 +183,6 @@ def _profiler_us(recording: Recording) -> float:
 
 
 # ---------------------------------------------------------------- joining the parts
-
-
-def _against_time(
-    work: Work, timeline: Timeline, accounts: Accounting, times: StepTimes | None
-) -> Measured:
-    """Shares of the trace's figures in the untraced times."""
-    if times is None:
-        return Measured()
-    step, host = middle(times.step), middle(times.host)
-    between = 1.0
-    used = work.iterations.used
-    traced = float(np.median((work.iterations.step_begin - work.iterations.begin)[used])) / 1e6
-    if len(times.host_between) and traced > 0:
-        between = min(1.0, float(np.median(times.host_between)) / traced)
-    idle = from_idle(timeline, step, middle(times.iteration), between)
-    metrics = dict(idle.metrics)
-    api, busy = middle(accounts.api_ms), middle(timeline.step_busy)
-    if step and api is not None:
-        metrics["launch_share_pct"] = 100 * api / step
-    if busy is not None and host is not None:
-        own = max(host - (middle(accounts.blocked_ms) or 0.0), 0.0)
-        metrics["hdbi"] = busy / (busy + own) if busy + own > 0 else None
-    return Measured(metrics, idle.facts, idle.notes)
-
-
-class _Projector:
-    """Projects the iteration for one replay after another; the model is fitted once."""
-
-    def __init__(
-        self, work: Work, predicted: Prediction | None, accounts: Accounting, times: StepTimes
-    ):
-        self._model = fit(work, times, accounts.profiler_us)
-        self._times = times
-        self._predicted = predicted
-        self._operations = float(np.median(accounts.operations))
-        self._syncs = float(np.median(accounts.syncs_inside))
-
-    def __call__(
-        self, result: ReplayResult | None, bursts: ReplayTimes | None, whole: bool
-    ) -> Measured:
-        if self._model is None:
-            return Measured()
-        return project(
-            self._model,
-            self._times,
-            result,
-            bursts,
-            self._predicted,
-            self._operations,
-            self._syncs,
-            whole,
-        )
-
-    def removable_pct(self, result: ReplayResult) -> float | None:
-        """Of the iteration, by a replay of a part of the step; None if it cannot be projected."""
-        share = self(result, replay_times(result), False).metrics.get("removable_pct")
-        return share if isinstance(share, float) else None
 
 
 def _made_capturable(recording: Recording) -> Optimizer:

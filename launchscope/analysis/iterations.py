@@ -14,7 +14,7 @@ from launchscope.model import CALIBRATION_RANGE, STEP_RANGE
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, Trace, ints
 
-__all__ = ["Iterations", "find_iterations"]
+__all__ = ["Iterations", "find_iterations", "whole_span"]
 
 # Marks of torch.profiler's own schedule, for traces that launchscope did not record.
 _PROFILER_STEP = "ProfilerStep#"
@@ -29,6 +29,7 @@ class Iterations:
     end: Ints  # exclusive
     used: Ints
     pid: int | None  # the process whose steps these are; None: any
+    whole: bool = False  # one window over the whole trace, orphans and all
 
     def __len__(self) -> int:
         return len(self.end)
@@ -68,7 +69,7 @@ def find_iterations(
             break
     else:
         # A trace of our own without a step ended before the first one.
-        return None if (names == CALIBRATION_RANGE).any() else _whole(trace)
+        return None if (names == CALIBRATION_RANGE).any() else whole_span(trace)
     pid = int(steps[c.PID].mode().iloc[0])
     steps = steps[steps[c.PID] == pid].sort_values(c.START, kind="stable")
     calibration = ranges.loc[names == CALIBRATION_RANGE, c.START]
@@ -85,9 +86,11 @@ def find_iterations(
     return Iterations(window, np.maximum(begin, window), end, used, pid)
 
 
-def _whole(trace: Trace) -> Iterations | None:
-    if not len(trace.calls):
+def whole_span(trace: Trace) -> Iterations | None:
+    """All of the trace as one step; None when it holds neither calls nor device work."""
+    tables = [table for table in (trace.calls, trace.activities) if len(table)]
+    if not tables:
         return None
-    begin = ints(trace.calls, c.START)[:1]
-    end = np.asarray([ints(trace.calls, c.END).max() + 1], np.int64)
-    return Iterations(begin, begin, end, np.arange(1), None)
+    begin = np.asarray([min(int(ints(table, c.START).min()) for table in tables)], np.int64)
+    end = np.asarray([max(int(ints(table, c.END).max()) for table in tables) + 1], np.int64)
+    return Iterations(begin, begin, end, np.arange(1), None, whole=True)

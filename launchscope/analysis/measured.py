@@ -107,21 +107,28 @@ def from_trace(
 
 
 def _kernel_facts(work: Work) -> dict[str, Any]:
-    rows = np.isin(work.activity_step, work.iterations.used)
-    rows &= (work.activities[c.KIND] == c.KERNEL).to_numpy(bool)
+    inside = np.isin(work.activity_step, work.iterations.used)
+    rows = inside & (work.activities[c.KIND] == c.KERNEL).to_numpy(bool)
     kernels = work.activities[rows]
+    # Nsight Systems may record a replay as a whole: its kernels are not in the trace.
+    whole = work.activities[inside & (work.activities[c.KIND] == c.GRAPH).to_numpy(bool)]
     if not len(kernels):
-        return {}
+        return {"graph_kernel_share_pct": 100.0} if len(whole) else {}
     duration = ints(kernels, c.DUR) / 1e3
     graph = np.append((work.launches[c.KIND] == c.GRAPH).to_numpy(bool), False)
     legacy = kernels[kernels[c.STREAM].isin(c.LEGACY_STREAMS)]
     steps = max(len(work.iterations.used), 1)
+    in_graphs = 100 * graph[ints(kernels, c.LAUNCH)]
+    share = float(in_graphs.mean())
+    if len(whole):  # of GPU time then, because their kernels cannot be counted
+        spans = float(ints(whole, c.DUR).sum()) / 1e3
+        share = float((in_graphs * duration).sum() + 100 * spans) / (float(duration.sum()) + spans)
     return {
         "median_kernel_us": float(np.median(duration)),
         "large_kernel_share_pct": float(
             100 * duration[duration >= LARGE_KERNEL_US].sum() / max(duration.sum(), 1e-9)
         ),
-        "graph_kernel_share_pct": float(100 * graph[ints(kernels, c.LAUNCH)].mean()),
+        "graph_kernel_share_pct": share,
         "legacy_kernels": round(len(legacy) / steps),
         "legacy_kernels_names": sorted(set(map(str, legacy[c.NAME])))[:20],
     }

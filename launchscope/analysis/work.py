@@ -57,27 +57,29 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
     joined = joined or find_launches(trace)
     waits = synchronisations(trace, joined)
     calls, activities = joined.calls, joined.activities
-    devices = int(activities[c.DEVICE].nunique())
-    if devices > 1:
-        busiest = activities.groupby(c.DEVICE)[c.DUR].sum().idxmax()
-        activities = activities[activities[c.DEVICE] == busiest]
     wanted = np.ones(len(calls), bool)
     if iterations.pid is not None:
         wanted = ints(calls, c.PID) == iterations.pid
         waits = waits[waits[c.PID] == iterations.pid]
-        activities = activities[activities[c.PID].isin((iterations.pid, -1))]
+        mine = activities[c.PID].isin((iterations.pid, -1))
+        activities = activities if mine.all() else activities[mine]
+    devices = int(activities[c.DEVICE].nunique())
     if devices > 1:
+        busiest = activities.groupby(c.DEVICE)[c.DUR].sum().idxmax()
+        activities = activities[activities[c.DEVICE] == busiest]
         wanted &= np.isin(np.arange(len(calls)), ints(activities, c.LAUNCH))
     row = np.full(len(calls) + 1, -1, np.int64)  # the last entry answers for -1, no launch
     row[:-1][wanted] = np.arange(int(wanted.sum()))
     activities = activities.assign(**{c.LAUNCH: row[ints(activities, c.LAUNCH)]})
-    activities = activities.sort_values(c.START, kind="stable", ignore_index=True)
-    launches = calls[wanted].reset_index(drop=True)
+    activities = activities.reset_index(drop=True)  # by start as they were
+    launches = calls if wanted.all() else calls[wanted].reset_index(drop=True)
     iteration = iterations.of(ints(launches, c.START))
     step = iterations.step_of(ints(launches, c.START))
     launch = ints(activities, c.LAUNCH)
     waits = waits.reset_index(drop=True)
     own_copy, drained, waited = _waits(launches, waits)
+    # Over the whole trace device work counts whether its launch was recorded or not.
+    orphan = 0 if iterations.whole else -1
     return Work(
         trace=trace,
         iterations=iterations,
@@ -89,8 +91,8 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
         waited=waited,
         iteration=iteration,
         step=step,
-        activity_iteration=np.append(iteration, -1)[launch],
-        activity_step=np.append(step, -1)[launch],
+        activity_iteration=np.append(iteration, orphan)[launch],
+        activity_step=np.append(step, orphan)[launch],
         coverage_pct=joined.coverage_pct,
         devices=devices,
     )

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from launchscope.cli import options
+from launchscope.cli.anyfile import is_recording, profile_of_recording
 from launchscope.cli.console import Console
 from launchscope.cli.gating import Gate, checked
 from launchscope.cli.output import Outputs, append
 from launchscope.cli.profile import misplaced, python_exists, target_of
-from launchscope.cli.report import is_recording, profile_of_recording
 from launchscope.cli.state import console
 from launchscope.config import Settings, load_settings
 from launchscope.errors import UsageError

@@ -10,9 +10,9 @@ import typer
 
 from launchscope.cli import options
 from launchscope.cli.axes import Axis, axes_of, combinations
-from launchscope.cli.comparison_output import ComparisonOutputs
 from launchscope.cli.console import Console
 from launchscope.cli.modes import modes_of
+from launchscope.cli.output import Outputs
 from launchscope.cli.profile import load_analysis, python_exists, target_of
 from launchscope.cli.scriptflags import options_of
 from launchscope.cli.state import console
@@ -136,7 +136,7 @@ def compare(
         raise UsageError("there is nothing to compare", hint=_NOTHING_TO_COMPARE)
     target = _target(command or [], module, settings)
     axes = axes_of(batch_sizes, param or [], batch_flag, target, options_of(target))
-    outputs = ComparisonOutputs.checked(format_name, output or [])
+    outputs = Outputs.checked(format_name, output or [], Comparison)
     python_exists(settings.python)
     return _run(target, axes, ways, wants_buckets, settings, outputs, screen)
 
@@ -164,7 +164,7 @@ def _run(
     ways: tuple[AdoptionMode, ...],
     wants_buckets: bool,
     settings: Settings,
-    outputs: ComparisonOutputs,
+    outputs: Outputs,
     screen: Console,
 ) -> int:
     from launchscope.cli.comparing import measure

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from launchscope.errors import UsageError
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
+
+
+def size_in_bytes(text: str) -> int:
+    """`512M`, `8G` or `1.5GB` in bytes (powers of 1024); UsageError otherwise."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or not float(found.group(1)):
+        raise UsageError(f"--max-memory: expected a size such as 8G, not {text!r}")
+    power = " KMGT".index(found.group(2).upper() or " ")
+    return int(float(found.group(1)) * 1024**power)
 
 
 def _pass(text: str, default: int) -> object:
@@ -24,6 +38,34 @@ StepFrom = Annotated[
     typer.Option(
         help="What a step is: auto, marker, optimizer or forward. [default: auto]",
         metavar="WHAT",
+    ),
+]
+TraceStepFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--step-from",
+        help="What a step of a trace is: auto (marks, else the period of its launches), marker, "
+        "optimizer, or none for totals over the whole span. [default: auto]",
+        metavar="WHAT",
+    ),
+]
+StepRange = Annotated[
+    str | None,
+    typer.Option(
+        help="Ranges of a trace (NVTX, record_function) that are its steps, by name.",
+        metavar="NAME",
+    ),
+]
+Ranks = Annotated[
+    bool,
+    typer.Option("--ranks", help="The files are ranks of one run, also when they are two."),
+]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory that reading a trace may take, such as 8G; what needs more is refused. "
+        "[default: half of what is free]",
+        metavar="SIZE",
     ),
 ]
 Threshold = Annotated[

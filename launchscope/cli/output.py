@@ -10,7 +10,7 @@ from pathlib import Path
 
 from launchscope.cli.console import Console
 from launchscope.errors import UsageError
-from launchscope.model import Profile
+from launchscope.model import Comparison, Profile
 from launchscope.report import Reporter, reporter_for_path, reporter_named
 
 UNWRITTEN = 2
@@ -37,7 +37,7 @@ class Outputs:
 
     def deliver(self, value: object, console: Console, next_commands: tuple[str, ...]) -> int:
         """Prints the report and writes the files. Exit code 2 if a file could not be written;
-        a Profile is then in a folder for temporary files, which is named."""
+        a Profile or comparison is then in a folder for temporary files, which is named."""
         options: dict[str, object] = {
             "width": console.width,
             "color": console.color,
@@ -53,7 +53,7 @@ class Outputs:
             written += [self._written(path, kind, value, console) for path, kind in self.files]
         if all(written):
             return 0
-        if isinstance(value, Profile):
+        if isinstance(value, Profile | Comparison):
             _rescue(value, console)
         return UNWRITTEN
 
@@ -111,15 +111,12 @@ def check_place(path: Path) -> None:
         ) from error
 
 
-def _rescue(profile: Profile, console: Console) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="launchscope-"))
-    saved = folder / "profile.json"
-    saved.write_bytes(_json(profile))
+def _rescue(value: Profile | Comparison, console: Console) -> None:
+    """What was measured is never lost for want of a place."""
+    noun = "Profile" if isinstance(value, Profile) else "comparison"
+    saved = Path(tempfile.mkdtemp(prefix="launchscope-")) / f"{noun.lower()}.json"
+    content = reporter_named("json").render(value)
+    saved.write_bytes(content.encode() if isinstance(content, str) else content)
     console.error(
-        f"the Profile was saved as {saved}", f"launchscope report {saved} -o PATH writes it again"
+        f"the {noun} was saved as {saved}", f"launchscope report {saved} -o PATH writes it again"
     )
-
-
-def _json(profile: Profile) -> bytes:
-    content = reporter_named("json").render(profile)
-    return content.encode() if isinstance(content, str) else content

@@ -1,26 +1,59 @@
-"""launchscope report PATH: a saved Profile, comparison or recording, rendered again."""
+"""launchscope report PATH...: what was saved, a recording or anybody's trace, as a report."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from launchscope.cli import options
+from launchscope.cli.anyfile import (
+    Asked,
+    each,
+    files_in,
+    is_comparison,
+    is_recording,
+    profile_of,
+    rank_of,
+)
+from launchscope.cli.console import Console
 from launchscope.cli.output import Outputs
 from launchscope.cli.state import console
 from launchscope.config import load_settings
 from launchscope.errors import InputError, UsageError
-from launchscope.model import Profile
+from launchscope.model import Comparison, Difference, Profile, Ranks
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Where the report goes. Which formats there are depends on what turns out to be shown."""
+
+    format_name: str
+    paths: tuple[Path, ...]
+    screen: Console
+
+    def outputs(self, kind: type) -> Outputs:
+        """UsageError unless every format asked for can show values of this kind."""
+        return Outputs.checked(self.format_name, self.paths, kind)
 
 
 def report(
-    path: Annotated[
-        Path,
-        typer.Argument(help="A Profile or comparison (.json), or a recording's folder."),
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH",
+            help="A Profile or comparison (.json), the folder of a recording, or a trace of "
+            "torch.profiler (.json, .json.gz) or Nsight Systems (.sqlite). Two of them: their "
+            "difference. A folder of traces, or three and more: one row per rank.",
+            show_default=False,
+        ),
     ],
+    step_from: options.TraceStepFrom = None,
+    step_range: options.StepRange = None,
+    ranks: options.Ranks = False,
+    max_memory: options.MaxMemory = None,
     threshold: options.Threshold = None,
     expected_steps: options.ExpectedSteps = None,
     output: options.Output = None,
@@ -29,53 +62,71 @@ def report(
     verbose: options.Verbose = False,
     config: options.Config = None,
 ) -> int:
-    """Render a saved Profile, comparison or recording again; no GPU and no torch needed."""
+    """Render what was saved again, or read a trace; no GPU and no torch needed."""
     screen = console()
     screen.quiet, screen.verbose = quiet, verbose
-    flags = {"threshold": threshold, "expected_steps": expected_steps}
+    flags = {"threshold": threshold, "expected_steps": expected_steps, "step_from": step_from}
     settings = load_settings(flags, config=config)
-    if path.is_file() and _says(path, b'"launchscope/comparison/'):
-        return _comparison(path, threshold, output or [], format_name)
-    outputs = Outputs.checked(format_name, output or [])
-    if not path.exists():
-        raise InputError(f"{path}: no such file or directory")
-    if is_recording(path):
-        profile = profile_of_recording(path, settings.threshold, settings.expected_steps)
-    else:
-        profile = _saved(path, flags, settings.threshold, settings.expected_steps)
+    if step_from == "forward":
+        raise UsageError(
+            "--step-from forward needs the script: a trace does not say what a forward is",
+            hint="leave it out, or take marker, optimizer or none",
+        )
+    if step_range is not None and step_from not in (None, "auto", "marker"):
+        raise UsageError(
+            f"--step-range names the steps and --step-from {step_from} asks for others",
+            hint="give one of the two",
+        )
+    asked = Asked(
+        threshold=settings.threshold,
+        expected_steps=settings.expected_steps,
+        # A default that was set for `profile` does not bind the reading of traces.
+        step_from="auto" if settings.step_from == "forward" else settings.step_from,
+        step_range=step_range,
+        memory_bytes=None if max_memory is None else options.size_in_bytes(max_memory),
+        weigh_anew=threshold is not None or expected_steps is not None,
+    )
+    shown = _Shown(format_name, tuple(output or ()), screen)
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or directory")
+    if len(paths) == 1 and paths[0].is_dir() and not is_recording(paths[0]):
+        return _ranks(files_in(paths[0]), asked, shown)
+    if ranks or len(paths) > 2:
+        return _ranks(paths, asked, shown)
+    if len(paths) == 2:
+        return _difference(paths, asked, shown)
+    if is_comparison(paths[0]):
+        return _comparison(paths[0], threshold, shown)
+    outputs = shown.outputs(Profile)
+    profile = profile_of(paths[0], asked)
     codes = profile.verdict.because if profile.verdict is not None else ()
     return outputs.deliver(
         profile, screen, tuple(f"launchscope rules {code}" for code in codes[:1])
     )
 
 
-def profile_of_recording(path: Path, threshold: float, expected_steps: int | None) -> Profile:
-    """Recording -> Profile with its verdict."""
-    from launchscope.analysis import build_profile
-    from launchscope.parser import read_recording
-    from launchscope.rules import advise
+def _difference(paths: list[Path], asked: Asked, shown: _Shown) -> int:
+    from launchscope.analysis.difference import difference
 
-    recording = read_recording(path)
-    return advise(build_profile(recording, threshold_pct=threshold, expected_steps=expected_steps))
-
-
-def _saved(
-    path: Path, flags: dict[str, str | None], threshold: float, expected_steps: int | None
-) -> Profile:
-    """A saved Profile; weighed anew only when a flag changes what it is weighed by."""
-    from launchscope.parser import read_profile
-    from launchscope.rules import advise
-
-    profile = read_profile(path)
-    if flags["threshold"] is not None:
-        profile = replace(profile, threshold_pct=threshold, verdict=None)
-    if flags["expected_steps"] is not None:
-        profile = replace(profile, expected_steps=expected_steps, verdict=None)
-    return advise(profile) if profile.verdict is None else profile
+    outputs, screen = shown.outputs(Difference), shown.screen
+    before, after = each(profile_of, paths, asked, lambda path: screen.status(f"read {path.name}"))
+    first, second = _rank(before), _rank(after)
+    if first is not None and second is not None and first != second:
+        screen.note(
+            f"these are ranks {first} and {second} of one run: --ranks shows them side by side"
+        )
+    found = difference(before, after, (str(paths[0]), str(paths[1])))
+    return outputs.deliver(found, screen, ())
 
 
-def _comparison(path: Path, threshold: str | None, output: list[Path], format_name: str) -> int:
-    from launchscope.cli.comparison_output import ComparisonOutputs
+def _rank(profile: Profile) -> int | None:
+    """The rank in a run of several, where the trace says it."""
+    rank = profile.facts.get("rank")
+    return rank if isinstance(rank, int) and profile.environment.world_size > 1 else None
+
+
+def _comparison(path: Path, threshold: str | None, shown: _Shown) -> int:
     from launchscope.parser import read_comparison
 
     if threshold is not None:
@@ -83,23 +134,24 @@ def _comparison(path: Path, threshold: str | None, output: list[Path], format_na
             "a comparison keeps the threshold it was made with",
             hint="leave --threshold out; it is an option of launchscope compare",
         )
-    outputs = ComparisonOutputs.checked(format_name, output)
-    return outputs.deliver(read_comparison(path), console(), ())
+    return shown.outputs(Comparison).deliver(read_comparison(path), shown.screen, ())
 
 
-def is_recording(path: Path) -> bool:
-    """Folders are recordings, and so is a file that says it is one."""
-    if path.is_dir() or path.name == "recording.json":
-        return True
-    return _says(path, b'"launchscope/recording/')
+def _ranks(paths: list[Path], asked: Asked, shown: _Shown) -> int:
+    from launchscope.analysis.ranks import ranks_of
 
+    outputs, screen = shown.outputs(Ranks), shown.screen
+    count = len(paths)
+    read: list[Path] = []
 
-def _says(path: Path, schema: bytes) -> bool:
-    """Whether a file's schema begins so; it stands near its begin or its end."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(4096)
-            file.seek(max(0, path.stat().st_size - 4096))
-            return schema in head + file.read()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    def done(path: Path) -> None:
+        read.append(path)
+        screen.status(f"read {len(read)} of {count} files")
+
+    rows = each(rank_of, paths, asked, done)
+    if all(row.problem is not None for row in rows):
+        raise InputError(
+            f"none of the {count} files could be read: {rows[0].problem}",
+            hint="launchscope report FILE says of one file what is wrong with it",
+        )
+    return outputs.deliver(ranks_of(rows), screen, ())

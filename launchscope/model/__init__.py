@@ -22,6 +22,7 @@ from launchscope.model.comparison import (
     SizeCount,
     Trajectory,
 )
+from launchscope.model.difference import Difference
 from launchscope.model.gate import (
     CHECK_SCHEMA,
     Change,
@@ -50,6 +51,7 @@ from launchscope.model.profile import (
     Verdict,
     Work,
 )
+from launchscope.model.ranks import Ranks
 from launchscope.model.recording import (
     CALIBRATION_RANGE,
     RECORDING_SCHEMA,
@@ -106,6 +108,7 @@ __all__ = [
     "Comparison",
     "Correctness",
     "Crossover",
+    "Difference",
     "Environment",
     "Finding",
     "InspectResult",
@@ -124,6 +127,7 @@ __all__ = [
     "Point",
     "PointFailure",
     "Profile",
+    "Ranks",
     "Recommendation",
     "Recording",
     "Replay",

@@ -34,10 +34,12 @@ class StepBoundary:
     """Where a step begins and ends, as found in the warm-up.
 
     `period` lists the events of one step in order ("forward", "backward",
-    "optimizer", "marker"); `names` the class names behind them, index by index.
+    "optimizer", "marker"); `names` the class names behind them, index by index. Of a trace it
+    is "range" with the range's name, "launches" for a period found in the launches, or
+    "none": the whole span as one step.
     """
 
-    boundary: Literal["period", "marker", "optimizer", "forward", "callable"]
+    boundary: Literal["period", "marker", "optimizer", "forward", "callable", "launches", "none"]
     period: tuple[str, ...]
     names: tuple[str, ...]
     scope: Literal["full_step", "forward_backward", "forward", "region"]

@@ -8,6 +8,14 @@ from launchscope.parser.files import (
     read_profile,
     read_recording,
 )
-from launchscope.parser.sources import read_trace
+from launchscope.parser.sources import Reading, is_trace, read_trace
 
-__all__ = ["parse_profile", "read_comparison", "read_profile", "read_recording", "read_trace"]
+__all__ = [
+    "Reading",
+    "is_trace",
+    "parse_profile",
+    "read_comparison",
+    "read_profile",
+    "read_recording",
+    "read_trace",
+]

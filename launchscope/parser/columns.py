@@ -13,14 +13,10 @@ END = "end_ns"
 PID = "pid"  # operating system process of the host side; -1 unknown
 TID = "tid"
 CORRELATION = "correlation"  # joins a host call to its device work, within one process; -1 none
-EXTERNAL = "external_id"  # joins a host call to the operator it ran in; -1 none
 KIND = "kind"  # of an activity: kernel, memcpy, memset
 DEVICE = "device"
 STREAM = "stream"
-BYTES = "bytes"  # copied or set; 0 for kernels
 COPY = "copy"  # "Pageable -> Device" and the like; "" for what is no copy
-BLOCKS = "grid_blocks"  # blocks in the grid; 0 unknown
-THREADS = "block_threads"  # threads in a block; 0 unknown
 
 KERNEL = "kernel"
 MEMCPY = "memcpy"
@@ -40,10 +36,9 @@ COUNTED = "counted"  # of synchronisations: not part of the one that follows
 # Stream numbers under which CUPTI shows the legacy default stream.
 LEGACY_STREAMS = (0, 7)
 
-CALL_COLUMNS = (NAME, START, DUR, END, PID, TID, CORRELATION, EXTERNAL)
+CALL_COLUMNS = (NAME, START, DUR, END, PID, TID, CORRELATION)
 RANGE_COLUMNS = (NAME, START, DUR, END, PID, TID)
-OP_COLUMNS = (NAME, START, DUR, END, PID, TID, EXTERNAL)
-ACTIVITY_COLUMNS = (
-    NAME, START, DUR, END, PID, KIND, DEVICE, STREAM, CORRELATION, BYTES, COPY, BLOCKS, THREADS,
-)  # fmt: skip
+OP_COLUMNS = RANGE_COLUMNS
+OP_MARKS = (START, PID)
+ACTIVITY_COLUMNS = (NAME, START, DUR, END, PID, KIND, DEVICE, STREAM, CORRELATION, COPY)
 TEXT = frozenset({NAME, KIND, COPY})

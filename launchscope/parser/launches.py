@@ -8,18 +8,19 @@ launches on real traces). One graph launch reaches many kernels and is one launc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Trace
+from launchscope.parser.trace import Ints, Trace, ints
 
 __all__ = ["Launches", "find_launches", "synchronisations"]
 
-# Calls that wait for the device, in the runtime's and the driver's spelling, suffixes aside.
-_SYNC = r"^cu(?:da)?(?:Device|Stream|Event|Ctx|Thread)Synchronize"
-_SYNC_COPY = r"^cu(?:da)?Memcpy(?!.*Async)(?!.*Peer)"
+# Calls that wait for the device, as runtime, driver and HIP spell them, suffixes aside.
+_SYNC = r"^(?:cu(?:da)?|hip)(?:Device|Stream|Event|Ctx|Thread)Synchronize"
+_SYNC_COPY = r"^(?:cu(?:da)?|hip)Memcpy(?!.*Async)(?!.*Peer)"
 
 
 @dataclass(frozen=True)
@@ -38,33 +39,67 @@ class Launches:
 
 def find_launches(trace: Trace) -> Launches:
     """Joins host calls to device activities on process and correlation id."""
-    key = [c.PID, c.CORRELATION]
-    activities = trace.activities
-    joinable = activities[(activities[c.CORRELATION] >= 0) & (activities[c.PID] >= 0)]
-    reached = joinable.assign(
-        kernels=joinable[c.KIND] == c.KERNEL, copies=joinable[c.KIND] == c.MEMCPY
-    ).groupby(key, sort=False)
-    summary = reached.agg(
-        kernels=(c.KERNELS, "sum"),
-        copies=("copies", "sum"),
-        activities=(c.START, "size"),
-        first_start_ns=(c.START, "min"),
-        last_end_ns=(c.END, "max"),
-        active_ns=(c.DUR, "sum"),
-        copy=(c.COPY, "first"),
-    ).reset_index()
+    calls, activities = trace.calls, trace.activities
+    call_id, activity_id, count = _identities(calls, activities)
     # One id may carry a runtime call and the driver call inside it: the outer one is the launch.
-    calls = trace.calls.drop_duplicates(key, keep="first").merge(summary, on=key, how="inner")
-    calls = calls.sort_values(c.START, kind="stable", ignore_index=True)
-    calls = calls.assign(kind=_kinds(calls), blocking=_blocking(calls))
-    index = calls[key].assign(**{c.LAUNCH: np.arange(len(calls), dtype=np.int64)})
-    joined = activities.merge(index, on=key, how="left")
-    joined[c.LAUNCH] = joined[c.LAUNCH].fillna(-1).astype(np.int64)
-    total = len(joined)
-    coverage = 100.0 * float((joined[c.LAUNCH] >= 0).sum()) / total if total else None
-    kept = [c.NAME, c.START, c.DUR, c.END, c.PID, c.TID, c.CORRELATION, c.EXTERNAL, c.KIND]
-    kept += [c.KERNELS, c.ACTIVITIES, c.FIRST, c.LAST, c.ACTIVE, c.BLOCKING]
-    return Launches(calls[kept], joined, coverage)
+    row_of = np.full(count + 1, -1, np.int64)
+    row_of[call_id[::-1]] = np.arange(len(calls))[::-1]
+    row_of[-1] = -1  # the id of what has none
+    caller = row_of[activity_id]
+    launching = np.unique(caller[caller >= 0])
+    row = np.full(len(calls) + 1, -1, np.int64)
+    row[launching] = np.arange(len(launching))
+    launch = row[caller]
+    found = calls.iloc[launching].reset_index(drop=True)
+    found = found.assign(**_reached(activities, launch, len(found)))
+    found = found.assign(kind=_kinds(found), blocking=_blocking(found))
+    joined = activities.assign(**{c.LAUNCH: launch})
+    coverage = 100.0 * float((launch >= 0).mean()) if len(launch) else None
+    return Launches(found.drop(columns=["copies", "pageable"]), joined, coverage)
+
+
+def _identities(calls: pd.DataFrame, activities: pd.DataFrame) -> tuple[Ints, Ints, int]:
+    """One number for each pair of process and correlation id, of calls and of activities, and
+    how many there are. What has no process or no correlation id gets -1."""
+    pid = np.concatenate((ints(calls, c.PID), ints(activities, c.PID)))
+    correlation = np.concatenate((ints(calls, c.CORRELATION), ints(activities, c.CORRELATION)))
+    known = (pid >= 0) & (correlation >= 0)
+    process, processes = pd.factorize(pid)
+    number, _ = pd.factorize(correlation)
+    pair = number.astype(np.int64) * max(len(processes), 1) + process
+    identity, distinct = pd.factorize(pair)
+    identity = np.where(known, identity, -1).astype(np.int64)
+    return identity[: len(calls)], identity[len(calls) :], len(distinct)
+
+
+def _reached(activities: pd.DataFrame, launch: Ints, count: int) -> dict[str, Any]:
+    """Per launch: how many activities of which kind it reached, and when they ran."""
+    rows = np.flatnonzero(launch >= 0)
+    owner = launch[rows]
+    kernels, copies = (
+        (activities[c.KIND] == kind).to_numpy(bool)[rows] for kind in (c.KERNEL, c.MEMCPY)
+    )
+    pageable = activities[c.COPY].astype(str).str.contains("Pageable", regex=False)
+    first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    # Activities are by start: written backwards, the first one of a launch stays.
+    first[owner[::-1]] = ints(activities, c.START)[rows][::-1]
+    last[owner] = ints(activities, c.START)[rows]
+    np.maximum.at(last, owner, ints(activities, c.END)[rows])
+    active = np.zeros(count, np.int64)
+    np.add.at(active, owner, ints(activities, c.DUR)[rows])
+
+    def number(chosen: Any) -> Ints:
+        return np.bincount(owner[chosen], minlength=count).astype(np.int64)
+
+    return {
+        c.KERNELS: number(kernels),
+        "copies": number(copies),
+        c.ACTIVITIES: number(slice(None)),
+        c.FIRST: first,
+        c.LAST: last,
+        c.ACTIVE: active,
+        "pageable": number(copies & pageable.to_numpy(bool)[rows]) > 0,
+    }
 
 
 def synchronisations(trace: Trace, launches: Launches) -> pd.DataFrame:
@@ -97,5 +132,4 @@ def _kinds(calls: pd.DataFrame) -> pd.Series[str]:
 def _blocking(calls: pd.DataFrame) -> pd.Series[bool]:
     """Copies to or from pageable memory, and copies by a call that is not asynchronous."""
     copy = calls["copies"] > 0
-    pageable = calls["copy"].str.contains("Pageable", regex=False, na=False)
-    return copy & (pageable | calls[c.NAME].str.contains(_SYNC_COPY, regex=True))
+    return copy & (calls["pageable"] | calls[c.NAME].str.contains(_SYNC_COPY, regex=True))

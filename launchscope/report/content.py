@@ -5,7 +5,7 @@ Terminal, Markdown and later formats lay out the same Content, so that they agre
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from launchscope.model import Finding, Metric, Profile
@@ -87,6 +87,7 @@ class Content:
     costs: tuple[tuple[str, str], ...]
     changes: tuple[Finding, ...]
     how: str | None
+    kernel_heading: str
     kernels: tuple[KernelLine, ...]
     kernels_left: int
     notes: tuple[str, ...]
@@ -118,6 +119,7 @@ def content_of(profile: Profile, *, top: int = 8, next_commands: tuple[str, ...]
         costs=_costs(profile),
         changes=tuple(f for f in ordered if f.severity != "info"),
         how=verdict.how if verdict is not None else None,
+        kernel_heading="Top kernels, in all" if _is_total(profile) else "Top kernels of a step",
         kernels=_kernels(profile, top),
         kernels_left=max(0, len(profile.kernels) - top),
         notes=profile.notes,
@@ -172,6 +174,11 @@ def _context(profile: Profile) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _is_total(profile: Profile) -> bool:
+    """Whether figures are totals over a trace in which no step was found, or asked for."""
+    return profile.step is not None and profile.step.boundary == "none"
+
+
 def _rows(profile: Profile) -> tuple[Row, ...]:
     metrics = profile.metrics
     if profile.mode == "rehearsal":
@@ -224,7 +231,49 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
         Row("exposed launch overhead", fmt.with_unit(metrics.get("launch_overhead_pct"))),
         Row("synchronisations per step", fmt.with_unit(metrics.get("syncs_per_step"))),
     ]
-    return tuple(rows)
+    if profile.mode == "trace":
+        rows += _bounds(profile)
+        rows += [
+            Row("queue delay, median", fmt.with_unit(metrics.get("queue_delay_us"), spread=False)),
+            Row("launch to kernel (TKLQT)", fmt.with_unit(metrics.get("tklqt_ms"), spread=False)),
+            Row("device share (HDBI)", fmt.with_unit(metrics.get("hdbi"))),
+        ]
+    if not _is_total(profile):
+        return tuple(rows)
+    return tuple(_of_span(row) for row in rows if not row.label.startswith("step"))
+
+
+def _bounds(profile: Profile) -> list[Row]:
+    """What is predicted lies between bounds, and a prediction without them says little."""
+    rows = []
+    for label, low_key, high_key, form in (
+        ("replay, bounds", "predicted_replay_low_ms", "predicted_replay_high_ms",
+         fmt.milliseconds),
+        ("removed, bounds", "removable_low_pct", "removable_high_pct", fmt.percent),
+    ):  # fmt: skip
+        low, high = profile.facts.get(low_key), profile.facts.get(high_key)
+        if isinstance(low, int | float) and isinstance(high, int | float):
+            rows.append(Row(label, "", _range(form(low), form(high))))
+    return rows
+
+
+def _range(low: str, high: str) -> str:
+    """`76 to 89 %`: the unit once where both have it."""
+    (one, _, unit), (_, _, other) = low.partition(" "), high.partition(" ")
+    return f"{one if unit == other else low} to {high}"
+
+
+_TOTALS = {
+    "iteration": "whole span",
+    "host time of the step": "host time",
+    "GPU busy in the step": "GPU busy",
+    "launches per step": "launches",
+    "synchronisations per step": "synchronisations",
+}
+
+
+def _of_span(row: Row) -> Row:
+    return replace(row, label=_TOTALS.get(row.label, row.label))
 
 
 def _host_replay(profile: Profile) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from launchscope.model import Check, Finding, Profile
+from launchscope.model import Check, Comparison, Difference, Finding, Profile, Ranks
 from launchscope.report.checkmarkdown import render as render_check
+from launchscope.report.comparison.markdown import render as render_comparison
 from launchscope.report.content import Content, content_of
 from launchscope.report.marks import LEFT, RIGHT, code, escape, table
 from launchscope.report.reporter import Reporter
+from launchscope.report.sheet import markdown as render_sheet
 
 
 def render(profile: Profile, /, **options: object) -> str:
@@ -50,7 +52,7 @@ def _sections(content: Content) -> list[str]:
         if recipe:
             sections.append(f"```python\n{recipe}\n```")
     if content.kernels:
-        sections += ["## Top kernels of a step", _kernels(content)]
+        sections += [f"## {content.kernel_heading}", _kernels(content)]
     if content.notes:
         sections += ["## Notes", "\n".join(f"- {escape(note)}" for note in content.notes)]
     if content.next:
@@ -90,4 +92,14 @@ def _finding(finding: Finding) -> str:
     return f"- {finding.code} {where}{escape(finding.title.rstrip('.'))}.{advice}"
 
 
-REPORTER = Reporter("markdown", (".md",), {Profile: render, Check: render_check})
+REPORTER = Reporter(
+    "markdown",
+    (".md",),
+    {
+        Profile: render,
+        Check: render_check,
+        Comparison: render_comparison,
+        Difference: render_sheet,
+        Ranks: render_sheet,
+    },
+)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from launchscope.model import Check, Finding, Profile
+from launchscope.model import Check, Comparison, Difference, Finding, Profile, Ranks
 from launchscope.report.checkterminal import render as render_check
+from launchscope.report.comparison.terminal import render as render_comparison
 from launchscope.report.content import Content, Part, content_of
 from launchscope.report.reporter import Reporter
 from launchscope.report.screen import INDENT, heading, item, line, panel, screened
+from launchscope.report.sheet import terminal as render_sheet
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod, RenderableType
@@ -65,7 +67,7 @@ def _write(console: Console, content: Content, *, unicode: bool) -> None:
         heading(console, "How")
         _how(console, content.how)
     if content.kernels:
-        heading(console, "Top kernels of a step")
+        heading(console, content.kernel_heading)
         console.print(_kernels(content, console.width))
     if content.notes:
         heading(console, "Notes")
@@ -219,4 +221,14 @@ def _end_of(place: str, width: int) -> str:
     return place if len(place) <= width else "…" + place[1 - width :]
 
 
-REPORTER = Reporter("terminal", (".txt",), {Profile: render, Check: render_check})
+REPORTER = Reporter(
+    "terminal",
+    (".txt",),
+    {
+        Profile: render,
+        Check: render_check,
+        Comparison: render_comparison,
+        Difference: render_sheet,
+        Ranks: render_sheet,
+    },
+)

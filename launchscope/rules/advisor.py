@@ -174,7 +174,7 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
 
     High: measured, checked, and the bounds of the gain lie on one side of the threshold. One
     level less for each of: not so clear, a prediction, an unchecked replay to adopt, few steps,
-    an iteration projected without a trace.
+    an iteration projected without a trace, a trace in which no step was found.
     """
     if recommendation in ("already_graphed", "unsafe"):
         return "high"
@@ -193,6 +193,7 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
         is_partial(profile),
         flag(profile, "projected_from_bursts"),
         recommendation == "adopt_bucketed",
+        profile.step is not None and profile.step.boundary == "none",
     ]
     levels: tuple[Confidence, ...] = ("high", "medium", "low")
     return levels[min(2, sum(doubts))]

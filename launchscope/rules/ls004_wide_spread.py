@@ -39,14 +39,23 @@ def check(profile: Profile) -> list[Finding]:
             severity="warning" if very else "advice",
             title=f"Iterations spread {'very ' if very else ''}widely: "
             f"interquartile range {pct(spread)} of the median",
-            advice="Leave the machine to this script alone and time more steps: --timing "
-            f"{4 * max(30, len(profile.metrics['iteration_ms'].samples))}.",
+            advice=_advice(profile),
             evidence={
                 "spread_pct": spread,
                 "samples": len(profile.metrics["iteration_ms"].samples),
             },
         )
     ]
+
+
+def _advice(profile: Profile) -> str:
+    if profile.mode == "trace":
+        return "Trace more steps, on a machine that runs nothing else."
+    samples = len(profile.metrics["iteration_ms"].samples)
+    return (
+        "Leave the machine to this script alone and time more steps: --timing "
+        f"{4 * max(30, samples)}."
+    )
 
 
 RULE = Rule("LS004", "The timings spread widely", check, __doc__)

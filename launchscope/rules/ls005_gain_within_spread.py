@@ -36,12 +36,16 @@ def check(profile: Profile) -> list[Finding]:
             severity="warning" if undecided else "info",
             title=f"The gain lies within the spread: between {pct(found.low_pct)} and "
             f"{pct(found.high_pct)} of the iteration",
-            advice="Time more steps (--timing 120 --replay 120) on an otherwise idle machine."
-            if undecided
-            else "Even its upper end is under the threshold.",
+            advice=_advice(profile) if undecided else "Even its upper end is under the threshold.",
             evidence={"low_pct": found.low_pct, "high_pct": found.high_pct},
         )
     ]
+
+
+def _advice(profile: Profile) -> str:
+    if profile.mode == "trace":
+        return "A trace cannot tell: profile the script itself, launchscope profile train.py."
+    return "Time more steps (--timing 120 --replay 120) on an otherwise idle machine."
 
 
 RULE = Rule("LS005", "The gain lies within the spread", check, __doc__)

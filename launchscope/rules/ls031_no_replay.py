@@ -56,6 +56,10 @@ _BY_REASON: tuple[tuple[tuple[str, ...], str], ...] = (
         "Give the script more steps, or lower --warmup, --timing and --replay.",
     ),
     (
+        ("a trace holds no replay",),
+        "To measure one, profile the script itself: launchscope profile train.py.",
+    ),
+    (
         ("not run", "--replay 0"),
         "It was not asked for, or not reached: profile with --replay 30 to measure it.",
     ),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from launchscope.model import Comparison
 from launchscope.parser import read_comparison
-from launchscope.report.comparison import render
+from launchscope.report import render
 from tests.benchmarks import bench
 
 WAYS = "eager,replay,compile,graphed"

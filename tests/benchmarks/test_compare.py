@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from launchscope.report.comparison import render
+from launchscope.report import render
 from tests.benchmarks import bench
 from tests.benchmarks.compare import RUNS, file_of
 from tests.report import comparisons

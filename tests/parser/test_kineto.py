@@ -12,8 +12,10 @@ import pytest
 from launchscope.errors import InputError
 from launchscope.parser import columns as c
 from launchscope.parser import read_trace
-from launchscope.parser.sources import sources
+from launchscope.parser.launches import find_launches, synchronisations
+from launchscope.parser.sources import Reading, sources
 from tests.builders import TraceBuilder, trace
+from tests.kinetotext import LAYOUTS, kineto_text
 
 
 def one_step() -> TraceBuilder:
@@ -27,7 +29,7 @@ def written(tmp_path: Path, content: str | bytes, name: str = "t.json") -> Path:
 
 
 def test_the_kineto_source_is_found_without_a_list() -> None:
-    assert [source.name for source in sources()] == ["kineto"]
+    assert [source.name for source in sources()] == ["kineto", "nsys"]
 
 
 def test_frames_have_their_columns_and_integer_nanoseconds() -> None:
@@ -38,7 +40,7 @@ def test_frames_have_their_columns_and_integer_nanoseconds() -> None:
     assert tuple(read.ops.columns) == c.OP_COLUMNS
     kernel = read.activities.iloc[0]
     assert (kernel[c.START], kernel[c.DUR]) == (1_000_008_000, 3_000)
-    assert (kernel[c.BLOCKS], kernel[c.THREADS], kernel[c.STREAM]) == (8, 128, 13)
+    assert (kernel[c.DEVICE], kernel[c.STREAM], kernel[c.KIND]) == (0, 13, c.KERNEL)
     assert read.activities[c.START].dtype == "int64"
     assert read.device_name == "Imaginary GPU"
     assert not read.damage.any
@@ -153,13 +155,34 @@ def test_the_categories_of_older_pytorch_are_known(tmp_path: Path) -> None:
     assert (len(read.calls), len(read.activities)) == (2, 2)
 
 
-def test_an_id_that_two_processes_used_joins_neither(tmp_path: Path) -> None:
-    document = one_step().document()
-    twin = {**next(e for e in document["traceEvents"] if e["cat"] == "cuda_runtime"), "pid": 9}
-    document["traceEvents"].append(twin)
+def two_processes(*, same_ids: bool) -> dict[str, Any]:
+    """Processes 403 and 9 on devices 0 and 1, merged into one file."""
+    document = trace().launch().launch().launch().document()
+    twins = json.loads(json.dumps(document["traceEvents"]))
+    for event in twins:
+        if event["cat"] == "kernel":
+            event["args"]["device"] = 1
+        else:
+            event["pid"] = 9
+        event["args"]["correlation"] += 0 if same_ids else 2
+    document["traceEvents"] += twins
+    return document
+
+
+def test_an_id_that_two_processes_used_goes_to_the_one_whose_device_it_is(tmp_path: Path) -> None:
+    document = two_processes(same_ids=False)  # ids 1, 2, 3 and 3, 4, 5
     read = read_trace(written(tmp_path, json.dumps(document)))
-    assert list(read.activities[c.PID]) == [-1, 403]
-    assert read.damage.ambiguous_activities == 1
+    owner = {(row[c.DEVICE], row[c.PID]) for row in read.activities.to_dict("records")}
+    assert owner == {(0, 403), (1, 9)}
+    assert read.damage.ambiguous_activities == 0
+
+
+def test_ids_that_two_processes_used_throughout_join_neither_and_are_counted(
+    tmp_path: Path,
+) -> None:
+    read = read_trace(written(tmp_path, json.dumps(two_processes(same_ids=True))))
+    assert set(read.activities[c.PID]) == {-1}
+    assert read.damage.ambiguous_activities == 6
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
@@ -176,3 +199,88 @@ def test_what_is_no_trace_is_told(tmp_path: Path, content: str) -> None:
 def test_json_beyond_repair_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="damaged"):
         read_trace(written(tmp_path, '{"traceEvents": ]]]'))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_reads_alike(tmp_path: Path, layout: str) -> None:
+    document = trace().step().op("aten::add").launch(name='odd "}, {" name').memcpy().sync().end()
+    plain = read_trace(written(tmp_path, json.dumps(document.document())))
+    other = read_trace(written(tmp_path, LAYOUTS[layout](document.document()), "other.json"))
+    for table in ("calls", "activities", "ranges", "ops"):
+        assert getattr(plain, table).equals(getattr(other, table)), table
+    assert other.device_name == plain.device_name == "Imaginary GPU"
+    assert not other.damage.any
+
+
+@pytest.mark.parametrize("layout", ["kineto", "compact"])
+def test_a_dirty_event_costs_only_itself_in_every_layout(tmp_path: Path, layout: str) -> None:
+    text = LAYOUTS[layout](trace().launch(name="good").launch(name="BAD").document())
+    read = read_trace(written(tmp_path, text.replace("BAD", "a\\qb")))
+    assert list(read.activities[c.NAME]) == ["good"]
+    assert read.damage.events_dropped == 1
+
+
+def test_times_past_what_a_double_holds_keep_their_nanoseconds(tmp_path: Path) -> None:
+    event = '{"ph": "X", "cat": "kernel", "name": "k", "ts": %s, "dur": 1.5, "args": {}}'
+    times = ("1708462531234567.123", "1708462531234567.124", "1708462531234568.9")
+    text = '{"deviceProperties": [], "traceEvents": [' + ",".join(event % t for t in times) + "]}"
+    read = read_trace(written(tmp_path, text))
+    last = [int(start) % 1_000_000 for start in read.activities[c.START]]
+    assert last == [567_123, 567_124, 568_900]
+
+
+def test_one_event_of_a_strange_time_does_not_change_the_clock_of_the_others(
+    tmp_path: Path,
+) -> None:
+    document = trace().launch().launch().launch().document()
+    document["traceEvents"][1]["ts"] = 4e18
+    read = read_trace(written(tmp_path, json.dumps(document)))
+    assert list(read.activities[c.DUR]) == [3000, 3000]
+    assert read.damage.events_dropped == 1
+
+
+@pytest.mark.parametrize("duration", ["-5", "null", "N/A", '"long"', None])
+def test_durations_that_are_negative_or_missing_are_counted(
+    tmp_path: Path, duration: str | None
+) -> None:
+    text = kineto_text(trace().launch(kernel_us=3).launch(kernel_us=7).document())
+    text = text.replace(', "dur": 7.000' if duration is None else '"dur": 7.000',
+                        "" if duration is None else f'"dur": {duration}')  # fmt: skip
+    text = text.replace(', "dur": 7' if duration is None else '"dur": 7,',
+                        "" if duration is None else f'"dur": {duration},')  # fmt: skip
+    read = read_trace(written(tmp_path, text))
+    assert sorted(read.activities[c.DUR]) in ([0, 3000], [3000, 7000])
+    assert read.damage.durations_mended == (read.activities[c.DUR] == 0).sum() == 1
+
+
+def test_the_files_of_amds_gpus_are_read(tmp_path: Path) -> None:
+    built = trace().launch(api="hipLaunchKernel").sync(api="hipDeviceSynchronize")
+    read = built.trace()
+    found = find_launches(read)
+    assert list(found.calls[c.NAME]) == ["hipLaunchKernel"]
+    assert synchronisations(read, found)[c.COUNTED].sum() == 1
+
+
+def test_rank_world_size_and_stacks_are_told_by_the_file(tmp_path: Path) -> None:
+    document = {"distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},
+                "with_stack": 1, **one_step().document()}  # fmt: skip
+    read = read_trace(written(tmp_path, kineto_text(document)))
+    assert (read.rank, read.world_size, read.with_stack) == (3, 8, True)
+
+
+def test_of_operators_only_the_time_is_kept_when_their_names_are_not_wanted(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path, kineto_text(one_step().document()))
+    read = read_trace(path, Reading(op_names=False))
+    assert tuple(read.ops.columns) == c.OP_MARKS
+    assert list(read.ops[c.START]) == list(read_trace(path).ops[c.START])
+
+
+def test_more_than_fits_in_the_memory_allowed_is_refused_with_the_place(tmp_path: Path) -> None:
+    built = trace()
+    for _ in range(300):
+        built.launch()
+    path = written(tmp_path, kineto_text(built.document()))
+    with pytest.raises(InputError, match=r"does not fit in the memory .* after .* of JSON"):
+        read_trace(path, Reading(memory_bytes=50_000))

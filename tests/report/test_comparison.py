@@ -9,7 +9,7 @@ import pytest
 
 from launchscope.model import Comparison
 from launchscope.parser import read_comparison
-from launchscope.report.comparison import all_reporters, render
+from launchscope.report import all_reporters, render
 from launchscope.report.comparison.plot import Series, drawn, text_of
 from tests.report import comparisons
 
@@ -52,7 +52,9 @@ def test_report_equals_its_golden_file(
 
 
 def test_every_format_has_a_golden_file() -> None:
-    assert {reporter.name for reporter in all_reporters()} == {case[1] for case in CASES}
+    assert {one.name for one in all_reporters() if Comparison in one.renders} == {
+        case[1] for case in CASES
+    }
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

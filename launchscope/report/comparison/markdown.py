@@ -9,7 +9,6 @@ from launchscope.report.comparison.buckets import BucketSection
 from launchscope.report.comparison.content import ComparisonContent, content_of
 from launchscope.report.comparison.ladder import LadderSection
 from launchscope.report.comparison.plot import drawn, text_of
-from launchscope.report.comparison.reporter import ComparisonReporter
 
 _RIGHT, _LEFT = "---:", "---"
 _PLOT_WIDTH = 76
@@ -94,6 +93,3 @@ def _escape(text: str) -> str:
     for sign in "\\`*_<>|~":
         text = text.replace(sign, f"\\{sign}")
     return text
-
-
-REPORTER = ComparisonReporter("markdown", (".md",), render)

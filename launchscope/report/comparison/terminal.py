@@ -11,7 +11,6 @@ from launchscope.report.comparison.buckets import BucketSection
 from launchscope.report.comparison.content import ComparisonContent, Table, content_of
 from launchscope.report.comparison.ladder import LadderSection
 from launchscope.report.comparison.plot import drawn
-from launchscope.report.comparison.reporter import ComparisonReporter
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -217,6 +216,3 @@ def _ascii(text: str) -> str:
     for sign, plain in ((" ± ", "+/-"), ("·", "-"), ("…", "~"), ("–", "-")):
         text = text.replace(sign, plain)
     return text.encode("ascii", "replace").decode()
-
-
-REPORTER = ComparisonReporter("terminal", (".txt",), render)

@@ -1,0 +1,75 @@
+"""Joins what a trace says with the times of the same steps: shares, idle time, the projection."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from launchscope.analysis.accounting import Accounting
+from launchscope.analysis.gain import project
+from launchscope.analysis.measured import Measured, from_idle, middle
+from launchscope.analysis.prediction import Prediction
+from launchscope.analysis.projection import fit
+from launchscope.analysis.replay import ReplayTimes, replay_times
+from launchscope.analysis.timeline import Timeline
+from launchscope.analysis.timing import StepTimes
+from launchscope.analysis.work import Work
+from launchscope.model import ReplayResult
+
+__all__ = ["Projector", "against_time"]
+
+
+def against_time(
+    work: Work, timeline: Timeline, accounts: Accounting, times: StepTimes | None
+) -> Measured:
+    """Shares of the trace's figures in the untraced times."""
+    if times is None:
+        return Measured()
+    step, host = middle(times.step), middle(times.host)
+    between = 1.0
+    used = work.iterations.used
+    traced = float(np.median((work.iterations.step_begin - work.iterations.begin)[used])) / 1e6
+    if len(times.host_between) and traced > 0:
+        between = min(1.0, float(np.median(times.host_between)) / traced)
+    idle = from_idle(timeline, step, middle(times.iteration), between)
+    metrics = dict(idle.metrics)
+    api, busy = middle(accounts.api_ms), middle(timeline.step_busy)
+    if step and api is not None:
+        metrics["launch_share_pct"] = 100 * api / step
+    if busy is not None and host is not None:
+        own = max(host - (middle(accounts.blocked_ms) or 0.0), 0.0)
+        metrics["hdbi"] = busy / (busy + own) if busy + own > 0 else None
+    return Measured(metrics, idle.facts, idle.notes)
+
+
+class Projector:
+    """Projects the iteration for one replay after another; the model is fitted once."""
+
+    def __init__(
+        self, work: Work, predicted: Prediction | None, accounts: Accounting, times: StepTimes
+    ):
+        self._model = fit(work, times, accounts.profiler_us)
+        self._times = times
+        self._predicted = predicted
+        self._operations = float(np.median(accounts.operations))
+        self._syncs = float(np.median(accounts.syncs_inside))
+
+    def __call__(
+        self, result: ReplayResult | None, bursts: ReplayTimes | None, whole: bool
+    ) -> Measured:
+        if self._model is None:
+            return Measured()
+        return project(
+            self._model,
+            self._times,
+            result,
+            bursts,
+            self._predicted,
+            self._operations,
+            self._syncs,
+            whole,
+        )
+
+    def removable_pct(self, result: ReplayResult) -> float | None:
+        """Of the iteration, by a replay of a part of the step; None if it cannot be projected."""
+        share = self(result, replay_times(result), False).metrics.get("removable_pct")
+        return share if isinstance(share, float) else None

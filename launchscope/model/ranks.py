@@ -1,0 +1,52 @@
+"""Several ranks of one run, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RANKS_SCHEMA = "launchscope/ranks/1"
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """One rank's file. None: not measured. With a `problem` the file could not be read."""
+
+    name: str
+    rank: int | None = None
+    iteration_ms: float | None = None
+    busy_ms: float | None = None  # of an iteration
+    communication_ms: float | None = None  # in NCCL or RCCL kernels, per step
+    own_ms: float | None = None  # of an iteration, outside of those
+    launches_per_step: float | None = None
+    launch_overhead_pct: float | None = None
+    removable_pct: float | None = None
+    recommendation: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Skew:
+    """How far the ranks are apart in one figure: smallest, median and largest."""
+
+    key: str
+    low: float
+    middle: float
+    high: float
+
+    @property
+    def pct(self) -> float | None:
+        """Largest less smallest, of the median."""
+        return 100.0 * (self.high - self.low) / self.middle if self.middle else None
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Rows by rank. `slowest` is the name of the rank that the others wait for: the one with
+    the most time of its own, because in a collective everybody waits for the last to come."""
+
+    rows: tuple[RankRow, ...]
+    skews: tuple[Skew, ...]
+    slowest: str | None
+    headline: str
+    notes: tuple[str, ...] = ()
+    schema: str = RANKS_SCHEMA

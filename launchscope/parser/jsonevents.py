@@ -1,0 +1,161 @@
+"""Cuts Chrome-trace JSON into the bytes of its events, block by block.
+
+Kineto puts each event on lines of its own with two spaces before its braces. A JSON string
+holds no line break, so its events can be cut apart at those lines alone. Any other layout goes
+through a scan of quotes and brackets; so does the end of every file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from launchscope.parser.trace import Ints
+
+__all__ = ["BeyondRepairError", "Events"]
+
+# No event is as long as this; a file that goes on for so long without one is no trace.
+LONGEST = 16 << 20
+
+_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_SPACE = b"\xef\xbb\xbf \t\r\n"
+_BETWEEN = b"\n  },\n  {"  # events of Kineto
+_FIRST = b"\n  {\n    "
+
+_QUOTE, _OPEN, _CLOSE = 1, 2, 3
+_CLASS = np.zeros(256, np.uint8)
+_CLASS[ord('"')] = _QUOTE
+_CLASS[[ord("{"), ord("[")]] = _OPEN
+_CLASS[[ord("}"), ord("]")]] = _CLOSE
+
+
+class BeyondRepairError(Exception):
+    """There are no events in the file, or none for too long; the text says where."""
+
+
+class Events:
+    """The events of one file as lists of bytes, each a JSON object without its outer braces.
+
+    `head` is what stands before the events and `tail` what follows them; `strays` counts array
+    items that are no objects; `complete` says that the list of events was closed.
+    """
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self.head = b""
+        self.tail = b""
+        self.strays = 0
+        self.complete = False
+        self.kineto_layout = False
+        self.bytes_read = 0
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        data = self._begin()
+        self.kineto_layout = data.startswith(_FIRST)
+        if self.kineto_layout:
+            data = data[len(_FIRST) - 5 :]
+            for block in self._more():
+                pieces = (data + block).split(_BETWEEN)
+                data = self._bounded(pieces.pop())
+                yield pieces
+            # What is left is the last event, or all that there is, and the end of the file.
+            data = b"{" + data
+        yield from self._scanned(data)
+
+    def _more(self) -> Iterator[bytes]:
+        yield b""  # what the beginning left over
+        for block in self._blocks:
+            self.bytes_read += len(block)
+            yield block
+
+    def _begin(self) -> bytes:
+        """Reads up to the list of events; what follows is returned."""
+        data = b""
+        for block in self._blocks:
+            self.bytes_read += len(block)
+            data += block
+            if data.lstrip(_SPACE)[:1] == b"[":
+                start = data.index(b"[") + 1
+                self.head = b""
+                return data[start:]
+            found = _ARRAY.search(data)
+            if found is not None and found.end() + len(_FIRST) <= len(data):
+                self.head = data[: found.end()]
+                return data[found.end() :]
+            self._bounded(data)
+        found = _ARRAY.search(data)
+        if found is None:
+            raise BeyondRepairError("it has no list of events")
+        self.head = data[: found.end()]
+        return data[found.end() :]
+
+    def _bounded(self, rest: bytes) -> bytes:
+        if len(rest) > LONGEST:
+            raise BeyondRepairError(
+                f"{LONGEST >> 20} MiB before byte {self.bytes_read:,} hold no end of an event"
+            )
+        return rest
+
+    def _scanned(self, data: bytes) -> Iterator[list[bytes]]:
+        """The scan of quotes and brackets. `data` begins between two events."""
+        for block in self._more():
+            if self.complete:
+                if len(self.tail) < LONGEST >> 2:
+                    self.tail += block
+                continue
+            data += block
+            pieces, through, closed, strays = _scan(data)
+            self.strays += strays
+            if closed:
+                self.complete = True
+                self.tail = data[through:]
+                data = b""
+            else:
+                data = self._bounded(data[through:])
+            yield pieces
+
+
+def _scan(data: bytes) -> tuple[list[bytes], int, bool, int]:
+    """Whole events of `data`, how far it was used, whether the list ended there, stray items."""
+    text = np.frombuffer(data, np.uint8)
+    kind = _CLASS[text]
+    place = np.flatnonzero(kind)
+    kind = kind[place]
+    quote = place[kind == _QUOTE]
+    quote = quote[~_escaped(text, quote)]
+    bracket, sign = place[kind != _QUOTE], kind[kind != _QUOTE]
+    outside = np.searchsorted(quote, bracket) % 2 == 0
+    bracket, sign = bracket[outside], np.where(sign[outside] == _OPEN, 1, -1)
+    depth = np.cumsum(sign)
+    beyond = np.flatnonzero(depth < 0)
+    closed = len(beyond) > 0
+    if closed:
+        end = int(bracket[beyond[0]])
+        bracket, sign, depth = (part[: beyond[0]] for part in (bracket, sign, depth))
+    opens = bracket[(sign > 0) & (depth == 1)]
+    ends = bracket[(sign < 0) & (depth == 0)]
+    opens = opens[: len(ends)]
+    through = end if closed else int(ends[-1]) + 1 if len(ends) else 0
+    inner = quote[quote < through]
+    level = np.concatenate(([0], depth))[np.searchsorted(bracket, inner)]
+    strays = int((level == 0).sum()) // 2
+    objects = text[opens] == ord("{")
+    strays += int((~objects).sum())
+    pairs = zip(opens[objects].tolist(), ends[objects].tolist())
+    return [data[begin + 1 : stop] for begin, stop in pairs], through, closed, strays
+
+
+def _escaped(text: np.ndarray[tuple[int], np.dtype[np.uint8]], quote: Ints) -> Ints:
+    """Of each quote, whether an odd number of backslashes stands before it."""
+    escaped = np.zeros(len(quote), bool)
+    if not len(quote):
+        return escaped
+    suspects = np.flatnonzero((text[quote - 1] == ord("\\")) & (quote > 0))
+    for row in suspects.tolist():
+        at = int(quote[row]) - 1
+        while at >= 0 and text[at] == ord("\\"):
+            at -= 1
+        escaped[row] = (int(quote[row]) - 1 - at) % 2 == 1
+    return escaped

@@ -1,0 +1,168 @@
+"""A trace by itself: the same figures as the live run, and as an independent oracle."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from launchscope.analysis import build_profile, profile_of_trace
+from launchscope.errors import InputError
+from launchscope.model import Profile
+from launchscope.parser import read_recording, read_trace
+from launchscope.parser.sources import Reading
+from launchscope.rules import advise
+from tests.builders import TraceBuilder, loop_trace, trace
+from tests.nsysbuilder import nsys
+from tests.oracle import oracle
+
+RECORDINGS = sorted((Path(__file__).parents[2] / "sample_workloads/recordings").iterdir())
+COUNTS = (
+    "launches_per_step", "memcpys_per_step", "memsets_per_step", "graph_launches_per_step",
+    "syncs_per_step", "kernels_per_step",
+)  # fmt: skip
+DEVICE_TIMES = ("gpu_busy_ms", "iteration_busy_ms", "predicted_replay_ms", "queue_delay_us")
+
+
+@cache
+def live(folder: Path) -> Profile:
+    return advise(build_profile(read_recording(folder)))
+
+
+@cache
+def from_file(folder: Path) -> Profile:
+    file = folder / "trace.kineto.json.gz"
+    return advise(profile_of_trace(read_trace(file, Reading(op_names=False)), file.name))
+
+
+def profile(built: TraceBuilder, **how: str) -> Profile:
+    return advise(profile_of_trace(built.trace(), "trace.json", **how))  # type: ignore[arg-type]
+
+
+# --------------------------------------------------------------- recordings read back
+
+
+@pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)
+def test_metrics_of_the_file_equal_those_of_the_live_run(folder: Path) -> None:
+    one, other = live(folder), from_file(folder)
+    for key in (*COUNTS, *DEVICE_TIMES):
+        inspected = read_recording(folder).inspect
+        if key == "predicted_replay_ms" and inspected and inspected.uncapturable_tensors:
+            continue  # the run knows which optimizer a capture changes, the file does not
+        assert other.value(key) == one.value(key), key
+    assert [(k.name, k.count, k.total_us) for k in other.kernels] == [
+        (k.name, k.count, k.total_us) for k in one.kernels
+    ]
+
+
+@pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)
+def test_the_gain_that_was_measured_lies_within_the_bounds_of_the_file(folder: Path) -> None:
+    measured, read = live(folder).value("removable_pct"), from_file(folder)
+    assert measured is not None
+    verdict = live(folder).verdict
+    if verdict is None or verdict.basis == "predicted":
+        pytest.skip("the run measured no replay")
+    assert read.facts["removable_low_pct"] <= measured <= read.facts["removable_high_pct"]
+
+
+@pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)
+def test_the_verdict_of_the_file_is_predicted_and_goes_the_same_way(folder: Path) -> None:
+    one, other = live(folder).verdict, from_file(folder).verdict
+    assert one is not None
+    assert other is not None
+    assert other.basis == "predicted"
+    # What has to be mended first, or would be wrong, is nothing that a trace could show.
+    assert (other.recommendation == "adopt") == (one.recommendation != "stay_eager")
+
+
+@pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("name", ["trace", "replay"])
+def test_an_independent_oracle_agrees_over_the_whole_span(folder: Path, name: str) -> None:
+    file = folder / f"{name}.kineto.json.gz"
+    if not file.exists():
+        pytest.skip("not recorded")
+    launches, busy_ns, idle_ns = oracle(file)
+    read = profile_of_trace(read_trace(file), file.name, step_from="none")
+    assert read.step is not None
+    assert read.step.boundary == "none"
+    graphs = read.value("graph_launches_per_step") or 0
+    assert (read.value("launches_per_step") or 0) + graphs == launches
+    busy, span = read.value("iteration_busy_ms"), read.value("iteration_ms")
+    assert busy is not None
+    assert span is not None
+    assert round(busy * 1e6) == busy_ns
+    assert round(span * 1e6) - round(busy * 1e6) == idle_ns
+
+
+# ------------------------------------------------------------------------- by itself
+
+
+def step(builder: TraceBuilder) -> None:
+    for index in range(20):
+        builder.op("aten::mul").work(20).launch(kernel_us=4, name=f"k{index % 5}")
+
+
+def test_the_whole_span_gives_totals() -> None:
+    read = profile(loop_trace(6, step), step_from="none")
+    assert read.value("launches_per_step") == 120
+    assert read.value("gpu_busy_ms") == pytest.approx(0.48)
+    assert sum(kernel.count for kernel in read.kernels) == 120
+    assert read.verdict is not None
+    assert read.verdict.confidence == "low"
+
+
+def test_orphans_are_busy_time_of_the_whole_span() -> None:
+    read = profile(trace().launch(kernel_us=3).work(50).orphan(us=7).launch(), step_from="none")
+    assert read.value("gpu_busy_ms") == pytest.approx(0.013)
+
+
+def test_what_recording_cost_is_taken_off_and_told() -> None:
+    read = profile(loop_trace(6, step))
+    traced, told = read.facts["traced_iteration_ms"], read.value("iteration_ms")
+    assert told is not None
+    # 40 recorded events of 2.2 us each, all of them while the GPU waited.
+    assert traced - told == pytest.approx(40 * 2.2e-3, rel=0.05)
+    assert any("taken off" in note for note in read.notes)
+
+
+def test_where_the_gpu_is_busy_recording_costs_nothing() -> None:
+    busy = loop_trace(6, lambda builder: [builder.launch(kernel_us=100) for _ in range(20)])
+    read = profile(busy)
+    assert read.value("iteration_ms") == pytest.approx(read.facts["traced_iteration_ms"], rel=1e-3)
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "stay_eager"
+
+
+def test_a_trace_without_device_work_is_told() -> None:
+    with pytest.raises(InputError, match="no device work"):
+        profile(trace().step().sync().end())
+
+
+def test_steps_without_device_work_are_told() -> None:
+    built = loop_trace(3, lambda builder: builder.work(100))
+    with pytest.raises(InputError, match="launched no work"):
+        profile(built.work(50).launch())
+
+
+def test_a_whole_graph_of_nsys_is_busy_and_already_graphed(tmp_path: Path) -> None:
+    built = nsys()
+    for index in range(6):
+        built.range(f"step#{index}").graph([50, 60, 70], nodes=False).work(200)
+    path = built.write(tmp_path / "report.sqlite")
+    read = advise(profile_of_trace(read_trace(path), path.name, step_range="step#"))
+    assert read.value("gpu_busy_ms") == pytest.approx(0.18)
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "already_graphed"
+
+
+def test_of_two_processes_one_is_reported_and_the_other_told(tmp_path: Path) -> None:
+    built = nsys()
+    for pid in (5, 6):
+        built.process(pid, pid - 5)
+        for _ in range(8):
+            built.launch(name="a").launch(name="b").launch(name="c").work(40)
+    path = built.write(tmp_path / "report.sqlite")
+    read = profile_of_trace(read_trace(path), path.name)
+    assert read.value("launches_per_step") == 3
+    assert any("2 processes" in note and "process 5" in note for note in read.notes)

@@ -1,0 +1,34 @@
+"""The generator of large traces: what it writes is read back with the answers it promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launchscope.analysis import profile_of_trace
+from launchscope.parser import read_trace
+from launchscope.parser.sources import Reading
+from tests.benchmarks.synthetic import BETWEEN_NS, LAUNCHES, PERIOD_NS, write
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
+@pytest.mark.parametrize("marks", [True, False])
+def test_a_synthetic_trace_has_the_answers_it_promises(
+    tmp_path: Path, name: str, marks: bool
+) -> None:
+    path = tmp_path / name
+    answers = write(path, 4, marks=marks)
+    read = read_trace(path, Reading(op_names=False))
+    assert not read.damage.any
+    found = profile_of_trace(read, name)
+    assert found.step is not None
+    assert found.step.boundary == ("marker" if marks else "launches")
+    assert found.value("launches_per_step") == LAUNCHES
+    assert found.value("gpu_busy_ms") == answers.step_busy_ns / 1e6
+    period_ms = (LAUNCHES * PERIOD_NS + BETWEEN_NS) / 1e6
+    if marks:  # a gap in front of a step found by its launches is that step's
+        assert found.facts["traced_iteration_ms"] == pytest.approx(period_ms)
+    whole = profile_of_trace(read, name, step_from="none")
+    assert whole.value("launches_per_step") == answers.launches
+    assert whole.value("gpu_busy_ms") == pytest.approx(answers.busy_ns / 1e6, abs=1e-9)

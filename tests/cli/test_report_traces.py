@@ -1,0 +1,210 @@
+"""launchscope report on traces: by content, several of them, and everything that is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from launchscope.cli import main
+from tests.builders import TraceBuilder, loop_trace, trace
+from tests.kinetotext import kineto_text
+from tests.nsysbuilder import nsys
+
+
+def step(builder: TraceBuilder) -> None:
+    for index in range(10):
+        builder.op("aten::mul").work(20).launch(kernel_us=4, name=f"k{index % 3}")
+
+
+def kineto(path: Path, steps: int = 5, extra: dict[str, object] | None = None) -> Path:
+    text = kineto_text({**(extra or {}), **loop_trace(steps, step).document()})
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def export(path: Path) -> Path:
+    built = nsys()
+    for _ in range(6):
+        built.launch(name="a").launch(name="b").work(300)
+    return built.write(path)
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz", "t.pt", "trace"])
+def test_a_trace_is_known_by_its_content_not_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main(["report", str(kineto(tmp_path / name))]) == 0
+    shown = capsys.readouterr().out
+    assert "predicted from the trace" in shown
+    for told in ("removed, bounds", "queue delay", "TKLQT", "HDBI"):
+        assert told in shown
+
+
+def test_an_export_of_nsys_is_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(export(tmp_path / "report.sqlite"))]) == 0
+    assert "2 launches that repeat" in capsys.readouterr().out
+
+
+def test_a_profile_made_from_a_trace_can_be_saved_and_rendered_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "profile.json"
+    assert main(["report", str(kineto(tmp_path / "t.json")), "-o", str(saved)]) == 0
+    first = capsys.readouterr().out
+    assert json.loads(saved.read_text())["mode"] == "trace"
+    assert main(["report", str(saved)]) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_the_report_says_what_a_step_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(kineto(tmp_path / "t.json"))
+    assert main(["report", path, "--step-from", "none"]) == 0
+    assert "whole span" in capsys.readouterr().out
+    assert main(["report", path, "--step-range", "launchscope.step#"]) == 0
+    assert "range launchscope.step" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--step-from", "forward"], "needs the script"),
+        (["--step-range", "x", "--step-from", "none"], "names the steps"),
+        (["--max-memory", "lots"], "expected a size"),
+        (["--max-memory", "0G"], "expected a size"),
+        (["-f", "nonsense"], "unknown format"),
+    ],
+)
+def test_options_that_make_no_sense_are_usage_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    assert main(["report", str(kineto(tmp_path / "t.json")), *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_two_files_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = kineto(tmp_path / "a.json"), export(tmp_path / "b.sqlite")
+    saved, written = tmp_path / "d.json", tmp_path / "d.md"
+    assert main(["report", str(one), str(other), "-o", str(saved), "-o", str(written)]) == 0
+    shown = capsys.readouterr()
+    assert "Kernels that appeared (2)" in shown.out
+    assert "Kernels that vanished (3)" in shown.out
+    assert json.loads(saved.read_text())["schema"] == "launchscope/difference/1"
+    assert "| launches\\_per\\_step | 10 | 2 |" in written.read_text()
+    assert main(["report", str(saved)]) == 3
+    assert "launchscope/difference/1" in capsys.readouterr().err
+
+
+def test_a_profile_and_a_trace_can_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, saved = kineto(tmp_path / "a.json"), tmp_path / "p.json"
+    assert main(["report", str(one), "-o", str(saved), "-q"]) == 0
+    capsys.readouterr()
+    assert main(["report", str(saved), str(one)]) == 0
+    assert "Times and launches as before; the kernels are the same." in capsys.readouterr().out
+
+
+def test_two_ranks_are_compared_unless_ranks_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [
+        str(kineto(tmp_path / f"{rank}.json",
+                   extra={"distributedInfo": {"rank": rank, "world_size": 2}}))
+        for rank in (0, 1)
+    ]  # fmt: skip
+    assert main(["report", *paths]) == 0
+    shown = capsys.readouterr()
+    assert "the kernels are the same" in shown.out
+    assert "--ranks shows them side by side" in shown.err
+    assert main(["report", *paths, "--ranks"]) == 0
+    assert "2 ranks, alike" in capsys.readouterr().out
+
+
+def test_a_folder_is_reported_by_rank_with_what_could_not_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in range(3):
+        kineto(tmp_path / f"trace_rank{rank}.json.gz")
+    (tmp_path / "trace_rank3.json").write_text('{"traceEvents": [\n  {\n    "ph": "X"')
+    (tmp_path / "notes.txt").write_text("no trace")
+    saved = tmp_path / "ranks.md"
+    assert main(["report", str(tmp_path), "-o", str(saved)]) == 0
+    shown = capsys.readouterr().out
+    assert "3 of 4 ranks" in shown
+    assert "trace_rank3.json: " in shown
+    assert "Skew over the ranks" in saved.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("empty.json", b"", "is empty"),
+        ("text.json", b"hello", "not a trace"),
+        ("half.json", b'{"traceEvents": [', "no device work"),
+        ("half.json", b'{"deviceProperties": [], "traceEv', "no list of events"),
+        ("list.json", b"[1, 2, 3]", "not a trace"),
+        ("none.json", b'{"traceEvents": []}', "no device work"),
+        ("bad.json.gz", b"\x1f\x8bnonsense", "not a trace"),
+        ("bad.sqlite", b"SQLite format 3\0" + b"\xff" * 4000, "damaged"),
+        ("run.nsys-rep", b"\x01\x02", "Nsight Systems itself"),
+        ("nul.json", b"\0" * 5000, "not a trace"),
+    ],
+)
+def test_what_cannot_be_read_ends_with_3_and_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, said: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert main(["report", str(path)]) == 3
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+    assert str(path) in error
+
+
+def test_a_trace_that_breaks_off_is_reported_with_its_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = kineto(tmp_path / "t.json", steps=9)
+    path.write_bytes(path.read_bytes()[:-9000])
+    assert main(["report", str(path)]) == 0
+    assert "the file ends early" in " ".join(capsys.readouterr().out.split())
+
+
+def test_more_memory_than_allowed_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = kineto(tmp_path / "t.json")
+    assert main(["report", str(path), "--max-memory", "1K"]) == 3
+    assert "--max-memory" in capsys.readouterr().err
+
+
+def test_a_folder_without_traces_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(tmp_path)]) == 3
+    assert "holds no recording, no trace" in capsys.readouterr().err
+
+
+def test_ranks_are_read_in_processes_when_they_are_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from launchscope.cli import anyfile
+
+    monkeypatch.setattr(anyfile, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    paths = [str(kineto(tmp_path / f"rank{rank}.json")) for rank in range(3)]
+    assert main(["report", *paths]) == 0
+    assert "3 ranks, alike" in capsys.readouterr().out
+
+
+def test_an_orphan_only_trace_reports_its_whole_span(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(trace().orphan(us=5).orphan(us=5).document()))
+    assert main(["report", str(path)]) == 0
+    assert "whole span" in capsys.readouterr().out

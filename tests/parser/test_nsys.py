@@ -1,0 +1,230 @@
+"""Reading exports of Nsight Systems."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from launchscope.errors import InputError
+from launchscope.parser import columns as c
+from launchscope.parser import is_trace, read_trace
+from launchscope.parser.launches import find_launches, synchronisations
+from launchscope.parser.sources import Reading
+from launchscope.parser.trace import Trace
+from tests.nsysbuilder import NsysBuilder, nsys
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = Path(os.environ.get("NSYS_SAMPLE", ROOT.parent / "shared/data/nsys_sample.sqlite"))
+
+
+def read(tmp_path: Path, built: NsysBuilder, *without: str) -> Trace:
+    return read_trace(built.write(tmp_path / "report.sqlite", without=without))
+
+
+def test_frames_have_their_columns_and_nanoseconds(tmp_path: Path) -> None:
+    found = read(tmp_path, nsys().launch(kernel_us=3, delay_us=8, name="gemm").memset())
+    assert tuple(found.calls.columns) == c.CALL_COLUMNS
+    assert tuple(found.activities.columns) == c.ACTIVITY_COLUMNS
+    kernel = found.activities.iloc[0]
+    assert (kernel[c.NAME], kernel[c.START], kernel[c.DUR]) == ("gemm", 1_008_000, 3_000)
+    assert (kernel[c.DEVICE], kernel[c.STREAM]) == (0, 7)
+    assert list(found.calls[c.NAME]) == ["cudaLaunchKernel", "cudaMemsetAsync"]
+    assert not found.damage.any
+
+
+def test_calls_and_kernels_are_joined_on_process_and_correlation(tmp_path: Path) -> None:
+    built = nsys().process(1, 0).launch(name="one").launch(name="one")
+    built.process(2, 1).launch(name="other")  # uses correlation id 1 again
+    found = find_launches(read(tmp_path, built))
+    joined = found.activities.merge(
+        found.calls[[c.PID]].rename(columns={c.PID: "caller"}), left_on=c.LAUNCH, right_index=True
+    )
+    assert len(found.calls) == 3
+    assert (joined[c.PID] == joined["caller"]).all()
+    assert found.coverage_pct == 100.0
+
+
+def test_a_graph_traced_by_node_is_one_launch_of_many_kernels(tmp_path: Path) -> None:
+    found = find_launches(read(tmp_path, nsys().graph([2, 3, 4], nodes=True)))
+    (row,) = found.calls.to_dict("records")
+    assert (row[c.KIND], row[c.KERNELS], row[c.ACTIVE]) == (c.GRAPH, 3, 9000)
+
+
+def test_a_graph_traced_as_a_whole_is_busy_time_and_a_graph_launch(tmp_path: Path) -> None:
+    found = find_launches(read(tmp_path, nsys().launch().graph([2, 3, 4], nodes=False)))
+    assert list(found.calls[c.KIND]) == [c.KERNEL, c.GRAPH]
+    graph = found.activities[found.activities[c.KIND] == c.GRAPH]
+    assert list(graph[c.DUR]) == [9000]
+    assert found.coverage_pct == 100.0
+
+
+def test_a_pageable_copy_is_a_synchronisation_and_a_pinned_one_is_not(tmp_path: Path) -> None:
+    trace = read(tmp_path, nsys().memcpy(source=0).launch().memcpy(source=1).launch())
+    assert synchronisations(trace, find_launches(trace))[c.COUNTED].sum() == 1
+
+
+def test_a_synchronisation_counts_once_with_its_call_and_once_without(tmp_path: Path) -> None:
+    trace = read(tmp_path, nsys().launch().sync().launch().sync(call=False).sync(kind=2))
+    found = synchronisations(trace, find_launches(trace))
+    # The last is a stream's wait, on the device; its call is one of the host's all the same.
+    assert len(found) == 3
+
+
+def test_ranges_are_read_from_text_and_from_text_ids(tmp_path: Path) -> None:
+    built = nsys().launch().span("step#0", 1000, 1010).span("step#1", 1010, 1020, by_id=True)
+    built.span("mark", 1000, None).span("domain", 1000, 1001, kind=75)
+    assert list(read(tmp_path, built).ranges[c.NAME]) == ["step#0", "step#1"]
+
+
+def test_operators_that_emit_nvtx_wrote_are_no_ranges(tmp_path: Path) -> None:
+    built = nsys().launch().span("aten::add_, seq = 3, op_id = 7", 1000, 1010)
+    found = read(tmp_path, built)
+    assert list(found.ops[c.NAME]) == ["aten::add_"]
+    assert len(found.ranges) == 0
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        "StringIds",
+        "NVTX_EVENTS",
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        "CUPTI_ACTIVITY_KIND_MEMCPY.srcKind",
+        "CUPTI_ACTIVITY_KIND_KERNEL.graphNodeId",
+        "CUPTI_ACTIVITY_KIND_KERNEL.shortName",
+        "NVTX_EVENTS.textId",
+    ],
+)
+def test_older_schemas_lack_tables_and_columns(tmp_path: Path, missing: str) -> None:
+    built = nsys().range("step").launch(kernel_us=3).memcpy().end()
+    found = find_launches(read(tmp_path, built, missing))
+    assert (found.calls[c.KIND] == c.KERNEL).sum() == 1
+
+
+def test_kernels_without_any_call_are_orphans(tmp_path: Path) -> None:
+    found = find_launches(read(tmp_path, nsys().launch(), "CUPTI_ACTIVITY_KIND_RUNTIME"))
+    assert len(found.calls) == 0
+    assert found.coverage_pct == 0.0
+
+
+def test_durations_that_are_negative_or_missing_are_counted(tmp_path: Path) -> None:
+    built = nsys().launch().launch()
+    built.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["end"] = 5
+    built.rows["CUPTI_ACTIVITY_KIND_KERNEL"][1]["end"] = None
+    found = read(tmp_path, built)
+    assert found.damage.durations_mended == 2
+    assert list(found.activities[c.DUR]) == [0, 0]
+
+
+def test_rows_without_a_start_are_dropped_and_counted(tmp_path: Path) -> None:
+    built = nsys().launch().launch()
+    built.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["start"] = None
+    found = read(tmp_path, built)
+    assert found.damage.events_dropped == 1
+    assert len(found.activities) == 1
+
+
+def test_text_where_a_number_should_be_does_no_harm(tmp_path: Path) -> None:
+    built = nsys().launch()
+    built.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["streamId"] = "seven"
+    assert len(read(tmp_path, built).activities) == 1
+
+
+def test_a_database_of_something_else_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE friends (name)")
+    connection.close()
+    with pytest.raises(InputError, match="no export of Nsight Systems"):
+        read_trace(path)
+
+
+def test_an_empty_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "empty.sqlite"
+    path.touch()
+    assert not is_trace(path)
+    with pytest.raises(InputError, match="is empty"):
+        read_trace(path)
+
+
+def test_a_report_that_was_not_exported_gets_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "run.nsys-rep"
+    path.write_bytes(b"whatever")
+    with pytest.raises(InputError, match="Nsight Systems itself") as caught:
+        read_trace(path)
+    assert "nsys export --type sqlite" in str(caught.value.hint)
+
+
+def test_a_locked_database_is_refused(tmp_path: Path) -> None:
+    path = nsys().launch().write(tmp_path / "report.sqlite")
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    try:
+        with pytest.raises(InputError, match="locked"):
+            read_trace(path)
+    finally:
+        writer.close()
+
+
+def test_a_corrupt_database_is_told_or_its_damage_counted(tmp_path: Path) -> None:
+    built = nsys()
+    for _ in range(3000):
+        built.launch()
+    path = built.write(tmp_path / "report.sqlite")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 :] = b"\xff" * (len(content) - len(content) // 2)
+    path.write_bytes(content)
+    try:
+        told = read_trace(path).damage.text
+    except InputError as error:
+        told = str(error)
+    assert "damaged" in told or "breaks off" in told
+
+
+def test_reading_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = nsys().launch().write(tmp_path / "report.sqlite")
+    path.chmod(0o444)
+    before = path.read_bytes()
+    read_trace(path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.sqlite"]
+
+
+def test_more_than_fits_in_the_memory_allowed_is_refused(tmp_path: Path) -> None:
+    built = nsys()
+    for _ in range(200):
+        built.launch()
+    path = built.write(tmp_path / "report.sqlite")
+    with pytest.raises(InputError, match="does not fit"):
+        read_trace(path, Reading(memory_bytes=10_000))
+
+
+@pytest.mark.skipif(not SAMPLE.is_file(), reason="no sample export beside the checkout")
+def test_a_real_export_of_two_processes_is_joined_as_sql_joins_it() -> None:
+    found = find_launches(read_trace(SAMPLE))
+    assert sorted(found.activities[c.DEVICE].unique()) == [0, 1]
+    launched = found.activities[found.activities[c.LAUNCH] >= 0]
+    caller = found.calls[c.PID].to_numpy()[launched[c.LAUNCH].to_numpy()]
+    assert (caller == launched[c.PID].to_numpy()).all()
+    with sqlite3.connect(f"file:{SAMPLE}?mode=ro&immutable=1", uri=True) as connection:
+        (launches,) = connection.execute(
+            "SELECT count(*) FROM (SELECT DISTINCT r.globalTid & ~0xFFFFFF, r.correlationId "
+            "FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN CUPTI_ACTIVITY_KIND_KERNEL k "
+            "ON k.correlationId = r.correlationId "
+            "AND k.globalPid = r.globalTid & ~0xFFFFFF)"
+        ).fetchone()
+        # The export is cut out of a longer one: some kernels were launched before it begins.
+        orphans = sum(
+            connection.execute(
+                f"SELECT count(*) FROM CUPTI_ACTIVITY_KIND_{kind} a WHERE NOT EXISTS (SELECT 1 "
+                "FROM CUPTI_ACTIVITY_KIND_RUNTIME r WHERE r.correlationId = a.correlationId "
+                "AND r.globalTid & ~0xFFFFFF = a.globalPid)"
+            ).fetchone()[0]
+            for kind in ("KERNEL", "MEMCPY", "MEMSET")
+        )
+    connection.close()
+    assert len(found.activities) - len(launched) == orphans
+    assert (found.calls[c.KIND] == c.KERNEL).sum() == launches
