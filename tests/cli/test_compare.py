@@ -115,7 +115,10 @@ def test_ways_that_need_a_gpu_say_so(tmp_path: Path) -> None:
         (["--max-graphs", "0", "train.py"], "--max-graphs: expected a whole number, 1 or more"),
         (["--graph-memory", "much", "train.py"], "--graph-memory: expected"),
         (["--batch-sizes", "8", "-o", "c.pdf", "train.py"], "no output format for suffix '.pdf'"),
-        (["--batch-sizes", "8", "-f", "xml", "train.py"], "a comparison has no format 'xml'"),
+        (
+            ["--batch-sizes", "8", "-f", "junit", "train.py"],
+            "the format junit cannot show a Comparison",
+        ),
         (["--batch-sizes", "8", "-o", "none/c.md", "train.py"], "none is not a directory"),
         (["--batch-sizes", "8", "--step-from", "none", "train.py"], "is for reading traces"),
         (["--batch-sizes", "8", "bare.py"], "all points would measure the same thing"),
