@@ -194,7 +194,11 @@ def _timed(
 ) -> BucketPlan:
     """The plan with its times; as it is where nothing was timed or traced."""
     eager = _eager(recording, varying)
-    replays = _replays(recording)
+    try:
+        replays = _replays(recording)
+    except InputError as error:
+        unread = f"the trace could not be read, so which buckets pay cannot be told: {error}"
+        return replace(plan, notes=(*plan.notes, unread))
     if not eager or not replays:
         return replace(plan, notes=(*plan.notes, _untimed(recording, eager)))
     sizes = [count.size for count in plan.sizes if count.size is not None]
@@ -299,14 +303,14 @@ def _eager(recording: Recording, varying: Varying) -> list[tuple[int, float]]:
 
 
 def _replays(recording: Recording) -> list[tuple[int, float]]:
-    """Predicted replay, in ms, of each traced step with its size."""
+    """Predicted replay, in ms, of each traced step with its size.
+
+    Raises InputError when the trace is not there or cannot be read.
+    """
     traced = recording.trace
     if traced is None or not traced.inputs:
         return []
-    try:
-        trace = read_trace(Path(recording.directory) / traced.file)
-    except InputError:
-        return []
+    trace = read_trace(Path(recording.directory) / traced.file)
     iterations = find_iterations(trace, traced.drop_first)
     if iterations is None or len(iterations) != len(traced.inputs):
         return []

@@ -35,12 +35,25 @@ class Ran:
 class Runner:
     """Runs the script under given settings, one child after another.
 
-    What the script prints goes to stderr, so that stdout holds the report alone.
+    What the script prints goes to stderr, so that stdout holds the report alone. The files of
+    a recording are there until the next run, or the end of the `with` block.
     """
 
     def __init__(self, settings: Settings, screen: Console):
         self._settings = settings
         self._screen = screen
+        self._directory: Path | None = None
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
 
     def run(
         self,
@@ -51,7 +64,8 @@ class Runner:
     ) -> Ran:
         """One run; `adopt` names the way to adopt graphs that the script runs under."""
         settings = self._settings
-        directory = Path(tempfile.mkdtemp(prefix="launchscope-"))
+        self._drop()
+        directory = self._directory = Path(tempfile.mkdtemp(prefix="launchscope-"))
         try:
             outcome = self._record(combination, schedule or settings.schedule, adopt, directory)
             outcome.settle()
@@ -63,7 +77,6 @@ class Runner:
         finally:
             if settings.keep_trace:
                 self._keep(combination, adopt, directory)
-            shutil.rmtree(directory, ignore_errors=True)
 
     def _record(
         self, combination: Combination, schedule: Schedule, adopt: str | None, directory: Path

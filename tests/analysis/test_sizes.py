@@ -98,6 +98,12 @@ def test_a_gain_under_the_threshold_means_stay_eager(
     assert "under your threshold" in plan.headline
 
 
+def test_a_trace_that_cannot_be_read_is_told_of(recording: Recording, profile: Profile) -> None:
+    plan = planned(replace(recording, directory="/no/such/folder"), profile)
+    assert plan.buckets == ()
+    assert any("the trace could not be read" in note for note in plan.notes)
+
+
 def test_shapes_that_do_not_vary_have_no_plan(recording: Recording, profile: Profile) -> None:
     assert shapes(recording, profile, *["(4, 8)"] * 30) is None
     assert bucket_plan(replace(recording, sizes=None), profile, max_graphs=8) is None
