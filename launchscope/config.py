@@ -29,12 +29,12 @@ STEP_FROM = ("auto", "marker", "optimizer", "forward", "none")
 class Settings:
     """What a run is made with. Field names are the flags' names; `timeout` is in seconds."""
 
-    warmup: int = 10
-    timing: int = 30
-    trace: int = 5
-    inspect: int = 3
-    replay: int = 30
-    verify: int = 4
+    warmup: int = Schedule.warmup
+    timing: int = Schedule.timing
+    trace: int = Schedule.trace
+    inspect: int = Schedule.inspect
+    replay: int = Schedule.replay
+    verify: int = Schedule.verify
     step_from: Literal["auto", "marker", "optimizer", "forward", "none"] = "auto"
     threshold: float = 15.0  # per cent
     expected_steps: int | None = None
@@ -49,15 +49,14 @@ class Settings:
 
     @property
     def schedule(self) -> Schedule:
+        """The part of them that the passes go by."""
+        mine = {field.name for field in fields(self)}
         return Schedule(
-            warmup=self.warmup,
-            timing=self.timing,
-            trace=self.trace,
-            inspect=self.inspect,
-            replay=self.replay,
-            verify=self.verify,
-            step_from=self.step_from,
-            full=self.full,
+            **{
+                field.name: getattr(self, field.name)
+                for field in fields(Schedule)
+                if field.name in mine
+            }
         )
 
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launchscope.cli import options
 from launchscope.cli.anyfile import is_recording, profile_of_recording
 from launchscope.cli.console import Console
 from launchscope.cli.gating import Gate, checked
 from launchscope.cli.output import Outputs, append
 from launchscope.cli.profile import misplaced, python_exists, target_of
-from launchscope.cli.state import console
-from launchscope.config import Settings, load_settings
+from launchscope.cli.shared import Typed, runs_a_script
+from launchscope.config import Settings
 from launchscope.errors import UsageError
 from launchscope.model import Check, Profile, Target
 
@@ -31,6 +30,7 @@ _OURS = {"--baseline", "--limit", "--repeats", "--confirm", "--strict", "--updat
          "--missing-baseline", "--workload"}  # fmt: skip
 
 
+@runs_a_script(without=("threshold", "expected_steps"))
 def check(
     command: Annotated[
         list[str] | None,
@@ -83,23 +83,8 @@ def check(
         str | None,
         typer.Option(help="Name of the workload. [default: the script's]", metavar="NAME"),
     ] = None,
-    warmup: options.Warmup = None,
-    timing: options.Timing = None,
-    trace: options.Trace = None,
-    inspect: options.Inspect = None,
-    replay: options.Replay = None,
-    verify: options.Verify = None,
-    step_from: options.StepFrom = None,
-    timeout: options.Timeout = None,
-    max_runs: options.MaxRuns = None,
-    full: options.Full = None,
-    keep_trace: options.KeepTrace = None,
-    python: options.Python = None,
-    config: options.Config = None,
-    output: options.Output = None,
-    format_name: options.Format = "terminal",
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    *,
+    typed: Typed,
 ) -> int:
     """Fail when launch overhead got worse than a baseline or a limit allows.
 
@@ -111,42 +96,26 @@ def check(
     from launchscope.gate import limits_from_flags, needs_replay
     from launchscope.gate.settings import check_settings, missing_policy
 
-    screen = console()
-    screen.quiet, screen.verbose = quiet, verbose
-    outputs = Outputs.checked(format_name, output or [], Check)
-    ours = check_settings(config)
-    typed = limits_from_flags(limit or [])
+    screen = typed.console()
+    outputs = typed.outputs(Check)
+    ours = check_settings(typed.config)
+    limits = limits_from_flags(limit or [])
     workload, command = _named(workload, command or [], ours)
     known = Path(command[0]) if len(command) == 1 and not module else None
     saved = _saved(known) if known is not None and _is_saved(known) else None
     target = saved.target if saved else target_of(command, module=module, typed="check")
     workload = workload or _workload_of(target)
     from_file = ours.limits_for(workload)
-    if replay is None and not needs_replay([*typed, *from_file]):
-        replay = "0"
-    settings = load_settings(
-        {
-            "warmup": warmup,
-            "timing": timing,
-            "trace": trace,
-            "inspect": inspect,
-            "replay": replay,
-            "verify": verify or "0",
-            "step_from": step_from,
-            "timeout": timeout,
-            "max_runs": max_runs,
-            "full": full,
-            "keep_trace": keep_trace,
-            "python": python,
-        },
-        config=config,
-    )
+    passes = {"verify": typed.flags["verify"] or "0"}
+    if typed.flags["replay"] is None and not needs_replay([*limits, *from_file]):
+        passes["replay"] = "0"
+    settings = typed.run_settings("check", **passes)
     if missing_baseline is not None:
         missing_policy(missing_baseline, "--missing-baseline")
     gate = Gate(
         workload=workload,
         place=_place(baseline if baseline is not None else ours.baseline),
-        flags=typed,
+        flags=limits,
         config=from_file,
         missing=missing_baseline or ours.missing_baseline or "fail",
         strict=ours.strict if strict is None else strict,

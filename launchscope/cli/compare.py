@@ -8,15 +8,14 @@ from typing import Annotated
 
 import typer
 
-from launchscope.cli import options
 from launchscope.cli.axes import Axis, axes_of, combinations
 from launchscope.cli.console import Console
 from launchscope.cli.modes import modes_of
 from launchscope.cli.output import Outputs
 from launchscope.cli.profile import load_analysis, python_exists, target_of
 from launchscope.cli.scriptflags import options_of
-from launchscope.cli.state import console
-from launchscope.config import Settings, load_settings
+from launchscope.cli.shared import Typed, runs_a_script
+from launchscope.config import Settings
 from launchscope.errors import MeasureError, UsageError
 from launchscope.model import AdoptionMode, Comparison, Target
 
@@ -26,6 +25,7 @@ _NOTHING_TO_COMPARE = (
 )
 
 
+@runs_a_script(without=("full",))
 def compare(
     command: Annotated[
         list[str] | None,
@@ -81,62 +81,23 @@ def compare(
             metavar="MIB",
         ),
     ] = None,
-    threshold: options.Threshold = None,
-    expected_steps: options.ExpectedSteps = None,
-    warmup: options.Warmup = None,
-    timing: options.Timing = None,
-    trace: options.Trace = None,
-    inspect: options.Inspect = None,
-    replay: options.Replay = None,
-    verify: options.Verify = None,
-    step_from: options.StepFrom = None,
-    timeout: options.Timeout = None,
-    max_runs: options.MaxRuns = None,
-    keep_trace: options.KeepTrace = None,
-    python: options.Python = None,
-    config: options.Config = None,
-    output: options.Output = None,
-    format_name: options.Format = "terminal",
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    *,
+    typed: Typed,
 ) -> int:
     """Profile a script at several batch sizes or parameters, and under several ways to adopt.
 
     One fresh process per point, one after the other. Options of launchscope stand before the
     script. --timeout bounds each point. What the script prints goes to stderr.
     """
-    screen = console()
-    screen.quiet, screen.verbose = quiet, verbose
-    flags = {
-        "threshold": threshold,
-        "expected_steps": expected_steps,
-        "warmup": warmup,
-        "timing": timing,
-        "trace": trace,
-        "inspect": inspect,
-        "replay": replay,
-        "verify": verify,
-        "step_from": step_from,
-        "timeout": timeout,
-        "max_runs": max_runs,
-        "keep_trace": keep_trace,
-        "python": python,
-        "max_graphs": max_graphs,
-        "graph_memory": graph_memory,
-    }
-    settings = load_settings(flags, config=config)
-    if settings.step_from == "none":
-        raise UsageError(
-            "--step-from none is for reading traces: compare needs the steps of the script",
-            hint="leave it out, or take auto, marker, optimizer or forward",
-        )
+    screen = typed.console()
+    settings = typed.run_settings("compare", max_graphs=max_graphs, graph_memory=graph_memory)
     ways = modes_of(modes)
     wants_buckets = buckets or max_graphs is not None or graph_memory is not None
     if batch_sizes is None and not param and not ways and not wants_buckets:
         raise UsageError("there is nothing to compare", hint=_NOTHING_TO_COMPARE)
     target = _target(command or [], module, settings)
     axes = axes_of(batch_sizes, param or [], batch_flag, target, options_of(target))
-    outputs = Outputs.checked(format_name, output or [], Comparison)
+    outputs = typed.outputs(Comparison)
     python_exists(settings.python)
     return _run(target, axes, ways, wants_buckets, settings, outputs, screen)
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launchscope.cli import options
 from launchscope.cli.console import Console
 from launchscope.cli.output import Outputs
-from launchscope.cli.state import console
-from launchscope.config import Settings, load_settings
+from launchscope.cli.shared import Typed, runs_a_script
+from launchscope.config import Settings
 from launchscope.errors import InputError, LaunchscopeError, MeasureError, UsageError
 from launchscope.model import Profile, Target
 
@@ -32,6 +31,7 @@ _OURS = {f"--{field.name.replace('_', '-')}" for field in fields(Settings)} | {
 _OURS -= {"--command"}  # a setting only, so a script's option of that name is its own
 
 
+@runs_a_script()
 def profile(
     command: Annotated[
         list[str] | None,
@@ -42,67 +42,21 @@ def profile(
         ),
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
-    threshold: options.Threshold = None,
-    expected_steps: options.ExpectedSteps = None,
-    warmup: options.Warmup = None,
-    timing: options.Timing = None,
-    trace: options.Trace = None,
-    inspect: options.Inspect = None,
-    replay: options.Replay = None,
-    verify: options.Verify = None,
-    step_from: options.StepFrom = None,
-    timeout: options.Timeout = None,
-    max_runs: options.MaxRuns = None,
-    full: options.Full = None,
-    keep_trace: options.KeepTrace = None,
-    python: options.Python = None,
-    config: options.Config = None,
-    output: options.Output = None,
-    format_name: options.Format = "terminal",
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    *,
+    typed: Typed,
 ) -> int:
     """Measure the step of an unmodified script, eagerly and as a CUDA graph replay.
 
     Options of launchscope stand before the script; what follows it goes to the script. Of the
     counts of steps, 0 leaves a pass out.
     """
-    screen = console()
-    screen.quiet, screen.verbose = quiet, verbose
-    flags = {
-        "threshold": threshold,
-        "expected_steps": expected_steps,
-        "warmup": warmup,
-        "timing": timing,
-        "trace": trace,
-        "inspect": inspect,
-        "replay": replay,
-        "verify": verify,
-        "step_from": step_from,
-        "timeout": timeout,
-        "max_runs": max_runs,
-        "full": full,
-        "keep_trace": keep_trace,
-        "python": python,
-    }
-    settings = load_settings(flags, config=config)
-    if settings.step_from == "none":
-        raise UsageError(
-            "--step-from none is for reading traces: profile needs the steps of the script",
-            hint="leave it out, or take auto, marker, optimizer or forward",
-        )
+    screen = typed.console()
+    settings = typed.run_settings("profile")
     target = target_of(command or [], module=module)
-    outputs = Outputs.checked(format_name, output or [])
+    outputs = typed.outputs()
     python_exists(settings.python)
     misplaced(target, screen)
-    others: dict[str, object] = {
-        "config": config,
-        "format": None if format_name == "terminal" else format_name,
-        "quiet": quiet,
-        "verbose": verbose,
-    }
-    typed = _typed({**flags, **others}, output or [])
-    return _run(target, settings, outputs, screen, typed)
+    return _run(target, settings, outputs, screen, typed.again())
 
 
 def _run(
@@ -266,18 +220,6 @@ def recording_folder(target: Target, *, keep: bool) -> Path:
 
 
 # ------------------------------------------------------------------- after the run
-
-
-def _typed(flags: dict[str, object], output: list[Path]) -> list[str]:
-    """The options as they were given, to be typed again."""
-    words = []
-    for name, value in flags.items():
-        if value is None or value is False:
-            continue
-        words.append(f"--{name.replace('_', '-')}")
-        if value is not True:
-            words.append(str(value))
-    return words + [word for path in output for word in ("-o", str(path))]
 
 
 def _next_commands(

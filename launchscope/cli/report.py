@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -18,27 +17,12 @@ from launchscope.cli.anyfile import (
     profile_of,
     rank_of,
 )
-from launchscope.cli.console import Console
-from launchscope.cli.output import Outputs
-from launchscope.cli.state import console
-from launchscope.config import load_settings
+from launchscope.cli.shared import Typed, reads
 from launchscope.errors import InputError, UsageError
 from launchscope.model import Comparison, Difference, Profile, Ranks
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """Where the report goes. Which formats there are depends on what turns out to be shown."""
-
-    format_name: str
-    paths: tuple[Path, ...]
-    screen: Console
-
-    def outputs(self, kind: type) -> Outputs:
-        """UsageError unless every format asked for can show values of this kind."""
-        return Outputs.checked(self.format_name, self.paths, kind)
-
-
+@reads()
 def report(
     paths: Annotated[
         list[Path],
@@ -50,23 +34,15 @@ def report(
             show_default=False,
         ),
     ],
-    step_from: options.TraceStepFrom = None,
     step_range: options.StepRange = None,
     ranks: options.Ranks = False,
     max_memory: options.MaxMemory = None,
-    threshold: options.Threshold = None,
-    expected_steps: options.ExpectedSteps = None,
-    output: options.Output = None,
-    format_name: options.Format = "terminal",
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-    config: options.Config = None,
+    *,
+    typed: Typed,
 ) -> int:
     """Render what was saved again, or read a trace; no GPU and no torch needed."""
-    screen = console()
-    screen.quiet, screen.verbose = quiet, verbose
-    flags = {"threshold": threshold, "expected_steps": expected_steps, "step_from": step_from}
-    settings = load_settings(flags, config=config)
+    screen, settings = typed.console(), typed.settings()
+    step_from = typed.flags["step_from"]
     if step_from == "forward":
         raise UsageError(
             "--step-from forward needs the script: a trace does not say what a forward is",
@@ -84,21 +60,20 @@ def report(
         step_from="auto" if settings.step_from == "forward" else settings.step_from,
         step_range=step_range,
         memory_bytes=None if max_memory is None else options.size_in_bytes(max_memory),
-        weigh_anew=threshold is not None or expected_steps is not None,
+        weigh_anew=any(typed.flags[name] is not None for name in ("threshold", "expected_steps")),
     )
-    shown = _Shown(format_name, tuple(output or ()), screen)
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
     if len(paths) == 1 and paths[0].is_dir() and not is_recording(paths[0]):
-        return _ranks(files_in(paths[0]), asked, shown)
+        return _ranks(files_in(paths[0]), asked, typed)
     if ranks or len(paths) > 2:
-        return _ranks(paths, asked, shown)
+        return _ranks(paths, asked, typed)
     if len(paths) == 2:
-        return _difference(paths, asked, shown)
+        return _difference(paths, asked, typed)
     if is_comparison(paths[0]):
-        return _comparison(paths[0], threshold, shown)
-    outputs = shown.outputs(Profile)
+        return _comparison(paths[0], typed)
+    outputs = typed.outputs(Profile)
     profile = profile_of(paths[0], asked)
     codes = profile.verdict.because if profile.verdict is not None else ()
     return outputs.deliver(
@@ -106,10 +81,10 @@ def report(
     )
 
 
-def _difference(paths: list[Path], asked: Asked, shown: _Shown) -> int:
+def _difference(paths: list[Path], asked: Asked, typed: Typed) -> int:
     from launchscope.analysis.difference import difference
 
-    outputs, screen = shown.outputs(Difference), shown.screen
+    outputs, screen = typed.outputs(Difference), typed.console()
     before, after = each(profile_of, paths, asked, lambda path: screen.status(f"read {path.name}"))
     first, second = _rank(before), _rank(after)
     if first is not None and second is not None and first != second:
@@ -126,21 +101,21 @@ def _rank(profile: Profile) -> int | None:
     return rank if isinstance(rank, int) and profile.environment.world_size > 1 else None
 
 
-def _comparison(path: Path, threshold: str | None, shown: _Shown) -> int:
+def _comparison(path: Path, typed: Typed) -> int:
     from launchscope.parser import read_comparison
 
-    if threshold is not None:
+    if typed.flags["threshold"] is not None:
         raise UsageError(
             "a comparison keeps the threshold it was made with",
             hint="leave --threshold out; it is an option of launchscope compare",
         )
-    return shown.outputs(Comparison).deliver(read_comparison(path), shown.screen, ())
+    return typed.outputs(Comparison).deliver(read_comparison(path), typed.console(), ())
 
 
-def _ranks(paths: list[Path], asked: Asked, shown: _Shown) -> int:
+def _ranks(paths: list[Path], asked: Asked, typed: Typed) -> int:
     from launchscope.analysis.ranks import ranks_of
 
-    outputs, screen = shown.outputs(Ranks), shown.screen
+    outputs, screen = typed.outputs(Ranks), typed.console()
     count = len(paths)
     read: list[Path] = []
 

@@ -262,10 +262,10 @@ class Conductor:
         if not ends_only or by_inputs or follower is None or runner is None:
             return
         if Ends.enough_for(follower.pattern):
-            ends = Ends(
-                self.torch, self.hooks, follower.pattern, runner.begin_step, runner.end_step
+            elsewhere = self.hooks.not_a_step
+            self.hooks.follow_ends(
+                Ends(self.torch, elsewhere, follower.pattern, runner.begin_step, runner.end_step)
             )
-            self.hooks.follow_ends(ends)
 
     def _adopt(self, adoption: Adoption, pattern: Pattern | None) -> bool:
         """Puts the way to adopt in; False if it failed, and then this process is done."""

@@ -8,32 +8,30 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from launchscope.runner.steps import FORWARD, Pattern
-
-if TYPE_CHECKING:
-    from launchscope.runner.hooks import Hooks
 
 
 class Ends:
     """Calls `begin` and `end` where steps of `pattern` begin and end.
 
     The step is one that a forward begins and the only optimizer step, or that same forward,
-    ends (`enough_for`); what else happens in it is not looked at.
+    ends (`enough_for`); what else happens in it is not looked at. `elsewhere` says of a forward
+    that it is no event of its own (`Hooks.not_a_step`).
     """
 
     def __init__(
         self,
         torch: Any,
-        hooks: Hooks,
+        elsewhere: Callable[[], bool],
         pattern: Pattern,
         begin: Callable[[], None],
         end: Callable[[], None],
     ):
         self.key = pattern.begin_key
         self.backwards = 0
-        self._hooks = hooks
+        self._elsewhere = elsewhere
         self._trains = pattern.begin_trains
         self._grad_enabled = torch.is_grad_enabled
         self._forward_ends = pattern.closing == "forward"
@@ -60,7 +58,7 @@ class Ends:
         return handles
 
     def _forward_opens(self, module: Any, args: Any) -> None:
-        if self._hooks.not_a_step() or self._grad_enabled() is not self._trains:
+        if self._elsewhere() or self._grad_enabled() is not self._trains:
             return
         if self._inside and self.backwards < self._own_backwards:
             return
@@ -69,7 +67,7 @@ class Ends:
         self._begin()
 
     def _forward_closes(self, module: Any, args: Any, output: Any) -> None:
-        if self._inside and not self._hooks.not_a_step():
+        if self._inside and not self._elsewhere():
             self._close()
 
     def optimizer_stepped(self) -> None:

@@ -39,7 +39,7 @@ class Followed:
         self.hooks.narrow(frozenset({"Linear@0"}))
         ends = Ends(
             torch,
-            self.hooks,
+            self.hooks.not_a_step,
             step,
             lambda: self.heard.append("begin"),
             lambda: self.heard.append("end"),
@@ -152,5 +152,5 @@ def test_steps_with_more_to_follow_are_left_to_the_full_hooks() -> None:
 
 def test_a_module_that_is_not_hooked_cannot_be_followed() -> None:
     hooks = Hooks(torch, NOBODY)
-    ends = Ends(torch, hooks, pattern("optimizer"), lambda: None, lambda: None)
+    ends = Ends(torch, hooks.not_a_step, pattern("optimizer"), lambda: None, lambda: None)
     assert not hooks.follow_ends(ends)
