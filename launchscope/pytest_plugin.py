@@ -116,8 +116,7 @@ def _launches_in(path: Path) -> LaunchCount:
     launched = found.activities[
         found.activities[c.LAUNCH].isin(single.index) & (found.activities[c.KIND] == c.KERNEL)
     ]
-    rows: Rows = Counter({(str(name), None): int(count)
-                          for name, count in launched[c.NAME].value_counts().items()})  # fmt: skip
+    rows: Rows = Counter((str(name), None) for name in launched[c.NAME])
     return LaunchCount.of(len(single), _LAUNCHES, rows)
 
 

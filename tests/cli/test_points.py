@@ -8,7 +8,7 @@ import pytest
 
 from launchscope.cli.axes import Combination
 from launchscope.cli.points import Runner
-from launchscope.cli.state import console
+from launchscope.cli.state import new_console
 from launchscope.config import load_settings
 from launchscope.model import Target
 
@@ -32,7 +32,7 @@ def test_a_recording_stays_until_the_next_run_or_the_end(
     script.write_text(SCRIPT)
     settings = load_settings({"warmup": 3, "inspect": 1})
     point = Combination({}, Target("script", str(script)), {})
-    with Runner(settings, console()) as runner:
+    with Runner(settings, new_console()) as runner:
         first = runner.run(point).recording
         assert first is not None
         assert Path(first.directory).is_dir()
