@@ -106,9 +106,9 @@ def blocked_ns(launches: pd.DataFrame) -> Ints:
     if not deep.any():
         return np.zeros(len(start), np.int64)
     table = pd.DataFrame({"name": launches[c.NAME].to_numpy(object), "dur": duration})
-    shallow = table[~deep].groupby("name")["dur"].agg(["median", "size"])
+    shallow = table[~deep].groupby("name", observed=True)["dur"].agg(["median", "size"])
     own = shallow["median"].where(shallow["size"] >= 5)
-    quartile = table.groupby("name")["dur"].quantile(0.25)
+    quartile = table.groupby("name", observed=True)["dur"].quantile(0.25)
     usual = table["name"].map(own).fillna(table["name"].map(quartile)).to_numpy(np.float64)
     return np.where(deep, np.maximum(duration - usual, 0), 0).astype(np.int64)
 

@@ -28,13 +28,19 @@ def kernel_table(work: Work, ops: tuple[OpRecord, ...] = ()) -> tuple[KernelRow,
         return ()
     mine = work.activities[rows]
     table = pd.DataFrame({"name": mine[c.NAME].astype(str), "us": mine[c.DUR] / 1e3})
-    grouped = table.groupby("name")["us"].agg(["size", "sum"]).sort_values("sum", ascending=False)
+    grouped = (
+        table.groupby("name", observed=True)["us"]
+        .agg(["size", "sum"])
+        .sort_values("sum", ascending=False)
+    )
     lines = _lines(work, ops)
     if lines is None:
         where = pd.Series(dtype=object)
     else:
         table["where"] = lines[ints(mine, c.LAUNCH)]
-        by_line = table.dropna(subset=["where"]).groupby(["name", "where"])["us"].sum()
+        by_line = (
+            table.dropna(subset=["where"]).groupby(["name", "where"], observed=True)["us"].sum()
+        )
         top = by_line.sort_values(ascending=False).reset_index().drop_duplicates("name")
         where = top.set_index("name")["where"]
     return tuple(

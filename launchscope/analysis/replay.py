@@ -126,7 +126,7 @@ def _per_step(work: Work, launches: Bools, steps: Ints) -> pd.DataFrame:
         & np.isin(work.activity_step, steps)
         & np.append(launches, False)[ints(work.activities, c.LAUNCH)]
     ]
-    grouped = kernels.groupby(c.NAME)[c.DUR]
+    grouped = kernels.groupby(c.NAME, observed=True)[c.DUR]
     per_step = pd.DataFrame({"count": grouped.size(), "us": grouped.sum() / 1e3})
     return per_step / max(len(steps), 1)
 
