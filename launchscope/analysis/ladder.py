@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
 from launchscope.model import (
     AdoptionMode,
@@ -117,28 +118,39 @@ def _replayed(trial: Trial, base_ms: float | None, eager: AdoptionResult | None)
         projected=True,
         setup_ms=sum(ms for ms in spent if ms is not None) if any(spent) else None,
         memory_mib=reserved + held if reserved is not None and held is not None else None,
-        graph_share_pct=100.0 if profile.replay.scope == "full_step" else None,
+        graph_share_pct=100.0 if _whole(profile) else None,
         launches_per_step=1.0,
         trajectory=_verified(profile),
         failure=trial.failure,
     )
 
 
+def _whole(profile: Profile) -> bool:
+    """Whether what was replayed is all of the step."""
+    return profile.step is not None and profile.replay.scope == profile.step.scope
+
+
+def _infers(profile: Profile) -> bool:
+    return profile.step is not None and profile.step.scope == "forward"
+
+
 def _verified(profile: Profile) -> Trajectory:
     """The check of updates batch by batch, which `profile` makes of a replay."""
     correct = profile.replay.correct
+    # A step that changes no parameters is compared by what it gives back.
+    what: Literal["update", "output"] = "output" if _infers(profile) else "update"
     largest = None if correct.max_update_diff is None else 100 * correct.max_update_diff
     reason = correct.reason or "; ".join(cause.text for cause in correct.causes) or None
     if profile.replay.status == "what_if":
         lines = sorted({blocker.where for blocker in profile.blockers if blocker.where})
         named = f" ({', '.join(lines)})" if lines else ""
         reason = f"measured with the blocking lines stubbed: they have to be mended first{named}"
-        return Trajectory("not_compared", "update", reason=reason)
+        return Trajectory("not_compared", what, reason=reason)
     if correct.status == "verified":
-        return Trajectory("follows", "update", correct.steps, largest)
+        return Trajectory("follows", what, correct.steps, largest)
     if correct.status == "different":
-        return Trajectory("differs", "update", correct.steps, largest, TOLERANCE_PCT, reason)
-    return Trajectory("not_compared", "update", reason=reason)
+        return Trajectory("differs", what, correct.steps, largest, TOLERANCE_PCT, reason)
+    return Trajectory("not_compared", what, reason=reason)
 
 
 def trajectory(eager: AdoptionResult | None, other: AdoptionResult | None) -> Trajectory:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from launchscope.analysis import build_profile
 from launchscope.analysis.ladder import Trial, ladder_of, trajectory
 from launchscope.model import (
     AdoptionMode,
@@ -16,6 +17,7 @@ from launchscope.model import (
     Replay,
 )
 from launchscope.parser import read_recording
+from launchscope.rules import advise
 from launchscope.rules.laddering import advised
 from tests.analysis.varying import RECORDINGS
 from tests.rules.profiles import profile
@@ -106,6 +108,14 @@ def test_a_verified_replay_takes_part_with_its_projection(recording: Recording) 
     assert made.best == "replay"
     assert made.rungs[1].projected
     assert "is projected to take" in made.headline
+
+
+def test_a_replayed_inference_is_all_of_its_step_and_compared_by_its_output() -> None:
+    inference = read_recording(RECORDINGS / "transformer_inference")
+    made = ladder_of([Trial("replay", inference, advise(build_profile(inference)))])
+    (rung,) = made.rungs
+    assert rung.graph_share_pct == 100
+    assert (rung.trajectory.status, rung.trajectory.what) == ("follows", "output")
 
 
 def test_a_replay_that_is_wrong_or_unchecked_is_named_and_not_recommended(
