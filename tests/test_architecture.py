@@ -54,6 +54,7 @@ LIBRARIES: dict[str, set[str]] = {
     "typer": {"cli"},
     "rich": {"cli", "report"},
     "jinja2": {"report"},
+    "markupsafe": {"report"},
     "tomli": {"config"},
     "tomllib": {"config"},
 }

@@ -32,6 +32,9 @@ CASES = [
     ("comparison", "markdown", "comparison.markdown.txt", {}),
     ("ladder", "markdown", "comparison.ladder.markdown.txt", {}),
     ("bucketed", "markdown", "comparison.bucketed.markdown.txt", {}),
+    ("comparison", "html", "comparison.html", {}),
+    ("ladder", "html", "comparison.ladder.html", {}),
+    ("bucketed", "html", "comparison.bucketed.html", {}),
     ("bucketed", "json", "comparison.bucketed.json", {}),
 ]
 

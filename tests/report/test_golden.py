@@ -40,6 +40,8 @@ CASES = [
     ("rehearsal", "terminal", "rehearsal.80.txt", {"width": 80}),
     ("adopt", "markdown", "adopt.markdown.txt", {"next_commands": NEXT}),
     ("rehearsal", "markdown", "rehearsal.markdown.txt", {}),
+    ("adopt", "html", "adopt.html", {}),
+    ("blocked", "html", "blocked.html", {}),
     ("adopt", "json", "adopt.json", {}),
     ("adopt", "csv", "adopt.csv", {}),
     ("blocked", "junit", "blocked.xml", {}),

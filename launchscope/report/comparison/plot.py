@@ -38,10 +38,10 @@ def drawn(
     """
     xs = sorted({x for curve in series for x, _ in curve.points})
     ys = [y for curve in series for _, y in curve.points]
-    ticks = _ticks(min(ys), max(ys))
-    low, high = log10(min(ticks[0], min(ys))), log10(max(ticks[-1], max(ys)))
+    steps = ticks(min(ys), max(ys))
+    low, high = log10(min(steps[0], min(ys))), log10(max(steps[-1], max(ys)))
     high = high if high > low else low + 1
-    label = max(len(_number(tick)) for tick in ticks)
+    label = max(len(number(tick)) for tick in steps)
     columns = max(20, min(72, width - label - 3))
     x_low, x_high = log10(xs[0]), log10(xs[-1])
     x_high = x_high if x_high > x_low else x_low + 1
@@ -71,7 +71,7 @@ def drawn(
             sign = (_BOTH[0] if unicode else _BOTH[1]) if place in taken else signs[index % 4]
             grid[place[0]][place[1]] = Cell(sign, index)
             taken.add(place)
-    at = {row(tick): _number(tick) for tick in ticks if 0 <= row(tick) < HEIGHT}
+    at = {row(tick): number(tick) for tick in steps if 0 <= row(tick) < HEIGHT}
     bar, corner, rule = ("│", "└", "─") if unicode else ("|", "+", "-")
     lines = [
         [Cell(at.get(index, "").rjust(label) + " " + bar), *cells]
@@ -102,7 +102,7 @@ def _legend(
     return cells
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """1, 2 and 5 times powers of ten around the values."""
     found = [
         factor * 10.0**power
@@ -114,7 +114,7 @@ def _ticks(low: float, high: float) -> list[float]:
     return found[first : last + 1]
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
@@ -124,7 +124,7 @@ def _scale(xs: Sequence[float], column: object, columns: int) -> str:
     line = [" "] * (columns + 8)
     free = 0
     for x in xs:
-        text = _number(x)
+        text = number(x)
         start = max(0, int(column(x)) - len(text) // 2)
         if start >= free:
             line[start : start + len(text)] = text
