@@ -18,7 +18,7 @@ from typing import Any
 from tests.benchmarks import bench
 
 GOAL = "projected iteration within 10 % of what a twin with the graph really takes"
-TWINS = ("small_gpt", "small_mlp", "convnet", "transformer_inference")
+TWINS = ("small_gpt", "small_mlp", "lstm", "convnet", "transformer_inference")
 HEADER = ["workload", "eager, ms", "projected, ms (quartiles)", "twin, ms (quartiles)",
           "projection is off by", "verdict"]  # fmt: skip
 
