@@ -62,7 +62,7 @@ test: $(ready)
 	@echo "==> types"
 	@$(run) -m mypy --no-error-summary
 	@echo "==> tests"
-	@$(run) -m pytest -q -m "not gpu"
+	@$(run) -m pytest -q -n auto --maxprocesses 8 -m "not gpu"
 
 test-gpu: $(ready)
 	@$(run) -m pytest -q -m gpu tests/gpu

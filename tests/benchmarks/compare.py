@@ -1,7 +1,7 @@
 """`launchscope compare` on the samples: five batch sizes of three, and the ladder on four.
 
-Each comparison is written as compare_NAME.json and .md into --results, and all of them are
-summarised in compare.md there. A run that is there already is not made again without --again.
+Each comparison is written as compare_NAME.json into --results, and all of them are told in
+compare.md there. A run that is there already is not made again without --again.
 
 Run from the top of the checkout: python -m tests.benchmarks.compare [--results FOLDER]
 """
@@ -58,7 +58,6 @@ def made(run: Run, folder: Path) -> Comparison:
     """Runs the comparison; its own report goes to stderr as it is printed."""
     path = file_of(run, folder)
     command = ["-m", "launchscope", "compare", "-q", *run.options, "-o", str(path)]
-    command += ["-o", str(path.with_suffix(".md"))]
     bench.run([*command, f"sample_workloads/{run.sample}.py", *run.args])
     return read_comparison(path)
 
