@@ -12,6 +12,12 @@ from launchscope.parser.trace import Ints
 __all__ = ["Tables", "TablesError"]
 
 _ROWS = 50_000
+# Whatever a damaged row holds comes out as an integer: -1 for what does not begin as a number
+# does (a plain cast makes 0 of it, which is a time).
+_NUMBER = (
+    "CASE WHEN typeof(\"{0}\") IN ('integer', 'real') OR \"{0}\" GLOB '[0-9]*' "
+    'THEN CAST("{0}" AS INTEGER) ELSE -1 END'
+)
 
 
 class TablesError(Exception):
@@ -40,8 +46,7 @@ class Tables:
         if table not in self._columns:
             return
         there = self._columns[table]
-        # Whatever a damaged row holds comes out as an integer.
-        parts = [f'CAST(coalesce("{n}", -1) AS INTEGER)' if n in there else "-1" for n in wanted]
+        parts = [_NUMBER.format(n) if n in there else "-1" for n in wanted]
         parts.append(f'"{text}"' if text is not None and text in there else "NULL")
         read = 0
         try:
