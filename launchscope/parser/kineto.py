@@ -20,7 +20,7 @@ from launchscope.errors import InputError
 from launchscope.parser import columns as c
 from launchscope.parser.blocks import beginning, blocks
 from launchscope.parser.chromevents import CALL, DEVICE, OP, RANGE, Decoder, Rows
-from launchscope.parser.jsonevents import BeyondRepairError, Events
+from launchscope.parser.jsonevents import LONGEST, BeyondRepairError, Events
 from launchscope.parser.sources import Reading, Source, too_large
 from launchscope.parser.tables import Table
 from launchscope.parser.trace import Damage, Ints, Trace, ints
@@ -43,8 +43,13 @@ def detect(path: Path) -> bool:
     head = beginning(path).lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(b"["):
         return b'"ph"' in head
+    if not head.startswith(b"{") or b'"launchscope/' in head:
+        return False
     marks = (b'"traceEvents"', b'"deviceProperties"', b'"baseTimeNanoseconds"')
-    return head.startswith(b"{") and any(mark in head for mark in marks)
+    if any(mark in head for mark in marks):
+        return True
+    # Some programs write long tables before the events.
+    return marks[0] in beginning(path, LONGEST)
 
 
 def read(path: Path, reading: Reading) -> Trace:
@@ -71,6 +76,10 @@ def read(path: Path, reading: Reading) -> Trace:
     if not events.complete:
         repairs.append(_ENDS_EARLY)
     repairs += decoder.repairs
+    if decoder.halves:
+        repairs.append(
+            f'{decoder.halves:,} events of "ph" B or E, which only begin or end, left out'
+        )
     about = _about(events)
     calls, activities = tables[CALL].frame(), tables[DEVICE].frame()
     activities, ambiguous = _with_process(activities, calls)

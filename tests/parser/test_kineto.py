@@ -284,3 +284,30 @@ def test_more_than_fits_in_the_memory_allowed_is_refused_with_the_place(tmp_path
     path = written(tmp_path, kineto_text(built.document()))
     with pytest.raises(InputError, match=r"does not fit in the memory .* after .* of JSON"):
         read_trace(path, Reading(memory_bytes=50_000))
+
+
+def test_events_that_stand_twice_count_once_and_are_told(tmp_path: Path) -> None:
+    document = one_step().document()
+    once = read_trace(written(tmp_path, json.dumps(document), "once.json"))
+    count = len(document["traceEvents"])
+    document["traceEvents"] *= 2
+    twice = read_trace(written(tmp_path, json.dumps(document), "twice.json"))
+    assert twice.damage.repairs == (f"{count} events that stand twice left out",)
+    for frame in ("calls", "activities", "ranges", "ops"):
+        assert len(getattr(twice, frame)) == len(getattr(once, frame))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_events_that_only_begin_or_end_are_told(tmp_path: Path, layout: str) -> None:
+    document = one_step().document()
+    for event in document["traceEvents"]:
+        if event["cat"] == "user_annotation":
+            event["ph"] = "B"
+    read = read_trace(written(tmp_path, LAYOUTS[layout](document)))
+    assert not len(read.ranges)
+    assert read.damage.repairs == ('1 events of "ph" B or E, which only begin or end, left out',)
+
+
+def test_the_events_may_follow_long_tables(tmp_path: Path) -> None:
+    text = json.dumps({"stackFrames": ["frame"] * 50_000, "traceEvents": one_step().events})
+    assert len(read_trace(written(tmp_path, text)).calls) == 2
