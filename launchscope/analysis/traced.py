@@ -25,7 +25,7 @@ from launchscope.analysis.work import Work, gather
 from launchscope.errors import InputError
 from launchscope.model import Environment, Metric, Profile, Replay, Shapes, Target
 from launchscope.parser import columns as c
-from launchscope.parser.launches import find_launches
+from launchscope.parser.launches import Launches, find_launches
 from launchscope.parser.trace import Ints, Trace, ints
 
 __all__ = ["profile_of_trace"]
@@ -37,6 +37,8 @@ RECORDING_US = (2.2, 1.2, 4.8)
 # largest.
 _MOST_SHARE = (0.55, 0.68)
 _PROCESS = 0xFFFFFF  # nsys puts the machine above the process's own number
+# Of the device work: with less, whose fault idle time is is not known.
+_LEAST_JOINED_PCT = 50.0
 # Longer iterations are not simulated event by event.
 _MOST_LAUNCHES = 20_000
 _SIMULATED = 20_000  # launches that are simulated, of all steps together
@@ -73,6 +75,12 @@ def profile_of_trace(
     steps = steps_of(trace, joined, step_from, step_range)
     work = gather(trace, steps.iterations, joined)
     if not np.isin(work.activity_step, steps.iterations.used).any():
+        if not len(joined.calls):
+            raise InputError(
+                f"none of the {len(trace.activities):,} kernels and copies in the trace has a call "
+                f"that launched it{_reused(joined)}, so they belong to no step",
+                hint="--step-from none reports on the whole span",
+            )
         raise InputError(
             "the steps of the trace launched no work on a GPU",
             hint="--step-from none reports on the whole span",
@@ -90,7 +98,7 @@ def profile_of_trace(
     ]
     metrics: dict[str, Any] = {}
     facts: dict[str, Any] = {}
-    notes = [*steps.notes, *_notes(trace, steps, work, times)]
+    notes = [*steps.notes, *_notes(trace, joined, steps, work, times)]
     for part in parts:
         metrics |= part.metrics
         facts |= part.facts
@@ -213,8 +221,12 @@ def _timed(times: _Times, work: Work) -> Measured:
     return Measured(metrics, {"traced_steps": len(work.iterations.used)})
 
 
-def _notes(trace: Trace, steps: Steps, work: Work, times: _Times) -> list[str]:
+def _notes(trace: Trace, joined: Launches, steps: Steps, work: Work, times: _Times) -> list[str]:
     said = []
+    if joined.reused:
+        said.append(
+            f"{joined.reused:,} kernels and copies were given to no launch{_reused(joined)}"
+        )
     if trace.damage.any:
         said.append(f"the file is damaged: {trace.damage.text}")
     iteration = middle(times.steps.iteration)
@@ -239,6 +251,15 @@ def _notes(trace: Trace, steps: Steps, work: Work, times: _Times) -> list[str]:
     return said
 
 
+def _reused(joined: Launches) -> str:
+    if not joined.reused:
+        return ""
+    return (
+        f" (of {joined.reused:,} the correlation id stands for several calls of one process, as in "
+        "merged files of processes with the same number)"
+    )
+
+
 # -------------------------------------------------------------------------- the gain
 
 
@@ -253,6 +274,9 @@ def _projected(
     iteration = middle(times.steps.iteration)
     if predicted is None or not iteration or not len(times.steps.step):
         return Measured()
+    if (work.coverage_pct or 0.0) < _LEAST_JOINED_PCT:
+        return Measured(notes=("too little of the work could be joined to its launch to say what "
+                               "idle time is launching, and so what a replay would remove",))  # fmt: skip
     used = work.iterations.used
     per_step = np.isin(work.iteration, used).sum() / max(len(used), 1)
     if work.iterations.whole or per_step > _MOST_LAUNCHES:

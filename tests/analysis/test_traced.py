@@ -166,3 +166,21 @@ def test_of_two_processes_one_is_reported_and_the_other_told(tmp_path: Path) -> 
     read = profile_of_trace(read_trace(path), path.name)
     assert read.value("launches_per_step") == 3
     assert any("2 processes" in note and "process 5" in note for note in read.notes)
+
+
+def test_idle_time_that_no_launch_ended_is_nobodys_and_gives_no_verdict() -> None:
+    built = trace()
+    for _ in range(20):
+        built.orphan(us=5).work(50)
+    found = profile(built, step_from="none")
+    assert found.value("launch_overhead_ms") == 0
+    assert found.value("unattributed_ms") == pytest.approx(19 * 0.045)
+    assert found.value("removable_pct") is None
+    assert found.verdict is not None
+    assert found.verdict.recommendation == "inconclusive"
+
+
+def test_work_of_which_no_launch_is_known_belongs_to_no_step() -> None:
+    built = trace().step().orphan().work(50).step().orphan().work(50).end()
+    with pytest.raises(InputError, match="none of the 2 kernels and copies"):
+        profile(built)
