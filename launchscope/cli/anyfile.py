@@ -38,8 +38,7 @@ def profile_of(path: Path, asked: Asked) -> Profile:
 
     Raises InputError when the file is none of them or cannot be read.
     """
-    if not path.exists():
-        raise InputError(f"{path}: no such file or directory")
+    check_readable(path)
     if is_recording(path):
         return profile_of_recording(path, asked.threshold, asked.expected_steps)
     from launchscope.parser import is_trace
@@ -47,6 +46,18 @@ def profile_of(path: Path, asked: Asked) -> Profile:
     if is_trace(path):
         return _of_trace(path, asked)
     return _saved(path, asked)
+
+
+def check_readable(path: Path) -> None:
+    """InputError unless there is such a file or folder. Reading a pipe or a device would wait
+    for what may never come, and a file is read from its beginning more than once."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file or directory")
+    if not path.is_file() and not path.is_dir():
+        raise InputError(
+            f"{path} is a pipe or a device, not a file",
+            hint="write what comes out of it into a file, and name that",
+        )
 
 
 def profile_of_recording(path: Path, threshold: float, expected_steps: int | None) -> Profile:
@@ -103,7 +114,7 @@ def is_recording(path: Path) -> bool:
     """Folders that hold one, and a file that says it is one."""
     if path.is_dir():
         return (path / RECORDING).exists()
-    return path.name == RECORDING or b'"launchscope/recording/' in _ends(path)
+    return path.is_file() and (path.name == RECORDING or b'"launchscope/recording/' in _ends(path))
 
 
 def is_comparison(path: Path) -> bool:

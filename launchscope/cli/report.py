@@ -11,6 +11,7 @@ import typer
 from launchscope.cli import options
 from launchscope.cli.anyfile import (
     Asked,
+    check_readable,
     each,
     files_in,
     is_comparison,
@@ -88,8 +89,7 @@ def report(
     )
     shown = _Shown(format_name, tuple(output or ()), screen)
     for path in paths:
-        if not path.exists():
-            raise InputError(f"{path}: no such file or directory")
+        check_readable(path)
     if len(paths) == 1 and paths[0].is_dir() and not is_recording(paths[0]):
         return _ranks(files_in(paths[0]), asked, shown)
     if ranks or len(paths) > 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,23 @@ def test_an_orphan_only_trace_reports_its_whole_span(
     path.write_text(json.dumps(trace().orphan(us=5).orphan(us=5).document()))
     assert main(["report", str(path)]) == 0
     assert "whole span" in capsys.readouterr().out
+
+
+def test_a_pipe_is_refused_before_anybody_waits_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    assert main(["report", str(path)]) == 3
+    assert "is a pipe or a device" in capsys.readouterr().err
+    kineto(tmp_path / "t.json")
+    assert main(["report", str(tmp_path)]) == 0  # a folder with one is read without it
+
+
+def test_a_broken_link_does_not_keep_a_folder_from_being_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone.json").symlink_to(tmp_path / "nowhere")
+    kineto(tmp_path / "rank0.json")
+    assert main(["report", str(tmp_path)]) == 0
+    assert "gone" not in capsys.readouterr().out
