@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from launchscope.analysis.accounting import Accounting, account
+from launchscope.analysis.complete import whole_steps
 from launchscope.analysis.joining import Projector, against_time
 from launchscope.analysis.kernels import kernel_table
 from launchscope.analysis.measured import Measured, Value, from_trace, middle
@@ -72,7 +73,7 @@ def profile_of_trace(
             "the trace holds no device work",
             hint="record it with ProfilerActivity.CUDA, on a machine with a GPU",
         )
-    steps = steps_of(trace, joined, step_from, step_range)
+    steps = whole_steps(trace, joined, steps_of(trace, joined, step_from, step_range))
     work = gather(trace, steps.iterations, joined)
     if not np.isin(work.activity_step, steps.iterations.used).any():
         if not len(joined.calls):
@@ -274,9 +275,9 @@ def _projected(
     iteration = middle(times.steps.iteration)
     if predicted is None or not iteration or not len(times.steps.step):
         return Measured()
-    if (work.coverage_pct or 0.0) < _LEAST_JOINED_PCT:
-        return Measured(notes=("too little of the work could be joined to its launch to say what "
-                               "idle time is launching, and so what a replay would remove",))  # fmt: skip
+    unknown = _unknown_gain(work)
+    if unknown is not None:
+        return Measured(notes=(unknown,))
     used = work.iterations.used
     per_step = np.isin(work.iteration, used).sum() / max(len(used), 1)
     if work.iterations.whole or per_step > _MOST_LAUNCHES:
@@ -300,6 +301,21 @@ def _projected(
         "removable_high_pct": max(high, slowest),
     }
     return replace(found, facts=facts)
+
+
+def _unknown_gain(work: Work) -> str | None:
+    """Why no gain can be told, whatever the figures are."""
+    if work.trace.damage.cut:
+        return (
+            "the file is cut: device work may be missing, so counts and busy times are lower "
+            "limits, idle time an upper one, and what a replay would remove is not known"
+        )
+    if (work.coverage_pct or 0.0) < _LEAST_JOINED_PCT:
+        return (
+            "too little of the work could be joined to its launch to say what idle time is "
+            "launching, and so what a replay would remove"
+        )
+    return None
 
 
 def _middle(used: Ints, most: int) -> Ints:

@@ -92,7 +92,7 @@ def read(path: Path, reading: Reading) -> Trace:
         source="kineto",
         damage=Damage(
             decoder.dropped + events.strays, ambiguous, decoder.durations_mended,
-            tuple(dict.fromkeys(repairs)),
+            tuple(dict.fromkeys(repairs)), not events.complete,
         ),
         device_name=_device_name(about.deviceProperties),
         rank=rank,

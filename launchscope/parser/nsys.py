@@ -162,7 +162,7 @@ class _Reader:
             ranges=ranges,
             ops=ops,
             source="nsys",
-            damage=Damage(self._dropped, 0, self._mended, repairs),
+            damage=Damage(self._dropped, 0, self._mended, repairs, self._source.broken),
             device_name=self._source.first_text("TARGET_INFO_GPU", "name"),
         )
 

@@ -30,6 +30,7 @@ class Tables:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self.repairs: list[str] = []
+        self.broken = False  # one of `repairs` is a table of events
         try:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             self._columns = {str(name): self._columns_of(str(name)) for (name,) in names.fetchall()}
@@ -58,6 +59,7 @@ class Tables:
                 texts = [None if t is None else str(t) for t in columns[-1]]
                 yield numbers, texts
         except (sqlite3.Error, OverflowError) as error:
+            self.broken |= "ACTIVITY" in table
             self.repairs.append(f"{table} breaks off after {read:,} rows ({error})")
 
     def texts(self, table: str, key: str, value: str) -> dict[int, str]:

@@ -29,6 +29,7 @@ class Damage:
     ambiguous_activities: int = 0  # correlation id used by several processes
     durations_mended: int = 0  # missing or negative ones, taken as 0
     repairs: tuple[str, ...] = ()  # what was done to the file before it could be read
+    cut: bool = False  # the file ends before its list of events does, or a table broke off
 
     @property
     def any(self) -> bool:
