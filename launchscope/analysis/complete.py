@@ -32,10 +32,15 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
     of them captures a graph, all stay and the note says so.
     """
     windows = steps.iterations
-    lost = ints(trace.calls, c.START)[_lost(trace, joined)]
+    missed = _lost(trace, joined)
+    if windows.pid is not None:
+        missed &= ints(trace.calls, c.PID) == windows.pid
+    lost = ints(trace.calls, c.START)[missed]
     partial = np.zeros(len(windows), np.bool_)
     row = windows.of(lost)
     partial[row[row >= 0]] = True
+    # When the iteration after such a step began on the GPU is not known either.
+    partial[1:] |= partial[:-1].copy()
     if trace.damage.cut and not windows.whole:
         partial |= windows.end > _recorded_until(joined, windows.pid)
     said = []

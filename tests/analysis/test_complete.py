@@ -66,6 +66,14 @@ def test_steps_that_lost_device_work_are_left_out_and_told() -> None:
     assert "2 of 4 steps left out" in notes(found)
 
 
+def test_a_step_in_the_middle_takes_the_one_after_it_along() -> None:
+    assert used(without(6, lambda e: e["cat"] == "kernel" and e["args"]["correlation"] == 20)) == [
+        1,
+        4,
+        5,
+    ]
+
+
 def test_where_every_step_lost_work_all_stay_and_it_is_told() -> None:
     trace = without(5, lambda e: e["cat"] == "kernel" and e["args"]["correlation"] % 8 == 3)
     assert used(trace) == [1, 2, 3, 4]
