@@ -75,9 +75,9 @@ def _kernels(before: Profile, after: Profile) -> tuple[tuple[KernelDifference, .
         one, other = ones.get(name), others.get(name)
         if one is None:
             assert other is not None
-            found.append(KernelDifference(name, "appeared", 0, other.count, 0.0, other.total_us))
+            found.append(KernelDifference(name, "appeared", 0.0, other.count, 0.0, other.total_us))
         elif other is None:
-            found.append(KernelDifference(name, "vanished", one.count, 0, one.total_us, 0.0))
+            found.append(KernelDifference(name, "vanished", one.count, 0.0, one.total_us, 0.0))
         elif one.count != other.count or _moved(one.total_us, other.total_us):
             found.append(
                 KernelDifference(

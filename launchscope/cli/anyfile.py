@@ -117,8 +117,12 @@ def is_recording(path: Path) -> bool:
     return path.is_file() and (path.name == RECORDING or b'"launchscope/recording/' in _ends(path))
 
 
-def is_comparison(path: Path) -> bool:
-    return path.is_file() and b'"launchscope/comparison/' in _ends(path)
+def saved_as(path: Path) -> str | None:
+    """Of a file that a report was saved to, what it is a report of; None for anything else."""
+    from launchscope.parser import SAVED
+
+    ends = _ends(path) if path.is_file() else b""
+    return next((noun for noun in SAVED if f'"launchscope/{noun}/'.encode() in ends), None)
 
 
 def _says_launchscope(path: Path) -> bool:
@@ -169,7 +173,7 @@ def rank_of(path: Path, asked: Asked) -> RankRow:
     from launchscope.analysis.ranks import rank_row
     from launchscope.model.ranks import RankRow
 
-    named = _RANK.search(path.name)
+    named = _RANK.search(path.name) or _RANK.search(path.resolve().parent.name)
     try:
         row = rank_row(profile_of(path, asked), path.name)
     except LaunchscopeError as error:
@@ -177,6 +181,17 @@ def rank_of(path: Path, asked: Asked) -> RankRow:
     if row.rank is None and named is not None:
         row = replace(row, rank=int(named.group(1)))
     return row
+
+
+def told_apart(paths: Sequence[Path]) -> list[str]:
+    """The files' names, with as much of their folders as tells them apart."""
+    resolved = [path.resolve() for path in paths]
+    names = [path.name for path in resolved]
+    for depth in range(2, max(len(path.parts) for path in resolved) + 1):
+        if len(set(names)) == len(set(resolved)):
+            break
+        names = [str(Path(*path.parts[-depth:])) for path in resolved]
+    return names
 
 
 def each(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,17 +14,18 @@ from launchscope.cli.anyfile import (
     check_readable,
     each,
     files_in,
-    is_comparison,
     is_recording,
     profile_of,
     rank_of,
+    saved_as,
+    told_apart,
 )
 from launchscope.cli.console import Console
 from launchscope.cli.output import Outputs
 from launchscope.cli.state import console
 from launchscope.config import load_settings
 from launchscope.errors import InputError, UsageError
-from launchscope.model import Comparison, Difference, Profile, Ranks
+from launchscope.model import Difference, Profile, Ranks
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ def report(
         list[Path],
         typer.Argument(
             metavar="PATH",
-            help="A Profile or comparison (.json), the folder of a recording, or a trace of "
-            "torch.profiler (.json, .json.gz) or Nsight Systems (.sqlite). Two of them: their "
-            "difference. A folder of traces, or three and more: one row per rank.",
+            help="What was saved as .json (a Profile, or any other report), the folder of a "
+            "recording, or a trace of torch.profiler (.json, .json.gz) or Nsight Systems "
+            "(.sqlite). Two of them: their difference. A folder of traces, or three and more: one "
+            "row per rank.",
             show_default=False,
         ),
     ],
@@ -96,8 +98,11 @@ def report(
         return _ranks(paths, asked, shown)
     if len(paths) == 2:
         return _difference(paths, asked, shown)
-    if is_comparison(paths[0]):
-        return _comparison(paths[0], threshold, shown)
+    noun = saved_as(paths[0])
+    if noun is not None:
+        given = {"--threshold": threshold, "--expected-steps": expected_steps,
+                 "--step-from": step_from, "--step-range": step_range}  # fmt: skip
+        return _again(paths[0], noun, [name for name, value in given.items() if value], shown)
     outputs = shown.outputs(Profile)
     profile = profile_of(paths[0], asked)
     codes = profile.verdict.because if profile.verdict is not None else ()
@@ -126,15 +131,16 @@ def _rank(profile: Profile) -> int | None:
     return rank if isinstance(rank, int) and profile.environment.world_size > 1 else None
 
 
-def _comparison(path: Path, threshold: str | None, shown: _Shown) -> int:
-    from launchscope.parser import read_comparison
+def _again(path: Path, noun: str, given: list[str], shown: _Shown) -> int:
+    from launchscope.parser import SAVED, read_saved
 
-    if threshold is not None:
+    if given:
         raise UsageError(
-            "a comparison keeps the threshold it was made with",
-            hint="leave --threshold out; it is an option of launchscope compare",
+            f"{path} holds a finished report ({noun}), which {given[0]} cannot change",
+            hint=f"leave {given[0]} out, or make the report again with it",
         )
-    return shown.outputs(Comparison).deliver(read_comparison(path), shown.screen, ())
+    outputs = shown.outputs(SAVED[noun])
+    return outputs.deliver(read_saved(path, noun), shown.screen, ())
 
 
 def _ranks(paths: list[Path], asked: Asked, shown: _Shown) -> int:
@@ -148,7 +154,10 @@ def _ranks(paths: list[Path], asked: Asked, shown: _Shown) -> int:
         read.append(path)
         screen.status(f"read {len(read)} of {count} files")
 
-    rows = each(rank_of, paths, asked, done)
+    rows = [
+        replace(row, name=name)
+        for row, name in zip(each(rank_of, paths, asked, done), told_apart(paths))
+    ]
     if all(row.problem is not None for row in rows):
         raise InputError(
             f"none of the {count} files could be read: {rows[0].problem}",
