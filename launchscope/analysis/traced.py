@@ -238,6 +238,13 @@ def _notes(trace: Trace, joined: Launches, steps: Steps, work: Work, times: _Tim
             f"each operator and call recorded while the GPU waited ({least} to {most} us were seen "
             "on an H200 host), and the bounds allow for it"
         )
+    early = ints(joined.calls, c.START) - ints(joined.calls, c.FIRST)
+    if (early > 0).any():
+        said.append(
+            f"{int((early > 0).sum()):,} launches reached the GPU up to {early.max() / 1e3:.3g} us "
+            "before they were called: the clocks of host and GPU disagree, and idle time and queue "
+            "delay by as much"
+        )
     if trace.with_stack:
         said.append(
             "Python stacks were recorded with the trace, which slows the host further: the gain is "

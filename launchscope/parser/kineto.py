@@ -81,14 +81,15 @@ def read(path: Path, reading: Reading) -> Trace:
             f'{decoder.halves:,} events of "ph" B or E, which only begin or end, left out'
         )
     about = _about(events)
-    calls, activities = tables[CALL].frame(), tables[DEVICE].frame()
+    frames = (tables[group].frame() for group in (CALL, DEVICE, RANGE, OP))
+    calls, activities, ranges, ops = _from_zero(*frames)
     activities, ambiguous = _with_process(activities, calls)
     rank, world_size = _distributed(about.distributedInfo)
     return Trace(
         calls=calls,
         activities=activities,
-        ranges=tables[RANGE].frame(),
-        ops=tables[OP].frame(),
+        ranges=ranges,
+        ops=ops,
         source="kineto",
         damage=Damage(
             decoder.dropped + events.strays, ambiguous, decoder.durations_mended,
@@ -146,6 +147,17 @@ def _activities(rows: Rows) -> dict[str, Any]:
 
 
 _COLUMNS = {CALL: _calls, DEVICE: _activities, RANGE: _host, OP: _marks}
+
+
+def _from_zero(*frames: pd.DataFrame) -> tuple[pd.DataFrame, ...]:
+    """Frames without times before 0, which a clock of its own choosing may give."""
+    first = min((int(frame[c.START].iloc[0]) for frame in frames if len(frame)), default=0)
+    if first >= 0:
+        return frames
+    return tuple(
+        frame.assign(**{name: frame[name] - first for name in (c.START, c.END) if name in frame})
+        for frame in frames
+    )
 
 
 def whole(values: list[Any]) -> Ints:

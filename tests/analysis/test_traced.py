@@ -184,3 +184,21 @@ def test_work_of_which_no_launch_is_known_belongs_to_no_step() -> None:
     built = trace().step().orphan().work(50).step().orphan().work(50).end()
     with pytest.raises(InputError, match="none of the 2 kernels and copies"):
         profile(built)
+
+
+def test_a_kernel_before_its_launch_is_told() -> None:
+    built = loop_trace(5, lambda b: b.work(20).launch(delay_us=-3))
+    (said,) = (note for note in profile(built).notes if "clocks" in note)
+    assert said.startswith("5 launches reached the GPU up to 3 us before")
+    assert not any("clocks" in note for note in profile(loop_trace(5, lambda b: b.launch())).notes)
+
+
+def test_a_clock_that_starts_below_zero_changes_nothing() -> None:
+    def built() -> TraceBuilder:
+        return loop_trace(5, lambda b: b.work(20).launch(kernel_us=4).work(50)).end()
+
+    shifted = built()
+    for event in shifted.events:
+        event["ts"] -= 2_000_000
+    assert profile(shifted).metrics == profile(built()).metrics
+    assert profile(shifted).value("iteration_ms") is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.cli import main
+from launchscope.parser import read_saved
 from launchscope.report import reporter_named
 from launchscope.report.json import render as render_json
 from tests.builders import TraceBuilder, loop_trace, trace
@@ -280,9 +281,8 @@ def test_files_of_one_name_are_told_apart_by_their_folders(
 def test_a_saved_check_is_rendered_again_in_every_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    check = failed_on_gpu()
     saved = tmp_path / "check.json"
-    saved.write_bytes(render_json(check))
-    shown = reporter_named(name).render(check)
+    saved.write_bytes(render_json(failed_on_gpu()))
+    shown = reporter_named(name).render(read_saved(saved, "check"))
     assert main(["report", str(saved), "-f", name]) == 0
     assert capsys.readouterr().out == (shown if isinstance(shown, str) else shown.decode())
