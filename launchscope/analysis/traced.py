@@ -29,7 +29,7 @@ from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
 from launchscope.parser.trace import Ints, Trace, ints
 
-__all__ = ["profile_of_trace"]
+__all__ = ["UNNAMED_DEVICE", "profile_of_trace"]
 
 # Host time that recording adds to an operator or call, in us: typical, least and most of the
 # 14 recorded samples (their traced against their untimed iterations, H200 host, torch 2.11).
@@ -37,6 +37,7 @@ RECORDING_US = (2.2, 1.2, 4.8)
 # And at most this share of the exposed time: typically, and in the recording in which it was
 # largest.
 _MOST_SHARE = (0.55, 0.68)
+UNNAMED_DEVICE = "a GPU the trace does not name"
 _PROCESS = 0xFFFFFF  # nsys puts the machine above the process's own number
 # Of the device work: with less, whose fault idle time is is not known.
 _LEAST_JOINED_PCT = 50.0
@@ -110,7 +111,7 @@ def profile_of_trace(
     return Profile(
         target=Target("trace", name),
         environment=Environment(
-            device=trace.device_name or "a GPU the trace does not name",
+            device=trace.device_name or UNNAMED_DEVICE,
             world_size=trace.world_size or 1,
         ),
         mode="trace",
@@ -256,6 +257,8 @@ def _notes(trace: Trace, joined: Launches, steps: Steps, work: Work, times: _Tim
             f"{pids} processes are in the trace; figures are those of process "
             f"{(steps.iterations.pid or 0) & _PROCESS}"
         )
+    if pids > 1 and steps.iterations.whole:
+        said.append(f"{pids} processes are in the trace; figures are those of all of them together")
     return said
 
 

@@ -202,3 +202,11 @@ def test_a_clock_that_starts_below_zero_changes_nothing() -> None:
         event["ts"] -= 2_000_000
     assert profile(shifted).metrics == profile(built()).metrics
     assert profile(shifted).value("iteration_ms") is not None
+
+
+def test_a_total_over_several_processes_says_so(tmp_path: Path) -> None:
+    built = nsys().launch().launch().process(78, 0).launch()
+    read = read_trace(built.write(tmp_path / "r.sqlite"))
+    found = profile_of_trace(read, "r", step_from="none")
+    assert "2 processes are in the trace; figures are those of all of them together" in found.notes
+    assert found.value("launches_per_step") == 3

@@ -96,6 +96,7 @@ def test_two_files_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[st
     shown = capsys.readouterr()
     assert "Kernels that appeared (2)" in shown.out
     assert "Kernels that vanished (3)" in shown.out
+    assert "devices differ" not in shown.out  # one of the files does not name its own
     assert json.loads(saved.read_text())["schema"] == "launchscope/difference/1"
     assert "| launches\\_per\\_step | 10 | 2 |" in written.read_text()
 

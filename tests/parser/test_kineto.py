@@ -14,6 +14,7 @@ from launchscope.parser import columns as c
 from launchscope.parser import read_trace
 from launchscope.parser.launches import find_launches, synchronisations
 from launchscope.parser.sources import Reading, sources
+from launchscope.parser.trace import Damage
 from tests.builders import TraceBuilder, trace
 from tests.kinetotext import LAYOUTS, kineto_text
 
@@ -311,3 +312,11 @@ def test_events_that_only_begin_or_end_are_told(tmp_path: Path, layout: str) -> 
 def test_the_events_may_follow_long_tables(tmp_path: Path) -> None:
     text = json.dumps({"stackFrames": ["frame"] * 50_000, "traceEvents": one_step().events})
     assert len(read_trace(written(tmp_path, text)).calls) == 2
+
+
+def test_damage_is_told_in_the_singular_and_the_plural() -> None:
+    assert Damage(1, 1, 1).text == (
+        "1 event dropped; 1 missing or negative duration taken as 0; "
+        "1 kernel or copy of unknown process"
+    )
+    assert Damage(1200, 2).text == "1,200 events dropped; 2 kernels and copies of unknown process"
