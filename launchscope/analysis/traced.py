@@ -90,7 +90,8 @@ def profile_of_trace(
     timeline = build_timeline(work)
     accounts = account(work)
     traced = step_work(work)
-    predicted = predict(traced) if traced is not None else None
+    unknown = _unknown_gain(work)
+    predicted = predict(traced) if traced is not None and unknown is None else None
     times = _times(work, timeline)
     parts = [
         _timed(times, work),
@@ -106,6 +107,8 @@ def profile_of_trace(
         facts |= part.facts
         notes += part.notes
     facts.pop("legacy_kernels", None)
+    if unknown is not None:
+        facts["gain_unknown"] = unknown
     if trace.rank is not None:
         facts["rank"] = trace.rank
     return Profile(
@@ -285,9 +288,6 @@ def _projected(
     iteration = middle(times.steps.iteration)
     if predicted is None or not iteration or not len(times.steps.step):
         return Measured()
-    unknown = _unknown_gain(work)
-    if unknown is not None:
-        return Measured(notes=(unknown,))
     used = work.iterations.used
     per_step = np.isin(work.iteration, used).sum() / max(len(used), 1)
     if work.iterations.whole or per_step > _MOST_LAUNCHES:
@@ -317,14 +317,11 @@ def _unknown_gain(work: Work) -> str | None:
     """Why no gain can be told, whatever the figures are."""
     if work.trace.damage.cut:
         return (
-            "the file is cut: device work may be missing, so counts and busy times are lower "
-            "limits, idle time an upper one, and what a replay would remove is not known"
+            "the file is cut and may lack device work (counts and busy times are lower limits, "
+            "idle time is an upper one)"
         )
     if (work.coverage_pct or 0.0) < _LEAST_JOINED_PCT:
-        return (
-            "too little of the work could be joined to its launch to say what idle time is "
-            "launching, and so what a replay would remove"
-        )
+        return "too little of the device work could be joined to the call that launched it"
     return None
 
 

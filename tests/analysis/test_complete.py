@@ -120,7 +120,9 @@ def test_a_cut_file_gives_figures_and_no_verdict(tmp_path: Path) -> None:
     assert found.value("removable_pct") is None
     assert found.verdict is not None
     assert found.verdict.recommendation == "inconclusive"
-    assert "lower limits" in notes(found)
+    assert "lower limits" in found.verdict.headline
+    assert found.value("predicted_replay_ms") is None
+    assert not any("agree" in (finding.advice or "") for finding in found.findings)
 
 
 def test_a_cut_file_without_a_whole_step_is_refused_and_its_span_is_not(tmp_path: Path) -> None:
