@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 
 from launchscope.analysis.metrics import UNITS
+from launchscope.analysis.traced import UNNAMED_DEVICE
 from launchscope.model import Metric, Profile
 from launchscope.model.difference import Difference, KernelDifference, MetricChange, Side
 
@@ -75,9 +76,9 @@ def _kernels(before: Profile, after: Profile) -> tuple[tuple[KernelDifference, .
         one, other = ones.get(name), others.get(name)
         if one is None:
             assert other is not None
-            found.append(KernelDifference(name, "appeared", 0, other.count, 0.0, other.total_us))
+            found.append(KernelDifference(name, "appeared", 0.0, other.count, 0.0, other.total_us))
         elif other is None:
-            found.append(KernelDifference(name, "vanished", one.count, 0, one.total_us, 0.0))
+            found.append(KernelDifference(name, "vanished", one.count, 0.0, one.total_us, 0.0))
         elif one.count != other.count or _moved(one.total_us, other.total_us):
             found.append(
                 KernelDifference(
@@ -102,7 +103,7 @@ def _notes(before: Profile, after: Profile) -> tuple[str, ...]:
             "are estimates"
         )
     devices = before.environment.device, after.environment.device
-    if devices[0] != devices[1]:
+    if devices[0] != devices[1] and UNNAMED_DEVICE not in devices:
         said.append(f"the devices differ: {devices[0]} and {devices[1]}")
     steps = [profile.step.boundary if profile.step else None for profile in (before, after)]
     if "none" in steps and steps[0] != steps[1]:

@@ -40,13 +40,14 @@ def steps_of(
     whole span. Raises InputError when what is asked for is not in the trace.
     """
     if step_range is not None:
-        return _named(trace, step_range)
+        return _named(trace, launches, step_range)
     if step_from == "none":
         return _whole(trace, ("every figure is a total over the whole span, taken as one step",))
     if step_from == "optimizer":
         return _between_optimizers(trace)
     for prefix in _MARKS:
-        found = _from_ranges(trace, _beginning(trace.ranges, prefix), prefix.rstrip("#*"))
+        marks = _beginning(trace.ranges, prefix)
+        found = _from_ranges(trace, launches, marks, prefix.rstrip("#*"))
         if found is not None:
             return found
     if step_from == "marker":
@@ -67,10 +68,11 @@ def _beginning(ranges: pd.DataFrame, prefix: str) -> pd.DataFrame:
     return ranges[ranges[c.NAME].astype(str).str.startswith(prefix).to_numpy(bool)]
 
 
-def _named(trace: Trace, name: str) -> Steps:
+def _named(trace: Trace, launches: Launches, name: str) -> Steps:
     names = trace.ranges[c.NAME].astype(str)
     exact = trace.ranges[(names == name).to_numpy(bool)]
-    found = _from_ranges(trace, exact if len(exact) else _beginning(trace.ranges, name), name)
+    chosen = exact if len(exact) else _beginning(trace.ranges, name)
+    found = _from_ranges(trace, launches, chosen, name)
     if found is None:
         known = names.str.replace(r"#.*$", "", regex=True).value_counts().index[:5]
         raise InputError(
@@ -82,13 +84,12 @@ def _named(trace: Trace, name: str) -> Steps:
     return found
 
 
-def _from_ranges(trace: Trace, ranges: pd.DataFrame, name: str) -> Steps | None:
+def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: str) -> Steps | None:
     """Steps that are ranges of one thread; nested ones of the same name count once."""
     if not len(ranges):
         return None
-    busiest = ranges.groupby([c.PID, c.TID]).size().idxmax()
-    assert isinstance(busiest, tuple)
-    mine = (ranges[c.PID] == busiest[0]) & (ranges[c.TID] == busiest[1])
+    pid, tid = _main_thread(ranges, launches)
+    mine = (ranges[c.PID] == pid) & (ranges[c.TID] == tid)
     steps = ranges[mine].sort_values([c.START, c.END], ascending=[True, False], kind="stable")
     calibration = trace.ranges.loc[trace.ranges[c.NAME] == CALIBRATION_RANGE, c.START]
     if len(calibration):
@@ -100,7 +101,23 @@ def _from_ranges(trace: Trace, ranges: pd.DataFrame, name: str) -> Steps | None:
     outer = begin >= reach
     begin, end = begin[outer], end[outer]
     boundary = StepBoundary("marker", ("range",), (name,), "full_step")
-    return Steps(_windows(begin, end, int(busiest[0])), boundary)
+    return Steps(_windows(begin, end, pid), boundary)
+
+
+def _main_thread(ranges: pd.DataFrame, launches: Launches) -> tuple[int, int]:
+    """Process and thread with the most of these ranges, of the threads that launch; where none
+    of them does, of the processes that do."""
+    often = ranges.groupby([c.PID, c.TID]).size()
+    called = launches.calls[[c.PID, c.TID]].drop_duplicates()
+    for known in (
+        often.index.isin(pd.MultiIndex.from_frame(called)),
+        often.index.get_level_values(0).isin(called[c.PID]),
+    ):
+        if known.any():
+            often = often[known]
+            break
+    pid, tid = often.index[int(np.argmax(often.to_numpy()))]
+    return int(pid), int(tid)
 
 
 def _windows(begin: Ints, end: Ints, pid: int, follows: Ints | None = None) -> Iterations:

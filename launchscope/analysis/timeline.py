@@ -74,8 +74,10 @@ def build_timeline(work: Work) -> Timeline:
     used = work.iterations.used
     gaps = _gaps(start, end, ints(work.activities, c.LAUNCH))
     launched = gaps.launch >= 0
-    iteration = np.where(launched, np.append(work.iteration, -1)[gaps.launch], -1)
-    step = np.where(launched, np.append(work.step, -1)[gaps.launch], -1)
+    # Over the whole trace an orphan's gap is idle time too, if nobody's.
+    orphan = 0 if work.iterations.whole else -1
+    iteration = np.where(launched, np.append(work.iteration, -1)[gaps.launch], orphan)
+    step = np.where(launched, np.append(work.step, -1)[gaps.launch], orphan)
     # An orphan's gap goes to the iteration of the next launched activity's gap.
     orphan_home = _next_known(iteration)
     # Idle before the step began on the host is no part of the step.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from launchscope.analysis.accounting import Accounting, account
+from launchscope.analysis.complete import whole_steps
 from launchscope.analysis.joining import Projector, against_time
 from launchscope.analysis.kernels import kernel_table
 from launchscope.analysis.measured import Measured, Value, from_trace, middle
@@ -25,10 +26,10 @@ from launchscope.analysis.work import Work, gather
 from launchscope.errors import InputError
 from launchscope.model import Environment, Metric, Profile, Replay, Shapes, Target
 from launchscope.parser import columns as c
-from launchscope.parser.launches import find_launches
+from launchscope.parser.launches import Launches, find_launches
 from launchscope.parser.trace import Ints, Trace, ints
 
-__all__ = ["profile_of_trace"]
+__all__ = ["UNNAMED_DEVICE", "profile_of_trace"]
 
 # Host time that recording adds to an operator or call, in us: typical, least and most of the
 # 14 recorded samples (their traced against their untimed iterations, H200 host, torch 2.11).
@@ -36,7 +37,10 @@ RECORDING_US = (2.2, 1.2, 4.8)
 # And at most this share of the exposed time: typically, and in the recording in which it was
 # largest.
 _MOST_SHARE = (0.55, 0.68)
+UNNAMED_DEVICE = "a GPU the trace does not name"
 _PROCESS = 0xFFFFFF  # nsys puts the machine above the process's own number
+# Of the device work: with less, whose fault idle time is is not known.
+_LEAST_JOINED_PCT = 50.0
 # Longer iterations are not simulated event by event.
 _MOST_LAUNCHES = 20_000
 _SIMULATED = 20_000  # launches that are simulated, of all steps together
@@ -70,9 +74,15 @@ def profile_of_trace(
             "the trace holds no device work",
             hint="record it with ProfilerActivity.CUDA, on a machine with a GPU",
         )
-    steps = steps_of(trace, joined, step_from, step_range)
+    steps = whole_steps(trace, joined, steps_of(trace, joined, step_from, step_range))
     work = gather(trace, steps.iterations, joined)
     if not np.isin(work.activity_step, steps.iterations.used).any():
+        if not len(joined.calls):
+            raise InputError(
+                f"none of the {len(trace.activities):,} kernels and copies in the trace has a call "
+                f"that launched it{_reused(joined)}, so they belong to no step",
+                hint="--step-from none reports on the whole span",
+            )
         raise InputError(
             "the steps of the trace launched no work on a GPU",
             hint="--step-from none reports on the whole span",
@@ -80,7 +90,8 @@ def profile_of_trace(
     timeline = build_timeline(work)
     accounts = account(work)
     traced = step_work(work)
-    predicted = predict(traced) if traced is not None else None
+    unknown = _unknown_gain(work)
+    predicted = predict(traced) if traced is not None and unknown is None else None
     times = _times(work, timeline)
     parts = [
         _timed(times, work),
@@ -90,18 +101,20 @@ def profile_of_trace(
     ]
     metrics: dict[str, Any] = {}
     facts: dict[str, Any] = {}
-    notes = [*steps.notes, *_notes(trace, steps, work, times)]
+    notes = [*steps.notes, *_notes(trace, joined, steps, work, times)]
     for part in parts:
         metrics |= part.metrics
         facts |= part.facts
         notes += part.notes
     facts.pop("legacy_kernels", None)
+    if unknown is not None:
+        facts["gain_unknown"] = unknown
     if trace.rank is not None:
         facts["rank"] = trace.rank
     return Profile(
         target=Target("trace", name),
         environment=Environment(
-            device=trace.device_name or "a GPU the trace does not name",
+            device=trace.device_name or UNNAMED_DEVICE,
             world_size=trace.world_size or 1,
         ),
         mode="trace",
@@ -213,8 +226,12 @@ def _timed(times: _Times, work: Work) -> Measured:
     return Measured(metrics, {"traced_steps": len(work.iterations.used)})
 
 
-def _notes(trace: Trace, steps: Steps, work: Work, times: _Times) -> list[str]:
+def _notes(trace: Trace, joined: Launches, steps: Steps, work: Work, times: _Times) -> list[str]:
     said = []
+    if joined.reused:
+        said.append(
+            f"{joined.reused:,} kernels and copies were given to no launch{_reused(joined)}"
+        )
     if trace.damage.any:
         said.append(f"the file is damaged: {trace.damage.text}")
     iteration = middle(times.steps.iteration)
@@ -224,6 +241,13 @@ def _notes(trace: Trace, steps: Steps, work: Work, times: _Times) -> list[str]:
             f"the traced iteration takes {times.traced_ms:.3g} ms; {typical} us were taken off for "
             f"each operator and call recorded while the GPU waited ({least} to {most} us were seen "
             "on an H200 host), and the bounds allow for it"
+        )
+    early = ints(joined.calls, c.START) - ints(joined.calls, c.FIRST)
+    if (early > 0).any():
+        said.append(
+            f"{int((early > 0).sum()):,} launches reached the GPU up to {early.max() / 1e3:.3g} us "
+            "before they were called: the clocks of host and GPU disagree, and idle time and queue "
+            "delay by as much"
         )
     if trace.with_stack:
         said.append(
@@ -236,7 +260,18 @@ def _notes(trace: Trace, steps: Steps, work: Work, times: _Times) -> list[str]:
             f"{pids} processes are in the trace; figures are those of process "
             f"{(steps.iterations.pid or 0) & _PROCESS}"
         )
+    if pids > 1 and steps.iterations.whole:
+        said.append(f"{pids} processes are in the trace; figures are those of all of them together")
     return said
+
+
+def _reused(joined: Launches) -> str:
+    if not joined.reused:
+        return ""
+    return (
+        f" (of {joined.reused:,} the correlation id stands for several calls of one process, as in "
+        "merged files of processes with the same number)"
+    )
 
 
 # -------------------------------------------------------------------------- the gain
@@ -276,6 +311,18 @@ def _projected(
         "removable_high_pct": max(high, slowest),
     }
     return replace(found, facts=facts)
+
+
+def _unknown_gain(work: Work) -> str | None:
+    """Why no gain can be told, whatever the figures are."""
+    if work.trace.damage.cut:
+        return (
+            "the file is cut and may lack device work (counts and busy times are lower limits, "
+            "idle time is an upper one)"
+        )
+    if (work.coverage_pct or 0.0) < _LEAST_JOINED_PCT:
+        return "too little of the device work could be joined to the call that launched it"
+    return None
 
 
 def _middle(used: Ints, most: int) -> Ints:

@@ -38,8 +38,7 @@ def profile_of(path: Path, asked: Asked) -> Profile:
 
     Raises InputError when the file is none of them or cannot be read.
     """
-    if not path.exists():
-        raise InputError(f"{path}: no such file or directory")
+    check_readable(path)
     if is_recording(path):
         return profile_of_recording(path, asked.threshold, asked.expected_steps)
     from launchscope.parser import is_trace
@@ -47,6 +46,18 @@ def profile_of(path: Path, asked: Asked) -> Profile:
     if is_trace(path):
         return _of_trace(path, asked)
     return _saved(path, asked)
+
+
+def check_readable(path: Path) -> None:
+    """InputError unless there is such a file or folder. Reading a pipe or a device would wait
+    for what may never come, and a file is read from its beginning more than once."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file or directory")
+    if not path.is_file() and not path.is_dir():
+        raise InputError(
+            f"{path} is a pipe or a device, not a file",
+            hint="write what comes out of it into a file, and name that",
+        )
 
 
 def profile_of_recording(path: Path, threshold: float, expected_steps: int | None) -> Profile:
@@ -103,11 +114,15 @@ def is_recording(path: Path) -> bool:
     """Folders that hold one, and a file that says it is one."""
     if path.is_dir():
         return (path / RECORDING).exists()
-    return path.name == RECORDING or b'"launchscope/recording/' in _ends(path)
+    return path.is_file() and (path.name == RECORDING or b'"launchscope/recording/' in _ends(path))
 
 
-def is_comparison(path: Path) -> bool:
-    return path.is_file() and b'"launchscope/comparison/' in _ends(path)
+def saved_as(path: Path) -> str | None:
+    """Of a file that a report was saved to, what it is a report of; None for anything else."""
+    from launchscope.parser import SAVED
+
+    ends = _ends(path) if path.is_file() else b""
+    return next((noun for noun in SAVED if f'"launchscope/{noun}/'.encode() in ends), None)
 
 
 def _says_launchscope(path: Path) -> bool:
@@ -158,7 +173,7 @@ def rank_of(path: Path, asked: Asked) -> RankRow:
     from launchscope.analysis.ranks import rank_row
     from launchscope.model.ranks import RankRow
 
-    named = _RANK.search(path.name)
+    named = _RANK.search(path.name) or _RANK.search(path.resolve().parent.name)
     try:
         row = rank_row(profile_of(path, asked), path.name)
     except LaunchscopeError as error:
@@ -166,6 +181,17 @@ def rank_of(path: Path, asked: Asked) -> RankRow:
     if row.rank is None and named is not None:
         row = replace(row, rank=int(named.group(1)))
     return row
+
+
+def told_apart(paths: Sequence[Path]) -> list[str]:
+    """The files' names, with as much of their folders as tells them apart."""
+    resolved = [path.resolve() for path in paths]
+    names = [path.name for path in resolved]
+    for depth in range(2, max(len(path.parts) for path in resolved) + 1):
+        if len(set(names)) == len(set(resolved)):
+            break
+        names = [str(Path(*path.parts[-depth:])) for path in resolved]
+    return names
 
 
 def each(

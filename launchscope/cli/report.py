@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,16 +11,18 @@ import typer
 from launchscope.cli import options
 from launchscope.cli.anyfile import (
     Asked,
+    check_readable,
     each,
     files_in,
-    is_comparison,
     is_recording,
     profile_of,
     rank_of,
+    saved_as,
+    told_apart,
 )
 from launchscope.cli.shared import Typed, reads
 from launchscope.errors import InputError, UsageError
-from launchscope.model import Comparison, Difference, Profile, Ranks
+from launchscope.model import Difference, Profile, Ranks
 
 
 @reads()
@@ -28,9 +31,10 @@ def report(
         list[Path],
         typer.Argument(
             metavar="PATH",
-            help="A Profile or comparison (.json), the folder of a recording, or a trace of "
-            "torch.profiler (.json, .json.gz) or Nsight Systems (.sqlite). Two of them: their "
-            "difference. A folder of traces, or three and more: one row per rank.",
+            help="What was saved as .json (a Profile, or any other report), the folder of a "
+            "recording, or a trace of torch.profiler (.json, .json.gz) or Nsight Systems "
+            "(.sqlite). Two of them: their difference. A folder of traces, or three and more: one "
+            "row per rank.",
             show_default=False,
         ),
     ],
@@ -63,16 +67,17 @@ def report(
         weigh_anew=any(typed.flags[name] is not None for name in ("threshold", "expected_steps")),
     )
     for path in paths:
-        if not path.exists():
-            raise InputError(f"{path}: no such file or directory")
+        check_readable(path)
     if len(paths) == 1 and paths[0].is_dir() and not is_recording(paths[0]):
         return _ranks(files_in(paths[0]), asked, typed)
     if ranks or len(paths) > 2:
         return _ranks(paths, asked, typed)
     if len(paths) == 2:
         return _difference(paths, asked, typed)
-    if is_comparison(paths[0]):
-        return _comparison(paths[0], typed)
+    noun = saved_as(paths[0])
+    if noun is not None:
+        given = [f"--{name.replace('_', '-')}" for name, value in typed.flags.items() if value]
+        return _again(paths[0], noun, given + ["--step-range"] * bool(step_range), typed)
     outputs = typed.outputs(Profile)
     profile = profile_of(paths[0], asked)
     codes = profile.verdict.because if profile.verdict is not None else ()
@@ -101,15 +106,16 @@ def _rank(profile: Profile) -> int | None:
     return rank if isinstance(rank, int) and profile.environment.world_size > 1 else None
 
 
-def _comparison(path: Path, typed: Typed) -> int:
-    from launchscope.parser import read_comparison
+def _again(path: Path, noun: str, given: list[str], typed: Typed) -> int:
+    from launchscope.parser import SAVED, read_saved
 
-    if typed.flags["threshold"] is not None:
+    if given:
         raise UsageError(
-            "a comparison keeps the threshold it was made with",
-            hint="leave --threshold out; it is an option of launchscope compare",
+            f"{path} holds a finished report ({noun}), which {given[0]} cannot change",
+            hint=f"leave {given[0]} out, or make the report again with it",
         )
-    return typed.outputs(Comparison).deliver(read_comparison(path), typed.console(), ())
+    outputs = typed.outputs(SAVED[noun])
+    return outputs.deliver(read_saved(path, noun), typed.console(), ())
 
 
 def _ranks(paths: list[Path], asked: Asked, typed: Typed) -> int:
@@ -123,7 +129,10 @@ def _ranks(paths: list[Path], asked: Asked, typed: Typed) -> int:
         read.append(path)
         screen.status(f"read {len(read)} of {count} files")
 
-    rows = each(rank_of, paths, asked, done)
+    rows = [
+        replace(row, name=name)
+        for row, name in zip(each(rank_of, paths, asked, done), told_apart(paths))
+    ]
     if all(row.problem is not None for row in rows):
         raise InputError(
             f"none of the {count} files could be read: {rows[0].problem}",

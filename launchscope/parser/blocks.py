@@ -75,12 +75,19 @@ def _inflated(path: Path, repairs: list[str]) -> Iterator[bytes]:
             while data := file.read(_PACKED):
                 read += len(data)
                 while data:
+                    if whole:
+                        # Several gzip streams in a row are one file, padding zeros aside.
+                        data = data.lstrip(b"\0")
+                        if not _GZIP.startswith(data[:2]):
+                            repairs.append("what follows the gzip stream ignored")
+                            return
+                        if not data:
+                            break
                     block = stream.decompress(data, BLOCK)
                     data = stream.unconsumed_tail
                     whole = stream.eof
                     if whole:
-                        # Several gzip streams in a row are one file, padding zeros aside.
-                        data = stream.unused_data.lstrip(b"\0")
+                        data = stream.unused_data
                         stream = inflate.decompressobj(wbits=31)
                     written += len(block)
                     if written > max(ALWAYS_ALLOWED, MOST_GROWTH * read):

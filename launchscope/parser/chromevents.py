@@ -111,6 +111,7 @@ class Decoder:
     def __init__(self, *, op_names: bool) -> None:
         self.dropped = 0
         self.durations_mended = 0
+        self.halves = 0  # events that only begin or end: PyTorch writes none
         self.repairs: list[str] = []
         self._op_names = op_names
         self._scale: int | None = None
@@ -143,8 +144,12 @@ class Decoder:
         events, texts = self._events(pieces, _Any)
         by_name: dict[str, list[int]] = {}
         for row, event in enumerate(events):
-            if event.ph == "X" and isinstance(event.cat, str) and event.cat in _GROUPS:
+            if not isinstance(event.cat, str) or event.cat not in _GROUPS:
+                continue
+            if event.ph == "X":
                 by_name.setdefault(event.cat, []).append(row)
+            elif event.ph in ("B", "E"):
+                self.halves += 1
         for name, rows in by_name.items():
             yield from self._rows(name, [events[r] for r in rows], [texts[r] for r in rows])
 

@@ -1,4 +1,4 @@
-"""Reads recordings and Profiles back from JSON into the values of `model`."""
+"""Reads back from JSON what was saved: recordings, Profiles, and what reports are made of."""
 
 from __future__ import annotations
 
@@ -11,19 +11,37 @@ import msgspec
 
 from launchscope.errors import InputError
 from launchscope.model import (
-    COMPARISON_SCHEMA,
     PROFILE_SCHEMA,
     RECORDING_SCHEMA,
+    Check,
     Comparison,
+    Difference,
     Profile,
+    Ranks,
     Recording,
 )
 
-__all__ = ["parse_profile", "read_comparison", "read_profile", "read_recording"]
+__all__ = [
+    "SAVED",
+    "parse_profile",
+    "read_comparison",
+    "read_profile",
+    "read_recording",
+    "read_saved",
+]
 
 RECORDING_FILE = "recording.json"
 
-Value = TypeVar("Value", Recording, Profile)
+Saved = Comparison | Difference | Ranks | Check
+# What is rendered again as it was saved, by the word that its schema has for it.
+SAVED: dict[str, type[Saved]] = {
+    "comparison": Comparison,
+    "difference": Difference,
+    "ranks": Ranks,
+    "check": Check,
+}
+
+Kind = TypeVar("Kind", bound=Saved)
 
 
 class _Head(msgspec.Struct):
@@ -72,12 +90,20 @@ def read_comparison(path: str | Path) -> Comparison:
 
     Raises InputError when it is missing, damaged, foreign or of another schema version.
     """
-    file = Path(path)
-    content = _checked(file, COMPARISON_SCHEMA, "comparison")
+    return _saved(Path(path), "comparison", Comparison)
+
+
+def read_saved(path: str | Path, noun: str) -> Saved:
+    """What a report was saved as JSON from, `noun` being a key of `SAVED`; raises as above."""
+    return _saved(Path(path), noun, SAVED[noun])
+
+
+def _saved(file: Path, noun: str, kind: type[Kind]) -> Kind:
+    content = _checked(file, kind.schema, noun)
     try:
-        return msgspec.json.decode(content, type=Comparison)
+        return msgspec.json.decode(content, type=kind)
     except msgspec.MsgspecError as error:
-        raise _damaged(file, "comparison", error) from error
+        raise _damaged(file, noun, error) from error
 
 
 def _checked(file: Path, schema: str, noun: str) -> bytes:
@@ -117,4 +143,5 @@ def _check(content: bytes, file: str, schema: str, noun: str) -> None:
 
 
 def _damaged(file: Path | str, noun: str, error: Exception) -> InputError:
-    return InputError(f"{file} is damaged and cannot be read as a {noun}: {error}")
+    article = "" if noun == "ranks" else "a "
+    return InputError(f"{file} is damaged and cannot be read as {article}{noun}: {error}")

@@ -20,7 +20,7 @@ from launchscope.errors import InputError
 from launchscope.parser import columns as c
 from launchscope.parser.blocks import beginning, blocks
 from launchscope.parser.chromevents import CALL, DEVICE, OP, RANGE, Decoder, Rows
-from launchscope.parser.jsonevents import BeyondRepairError, Events
+from launchscope.parser.jsonevents import LONGEST, BeyondRepairError, Events
 from launchscope.parser.sources import Reading, Source, too_large
 from launchscope.parser.tables import Table
 from launchscope.parser.trace import Damage, Ints, Trace, ints
@@ -43,8 +43,13 @@ def detect(path: Path) -> bool:
     head = beginning(path).lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(b"["):
         return b'"ph"' in head
+    if not head.startswith(b"{") or b'"launchscope/' in head:
+        return False
     marks = (b'"traceEvents"', b'"deviceProperties"', b'"baseTimeNanoseconds"')
-    return head.startswith(b"{") and any(mark in head for mark in marks)
+    if any(mark in head for mark in marks):
+        return True
+    # Some programs write long tables before the events.
+    return marks[0] in beginning(path, LONGEST)
 
 
 def read(path: Path, reading: Reading) -> Trace:
@@ -71,19 +76,24 @@ def read(path: Path, reading: Reading) -> Trace:
     if not events.complete:
         repairs.append(_ENDS_EARLY)
     repairs += decoder.repairs
+    if decoder.halves:
+        repairs.append(
+            f'{decoder.halves:,} events of "ph" B or E, which only begin or end, left out'
+        )
     about = _about(events)
-    calls, activities = tables[CALL].frame(), tables[DEVICE].frame()
+    frames = (tables[group].frame() for group in (CALL, DEVICE, RANGE, OP))
+    calls, activities, ranges, ops = _from_zero(*frames)
     activities, ambiguous = _with_process(activities, calls)
     rank, world_size = _distributed(about.distributedInfo)
     return Trace(
         calls=calls,
         activities=activities,
-        ranges=tables[RANGE].frame(),
-        ops=tables[OP].frame(),
+        ranges=ranges,
+        ops=ops,
         source="kineto",
         damage=Damage(
             decoder.dropped + events.strays, ambiguous, decoder.durations_mended,
-            tuple(dict.fromkeys(repairs)),
+            tuple(dict.fromkeys(repairs)), not events.complete,
         ),
         device_name=_device_name(about.deviceProperties),
         rank=rank,
@@ -137,6 +147,17 @@ def _activities(rows: Rows) -> dict[str, Any]:
 
 
 _COLUMNS = {CALL: _calls, DEVICE: _activities, RANGE: _host, OP: _marks}
+
+
+def _from_zero(*frames: pd.DataFrame) -> tuple[pd.DataFrame, ...]:
+    """Frames without times before 0, which a clock of its own choosing may give."""
+    first = min((int(frame[c.START].iloc[0]) for frame in frames if len(frame)), default=0)
+    if first >= 0:
+        return frames
+    return tuple(
+        frame.assign(**{name: frame[name] - first for name in (c.START, c.END) if name in frame})
+        for frame in frames
+    )
 
 
 def whole(values: list[Any]) -> Ints:

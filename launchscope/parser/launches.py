@@ -22,6 +22,9 @@ __all__ = ["Launches", "find_launches", "synchronisations"]
 _SYNC = r"^(?:cu(?:da)?|hip)(?:Device|Stream|Event|Ctx|Thread)Synchronize"
 _SYNC_COPY = r"^(?:cu(?:da)?|hip)Memcpy(?!.*Async)(?!.*Peer)"
 
+# By which an inner call may end after the outer one in a file of whole microseconds.
+_ROUNDING_NS = 1000
+
 
 @dataclass(frozen=True)
 class Launches:
@@ -29,12 +32,14 @@ class Launches:
 
     `calls` has the call's columns and `kind` (kernel, memcpy, memset, graph), `kernels`,
     `first_start_ns`, `last_end_ns`, `active_ns`, `blocking`. `coverage_pct` is the share of
-    device activities that found their launch; None when there are none.
+    device activities that found their launch; None when there are none. `reused` counts the
+    activities whose id several calls of their process had: they are given to none of them.
     """
 
     calls: pd.DataFrame
     activities: pd.DataFrame
     coverage_pct: float | None
+    reused: int = 0
 
 
 def find_launches(trace: Trace) -> Launches:
@@ -46,6 +51,9 @@ def find_launches(trace: Trace) -> Launches:
     row_of[call_id[::-1]] = np.arange(len(calls))[::-1]
     row_of[-1] = -1  # the id of what has none
     caller = row_of[activity_id]
+    row_of[_reused(calls, call_id, row_of)] = -1
+    reused = int(((caller >= 0) & (row_of[activity_id] < 0)).sum())
+    caller = row_of[activity_id]
     launching = np.unique(caller[caller >= 0])
     row = np.full(len(calls) + 1, -1, np.int64)
     row[launching] = np.arange(len(launching))
@@ -55,7 +63,7 @@ def find_launches(trace: Trace) -> Launches:
     found = found.assign(kind=_kinds(found), blocking=_blocking(found))
     joined = activities.assign(**{c.LAUNCH: launch})
     coverage = 100.0 * float((launch >= 0).mean()) if len(launch) else None
-    return Launches(found.drop(columns=["copies", "pageable"]), joined, coverage)
+    return Launches(found.drop(columns=["copies", "pageable"]), joined, coverage, reused)
 
 
 def _identities(calls: pd.DataFrame, activities: pd.DataFrame) -> tuple[Ints, Ints, int]:
@@ -63,13 +71,25 @@ def _identities(calls: pd.DataFrame, activities: pd.DataFrame) -> tuple[Ints, In
     how many there are. What has no process or no correlation id gets -1."""
     pid = np.concatenate((ints(calls, c.PID), ints(activities, c.PID)))
     correlation = np.concatenate((ints(calls, c.CORRELATION), ints(activities, c.CORRELATION)))
-    known = (pid >= 0) & (correlation >= 0)
+    known = (pid >= 0) & (correlation > 0)  # 0 is CUPTI's word for unknown
     process, processes = pd.factorize(pid)
     number, _ = pd.factorize(correlation)
     pair = number.astype(np.int64) * max(len(processes), 1) + process
     identity, distinct = pd.factorize(pair)
     identity = np.where(known, identity, -1).astype(np.int64)
     return identity[: len(calls)], identity[len(calls) :], len(distinct)
+
+
+def _reused(calls: pd.DataFrame, call_id: Ints, row_of: Ints) -> Ints:
+    """Ids of calls that are not one inside the other, as when ranks whose processes have the
+    same number were merged into one file."""
+    rows = np.arange(len(calls))
+    later = rows[(call_id >= 0) & (row_of[call_id] != rows)]
+    first = row_of[call_id[later]]
+    start, end, tid = (ints(calls, column) for column in (c.START, c.END, c.TID))
+    inside = (start[later] < np.maximum(end[first], start[first] + 1)) & (tid[later] == tid[first])
+    inside &= end[later] <= end[first] + _ROUNDING_NS
+    return np.unique(call_id[later[~inside]])
 
 
 def _reached(activities: pd.DataFrame, launch: Ints, count: int) -> dict[str, Any]:

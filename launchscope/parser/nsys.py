@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import pandas as pd
 
 from launchscope.errors import InputError
 from launchscope.parser import columns as c
@@ -99,6 +100,26 @@ def _opened(path: Path) -> sqlite3.Connection:
     raise InputError(f"cannot read {path}: {failed}")
 
 
+def _beside(path: Path) -> tuple[str, ...]:
+    """What a program that writes to the database, or died doing so, leaves beside it."""
+    left = [Path(f"{path}{suffix}") for suffix in ("-journal", "-wal")]
+    return tuple(
+        f"{file.name} lies beside it: the export may not be complete"
+        for file in left
+        if file.is_file() and file.stat().st_size
+    )
+
+
+def _one_process(*frames: pd.DataFrame) -> tuple[pd.DataFrame, ...]:
+    """Where all that is known is of one process, so is what has none: older exports number
+    processes in some of their tables only."""
+    known = {int(pid) for frame in frames for pid in frame[c.PID].unique()} - {-1}
+    if len(known) > 1:
+        return frames
+    pid = known.pop() if known else 0
+    return tuple(frame.assign(**{c.PID: pid}) for frame in frames)
+
+
 def _text(content: bytes) -> str:
     return content.decode(errors="replace")
 
@@ -132,13 +153,16 @@ class _Reader:
                 f"{self._path} is damaged: {'; '.join(self._source.repairs)}",
                 hint="export it again",
             )
+        repairs = (*_beside(self._path), *self._source.repairs)
+        frames = (t.frame() for t in (self._calls, self._activities, self._ranges, self._ops))
+        calls, activities, ranges, ops = _one_process(*frames)
         return Trace(
-            calls=self._calls.frame(),
-            activities=self._activities.frame(),
-            ranges=self._ranges.frame(),
-            ops=self._ops.frame(),
+            calls=calls,
+            activities=activities,
+            ranges=ranges,
+            ops=ops,
             source="nsys",
-            damage=Damage(self._dropped, 0, self._mended, tuple(self._source.repairs)),
+            damage=Damage(self._dropped, 0, self._mended, repairs, self._source.broken),
             device_name=self._source.first_text("TARGET_INFO_GPU", "name"),
         )
 
@@ -255,9 +279,9 @@ class _Reader:
     def _rows(self, table: str, wanted: tuple[str, ...]) -> Iterator[dict[str, Ints]]:
         """Rows with a sound time; `end` comes out as the duration."""
         for rows, _ in self._source.rows(table, wanted):
-            sound = (rows["start"] >= 0) & (rows["start"] <= _MOST_NS)
+            sound = (rows["start"] >= 0) & (np.maximum(rows["start"], rows["end"]) <= _MOST_NS)
             self._dropped += int((~sound).sum())
-            duration = np.clip(rows["end"], -1, _MOST_NS) - rows["start"]
+            duration = np.maximum(rows["end"], -1) - rows["start"]
             self._mended += int((sound & (duration < 0)).sum())
             rows["end"] = np.maximum(duration, 0)
             yield {name: values[sound] for name, values in rows.items()}
@@ -278,11 +302,12 @@ _ON_DEVICE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPi
 
 def _process(global_id: Ints) -> Ints:
     """nsys' process without its lower 24 bits, which are the thread's; -1 unknown."""
-    return np.where(global_id >= 0, global_id >> 24, -1)
+    # The topmost bit is a part of the machine's number, not a sign.
+    return np.where(global_id != -1, (global_id >> 24) & 0xFFFFFFFFFF, -1)
 
 
 def _thread(global_id: Ints) -> Ints:
-    return np.where(global_id >= 0, global_id & 0xFFFFFF, -1)
+    return np.where(global_id != -1, global_id & 0xFFFFFF, -1)
 
 
 def _way(kind: int, source: int, target: int) -> tuple[str, str]:

@@ -12,6 +12,12 @@ from launchscope.parser.trace import Ints
 __all__ = ["Tables", "TablesError"]
 
 _ROWS = 50_000
+# Whatever a damaged row holds comes out as an integer: -1 for what does not begin as a number
+# does (a plain cast makes 0 of it, which is a time).
+_NUMBER = (
+    "CASE WHEN typeof(\"{0}\") IN ('integer', 'real') OR \"{0}\" GLOB '[0-9]*' "
+    'THEN CAST("{0}" AS INTEGER) ELSE -1 END'
+)
 
 
 class TablesError(Exception):
@@ -24,6 +30,7 @@ class Tables:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self.repairs: list[str] = []
+        self.broken = False  # one of `repairs` is a table of events
         try:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             self._columns = {str(name): self._columns_of(str(name)) for (name,) in names.fetchall()}
@@ -40,8 +47,7 @@ class Tables:
         if table not in self._columns:
             return
         there = self._columns[table]
-        # Whatever a damaged row holds comes out as an integer.
-        parts = [f'CAST(coalesce("{n}", -1) AS INTEGER)' if n in there else "-1" for n in wanted]
+        parts = [_NUMBER.format(n) if n in there else "-1" for n in wanted]
         parts.append(f'"{text}"' if text is not None and text in there else "NULL")
         read = 0
         try:
@@ -53,6 +59,7 @@ class Tables:
                 texts = [None if t is None else str(t) for t in columns[-1]]
                 yield numbers, texts
         except (sqlite3.Error, OverflowError) as error:
+            self.broken |= "ACTIVITY" in table
             self.repairs.append(f"{table} breaks off after {read:,} rows ({error})")
 
     def texts(self, table: str, key: str, value: str) -> dict[int, str]:

@@ -29,6 +29,7 @@ class Damage:
     ambiguous_activities: int = 0  # correlation id used by several processes
     durations_mended: int = 0  # missing or negative ones, taken as 0
     repairs: tuple[str, ...] = ()  # what was done to the file before it could be read
+    cut: bool = False  # the file ends before its list of events does, or a table broke off
 
     @property
     def any(self) -> bool:
@@ -42,12 +43,21 @@ class Damage:
         """What was left out and mended, in a sentence's middle."""
         said = list(self.repairs)
         if self.events_dropped:
-            said.append(f"{self.events_dropped:,} events dropped")
+            said.append(f"{_count(self.events_dropped, 'event')} dropped")
         if self.durations_mended:
-            said.append(f"{self.durations_mended:,} missing or negative durations taken as 0")
+            said.append(
+                f"{_count(self.durations_mended, 'missing or negative duration')} taken as 0"
+            )
         if self.ambiguous_activities:
-            said.append(f"{self.ambiguous_activities:,} device activities of unknown process")
+            said.append(
+                f"{_count(self.ambiguous_activities, 'kernel or copy', 'kernels and copies')} of "
+                "unknown process"
+            )
         return "; ".join(said)
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,8 @@ def _basis(profile: Profile) -> str:
     if verdict is None:
         return ""
     parts = [_BASES[verdict.basis]]
+    if verdict.basis == "structural" and profile.mode != "rehearsal":
+        parts = ["no replay measured, none predicted"]
     if profile.replay.status == "measured":
         correct = profile.replay.correct
         if correct.status == "verified":

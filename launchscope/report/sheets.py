@@ -142,7 +142,7 @@ def _figure(value: float | None, unit: str) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{value:+.0f} %" if abs(value) >= 9.95 else f"{value:+.1f} %"
+    return f"{value:+,.0f} %" if abs(value) >= 9.95 else f"{value:+.1f} %"
 
 
 def _kernels(title: str, kernels: list[KernelDifference], top: int) -> SheetTable:
@@ -178,15 +178,14 @@ def _short(name: str) -> str:
 
 def sheet_of_ranks(value: Ranks) -> Sheet:
     """One row per rank, the slowest marked, and how far they are apart."""
-    cells = {row.name: _rank(row) for row in value.rows}
-    marked = frozenset({cells[value.slowest]}) if value.slowest in cells else frozenset()
+    cells = [(row.name, _rank(row)) for row in value.rows]
+    marked = frozenset(row for name, row in cells if name == value.slowest)
     headings = (
         "rank", "own", "iteration", "GPU busy", "collectives", "launches", "exposed", "removable",
         "verdict", "file",
     )  # fmt: skip
-    tables = [
-        SheetTable("", headings, tuple(cells.values()), frozenset({8, 9}), marked, (6, 3, 5, 4, 2)),
-    ]
+    listed = tuple(row for _, row in cells)
+    tables = [SheetTable("", headings, listed, frozenset({8, 9}), marked, (6, 3, 5, 4, 2))]
     if value.skews:
         rows = tuple(_skew(skew) for skew in value.skews)
         across = ("", "least", "median", "most", "apart")

@@ -146,6 +146,9 @@ def no_gain_known(profile: Profile) -> str:
     iteration = profile.value("iteration_ms")
     if iteration is None:
         return "Inconclusive: no iteration was timed."
+    reason = profile.facts.get("gain_unknown")
+    if isinstance(reason, str):
+        return f"Inconclusive: {reason}, so what a CUDA graph would remove is not known."
     return (
         f"Inconclusive: an iteration takes {ms(iteration)}, but neither a trace nor a replay "
         "says how much of it a CUDA graph would remove."

@@ -44,7 +44,9 @@ def check(profile: Profile) -> list[Finding]:
     if not above and not pays:
         return []
     title = f"Launch calls take {pct(share)} of the step"
-    if found is None or above == pays:
+    if found is None:
+        advice = "The literal 15 % rule would say adopt; what a replay removes is not known."
+    elif above == pays:
         advice = "The literal 15 % rule and what a replay removes agree here."
     elif above:
         advice = "The literal 15 % rule would say adopt; a replay would not pay. " + _hidden(
@@ -60,7 +62,7 @@ def check(profile: Profile) -> list[Finding]:
             advice=advice,
             evidence={
                 "launch_share_pct": share,
-                "agrees": found is None or above == pays,
+                "agrees": None if found is None else above == pays,
                 "launch_api_ms": profile.value("launch_api_ms"),
                 "blocked_launch_ms": profile.value("blocked_launch_ms"),
                 "framework_ms": profile.value("framework_ms"),

@@ -12,7 +12,7 @@ from launchscope.analysis.period import find_period
 from launchscope.analysis.steps import Steps, steps_of
 from launchscope.errors import InputError
 from launchscope.parser.launches import find_launches
-from tests.builders import PID, TraceBuilder, trace
+from tests.builders import PID, TraceBuilder, loop_trace, trace
 
 
 def steps(built: TraceBuilder, **how: str) -> Steps:
@@ -158,3 +158,15 @@ def test_time_grows_about_linearly_with_the_sequence() -> None:
         assert period(step * count)[0] == 700
         taken.append(time.process_time() - begin)
     assert taken[1] < 24 * max(taken[0], 0.01)
+
+
+def test_marks_of_a_process_or_thread_that_launches_nothing_are_no_steps() -> None:
+    built = loop_trace(4, lambda b: b.launch().work(50))
+    for index in range(9):
+        built.span(f"launchscope.step#{index}", 1_000_000 + index, 1_000_001 + index, tid=5)
+    read = built.trace()
+    assert len(steps_of(read, find_launches(read)).iterations) == 4
+    for event in built.events[-9:]:
+        event["pid"] = 7
+    read = built.trace()
+    assert len(steps_of(read, find_launches(read)).iterations) == 4

@@ -166,3 +166,47 @@ def test_of_two_processes_one_is_reported_and_the_other_told(tmp_path: Path) -> 
     read = profile_of_trace(read_trace(path), path.name)
     assert read.value("launches_per_step") == 3
     assert any("2 processes" in note and "process 5" in note for note in read.notes)
+
+
+def test_idle_time_that_no_launch_ended_is_nobodys_and_gives_no_verdict() -> None:
+    built = trace()
+    for _ in range(20):
+        built.orphan(us=5).work(50)
+    found = profile(built, step_from="none")
+    assert found.value("launch_overhead_ms") == 0
+    assert found.value("unattributed_ms") == pytest.approx(19 * 0.045)
+    assert found.value("removable_pct") is None
+    assert found.verdict is not None
+    assert found.verdict.recommendation == "inconclusive"
+
+
+def test_work_of_which_no_launch_is_known_belongs_to_no_step() -> None:
+    built = trace().step().orphan().work(50).step().orphan().work(50).end()
+    with pytest.raises(InputError, match="none of the 2 kernels and copies"):
+        profile(built)
+
+
+def test_a_kernel_before_its_launch_is_told() -> None:
+    built = loop_trace(5, lambda b: b.work(20).launch(delay_us=-3))
+    (said,) = (note for note in profile(built).notes if "clocks" in note)
+    assert said.startswith("5 launches reached the GPU up to 3 us before")
+    assert not any("clocks" in note for note in profile(loop_trace(5, lambda b: b.launch())).notes)
+
+
+def test_a_clock_that_starts_below_zero_changes_nothing() -> None:
+    def built() -> TraceBuilder:
+        return loop_trace(5, lambda b: b.work(20).launch(kernel_us=4).work(50)).end()
+
+    shifted = built()
+    for event in shifted.events:
+        event["ts"] -= 2_000_000
+    assert profile(shifted).metrics == profile(built()).metrics
+    assert profile(shifted).value("iteration_ms") is not None
+
+
+def test_a_total_over_several_processes_says_so(tmp_path: Path) -> None:
+    built = nsys().launch().launch().process(78, 0).launch()
+    read = read_trace(built.write(tmp_path / "r.sqlite"))
+    found = profile_of_trace(read, "r", step_from="none")
+    assert "2 processes are in the trace; figures are those of all of them together" in found.notes
+    assert found.value("launches_per_step") == 3

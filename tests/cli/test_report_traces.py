@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from launchscope.cli import main
+from launchscope.parser import read_saved
+from launchscope.report import reporter_named
+from launchscope.report.json import render as render_json
 from tests.builders import TraceBuilder, loop_trace, trace
+from tests.gate.profiles import failed_on_gpu
 from tests.kinetotext import kineto_text
 from tests.nsysbuilder import nsys
 
@@ -91,10 +96,9 @@ def test_two_files_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[st
     shown = capsys.readouterr()
     assert "Kernels that appeared (2)" in shown.out
     assert "Kernels that vanished (3)" in shown.out
+    assert "devices differ" not in shown.out  # one of the files does not name its own
     assert json.loads(saved.read_text())["schema"] == "launchscope/difference/1"
     assert "| launches\\_per\\_step | 10 | 2 |" in written.read_text()
-    assert main(["report", str(saved)]) == 3
-    assert "launchscope/difference/1" in capsys.readouterr().err
 
 
 def test_a_profile_and_a_trace_can_be_compared(
@@ -208,3 +212,78 @@ def test_an_orphan_only_trace_reports_its_whole_span(
     path.write_text(json.dumps(trace().orphan(us=5).orphan(us=5).document()))
     assert main(["report", str(path)]) == 0
     assert "whole span" in capsys.readouterr().out
+
+
+def test_a_pipe_is_refused_before_anybody_waits_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    assert main(["report", str(path)]) == 3
+    assert "is a pipe or a device" in capsys.readouterr().err
+    kineto(tmp_path / "t.json")
+    assert main(["report", str(tmp_path)]) == 0  # a folder with one is read without it
+
+
+def test_a_broken_link_does_not_keep_a_folder_from_being_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone.json").symlink_to(tmp_path / "nowhere")
+    kineto(tmp_path / "rank0.json")
+    assert main(["report", str(tmp_path)]) == 0
+    assert "gone" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_saved_difference_and_saved_ranks_are_rendered_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int
+) -> None:
+    saved = tmp_path / "saved.json"
+    paths = [str(kineto(tmp_path / f"t{index}.json", steps=5 + index)) for index in range(count)]
+    assert main(["report", *paths, "-o", str(saved)]) == 0
+    first = capsys.readouterr().out
+    assert main(["report", str(saved)]) == 0
+    assert capsys.readouterr().out == first
+    for name, again in (("again.json", saved.read_text()), ("again.md", None)):
+        assert main(["report", str(saved), "-o", str(tmp_path / name)]) == 0
+        assert again is None or (tmp_path / name).read_text() == again
+    capsys.readouterr()
+    assert main(["report", str(saved), "--threshold", "20%"]) == 2
+    assert "finished report" in capsys.readouterr().err
+    assert main(["report", str(saved), paths[0]]) == 3
+    assert "another kind" in capsys.readouterr().err
+
+
+def test_a_damaged_saved_report_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ranks.json"
+    path.write_text('{"schema": "launchscope/ranks/1", "rows": 3}')
+    assert main(["report", str(path)]) == 3
+    assert "is damaged and cannot be read as ranks" in capsys.readouterr().err
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = []
+    for rank in range(3):
+        folder = tmp_path / f"rank{rank}"
+        folder.mkdir()
+        paths.append(str(kineto(folder / "trace.json", steps=5)))
+    assert main(["report", *paths, "-f", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["rank"], row["name"]) for row in rows] == [
+        (rank, f"rank{rank}/trace.json") for rank in range(3)
+    ]
+    assert main(["report", *paths]) == 0
+    assert capsys.readouterr().out.count("/trace.json") >= 3
+
+
+@pytest.mark.parametrize("name", ["junit", "sarif", "markdown", "json", "github", "csv"])
+def test_a_saved_check_is_rendered_again_in_every_format(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    saved = tmp_path / "check.json"
+    saved.write_bytes(render_json(failed_on_gpu()))
+    shown = reporter_named(name).render(read_saved(saved, "check"))
+    assert main(["report", str(saved), "-f", name]) == 0
+    assert capsys.readouterr().out == (shown if isinstance(shown, str) else shown.decode())

@@ -91,3 +91,14 @@ def test_without_isal_the_standard_library_reads_the_same(
     packed = gzip.compress(CONTENT)
     assert read(written(tmp_path, packed)) == (CONTENT, [])
     assert read(written(tmp_path, packed[:-20_000]))[1] == ["the gzip stream ends early"]
+
+
+@pytest.mark.parametrize(("rest", "told"), [(bytes(900_000), False), (b"more", True)])
+def test_what_follows_a_gzip_stream_is_no_early_end(
+    tmp_path: Path, rest: bytes, told: bool
+) -> None:
+    path = tmp_path / "t.gz"
+    path.write_bytes(gzip.compress(b"content") + rest)
+    repairs: list[str] = []
+    assert b"".join(blocks(path, repairs)) == b"content"
+    assert repairs == (["what follows the gzip stream ignored"] if told else [])

@@ -14,6 +14,7 @@ from launchscope.parser import columns as c
 from launchscope.parser import read_trace
 from launchscope.parser.launches import find_launches, synchronisations
 from launchscope.parser.sources import Reading, sources
+from launchscope.parser.trace import Damage
 from tests.builders import TraceBuilder, trace
 from tests.kinetotext import LAYOUTS, kineto_text
 
@@ -284,3 +285,38 @@ def test_more_than_fits_in_the_memory_allowed_is_refused_with_the_place(tmp_path
     path = written(tmp_path, kineto_text(built.document()))
     with pytest.raises(InputError, match=r"does not fit in the memory .* after .* of JSON"):
         read_trace(path, Reading(memory_bytes=50_000))
+
+
+def test_events_that_stand_twice_count_once_and_are_told(tmp_path: Path) -> None:
+    document = one_step().document()
+    once = read_trace(written(tmp_path, json.dumps(document), "once.json"))
+    count = len(document["traceEvents"])
+    document["traceEvents"] *= 2
+    twice = read_trace(written(tmp_path, json.dumps(document), "twice.json"))
+    assert twice.damage.repairs == (f"{count} events that stand twice left out",)
+    for frame in ("calls", "activities", "ranges", "ops"):
+        assert len(getattr(twice, frame)) == len(getattr(once, frame))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_events_that_only_begin_or_end_are_told(tmp_path: Path, layout: str) -> None:
+    document = one_step().document()
+    for event in document["traceEvents"]:
+        if event["cat"] == "user_annotation":
+            event["ph"] = "B"
+    read = read_trace(written(tmp_path, LAYOUTS[layout](document)))
+    assert not len(read.ranges)
+    assert read.damage.repairs == ('1 events of "ph" B or E, which only begin or end, left out',)
+
+
+def test_the_events_may_follow_long_tables(tmp_path: Path) -> None:
+    text = json.dumps({"stackFrames": ["frame"] * 50_000, "traceEvents": one_step().events})
+    assert len(read_trace(written(tmp_path, text)).calls) == 2
+
+
+def test_damage_is_told_in_the_singular_and_the_plural() -> None:
+    assert Damage(1, 1, 1).text == (
+        "1 event dropped; 1 missing or negative duration taken as 0; "
+        "1 kernel or copy of unknown process"
+    )
+    assert Damage(1200, 2).text == "1,200 events dropped; 2 kernels and copies of unknown process"

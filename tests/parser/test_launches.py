@@ -84,3 +84,19 @@ def test_a_synchronisation_of_another_thread_does_not_swallow_the_copy() -> None
     built = trace().memcpy(name="Memcpy DtoH (Device -> Pageable)", tid=7).sync(tid=8)
     read = built.trace()
     assert synchronisations(read, find_launches(read))[c.COUNTED].sum() == 2
+
+
+def test_an_id_that_stands_for_two_calls_of_a_process_joins_neither_and_is_counted() -> None:
+    built = trace().launch().launch().launch()
+    for event in built.events[2:4]:
+        event["args"]["correlation"] = 1
+    found = find_launches(built.trace())
+    assert len(found.calls) == 1
+    assert found.reused == 2
+
+
+def test_the_id_zero_means_that_it_is_not_known() -> None:
+    built = trace().launch()
+    for event in built.events:
+        event["args"]["correlation"] = 0
+    assert len(find_launches(built.trace()).calls) == 0

@@ -228,3 +228,54 @@ def test_a_real_export_of_two_processes_is_joined_as_sql_joins_it() -> None:
     connection.close()
     assert len(found.activities) - len(launched) == orphans
     assert (found.calls[c.KIND] == c.KERNEL).sum() == launches
+
+
+@pytest.mark.parametrize("value", ["seven", b"\0\xff", "", 2**63 - 1])
+def test_what_is_no_time_is_dropped_and_counted(tmp_path: Path, value: object) -> None:
+    built = nsys().launch().launch()
+    built.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["start"] = value
+    found = read(tmp_path, built)
+    assert found.damage.events_dropped == 1
+    assert int(found.activities[c.START].min()) > 1_000_000
+
+
+def test_an_end_beyond_all_time_is_dropped_and_counted(tmp_path: Path) -> None:
+    built = nsys().launch().launch()
+    built.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["end"] = 2**63 - 1
+    found = read(tmp_path, built)
+    assert found.damage.events_dropped == 1
+    assert len(found.activities) == 1
+
+
+def test_a_machine_whose_number_sets_the_sign_is_one_like_any_other(tmp_path: Path) -> None:
+    built = nsys().launch().launch()
+    for rows in built.rows.values():
+        for row in rows:
+            for name in ("globalPid", "globalTid"):
+                if name in row:
+                    row[name] -= 2**63
+    found = find_launches(read(tmp_path, built))
+    assert found.coverage_pct == 100.0
+    assert int(found.calls[c.PID].min()) > 0
+
+
+@pytest.mark.parametrize(
+    "missing", ["CUPTI_ACTIVITY_KIND_KERNEL.globalPid", "CUPTI_ACTIVITY_KIND_RUNTIME.globalTid"]
+)
+def test_one_process_needs_no_number_to_be_joined(tmp_path: Path, missing: str) -> None:
+    found = find_launches(read(tmp_path, nsys().range("step").launch().launch(), missing))
+    assert found.coverage_pct == 100.0
+
+
+def test_of_two_processes_without_numbers_none_is_joined(tmp_path: Path) -> None:
+    built = nsys().launch().process(78, 1).launch()
+    found = find_launches(read(tmp_path, built, "CUPTI_ACTIVITY_KIND_KERNEL.globalPid"))
+    assert found.coverage_pct == 0.0
+
+
+@pytest.mark.parametrize("beside", ["-journal", "-wal"])
+def test_a_database_that_may_be_half_written_is_told(tmp_path: Path, beside: str) -> None:
+    path = nsys().launch().write(tmp_path / "report.sqlite")
+    Path(f"{path}{beside}").write_bytes(b"something")
+    (said,) = read_trace(path).damage.repairs
+    assert f"report.sqlite{beside} lies beside it" in said
