@@ -171,7 +171,8 @@ def _context(profile: Profile) -> tuple[str, ...]:
             said += f" · from {step.source}"
         timed = profile.metrics.get("iteration_ms")
         if timed is not None and timed.samples:
-            said += f" · {len(timed.samples)} iterations"
+            count = len(timed.samples)
+            said += f" · {count} iteration{'' if count == 1 else 's'}"
         lines.append(said)
     return tuple(lines)
 
