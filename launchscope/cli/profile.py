@@ -6,6 +6,7 @@ import shlex
 import shutil
 import tempfile
 import threading
+from collections.abc import Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -55,7 +56,7 @@ def profile(
     target = target_of(command or [], module=module)
     outputs = typed.outputs()
     python_exists(settings.python)
-    misplaced(target, screen)
+    misplaced(target.args, target.name, screen)
     return _run(target, settings, outputs, screen, typed.again())
 
 
@@ -176,20 +177,28 @@ def python_exists(python: str | None) -> None:
         )
 
 
-def misplaced(target: Target, screen: Console, more: set[str] | None = None) -> None:
-    """A note on options after the script that look like ours: they went to the script.
+def misplaced(
+    args: Sequence[str], name: str, screen: Console, more: set[str] | None = None
+) -> None:
+    """A note on options after the script `name` that look like ours: they went to the script.
 
     `more` are options that only the command at hand has.
     """
-    ours = _OURS | (more or set())
-    seen = [arg for arg in target.args if arg.split("=", 1)[0] in ours]
-    follows = zip(target.args, target.args[1:])
-    seen += [first for first, path in follows if first == "-o" and _is_report(path)]
-    if seen:
+    first = first_of_ours(args, more)
+    if first is not None:
         screen.note(
-            f"{seen[0]} stands after {target.name} and goes to it; options of launchscope come "
-            "before the script"
+            f"{first} stands after {name} and goes to it; options of launchscope come before the "
+            "script"
         )
+
+
+def first_of_ours(args: Sequence[str], more: set[str] | None = None) -> str | None:
+    """The first of these arguments that looks like an option of ours."""
+    ours = _OURS | (more or set())
+    for arg, following in zip(args, [*args[1:], ""]):
+        if arg.split("=", 1)[0] in ours or (arg == "-o" and _is_report(following)):
+            return arg
+    return None
 
 
 def _is_report(path: str) -> bool:

@@ -6,6 +6,7 @@ code is a small change of the file. A folder holds one per workload and device.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from launchscope.errors import UsageError
-from launchscope.gate.measurement import PROCESSES, RANGES, range_of
+from launchscope.gate.measurement import PROCESSES, RANGES, range_of, sound
 from launchscope.model import KernelRow, Metric, Profile, Replay
 from launchscope.parser import parse_profile, read_profile
 
@@ -62,7 +63,7 @@ class BaselinePlace:
         if self.reference is not None:
             return self._find_in_git(name)
         path = self._file(name)
-        return Baseline(read_profile(path), str(path)) if path.exists() else None
+        return Baseline(_read(path), str(path)) if path.exists() else None
 
     def _file(self, name: str) -> Path:
         return Path(self.path) / name if self.is_folder else Path(self.path)
@@ -77,7 +78,7 @@ class BaselinePlace:
             return None
         shown = _git("show", f"{self.reference}:{_from_here(path)}")
         place = f"{_GIT}{self.reference}:{path}"
-        return Baseline(parse_profile(shown.stdout, place), place)
+        return Baseline(sound(parse_profile(shown.stdout, place), place), place)
 
     def others(self, workload: str) -> tuple[str, ...]:
         """File names of the folder that hold the same workload on other devices."""
@@ -91,7 +92,7 @@ class BaselinePlace:
         """InputError for a file that is there and is no baseline; of folders it says nothing."""
         path = Path(self.path)
         if self.reference is None and path.is_file():
-            read_profile(path)
+            _read(path)
 
     def writable(self) -> None:
         """UsageError for a place in git's history."""
@@ -123,8 +124,13 @@ class BaselinePlace:
                 hint="name a place that can be written with --baseline",
             ) from error
         finally:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
         return path
+
+
+def _read(path: Path) -> Profile:
+    return sound(read_profile(path), str(path))
 
 
 def baseline_place(text: str) -> BaselinePlace:

@@ -128,6 +128,34 @@ def test_a_single_file_does_not_change_its_device(capsys: Streams) -> None:
     assert read_profile("before.json").environment.device == "NVIDIA H200"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "proposed"),
+    [
+        (("--baseline", "bl", "now.json"), "--update-baseline now.json"),
+        (("--baseline", "before.json", "better.json"), "--update-baseline better.json"),
+        (("--baseline", "before.json", "--workload", "a b", "worse.json"),
+         "--update-baseline --workload 'a b' worse.json  # if this is meant"),
+        (("--baseline", "before.json", "--limit", "launches_per_step=9", "now.json"), None),
+        (("--baseline", "before.json", "other.json"), None),
+        (("--baseline", "before.json", "now.json"), None),
+    ],
+)  # fmt: skip
+def test_a_new_baseline_is_proposed_where_it_would_help(
+    arguments: tuple[str, ...], proposed: str | None, capsys: Streams
+) -> None:
+    save("other.json", elsewhere(gpu(), device="NVIDIA A100"))
+    main(["check", *arguments])
+    out = capsys.readouterr().out
+    assert ("--update-baseline" in out.partition("Next")[2]) == (proposed is not None)
+    assert proposed is None or proposed in " ".join(out.split())
+
+
+def test_a_baseline_that_is_missing_does_not_excuse_what_was_not_measured(capsys: Streams) -> None:
+    absent = ("--baseline", "bl", "--missing-baseline", "pass")
+    assert check(*absent, "dry.json") == 0
+    assert check(*absent, "--limit", "launches_per_step=900", "dry.json") == 3
+
+
 # -------------------------------------------------------------------------- bad input
 
 
@@ -148,6 +176,14 @@ def test_a_single_file_does_not_change_its_device(capsys: Streams) -> None:
         (("--baseline", "before.json", "--limit", "speedup=+5%", "now.json"), 2, "demand an"),
         (("--baseline", "git:gone:bl", "now.json"), 2, "git"),
         (("--baseline", "before.json", "--repeats", "0", "now.json"), 2, "--repeats"),
+        (("--baseline", "before.json", "--repeats", "²", "now.json"), 2, "--repeats"),
+        (("--baseline", " ", "now.json"), 2, "--baseline is empty"),
+        (("--baseline", "torn.json/in", "--update-baseline", "now.json"), 2, "cannot write the"),
+        (("--baseline", "ranges.json", "now.json"), 3, "ranges.json is damaged"),
+        (("--baseline", "before.json", "ranges.json"), 3, "ranges.json is damaged"),
+        (("now.json", "--baseline", "before.json"), 2, "check --baseline before.json now.json"),
+        (("--baseline", "before.json", "now.json", "worse.json"), 2, "one Profile at a time"),
+        (("a.py", "--baseline", "before.json"), 2, "--baseline stands after a.py"),
         (("--baseline", "before.json", "--missing-baseline", "no", "now.json"), 2, "one of fail"),
         (("--baseline", "before.json", "-f", "pdf", "now.json"), 2, "unknown format"),
         (("--baseline", "before.json", "-o", "/nowhere/a.xml", "now.json"), 2, "not a directory"),
@@ -164,6 +200,10 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
         whole.replace(b"launchscope/profile/1", b"launchscope/profile/2")
     )
     Path("nan.json").write_bytes(whole.replace(b"9.31", b"NaN"))
+    Path("ranges.json").write_bytes(
+        whole.replace(b'"facts": {', b'"facts": {"ranges": {"launch_overhead_pct": [2, 1]}, ')
+    )
+    Path("a.py").write_text("import torch")
     Path("c.toml").write_text("[check.workloads.a]\ncommand = 'a.py'\n")
     before = {path: path.read_bytes() for path in folder.iterdir()}
     assert check(*arguments) == code

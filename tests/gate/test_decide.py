@@ -153,7 +153,7 @@ def test_shapes_that_begin_to_change_fail_and_shapes_that_always_did_do_not() ->
     ("change", "said"),
     [
         ({"device": "NVIDIA A100"}, "measured on NVIDIA H200, this run on NVIDIA A100"),
-        ({"world_size": 8}, "the baseline has 1 ranks, this run 8"),
+        ({"world_size": 8}, "the baseline has 1 rank, this run 8"),
     ],
 )
 def test_another_device_or_world_size_is_not_comparable(
