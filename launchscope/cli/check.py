@@ -165,10 +165,12 @@ def _next(gate: Gate, result: Check, command: list[str], *, module: bool) -> tup
     if gate.workload != _workload_of(result.target):
         words += ["--workload", gate.workload]
     again = shlex.join([*words, *(["-m"] if module else []), *command])
-    if result.stale or result.outcome == "not_compared":
+    relative = [d for d in result.limits if d.limit.startswith(("+", "-"))]
+    # A new baseline moves no absolute limit, and holds no more than what was measured now.
+    lacking = any(d.outcome == "not_compared" and d.value is not None for d in relative)
+    if result.stale or (result.outcome == "not_compared" and lacking):
         return (again,)
-    # A new baseline moves no absolute limit.
-    if any(d.outcome == "failed" and d.limit.startswith(("+", "-")) for d in result.limits):
+    if any(d.outcome == "failed" for d in relative):
         return (f"{again}  # if this is meant",)
     return ()
 

@@ -145,8 +145,9 @@ def baseline_place(text: str) -> BaselinePlace:
         )
     if reference.startswith("-") or _git("rev-parse", "--verify", "--quiet",
                                          f"{reference}^{{commit}}").returncode:  # fmt: skip
-        if _git("rev-parse", "--git-dir").returncode:
-            raise UsageError(f"--baseline: {text}: this folder is in no git repository")
+        repository = _git("rev-parse", "--git-dir")
+        if repository.returncode:
+            raise _no_repository(text, repository.stderr.decode(errors="replace"))
         raise UsageError(
             f"--baseline: git knows no revision {reference!r}",
             hint="a shallow clone may lack it: git fetch origin, or fetch-depth: 0 in the workflow",
@@ -250,11 +251,29 @@ def _slug(text: str) -> str:
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(["git", *arguments], capture_output=True, check=False)
+        return subprocess.run(
+            ["git", *arguments],
+            capture_output=True,
+            check=False,
+            env=os.environ | {"LC_ALL": "C"},  # its messages are looked into
+        )
     except OSError as error:
         raise UsageError(
             f"--baseline git:...: git cannot be run: {error.strerror or error}"
         ) from error
+
+
+def _no_repository(text: str, said: str) -> UsageError:
+    """What keeps git from reading the repository: that there is none, or the reason it gives."""
+    if "not a git repository" in said:
+        return UsageError(f"--baseline: {text}: this folder is in no git repository")
+    reason = said.strip().partition("\n")[0].removeprefix("fatal: ")
+    return UsageError(
+        f"--baseline: {text}: git cannot read the repository: {reason}",
+        hint="git config --global --add safe.directory PATH trusts a folder of another owner"
+        if "ownership" in reason
+        else None,
+    )
 
 
 def _git_kind(reference: str, path: str) -> str | None:
@@ -264,5 +283,8 @@ def _git_kind(reference: str, path: str) -> str | None:
 
 
 def _from_here(path: str) -> str:
-    """git takes paths from the top of the repository unless they begin with a dot."""
+    """git takes paths from the top of the repository unless they begin with a dot, and never
+    absolute ones."""
+    if os.path.isabs(path):
+        path = os.path.relpath(path)
     return path if path.startswith(("./", "../")) else f"./{path}"

@@ -127,6 +127,27 @@ def test_a_baseline_is_read_from_a_git_revision(path: str, repository: Path) -> 
     assert found.place == "git:main:baselines/train.nvidia-h200.json"
 
 
+def test_a_path_of_a_git_revision_is_taken_from_here_or_is_absolute(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = repository / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    for path in ("../sub/baselines", str(repository / "sub" / "baselines")):
+        assert baseline_place(f"git:main:{path}").find("train", gpu()) is not None
+    assert baseline_place("git:main:baselines").find("train", gpu()) is None
+
+
+def test_a_repository_of_another_owner_is_said_to_be_one(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("LANGUAGE", "de")
+    with pytest.raises(UsageError, match="dubious ownership") as caught:
+        baseline_place("git:main:baselines")
+    assert "safe.directory" in str(caught.value.hint)
+
+
 def test_what_a_git_revision_does_not_hold_is_missing(repository: Path) -> None:
     assert baseline_place("git:main:nowhere").find("train", gpu()) is None
     assert baseline_place("git:main:baselines").find("other", gpu()) is None

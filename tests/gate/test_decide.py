@@ -92,6 +92,17 @@ def test_a_count_that_varies_is_gated_by_its_range() -> None:
     assert checked(gpu({"launches_per_step": varying(221, 224)}), before).outcome == "failed"
 
 
+def test_what_is_inconclusive_says_what_was_seen_beside_the_commonest() -> None:
+    often = gpu({"launches_per_step": varying(555, 555, 556)})
+    (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=+0").limits]
+    assert reason == "555, but 556 at its worst; 555 in the baseline"
+    (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=554").limits]
+    assert reason == "is 555, over the limit of 554"
+    often = gpu({"launches_per_step": varying(556, 556, 555)})
+    (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=555").limits]
+    assert reason == "is 556, over the limit of 555, but 555 at its best"
+
+
 def test_processes_that_disagree_make_a_count_a_range() -> None:
     joined = merged([gpu({"launches_per_step": count}) for count in (555, 556, 555)])
     assert joined.metrics["launches_per_step"].exact is False
