@@ -12,7 +12,7 @@ from launchscope.cli.anyfile import is_recording, profile_of_recording
 from launchscope.cli.console import Console
 from launchscope.cli.gating import Gate, checked
 from launchscope.cli.output import Outputs, append
-from launchscope.cli.profile import first_of_ours, misplaced, python_exists, target_of
+from launchscope.cli.profile import first_of_ours, misplaced, python_exists, target_of, unwrapped
 from launchscope.cli.shared import Typed, runs_a_script
 from launchscope.config import Settings
 from launchscope.errors import UsageError
@@ -100,7 +100,8 @@ def check(
     outputs = typed.outputs(Check)
     ours = check_settings(typed.config)
     limits = limits_from_flags(limit or [])
-    workload, command = _named(workload, command or [], ours)
+    if not command:
+        workload, command, module = _configured(workload, ours, module=module)
     known = Path(command[0]) if command and not module else None
     saved = _saved(known, command[1:]) if known is not None and _is_saved(known) else None
     target = saved.target if saved else target_of(command, module=module, typed="check")
@@ -184,17 +185,17 @@ def _elsewhere(result: Check) -> bool:
 # ------------------------------------------------------------------- before the run
 
 
-def _named(
-    workload: str | None, command: list[str], ours: CheckSettings
-) -> tuple[str | None, list[str]]:
-    """The command of the settings file where none was typed."""
-    if command:
-        return workload, command
+def _configured(
+    workload: str | None, ours: CheckSettings, *, module: bool
+) -> tuple[str | None, list[str], bool]:
+    """Workload, command and whether it is a module, where none was typed; no words if the
+    settings file has no command either."""
     runnable = {name: own for name, own in ours.workloads.items() if own.command}
     if workload is None and len(runnable) == 1:
         workload = next(iter(runnable))
     if workload in runnable:
-        return workload, list(runnable[workload].command)
+        words, is_module = unwrapped(runnable[workload].command)
+        return workload, words, module or is_module
     if runnable:
         raise UsageError(
             "no script was named"
@@ -202,7 +203,7 @@ def _named(
             else f"no workload {workload!r} has a command",
             hint=f"--workload takes one of the settings file's: {', '.join(runnable)}",
         )
-    return workload, command
+    return workload, [], module
 
 
 def _is_saved(path: Path) -> bool:

@@ -18,6 +18,7 @@ from launchscope.cli.profile import (
     misplaced,
     python_exists,
     target_of,
+    unwrapped,
 )
 from launchscope.cli.scriptflags import options_of
 from launchscope.cli.shared import Typed, runs_a_script
@@ -126,12 +127,8 @@ def _target(command: list[str], module: bool, settings: Settings) -> Target:
                 "[tool.launchscope]",
             )
         return target_of(command, module=module, typed="compare")
-    words = shlex.split(settings.command)
-    if words[0] in ("python", "python3"):
-        words = words[1:]
-    if words[:1] == ["-m"]:
-        return target_of(words[1:], module=True, typed="compare")
-    return target_of(words, module=module, typed="compare")
+    words, is_module = unwrapped(shlex.split(settings.command))
+    return target_of(words, module=module or is_module, typed="compare")
 
 
 def _run(

@@ -158,6 +158,13 @@ def target_of(command: list[str], *, module: bool, typed: str = "profile") -> Ta
     return Target("script", name, args)
 
 
+def unwrapped(words: Sequence[str]) -> tuple[list[str], bool]:
+    """A command of a settings file without its `python` and `-m`, and whether it had the latter."""
+    left = list(words[1:] if words[:1] and words[0] in ("python", "python3") else words)
+    module = left[:1] == ["-m"]
+    return (left[1:] if module else left), module
+
+
 def _nearest_script(path: Path, typed: str) -> str | None:
     dotted = str(path).split(".")
     if path.suffix != ".py" and len(dotted) > 1 and all(part.isidentifier() for part in dotted):

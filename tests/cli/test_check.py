@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.cli import main
+from launchscope.cli.profile import unwrapped
 from launchscope.model import KernelRow, OpRow, Profile
 from launchscope.parser import read_profile
 from launchscope.report import render
@@ -255,6 +256,31 @@ def test_the_settings_file_is_followed_and_flags_stand_before_it(capsys: Streams
     assert check("worse.json") == 0
     assert check("--workload", "hot", "worse.json") == 1
     assert check("--limit", "launches_per_step=+0", "worse.json") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("train.py --x 1", (["train.py", "--x", "1"], False)),
+        ("python train.py -m", (["train.py", "-m"], False)),
+        ("python3 -m pkg.train --x", (["pkg.train", "--x"], True)),
+        ("-m pkg.train", (["pkg.train"], True)),
+        ("python", ([], False)),
+        ("", ([], False)),
+    ],
+)
+def test_a_configured_command_may_be_what_is_typed_without_us(
+    words: str, found: tuple[list[str], bool]
+) -> None:
+    assert unwrapped(words.split()) == found
+
+
+def test_a_configured_command_is_checked(capsys: Streams) -> None:
+    Path("pyproject.toml").write_text(
+        "[tool.launchscope.check.workloads.hot]\ncommand = 'python3 gone.py'\n"
+    )
+    assert check("--baseline", "before.json") == 2
+    assert "error: gone.py: no such file" in capsys.readouterr().err
 
 
 def test_strict_fails_what_is_inconclusive(capsys: Streams) -> None:
