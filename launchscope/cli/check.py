@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,14 @@ from launchscope.cli.anyfile import is_recording, profile_of_recording
 from launchscope.cli.console import Console
 from launchscope.cli.gating import Gate, checked
 from launchscope.cli.output import Outputs, append
-from launchscope.cli.profile import first_of_ours, misplaced, python_exists, target_of, unwrapped
+from launchscope.cli.profile import (
+    first_of_ours,
+    misplaced,
+    python_exists,
+    require_file,
+    target_of,
+    unwrapped,
+)
 from launchscope.cli.shared import Typed, runs_a_script
 from launchscope.config import Settings
 from launchscope.errors import UsageError
@@ -207,15 +215,14 @@ def _configured(
 
 
 def _is_saved(path: Path) -> bool:
-    return path.suffix == ".json" or (path.is_dir() and (path / "recording.json").is_file())
+    return path.suffix == ".json" or os.path.isfile(path / "recording.json")
 
 
 def _saved(path: Path, after: list[str]) -> Profile:
     from launchscope.gate import sound
     from launchscope.parser import read_profile
 
-    if not path.exists():
-        raise UsageError(f"{path}: no such file")
+    require_file(path)
     if after:
         raise UsageError(
             f"{path} is a saved Profile, and nothing can follow it: {shlex.join(after)}",

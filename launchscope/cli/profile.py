@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -149,13 +150,22 @@ def target_of(command: list[str], *, module: bool, typed: str = "profile") -> Ta
     if module:
         return Target("module", name, args)
     path = Path(name)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UsageError(
             f"{name} is a directory", hint="name the script in it, or run a package with -m"
         )
-    if not path.exists():
-        raise UsageError(f"{name}: no such file", hint=_nearest_script(path, typed))
+    require_file(path, lambda: _nearest_script(path, typed))
     return Target("script", name, args)
+
+
+def require_file(path: Path, hint: Callable[[], str | None] = lambda: None) -> None:
+    """UsageError, with the hint, unless something is there that may be looked at."""
+    try:
+        found = path.exists()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    if not found:
+        raise UsageError(f"{path}: no such file", hint=hint())
 
 
 def unwrapped(words: Sequence[str]) -> tuple[list[str], bool]:

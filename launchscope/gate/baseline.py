@@ -10,12 +10,13 @@ import contextlib
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from launchscope.errors import UsageError
+from launchscope.errors import InputError, UsageError
 from launchscope.gate.measurement import PROCESSES, RANGES, range_of, sound
 from launchscope.model import KernelRow, Metric, Profile, Replay
 from launchscope.parser import parse_profile, read_profile
@@ -62,8 +63,9 @@ class BaselinePlace:
         name = file_name(workload, profile)
         if self.reference is not None:
             return self._find_in_git(name)
-        path = self._file(name)
-        return Baseline(_read(path), str(path)) if path.exists() else None
+        with _reachable(self.path):
+            path = self._file(name)
+            return Baseline(_read(path), str(path)) if path.exists() else None
 
     def _file(self, name: str) -> Path:
         return Path(self.path) / name if self.is_folder else Path(self.path)
@@ -91,8 +93,9 @@ class BaselinePlace:
     def readable(self) -> None:
         """InputError for a file that is there and is no baseline; of folders it says nothing."""
         path = Path(self.path)
-        if self.reference is None and path.is_file():
-            _read(path)
+        with _reachable(self.path):
+            if self.reference is None and path.is_file():
+                _read(path)
 
     def writable(self) -> None:
         """UsageError for a place in git's history."""
@@ -109,9 +112,11 @@ class BaselinePlace:
         cannot be written.
         """
         self.writable()
-        path = self._file(file_name(workload, profile))
-        if path.exists():
-            read_profile(path)  # what is no Profile is somebody's, and stays
+        with _reachable(self.path):
+            path = self._file(file_name(workload, profile))
+            if path.exists():
+                read_profile(path)  # what is no Profile is somebody's, and stays
+            path = _behind_links(path)
         data = _encoded(baseline_of(profile))
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
@@ -127,6 +132,22 @@ class BaselinePlace:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
         return path
+
+
+def _behind_links(path: Path) -> Path:
+    """Where a link leads, so that writing keeps the link; the path itself if it is none."""
+    return path.resolve() if path.is_symlink() else path
+
+
+@contextlib.contextmanager
+def _reachable(place: str) -> Iterator[None]:
+    """InputError for a place that may not even be looked at."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot look for the baseline {place}: {error.strerror or error}"
+        ) from error
 
 
 def _read(path: Path) -> Profile:

@@ -103,6 +103,25 @@ def test_a_write_that_fails_leaves_the_old_baseline(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_link_stays_a_link_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    real = write(tmp_path / "real", gpu())
+    link = tmp_path / "link.json"
+    link.symlink_to(real)
+    baseline_place(str(link)).write("train", gpu({"launches_per_step": 1}))
+    assert link.is_symlink()
+    assert read_profile(real).value("launches_per_step") == 1
+
+
+def test_a_place_that_cannot_be_looked_at_is_a_sentence() -> None:
+    place = baseline_place("n" * 300 + ".json")  # longer than a name may be
+    with pytest.raises(InputError, match="cannot look for the baseline"):
+        place.readable()
+    with pytest.raises(InputError, match="cannot look for the baseline"):
+        place.find("train", gpu())
+    with pytest.raises(InputError, match="cannot look for the baseline"):
+        place.write("train", gpu())
+
+
 # -------------------------------------------------------------------------------- git
 
 
