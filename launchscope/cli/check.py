@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 EXIT_CODES = {"passed": 0, "inconclusive": 0, "failed": 1, "not_compared": 3}
 DEFAULT_REPEATS = 3
 SUMMARY = "GITHUB_STEP_SUMMARY"
+_FOR_PEOPLE = ("terminal", "markdown")  # annotations may follow these on stdout
 _OURS = {"--baseline", "--limit", "--repeats", "--confirm", "--strict", "--update-baseline",
          "--missing-baseline", "--workload"}  # fmt: skip
 
@@ -161,7 +162,8 @@ def _deliver(
         append(Path(summary), reporter_named("markdown").render(result), screen)
     code = outputs.deliver(result, screen, next_commands)
     if screen.on_github and outputs.shown.name != "github":
-        screen.out(reporter_named("github").render(result))
+        tell = screen.out if outputs.shown.name in _FOR_PEOPLE else screen.beside
+        tell(reporter_named("github").render(result))
     return code
 
 

@@ -40,7 +40,7 @@ class Console:
 
     @property
     def on_github(self) -> bool:
-        """Whether this runs in GitHub Actions, which reads annotations from stdout."""
+        """Whether this runs in GitHub Actions, which reads annotations from both streams."""
         return self.environ.get("GITHUB_ACTIONS", "").lower() == "true"
 
     @property
@@ -88,6 +88,12 @@ class Console:
         except OSError as error:
             reason = error.strerror or str(error)
             raise UsageError(f"cannot write the report to stdout: {reason}") from error
+
+    def beside(self, text: str | bytes) -> None:
+        """To stderr as it is: what must not stand in a report that a program reads."""
+        self.clear_status()
+        self.stderr.write(text if isinstance(text, str) else text.decode())
+        self.stderr.flush()
 
     def progress(self, text: str) -> None:
         """A line on what is happening; silent with -q."""

@@ -249,6 +249,17 @@ def test_github_gets_annotations_and_a_summary(
     assert "| +1 | 0 | 1 | kernels | `mul_kernel` | `train.py:30` |" in summary
 
 
+@pytest.mark.parametrize("name", ["json", "junit", "sarif", "csv"])
+def test_annotations_do_not_stand_in_a_report_for_a_program(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert check("--baseline", "before.json", "-f", name, "worse.json") == 1
+    streams = capsys.readouterr()
+    assert "::error" not in streams.out
+    assert streams.err.startswith("::error file=train.py")
+
+
 def test_the_settings_file_is_followed_and_flags_stand_before_it(capsys: Streams) -> None:
     Path("pyproject.toml").write_text(
         "[tool.launchscope.check]\nbaseline = 'before.json'\n"
