@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,20 +95,23 @@ def append(path: Path, content: str | bytes, console: Console) -> None:
 
 def check_place(path: Path) -> None:
     """UsageError unless the place can be written: writing nothing to it shows that."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a directory", hint="-o names a file, such as profile.json")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path.parent} is not a directory", hint=f"mkdir -p {path.parent}")
-    if path.exists() and not path.is_file():
-        return
-    probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a directory", hint="-o names a file, such as profile.json")
+        if not path.parent.is_dir():
+            raise UsageError(
+                f"{path.parent} is not a directory",
+                hint=f"mkdir -p {shlex.quote(str(path.parent))}",
+            )
+        if path.exists() and not path.is_file():
+            return
+        probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         probe.touch()
         probe.unlink()
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror or error}",
-            hint="choose another folder with -o",
+            hint="choose another place with -o",
         ) from error
 
 

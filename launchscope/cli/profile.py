@@ -141,7 +141,7 @@ def _nothing(outcome: Outcome) -> LaunchscopeError:
 
 def target_of(command: list[str], *, module: bool, typed: str = "profile") -> Target:
     """What is to be run; UsageError where it cannot be. `typed` is our command, for the hints."""
-    if not command:
+    if not command or not command[0].strip():
         raise UsageError(
             "no script was named",
             hint=f"launchscope {typed} [options] script.py [script args]",

@@ -170,6 +170,8 @@ def test_a_baseline_that_is_missing_does_not_excuse_what_was_not_measured(capsys
         (("--baseline", "before.json", "gone.json"), 2, "gone.json: no such file"),
         (("--baseline", "before.json", f"{'n' * 300}.json"), 2, "too long"),
         (("--baseline", "before.json", f"{'n' * 300}.py"), 2, "too long"),
+        (("--baseline", "before.json", "-o", f"{'n' * 300}.md", "now.json"), 2, "cannot write nn"),
+        (("--baseline", "before.json", ""), 2, "no script was named"),
         (("--baseline", "before.json"), 2, "no script was named"),
         (("--baseline", "torn.json", "now.json"), 3, "torn.json is damaged"),
         (("--baseline", "foreign.json", "now.json"), 3, "is not a launchscope Profile"),
