@@ -163,7 +163,7 @@ def _deliver(
     code = outputs.deliver(result, screen, next_commands)
     if screen.on_github and outputs.shown.name != "github":
         tell = screen.out if outputs.shown.name in _FOR_PEOPLE else screen.beside
-        tell(reporter_named("github").render(result))
+        tell(reporter_named("github").render(result, folder=screen.folder))
     return code
 
 

@@ -44,6 +44,16 @@ class Console:
         return self.environ.get("GITHUB_ACTIONS", "").lower() == "true"
 
     @property
+    def folder(self) -> str:
+        """The working directory below the repository in GitHub Actions, whose annotations and
+        code scanning take paths from there; empty elsewhere."""
+        top = self.environ.get("GITHUB_WORKSPACE")
+        if not self.on_github or not top:
+            return ""
+        below = os.path.relpath(os.path.realpath(os.curdir), os.path.realpath(top))
+        return "" if below == os.curdir or below.startswith(os.pardir) else below
+
+    @property
     def color(self) -> bool:
         """Whether the report is coloured."""
         return self._colored(self.stdout)
@@ -55,7 +65,7 @@ class Console:
     @property
     def width(self) -> int:
         """Columns of the terminal; off a terminal 100, in CI 120, unless COLUMNS says."""
-        if self.environ.get("COLUMNS", "").isdigit() and int(self.environ["COLUMNS"]) > 0:
+        if self.environ.get("COLUMNS", "").isdecimal() and int(self.environ["COLUMNS"]) > 0:
             return max(60, int(self.environ["COLUMNS"]))
         if self.stdout.isatty():
             return max(60, min(120, shutil.get_terminal_size().columns))

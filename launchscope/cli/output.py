@@ -43,6 +43,7 @@ class Outputs:
             "width": console.width,
             "color": console.color,
             "unicode": console.unicode,
+            "folder": console.folder,
             "top": 10_000 if console.verbose else 8,
             "next_commands": next_commands,
         }
@@ -61,7 +62,7 @@ class Outputs:
     @staticmethod
     def _written(path: Path, reporter: Reporter, value: object, console: Console) -> bool:
         try:
-            write(path, reporter.render(value))
+            write(path, reporter.render(value, folder=console.folder))
         except OSError as error:
             console.error(f"cannot write {path}: {error.strerror or error}")
             return False

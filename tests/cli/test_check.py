@@ -262,6 +262,19 @@ def test_annotations_do_not_stand_in_a_report_for_a_program(
     assert streams.err.startswith("::error file=train.py")
 
 
+def test_lines_are_told_from_the_top_of_the_repository(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(folder.parent))
+    assert check("--baseline", "before.json", "-o", "a.sarif", "worse.json") == 1
+    assert f"::error file={folder.name}/train.py,line=30" in capsys.readouterr().out
+    assert f'"uri": "{folder.name}/train.py"' in Path("a.sarif").read_text()
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(folder))
+    assert check("--baseline", "before.json", "worse.json") == 1
+    assert "::error file=train.py,line=30" in capsys.readouterr().out
+
+
 def test_the_settings_file_is_followed_and_flags_stand_before_it(capsys: Streams) -> None:
     Path("pyproject.toml").write_text(
         "[tool.launchscope.check]\nbaseline = 'before.json'\n"
