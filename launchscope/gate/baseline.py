@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from launchscope.errors import InputError, UsageError
+from launchscope.gate.history import from_here, git, kind_at, no_repository
 from launchscope.gate.measurement import PROCESSES, RANGES, range_of, sound
 from launchscope.model import KernelRow, Metric, Profile, Replay
 from launchscope.parser import parse_profile, read_profile
@@ -51,7 +51,7 @@ class BaselinePlace:
         """Whether files in it are named by workload and device. What is not there yet is one
         unless it is named like a file."""
         if self.reference is not None:
-            return _git_kind(self.reference, self.path) == "tree"
+            return kind_at(self.reference, self.path) == "tree"
         path = Path(self.path)
         return path.is_dir() or (not path.exists() and path.suffix != _SUFFIX)
 
@@ -62,7 +62,7 @@ class BaselinePlace:
         """
         name = file_name(workload, profile)
         if self.reference is not None:
-            return self._find_in_git(name)
+            return self._find_ingit(name)
         with _reachable(self.path):
             path = self._file(name)
             return Baseline(_read(path), str(path)) if path.exists() else None
@@ -70,15 +70,15 @@ class BaselinePlace:
     def _file(self, name: str) -> Path:
         return Path(self.path) / name if self.is_folder else Path(self.path)
 
-    def _find_in_git(self, name: str) -> Baseline | None:
+    def _find_ingit(self, name: str) -> Baseline | None:
         assert self.reference is not None
-        kind = _git_kind(self.reference, self.path)
+        kind = kind_at(self.reference, self.path)
         if kind is None:
             return None
         path = f"{self.path.rstrip('/')}/{name}" if kind == "tree" else self.path
-        if kind == "tree" and _git_kind(self.reference, path) is None:
+        if kind == "tree" and kind_at(self.reference, path) is None:
             return None
-        shown = _git("show", f"{self.reference}:{_from_here(path)}")
+        shown = git("show", f"{self.reference}:{from_here(path)}")
         place = f"{_GIT}{self.reference}:{path}"
         return Baseline(sound(parse_profile(shown.stdout, place), place), place)
 
@@ -164,11 +164,11 @@ def baseline_place(text: str) -> BaselinePlace:
             f"--baseline: {text!r} names no file of a git revision",
             hint="write git:REF:PATH, such as git:main:baselines/",
         )
-    if reference.startswith("-") or _git("rev-parse", "--verify", "--quiet",
+    if reference.startswith("-") or git("rev-parse", "--verify", "--quiet",
                                          f"{reference}^{{commit}}").returncode:  # fmt: skip
-        repository = _git("rev-parse", "--git-dir")
+        repository = git("rev-parse", "--git-dir")
         if repository.returncode:
-            raise _no_repository(text, repository.stderr.decode(errors="replace"))
+            raise no_repository(text, repository.stderr.decode(errors="replace"))
         raise UsageError(
             f"--baseline: git knows no revision {reference!r}",
             hint="a shallow clone may lack it: git fetch origin, or fetch-depth: 0 in the workflow",
@@ -265,47 +265,3 @@ def _place(where: str | None) -> tuple[str, int]:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-") or "unnamed"
-
-
-# -------------------------------------------------------------------------------- git
-
-
-def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(
-            ["git", *arguments],
-            capture_output=True,
-            check=False,
-            env=os.environ | {"LC_ALL": "C"},  # its messages are looked into
-        )
-    except OSError as error:
-        raise UsageError(
-            f"--baseline git:...: git cannot be run: {error.strerror or error}"
-        ) from error
-
-
-def _no_repository(text: str, said: str) -> UsageError:
-    """What keeps git from reading the repository: that there is none, or the reason it gives."""
-    if "not a git repository" in said:
-        return UsageError(f"--baseline: {text}: this folder is in no git repository")
-    reason = said.strip().partition("\n")[0].removeprefix("fatal: ")
-    return UsageError(
-        f"--baseline: {text}: git cannot read the repository: {reason}",
-        hint="git config --global --add safe.directory PATH trusts a folder of another owner"
-        if "ownership" in reason
-        else None,
-    )
-
-
-def _git_kind(reference: str, path: str) -> str | None:
-    """ "blob", "tree", or None if the revision has nothing of that name."""
-    found = _git("cat-file", "-t", f"{reference}:{_from_here(path)}")
-    return found.stdout.decode().strip() if found.returncode == 0 else None
-
-
-def _from_here(path: str) -> str:
-    """git takes paths from the top of the repository unless they begin with a dot, and never
-    absolute ones."""
-    if os.path.isabs(path):
-        path = os.path.relpath(path)
-    return path if path.startswith(("./", "../")) else f"./{path}"

@@ -156,6 +156,11 @@ def test_a_baseline_that_is_missing_does_not_excuse_what_was_not_measured(capsys
     absent = ("--baseline", "bl", "--missing-baseline", "pass")
     assert check(*absent, "dry.json") == 0
     assert check(*absent, "--limit", "launches_per_step=900", "dry.json") == 3
+    # A default that was not measured is no more asked for than where there is a baseline.
+    whole = gpu()
+    rest = {name: own for name, own in whole.metrics.items() if name != "launch_overhead_pct"}
+    save("part.json", replace(whole, metrics=rest))
+    assert check(*absent, "part.json") == 0
 
 
 # -------------------------------------------------------------------------- bad input
