@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -19,6 +20,7 @@ _BATCH_FLAGS = (
     "per-gpu-batch-size", "micro-batch-size", "eval-batch-size", "b",
 )  # fmt: skip
 _MOST_POINTS = 64
+_PLACE = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True)
@@ -45,28 +47,28 @@ class Combination:
         return int(text) if text is not None else None
 
 
-def batch_sizes(text: str) -> tuple[int, ...]:
+def batch_sizes(text: str, option: str = "--batch-sizes") -> tuple[int, ...]:
     """`8,32,128` in ascending order; UsageError for anything but distinct whole numbers from 1."""
     sizes: list[int] = []
     for part in text.split(","):
         word = part.strip()
         if not word:
             raise UsageError(
-                f"--batch-sizes {text}: there is nothing between two commas"
+                f"{option} {text}: there is nothing between two commas"
                 if text.strip(", ")
-                else "--batch-sizes names no size",
+                else f"{option} names no size",
                 hint="write them as 8,32,128",
             )
         try:
             size = int(word)
         except ValueError:
             raise UsageError(
-                f"--batch-sizes: expected whole numbers, not {word}", hint="write them as 8,32,128"
+                f"{option}: expected whole numbers, not {word}", hint="write them as 8,32,128"
             ) from None
         if size < 1:
-            raise UsageError(f"--batch-sizes: a batch of {size} holds no sample", hint="1 or more")
+            raise UsageError(f"{option}: a batch of {size} holds no sample", hint="1 or more")
         if size in sizes:
-            raise UsageError(f"--batch-sizes: {size} is named twice", hint="each size runs once")
+            raise UsageError(f"{option}: {size} is named twice", hint="each size runs once")
         sizes.append(size)
     return tuple(sorted(sizes))
 
@@ -75,6 +77,8 @@ def parameter(text: str) -> Axis:
     """`NAME=a,b` of --param; UsageError for another form."""
     name, equals, listed = text.partition("=")
     name = name.strip().lstrip("-")
+    if name.replace("-", "_") == BATCH_SIZE:
+        name = BATCH_SIZE
     values = tuple(value.strip() for value in listed.split(","))
     if not equals or not name or not all(values):
         raise UsageError(f"--param {text}: expected NAME=a,b", hint="such as --param width=128,256")
@@ -100,16 +104,18 @@ def axes_of(
     """
     axes: list[Axis] = []
     if sizes is not None:
-        values = tuple(map(str, batch_sizes(sizes)))
+        values = tuple(map(str, batch_sizes(sizes, "--batch-sizes")))
         axes.append(Axis(BATCH_SIZE, values, _batch_flag(target, options, batch_flag)))
     elif batch_flag is not None:
         raise UsageError("--batch-flag is of no use without --batch-sizes")
     for text in parameters:
         axis = parameter(text)
-        if axis.name in {known.name for known in axes} or (
-            axis.name.replace("-", "_") == BATCH_SIZE and axes
-        ):
+        if axis.name in {known.name for known in axes}:
             raise UsageError(f"--param {axis.name} is given twice", hint="list its values once")
+        if axis.name == BATCH_SIZE:
+            # It is the batch size, however it was typed: samples are counted with it.
+            values = tuple(map(str, batch_sizes(",".join(axis.values), f"--param {BATCH_SIZE}")))
+            axis = replace(axis, values=values)
         axes.append(replace(axis, flag=_flag_of(axis.name, target, options)))
     count = 1
     for axis in axes:
@@ -132,11 +138,10 @@ def combinations(axes: Sequence[Axis], target: Target) -> tuple[Combination, ...
 
 def _combined(axes: Sequence[Axis], values: Sequence[str], target: Target) -> Combination:
     parameters = {axis.name: value for axis, value in zip(axes, values)}
-    args = []
-    for arg in target.args:
-        for name, value in parameters.items():
-            arg = arg.replace("{" + name + "}", value)
-        args.append(arg)
+    # In one pass: a value that looks like a place is a value.
+    args = [
+        _PLACE.sub(lambda place: parameters.get(place[1], place[0]), arg) for arg in target.args
+    ]
     for axis, value in zip(axes, values):
         if axis.flag is not None:
             args += [axis.flag, value]
@@ -171,7 +176,7 @@ def _batch_flag(target: Target, options: ScriptOptions, chosen: str | None) -> s
 def _chosen(chosen: str, target: Target, options: ScriptOptions) -> str:
     wanted = chosen if chosen.startswith("-") else f"--{chosen}"
     flag = options.spelled(wanted)
-    if flag is not None or options.opaque is not None:
+    if flag is not None or options.opaque is not None or not options.found:
         return flag or wanted
     near = get_close_matches(wanted, sorted(options.flags), n=1)
     raise UsageError(
@@ -211,6 +216,8 @@ def _no_flag_hint(options: ScriptOptions) -> str:
 
 
 def _known(options: ScriptOptions) -> str:
+    if not options.found:
+        return "its source was not found"
     if not options.flags:
         return "no options were found in its source"
     shown = sorted(options.flags)[:8]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,14 @@ from launchscope.cli.anyfile import is_recording, profile_of_recording
 from launchscope.cli.console import Console
 from launchscope.cli.gating import Gate, checked
 from launchscope.cli.output import Outputs, append
-from launchscope.cli.profile import misplaced, python_exists, target_of
+from launchscope.cli.profile import (
+    first_of_ours,
+    misplaced,
+    python_exists,
+    require_file,
+    target_of,
+    unwrapped,
+)
 from launchscope.cli.shared import Typed, runs_a_script
 from launchscope.config import Settings
 from launchscope.errors import UsageError
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 EXIT_CODES = {"passed": 0, "inconclusive": 0, "failed": 1, "not_compared": 3}
 DEFAULT_REPEATS = 3
 SUMMARY = "GITHUB_STEP_SUMMARY"
+_FOR_PEOPLE = ("terminal", "markdown")  # annotations may follow these on stdout
 _OURS = {"--baseline", "--limit", "--repeats", "--confirm", "--strict", "--update-baseline",
          "--missing-baseline", "--workload"}  # fmt: skip
 
@@ -100,9 +109,10 @@ def check(
     outputs = typed.outputs(Check)
     ours = check_settings(typed.config)
     limits = limits_from_flags(limit or [])
-    workload, command = _named(workload, command or [], ours)
-    known = Path(command[0]) if len(command) == 1 and not module else None
-    saved = _saved(known) if known is not None and _is_saved(known) else None
+    if not command:
+        workload, command, module = _configured(workload, ours, module=module)
+    known = Path(command[0]) if command and not module else None
+    saved = _saved(known, command[1:]) if known is not None and _is_saved(known) else None
     target = saved.target if saved else target_of(command, module=module, typed="check")
     workload = workload or _workload_of(target)
     from_file = ours.limits_for(workload)
@@ -122,7 +132,7 @@ def check(
         confirm=ours.confirm if confirm is None else confirm,
         update=update_baseline,
     )
-    _complete(gate)
+    _complete(gate, target)
     source = _source(target, saved, settings, _repeats(repeats, ours), screen)
     result = checked(gate, source, screen)
     code = _deliver(result, outputs, screen, _next(gate, result, command, module=module))
@@ -134,7 +144,10 @@ def _exit_code(gate: Gate, result: Check) -> int:
         # A baseline that came into being where one was missing does not excuse a limit.
         return EXIT_CODES["failed"] if result.outcome == "failed" and not gate.update else 0
     missing = gate.place is not None and result.baseline is None
-    if result.outcome == "not_compared" and missing and gate.missing == "pass":
+    # What was not measured is not excused by the baseline that is missing.
+    unseen = [d for d in result.limits if d.value is None]
+    measured = len(unseen) < len(result.limits) and all(d.source != "flag" for d in unseen)
+    if result.outcome == "not_compared" and missing and measured and gate.missing == "pass":
         return 0
     return EXIT_CODES[result.outcome]
 
@@ -150,36 +163,50 @@ def _deliver(
         append(Path(summary), reporter_named("markdown").render(result), screen)
     code = outputs.deliver(result, screen, next_commands)
     if screen.on_github and outputs.shown.name != "github":
-        screen.out(reporter_named("github").render(result))
+        tell = screen.out if outputs.shown.name in _FOR_PEOPLE else screen.beside
+        tell(reporter_named("github").render(result, folder=screen.folder))
     return code
 
 
 def _next(gate: Gate, result: Check, command: list[str], *, module: bool) -> tuple[str, ...]:
-    again = shlex.join([*(["-m"] if module else []), *command])
-    place = "" if gate.place is None else f"--baseline {shlex.quote(str(gate.place))} "
-    if result.written or (gate.place is not None and gate.place.reference is not None):
+    """What to type where the measurement should become the baseline, and can."""
+    place = gate.place
+    if result.written or place is None or place.reference is not None or _elsewhere(result):
         return ()
-    if result.stale or (result.outcome == "not_compared" and gate.place is not None):
-        return (f"launchscope check {place}--update-baseline {again}",)
-    if result.outcome == "failed" and gate.place is not None:
-        return (f"launchscope check {place}--update-baseline {again}  # if this is meant",)
+    words = ["launchscope", "check", "--baseline", str(place), "--update-baseline"]
+    if gate.workload != _workload_of(result.target):
+        words += ["--workload", gate.workload]
+    again = shlex.join([*words, *(["-m"] if module else []), *command])
+    relative = [d for d in result.limits if d.limit.startswith(("+", "-"))]
+    # A new baseline moves no absolute limit, and holds no more than what was measured now.
+    lacking = any(d.outcome == "not_compared" and d.value is not None for d in relative)
+    if result.stale or (result.outcome == "not_compared" and lacking):
+        return (again,)
+    if any(d.outcome == "failed" for d in relative):
+        return (f"{again}  # if this is meant",)
     return ()
+
+
+def _elsewhere(result: Check) -> bool:
+    """Whether the baseline is of another device or world size, and so has to stay."""
+    now, before = result.environment, result.baseline_environment
+    return before is not None and (now.device, now.world_size) != (before.device, before.world_size)
 
 
 # ------------------------------------------------------------------- before the run
 
 
-def _named(
-    workload: str | None, command: list[str], ours: CheckSettings
-) -> tuple[str | None, list[str]]:
-    """The command of the settings file where none was typed."""
-    if command:
-        return workload, command
+def _configured(
+    workload: str | None, ours: CheckSettings, *, module: bool
+) -> tuple[str | None, list[str], bool]:
+    """Workload, command and whether it is a module, where none was typed; no words if the
+    settings file has no command either."""
     runnable = {name: own for name, own in ours.workloads.items() if own.command}
     if workload is None and len(runnable) == 1:
         workload = next(iter(runnable))
     if workload in runnable:
-        return workload, list(runnable[workload].command)
+        words, is_module = unwrapped(runnable[workload].command)
+        return workload, words, module or is_module
     if runnable:
         raise UsageError(
             "no script was named"
@@ -187,19 +214,28 @@ def _named(
             else f"no workload {workload!r} has a command",
             hint=f"--workload takes one of the settings file's: {', '.join(runnable)}",
         )
-    return workload, command
+    return workload, [], module
 
 
 def _is_saved(path: Path) -> bool:
-    return path.suffix == ".json" or (path.is_dir() and (path / "recording.json").is_file())
+    return path.suffix == ".json" or os.path.isfile(path / "recording.json")
 
 
-def _saved(path: Path) -> Profile:
+def _saved(path: Path, after: list[str]) -> Profile:
+    from launchscope.gate import sound
     from launchscope.parser import read_profile
 
-    if not path.exists():
-        raise UsageError(f"{path}: no such file")
-    return profile_of_recording(path, 15.0, None) if is_recording(path) else read_profile(path)
+    require_file(path)
+    if after:
+        raise UsageError(
+            f"{path} is a saved Profile, and nothing can follow it: {shlex.join(after)}",
+            hint=f"options stand before it: launchscope check {shlex.join([*after, str(path)])}"
+            if after[0].startswith("-")
+            else "check takes one Profile at a time",
+        )
+    if is_recording(path):
+        return profile_of_recording(path, 15.0, None)
+    return sound(read_profile(path), str(path))
 
 
 def _workload_of(target: Target) -> str:
@@ -209,10 +245,13 @@ def _workload_of(target: Target) -> str:
 def _place(text: str | None) -> BaselinePlace | None:
     from launchscope.gate import baseline_place
 
+    if text is not None and not text.strip():
+        # A variable of a workflow that is not set; "" would be the working directory.
+        raise UsageError("--baseline is empty", hint="it names a file, a folder or git:REF:PATH")
     return None if text is None else baseline_place(text)
 
 
-def _complete(gate: Gate) -> None:
+def _complete(gate: Gate, target: Target) -> None:
     """UsageError for what cannot work, before anything runs."""
     relative = [
         limit.metric
@@ -228,8 +267,12 @@ def _complete(gate: Gate) -> None:
             if relative
             else "there is nothing to compare with: no baseline and no limit"
         )
+        after = first_of_ours(target.args, _OURS)
         raise UsageError(
-            what, hint="--baseline baselines/ names a folder; --limit launches_per_step=900 a limit"
+            what,
+            hint="--baseline baselines/ names a folder; --limit launches_per_step=900 a limit"
+            if after is None
+            else f"{after} stands after {target.name} and goes to it: type it before the script",
         )
     if gate.place is not None:
         gate.place.readable()
@@ -240,7 +283,7 @@ def _complete(gate: Gate) -> None:
 def _repeats(text: str | None, ours: CheckSettings) -> int:
     if text is None:
         return ours.repeats or DEFAULT_REPEATS
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"--repeats: expected a whole number, 1 or more, not {text}")
     return int(text)
 
@@ -253,5 +296,5 @@ def _source(
     if saved is not None:
         return Repeats.of_profile(saved)
     python_exists(settings.python)
-    misplaced(target, screen, _OURS)
+    misplaced(target.args, target.name, screen, _OURS)
     return Repeats.of_target(target, settings, repeats, screen)

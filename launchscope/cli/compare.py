@@ -12,13 +12,22 @@ from launchscope.cli.axes import Axis, axes_of, combinations
 from launchscope.cli.console import Console
 from launchscope.cli.modes import modes_of
 from launchscope.cli.output import Outputs
-from launchscope.cli.profile import load_analysis, python_exists, target_of
+from launchscope.cli.profile import (
+    first_of_ours,
+    load_analysis,
+    misplaced,
+    python_exists,
+    target_of,
+    unwrapped,
+)
 from launchscope.cli.scriptflags import options_of
 from launchscope.cli.shared import Typed, runs_a_script
 from launchscope.config import Settings
 from launchscope.errors import MeasureError, UsageError
 from launchscope.model import AdoptionMode, Comparison, Target
 
+_OURS = {"--batch-sizes", "--batch-flag", "--param", "--modes", "--buckets", "--max-graphs",
+         "--graph-memory"}  # fmt: skip
 _NOTHING_TO_COMPARE = (
     "name what to compare: --batch-sizes 8,32,128, --param NAME=a,b, "
     "--modes eager,replay,compile,graphed or --buckets"
@@ -94,8 +103,15 @@ def compare(
     ways = modes_of(modes)
     wants_buckets = buckets or max_graphs is not None or graph_memory is not None
     if batch_sizes is None and not param and not ways and not wants_buckets:
-        raise UsageError("there is nothing to compare", hint=_NOTHING_TO_COMPARE)
+        after = first_of_ours((command or [])[1:], _OURS)
+        raise UsageError(
+            "there is nothing to compare",
+            hint=_NOTHING_TO_COMPARE
+            if after is None
+            else f"{after} stands after the script and goes to it: type it before the script",
+        )
     target = _target(command or [], module, settings)
+    misplaced(target.args, target.name, screen, _OURS)
     axes = axes_of(batch_sizes, param or [], batch_flag, target, options_of(target))
     outputs = typed.outputs(Comparison)
     python_exists(settings.python)
@@ -111,12 +127,8 @@ def _target(command: list[str], module: bool, settings: Settings) -> Target:
                 "[tool.launchscope]",
             )
         return target_of(command, module=module, typed="compare")
-    words = shlex.split(settings.command)
-    if words[:1] == ["python"]:
-        words = words[1:]
-    if words[:1] == ["-m"]:
-        return target_of(words[1:], module=True, typed="compare")
-    return target_of(words, module=module, typed="compare")
+    words, is_module = unwrapped(shlex.split(settings.command))
+    return target_of(words, module=module or is_module, typed="compare")
 
 
 def _run(

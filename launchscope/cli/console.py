@@ -40,8 +40,18 @@ class Console:
 
     @property
     def on_github(self) -> bool:
-        """Whether this runs in GitHub Actions, which reads annotations from stdout."""
+        """Whether this runs in GitHub Actions, which reads annotations from both streams."""
         return self.environ.get("GITHUB_ACTIONS", "").lower() == "true"
+
+    @property
+    def folder(self) -> str:
+        """The working directory below the repository in GitHub Actions, whose annotations and
+        code scanning take paths from there; empty elsewhere."""
+        top = self.environ.get("GITHUB_WORKSPACE")
+        if not self.on_github or not top:
+            return ""
+        below = os.path.relpath(os.path.realpath(os.curdir), os.path.realpath(top))
+        return "" if below == os.curdir or below.startswith(os.pardir) else below
 
     @property
     def color(self) -> bool:
@@ -55,7 +65,7 @@ class Console:
     @property
     def width(self) -> int:
         """Columns of the terminal; off a terminal 100, in CI 120, unless COLUMNS says."""
-        if self.environ.get("COLUMNS", "").isdigit() and int(self.environ["COLUMNS"]) > 0:
+        if self.environ.get("COLUMNS", "").isdecimal() and int(self.environ["COLUMNS"]) > 0:
             return max(60, int(self.environ["COLUMNS"]))
         if self.stdout.isatty():
             return max(60, min(120, shutil.get_terminal_size().columns))
@@ -88,6 +98,12 @@ class Console:
         except OSError as error:
             reason = error.strerror or str(error)
             raise UsageError(f"cannot write the report to stdout: {reason}") from error
+
+    def beside(self, text: str | bytes) -> None:
+        """To stderr as it is: what must not stand in a report that a program reads."""
+        self.clear_status()
+        self.stderr.write(text if isinstance(text, str) else text.decode())
+        self.stderr.flush()
 
     def progress(self, text: str) -> None:
         """A line on what is happening; silent with -q."""

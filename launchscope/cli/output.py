@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ class Outputs:
             "width": console.width,
             "color": console.color,
             "unicode": console.unicode,
+            "folder": console.folder,
             "top": 10_000 if console.verbose else 8,
             "next_commands": next_commands,
         }
@@ -60,7 +62,7 @@ class Outputs:
     @staticmethod
     def _written(path: Path, reporter: Reporter, value: object, console: Console) -> bool:
         try:
-            write(path, reporter.render(value))
+            write(path, reporter.render(value, folder=console.folder))
         except OSError as error:
             console.error(f"cannot write {path}: {error.strerror or error}")
             return False
@@ -94,20 +96,23 @@ def append(path: Path, content: str | bytes, console: Console) -> None:
 
 def check_place(path: Path) -> None:
     """UsageError unless the place can be written: writing nothing to it shows that."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a directory", hint="-o names a file, such as profile.json")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path.parent} is not a directory", hint=f"mkdir -p {path.parent}")
-    if path.exists() and not path.is_file():
-        return
-    probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a directory", hint="-o names a file, such as profile.json")
+        if not path.parent.is_dir():
+            raise UsageError(
+                f"{path.parent} is not a directory",
+                hint=f"mkdir -p {shlex.quote(str(path.parent))}",
+            )
+        if path.exists() and not path.is_file():
+            return
+        probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         probe.touch()
         probe.unlink()
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror or error}",
-            hint="choose another folder with -o",
+            hint="choose another place with -o",
         ) from error
 
 

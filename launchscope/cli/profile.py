@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -55,7 +57,7 @@ def profile(
     target = target_of(command or [], module=module)
     outputs = typed.outputs()
     python_exists(settings.python)
-    misplaced(target, screen)
+    misplaced(target.args, target.name, screen)
     return _run(target, settings, outputs, screen, typed.again())
 
 
@@ -139,7 +141,7 @@ def _nothing(outcome: Outcome) -> LaunchscopeError:
 
 def target_of(command: list[str], *, module: bool, typed: str = "profile") -> Target:
     """What is to be run; UsageError where it cannot be. `typed` is our command, for the hints."""
-    if not command:
+    if not command or not command[0].strip():
         raise UsageError(
             "no script was named",
             hint=f"launchscope {typed} [options] script.py [script args]",
@@ -148,13 +150,29 @@ def target_of(command: list[str], *, module: bool, typed: str = "profile") -> Ta
     if module:
         return Target("module", name, args)
     path = Path(name)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UsageError(
             f"{name} is a directory", hint="name the script in it, or run a package with -m"
         )
-    if not path.exists():
-        raise UsageError(f"{name}: no such file", hint=_nearest_script(path, typed))
+    require_file(path, lambda: _nearest_script(path, typed))
     return Target("script", name, args)
+
+
+def require_file(path: Path, hint: Callable[[], str | None] = lambda: None) -> None:
+    """UsageError, with the hint, unless something is there that may be looked at."""
+    try:
+        found = path.exists()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    if not found:
+        raise UsageError(f"{path}: no such file", hint=hint())
+
+
+def unwrapped(words: Sequence[str]) -> tuple[list[str], bool]:
+    """A command of a settings file without its `python` and `-m`, and whether it had the latter."""
+    left = list(words[1:] if words[:1] and words[0] in ("python", "python3") else words)
+    module = left[:1] == ["-m"]
+    return (left[1:] if module else left), module
 
 
 def _nearest_script(path: Path, typed: str) -> str | None:
@@ -176,20 +194,28 @@ def python_exists(python: str | None) -> None:
         )
 
 
-def misplaced(target: Target, screen: Console, more: set[str] | None = None) -> None:
-    """A note on options after the script that look like ours: they went to the script.
+def misplaced(
+    args: Sequence[str], name: str, screen: Console, more: set[str] | None = None
+) -> None:
+    """A note on options after the script `name` that look like ours: they went to the script.
 
     `more` are options that only the command at hand has.
     """
-    ours = _OURS | (more or set())
-    seen = [arg for arg in target.args if arg.split("=", 1)[0] in ours]
-    follows = zip(target.args, target.args[1:])
-    seen += [first for first, path in follows if first == "-o" and _is_report(path)]
-    if seen:
+    first = first_of_ours(args, more)
+    if first is not None:
         screen.note(
-            f"{seen[0]} stands after {target.name} and goes to it; options of launchscope come "
-            "before the script"
+            f"{first} stands after {name} and goes to it; options of launchscope come before the "
+            "script"
         )
+
+
+def first_of_ours(args: Sequence[str], more: set[str] | None = None) -> str | None:
+    """The first of these arguments that looks like an option of ours."""
+    ours = _OURS | (more or set())
+    for arg, following in zip(args, [*args[1:], ""]):
+        if arg.split("=", 1)[0] in ours or (arg == "-o" and _is_report(following)):
+            return arg
+    return None
 
 
 def _is_report(path: str) -> bool:

@@ -11,9 +11,9 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 
-from launchscope.errors import LaunchscopeError
 from launchscope.model import Target
 
 _DECLARING = {"add_argument", "option", "Option"}
@@ -28,11 +28,13 @@ _MOST_FILES = 40
 @dataclass(frozen=True)
 class ScriptOptions:
     """`flags` with their dashes; `words` are the strings of the source. `opaque`: how options
-    are read by something whose names the source does not show; None if nothing does."""
+    are read by something whose names the source does not show; None if nothing does. `found`:
+    whether there is a source at all."""
 
     flags: frozenset[str]
     words: frozenset[str]
     opaque: str | None = None
+    found: bool = True
 
     def spelled(self, name: str) -> str | None:
         """The flag of that name as the script spells it; None if it has none."""
@@ -76,24 +78,34 @@ def options_of(target: Target) -> ScriptOptions:
             if opaque is None and _reads_argv(tree):
                 opaque = "sys.argv"
         left += _own_modules(imported, folders)
-    return ScriptOptions(frozenset(flags), frozenset(words), opaque)
+    return ScriptOptions(frozenset(flags), frozenset(words), opaque, file is not None)
 
 
 def _file_of(target: Target) -> Path | None:
     if target.kind == "script":
         return Path(target.name)
+    return _source_of([*target.name.split("."), "__main__"]) or _source_of(target.name.split("."))
+
+
+def _source_of(parts: list[str]) -> Path | None:
+    """The file of a module, found folder by folder: importlib.util.find_spec of the whole name
+    would import the packages above it, and so run the person's code in this process."""
     sys.path.insert(0, str(Path.cwd()))
     try:
-        for name in (f"{target.name}.__main__", target.name):
-            try:
-                spec = importlib.util.find_spec(name)
-            except (ImportError, ValueError, AttributeError, LaunchscopeError):
-                continue
-            if spec is not None and spec.origin and spec.origin.endswith(".py"):
-                return Path(spec.origin)
+        spec = importlib.util.find_spec(parts[0])
+        for depth in range(2, len(parts) + 1):
+            if spec is None or spec.submodule_search_locations is None:
+                return None
+            spec = PathFinder.find_spec(
+                ".".join(parts[:depth]), list(spec.submodule_search_locations)
+            )
+    except (ImportError, ValueError, AttributeError):
+        return None
     finally:
         sys.path.pop(0)
-    return None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    return Path(spec.origin)
 
 
 def _declared(tree: ast.Module, known: set[str]) -> set[str]:
@@ -122,11 +134,29 @@ def _declared(tree: ast.Module, known: set[str]) -> set[str]:
 
 
 def _parameters(function: ast.FunctionDef, *, dashed: bool) -> Iterator[str]:
-    """Flags that typer and fire make of a function's parameters."""
+    """Flags that typer and fire make of a function's parameters.
+
+    Not of those for which an Option in the default or the annotation names its own.
+    """
     arguments = function.args
-    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+    plain = [*arguments.posonlyargs, *arguments.args]
+    defaults: dict[str, ast.expr | None] = dict(
+        zip((argument.arg for argument in reversed(plain)), reversed(arguments.defaults))
+    )
+    defaults.update(zip((argument.arg for argument in arguments.kwonlyargs), arguments.kw_defaults))
+    for argument in (*plain, *arguments.kwonlyargs):
         name = argument.arg
-        yield f"--{name.replace('_', '-')}" if dashed else f"--{name}"
+        if not any(_names_a_flag(place) for place in (defaults.get(name), argument.annotation)):
+            yield f"--{name.replace('_', '-')}" if dashed else f"--{name}"
+
+
+def _names_a_flag(place: ast.expr | None) -> bool:
+    return place is not None and any(
+        isinstance(arg, ast.Constant) and isinstance(arg.value, str) and arg.value.startswith("-")
+        for node in ast.walk(place)
+        if isinstance(node, ast.Call) and _called(node) in _DECLARING
+        for arg in node.args
+    )
 
 
 def _called(node: ast.Call) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from launchscope.gate.baseline import Baseline, BaselinePlace, baseline_of, baseline_place
 from launchscope.gate.decide import check, confirmed, not_comparable
 from launchscope.gate.limits import Limit, limits_from_config, limits_from_flags, limits_in_force
-from launchscope.gate.measurement import merged
+from launchscope.gate.measurement import merged, sound
 from launchscope.gate.metrics import needs_replay
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "merged",
     "needs_replay",
     "not_comparable",
+    "sound",
 ]

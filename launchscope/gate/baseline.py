@@ -6,16 +6,18 @@ code is a small change of the file. A folder holds one per workload and device.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import subprocess
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from launchscope.errors import UsageError
-from launchscope.gate.measurement import PROCESSES, RANGES, range_of
+from launchscope.errors import InputError, UsageError
+from launchscope.gate.history import from_here, git, kind_at, no_repository
+from launchscope.gate.measurement import PROCESSES, RANGES, range_of, sound
 from launchscope.model import KernelRow, Metric, Profile, Replay
 from launchscope.parser import parse_profile, read_profile
 
@@ -49,7 +51,7 @@ class BaselinePlace:
         """Whether files in it are named by workload and device. What is not there yet is one
         unless it is named like a file."""
         if self.reference is not None:
-            return _git_kind(self.reference, self.path) == "tree"
+            return kind_at(self.reference, self.path) == "tree"
         path = Path(self.path)
         return path.is_dir() or (not path.exists() and path.suffix != _SUFFIX)
 
@@ -60,24 +62,25 @@ class BaselinePlace:
         """
         name = file_name(workload, profile)
         if self.reference is not None:
-            return self._find_in_git(name)
-        path = self._file(name)
-        return Baseline(read_profile(path), str(path)) if path.exists() else None
+            return self._find_ingit(name)
+        with _reachable(self.path):
+            path = self._file(name)
+            return Baseline(_read(path), str(path)) if path.exists() else None
 
     def _file(self, name: str) -> Path:
         return Path(self.path) / name if self.is_folder else Path(self.path)
 
-    def _find_in_git(self, name: str) -> Baseline | None:
+    def _find_ingit(self, name: str) -> Baseline | None:
         assert self.reference is not None
-        kind = _git_kind(self.reference, self.path)
+        kind = kind_at(self.reference, self.path)
         if kind is None:
             return None
         path = f"{self.path.rstrip('/')}/{name}" if kind == "tree" else self.path
-        if kind == "tree" and _git_kind(self.reference, path) is None:
+        if kind == "tree" and kind_at(self.reference, path) is None:
             return None
-        shown = _git("show", f"{self.reference}:{_from_here(path)}")
+        shown = git("show", f"{self.reference}:{from_here(path)}")
         place = f"{_GIT}{self.reference}:{path}"
-        return Baseline(parse_profile(shown.stdout, place), place)
+        return Baseline(sound(parse_profile(shown.stdout, place), place), place)
 
     def others(self, workload: str) -> tuple[str, ...]:
         """File names of the folder that hold the same workload on other devices."""
@@ -90,8 +93,9 @@ class BaselinePlace:
     def readable(self) -> None:
         """InputError for a file that is there and is no baseline; of folders it says nothing."""
         path = Path(self.path)
-        if self.reference is None and path.is_file():
-            read_profile(path)
+        with _reachable(self.path):
+            if self.reference is None and path.is_file():
+                _read(path)
 
     def writable(self) -> None:
         """UsageError for a place in git's history."""
@@ -108,9 +112,11 @@ class BaselinePlace:
         cannot be written.
         """
         self.writable()
-        path = self._file(file_name(workload, profile))
-        if path.exists():
-            read_profile(path)  # what is no Profile is somebody's, and stays
+        with _reachable(self.path):
+            path = self._file(file_name(workload, profile))
+            if path.exists():
+                read_profile(path)  # what is no Profile is somebody's, and stays
+            path = _behind_links(path)
         data = _encoded(baseline_of(profile))
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
@@ -123,8 +129,29 @@ class BaselinePlace:
                 hint="name a place that can be written with --baseline",
             ) from error
         finally:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
         return path
+
+
+def _behind_links(path: Path) -> Path:
+    """Where a link leads, so that writing keeps the link; the path itself if it is none."""
+    return path.resolve() if path.is_symlink() else path
+
+
+@contextlib.contextmanager
+def _reachable(place: str) -> Iterator[None]:
+    """InputError for a place that may not even be looked at."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot look for the baseline {place}: {error.strerror or error}"
+        ) from error
+
+
+def _read(path: Path) -> Profile:
+    return sound(read_profile(path), str(path))
 
 
 def baseline_place(text: str) -> BaselinePlace:
@@ -137,10 +164,11 @@ def baseline_place(text: str) -> BaselinePlace:
             f"--baseline: {text!r} names no file of a git revision",
             hint="write git:REF:PATH, such as git:main:baselines/",
         )
-    if reference.startswith("-") or _git("rev-parse", "--verify", "--quiet",
+    if reference.startswith("-") or git("rev-parse", "--verify", "--quiet",
                                          f"{reference}^{{commit}}").returncode:  # fmt: skip
-        if _git("rev-parse", "--git-dir").returncode:
-            raise UsageError(f"--baseline: {text}: this folder is in no git repository")
+        repository = git("rev-parse", "--git-dir")
+        if repository.returncode:
+            raise no_repository(text, repository.stderr.decode(errors="replace"))
         raise UsageError(
             f"--baseline: git knows no revision {reference!r}",
             hint="a shallow clone may lack it: git fetch origin, or fetch-depth: 0 in the workflow",
@@ -237,26 +265,3 @@ def _place(where: str | None) -> tuple[str, int]:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-") or "unnamed"
-
-
-# -------------------------------------------------------------------------------- git
-
-
-def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(["git", *arguments], capture_output=True, check=False)
-    except OSError as error:
-        raise UsageError(
-            f"--baseline git:...: git cannot be run: {error.strerror or error}"
-        ) from error
-
-
-def _git_kind(reference: str, path: str) -> str | None:
-    """ "blob", "tree", or None if the revision has nothing of that name."""
-    found = _git("cat-file", "-t", f"{reference}:{_from_here(path)}")
-    return found.stdout.decode().strip() if found.returncode == 0 else None
-
-
-def _from_here(path: str) -> str:
-    """git takes paths from the top of the repository unless they begin with a dot."""
-    return path if path.startswith(("./", "../")) else f"./{path}"

@@ -199,7 +199,8 @@ def not_comparable(profile: Profile, baseline: Profile) -> str | None:
     if profile.mode != "rehearsal" and now.device != before.device:
         return f"the baseline was measured on {before.device}, this run on {now.device}"
     if now.world_size != before.world_size:
-        return f"the baseline has {before.world_size} ranks, this run {now.world_size}"
+        ranks = "1 rank" if before.world_size == 1 else f"{before.world_size} ranks"
+        return f"the baseline has {ranks}, this run {now.world_size}"
     return None
 
 

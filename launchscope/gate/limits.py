@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isinf
 from typing import Any
 
 from launchscope.errors import ConfigError, UsageError
@@ -107,6 +108,10 @@ def _read(
             f"{place}: {metric}: {text!r} is no limit", hint=f"limits look like {_EXAMPLES}"
         )
     sign, number, suffix = found[1], float(found[2]), found[3] or ""
+    if isinf(number):
+        raise error(
+            f"{place}: {metric}: {text!r} is no limit: nothing is over it", hint="off lifts a limit"
+        )
     own = metrics.UNITS[metric]
     if sign:
         _check_sign(metric, sign, number, text, place, error)

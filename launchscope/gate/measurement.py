@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median, mode
 
+from launchscope.errors import InputError
 from launchscope.gate import metrics
 from launchscope.model import Metric, Profile
 
-__all__ = ["PROCESSES", "RANGES", "Range", "merged", "processes_of", "range_of"]
+__all__ = ["PROCESSES", "RANGES", "Range", "merged", "processes_of", "range_of", "sound"]
 
 # Facts of a Profile that was merged, or is a baseline.
 RANGES = "ranges"
@@ -49,13 +50,36 @@ def merged(profiles: Sequence[Profile]) -> Profile:
         count = metrics.is_count(key)
         value: float = mode(values) if count else median(values)
         exact = all(r.exact for r in found) and low == high
-        samples = tuple(s for p in profiles for s in p.metrics[key].samples)
+        samples = tuple(s for p in profiles if key in p.metrics for s in p.metrics[key].samples)
         joined[key] = Metric(int(value) if value == int(value) and count else value, metric.unit,
                              exact, samples)  # fmt: skip
         if low != high:
             ranges[key] = [low, high]
     facts = {**first.facts, RANGES: ranges, PROCESSES: sum(map(processes_of, profiles))}
     return replace(first, metrics=joined, facts=facts)
+
+
+def sound(profile: Profile, place: str) -> Profile:
+    """The Profile, which came from `place`; InputError where its ranges cannot be ranges.
+
+    They are among the facts, whose types nobody looks at when a Profile is read.
+    """
+    known = profile.facts.get(RANGES, {})
+    if not isinstance(known, dict) or not all(map(_is_range, known.values())):
+        raise InputError(
+            f"{place} is damaged: the ranges of its metrics are not pairs of numbers",
+            hint="measure it again, or take the file of an earlier commit",
+        )
+    return profile
+
+
+def _is_range(pair: object) -> bool:
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(isinstance(end, int | float) for end in pair)
+        and pair[0] <= pair[1]
+    )
 
 
 def processes_of(profile: Profile) -> int:

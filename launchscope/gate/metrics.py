@@ -45,8 +45,12 @@ def known(metric: str, error: type[UsageError], place: str) -> str:
     """The name itself; `error` with the nearest name if there is no such metric."""
     if metric in UNITS:
         return metric
-    begins = [name for name in UNITS if metric and name.startswith(metric)]
-    near = begins or get_close_matches(metric, UNITS, n=1, cutoff=0.4)
+    # By how each name begins too: what is typed wrongly is often short as well.
+    beginnings = {name[: len(metric) + 1]: name for name in reversed(UNITS)}
+    near = [
+        {**beginnings, **{name: name for name in UNITS}}[found]
+        for found in get_close_matches(metric, [*UNITS, *beginnings], n=1, cutoff=0.4)
+    ]
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(UNITS)}"
     raise error(f"{place}: there is no metric {metric!r}", hint=hint)
 

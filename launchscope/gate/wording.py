@@ -28,7 +28,8 @@ def reason_against_limit(limit: LimitCheck) -> str:
     side = "under" if least else "over"
     if limit.outcome == "failed":
         return f"is {value}, {side} the limit of {bound}"
-    return f"is {value}, {side} the limit of {bound}, but not in every process"
+    best = figure(limit.high if least else limit.low, limit.unit)
+    return f"is {value}, {side} the limit of {bound}, but {best} at its best"
 
 
 def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
@@ -37,7 +38,9 @@ def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
     if new_blockers:
         return f"went from {before} to {now}, {new_blockers} of them new"
     if limit.value == limit.baseline:
-        return f"{now}, as in the baseline"
+        worst = limit.low if metrics.higher_is_better(limit.metric) else limit.high
+        times = f", but {figure(worst, unit)} at its worst; {before} in the baseline"
+        return f"{now}{times if limit.outcome == 'inconclusive' else ', as in the baseline'}"
     rose = (limit.value or 0.0) > (limit.baseline or 0.0)
     moved = f"{'rose' if rose else 'fell'} from {before} to {now}"
     least = metrics.higher_is_better(limit.metric)

@@ -11,11 +11,11 @@ from launchscope.report.reporter import Reporter
 _MOST = 9
 
 
-def render(check: Check, /, **options: object) -> str:
+def render(check: Check, /, folder: object = "", **options: object) -> str:
     """One `::error` per failed limit and per change that may be why, `::warning` for the rest."""
     lines = []
     appeared = [change for change in check.changes if change.appeared and change.where]
-    step = place_of(check.source)
+    step = place_of(check.source, folder)
     for limit in check.limits:
         if limit.outcome == "failed":
             lines.append(_command("error", f"launchscope: {limit.metric}", limit.reason, step))
@@ -25,7 +25,7 @@ def render(check: Check, /, **options: object) -> str:
         lines.append(_command("error", "launchscope: nothing was compared", check.headline, None))
     if check.outcome in ("failed", "inconclusive"):
         level = "error" if check.outcome == "failed" else "warning"
-        lines += [_change(level, change) for change in appeared[:_MOST]]
+        lines += [_change(level, change, folder) for change in appeared[:_MOST]]
     lines += [_command("warning", "launchscope", warning, None) for warning in check.warnings]
     if check.stale:
         gained = ", ".join(limit.metric for limit in check.limits if limit.better)
@@ -38,9 +38,9 @@ def _unlooked(check: Check, limit: LimitCheck) -> bool:
     return limit.outcome == "not_compared" and check.outcome != "not_compared"
 
 
-def _change(level: str, change: Change) -> str:
+def _change(level: str, change: Change, folder: object) -> str:
     return _command(level, f"launchscope: new {change.kind}", told(change),
-                    place_of(change.where[0]))  # fmt: skip
+                    place_of(change.where[0], folder))  # fmt: skip
 
 
 def _command(level: str, title: str, message: str, place: Place | None) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Place:
-    """`file` as it was recorded: relative to where the script ran, if it lies below it."""
+    """`file` is relative to where the script ran, or to the repository, if it lies below it."""
 
     file: str
     line: int
 
 
-def place_of(where: str | None) -> Place | None:
-    """None for what is no file and line."""
+def place_of(where: str | None, folder: object = "") -> Place | None:
+    """None for what is no file and line. `folder` is where the script ran, below the repository."""
     file, _, line = (where or "").rpartition(":")
-    return Place(file, int(line)) if file and line.isdigit() and int(line) > 0 else None
+    if not file or not line.isdecimal() or int(line) < 1:
+        return None
+    return Place(os.path.normpath(os.path.join(str(folder), file)) if folder else file, int(line))

@@ -33,18 +33,18 @@ class _Result:
     places: tuple[Place, ...]
 
 
-def render_check(check: Check, /, **options: object) -> bytes:
+def render_check(check: Check, /, folder: object = "", **options: object) -> bytes:
     """Failed limits at the line where the step begins, and what appeared at its own lines."""
-    return _log(list(_of_check(check)))
+    return _log(list(_of_check(check, folder)))
 
 
-def render_profile(profile: Profile, /, **options: object) -> bytes:
+def render_profile(profile: Profile, /, folder: object = "", **options: object) -> bytes:
     """Findings that have a place."""
-    return _log(list(_of_profile(profile)))
+    return _log(list(_of_profile(profile, folder)))
 
 
-def _of_check(check: Check) -> Iterator[_Result]:
-    step = place_of(check.source)
+def _of_check(check: Check, folder: object) -> Iterator[_Result]:
+    step = place_of(check.source, folder)
     failed = check.outcome == "failed"
     for limit in check.limits:
         if step is not None and limit.outcome in ("failed", "inconclusive"):
@@ -53,18 +53,20 @@ def _of_check(check: Check) -> Iterator[_Result]:
             rule = f"limit/{limit.metric}"
             yield _Result(rule, f"{limit.metric} is within its limit", level, text, (step,))
     for change in check.changes:
-        places = tuple(place for where in change.where if (place := place_of(where)) is not None)
+        places = tuple(
+            place for where in change.where if (place := place_of(where, folder)) is not None
+        )
         if change.appeared and places:
             level = "error" if failed else "note"
             rule = f"new-{change.kind}"
             yield _Result(rule, _KINDS[change.kind], level, told(change), places)
 
 
-def _of_profile(profile: Profile) -> Iterator[_Result]:
+def _of_profile(profile: Profile, folder: object) -> Iterator[_Result]:
     from launchscope.rules import find_rule
 
     for finding in profile.findings:
-        place = place_of(finding.where)
+        place = place_of(finding.where, folder)
         if place is not None:
             rule = find_rule(finding.code)
             title = rule.title if rule is not None else finding.code

@@ -159,3 +159,53 @@ def test_a_script_without_a_flag_would_measure_one_thing_again_and_again(tmp_pat
         axes(tmp_path, source)
     assert "it has --epochs" in (caught.value.hint or "")
     assert "{batch_size}" in (caught.value.hint or "")
+
+
+def test_a_module_target_is_read_and_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "loud_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit(5)")
+    (package / "__main__.py").write_text(ARGPARSE)
+    (tmp_path / "loud_module.py").write_text(f"{ARGPARSE}\nraise SystemExit(5)")
+    monkeypatch.chdir(tmp_path)
+    for name in ("loud_package", "loud_package.__main__", "loud_module"):
+        found = options_of(Target("module", name))
+        assert found.spelled("batch-size") == "--batch-size"
+        assert name not in sys.modules
+
+
+def test_a_module_without_a_source_says_so_and_a_named_flag_is_believed() -> None:
+    target = Target("module", "no_such_module.at_all")
+    with pytest.raises(UsageError) as caught:
+        axes_of("8", (), None, target, options_of(target))
+    assert "its source was not found" in str(caught.value.hint)
+    assert axes_of("8", (), "--bs", target, options_of(target))[0].flag == "--bs"
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        'batch_size: int = typer.Option(8, "--bs")',
+        'batch_size: Annotated[int, typer.Option("--bs")] = 8',
+        '*, batch_size: int = typer.Option(8, "--bs")',
+    ],
+)
+def test_the_name_that_typer_is_given_is_the_flag(tmp_path: Path, parameter: str) -> None:
+    source = f"import typer\ndef main({parameter}, lr: float = 0.1): ...\ntyper.run(main)"
+    assert options(tmp_path, source).flags == {"--bs", "--lr"}
+
+
+def test_the_batch_size_given_as_a_parameter_is_the_batch_size(tmp_path: Path) -> None:
+    found = axes(tmp_path, ARGPARSE, None, "batch-size=32,8")
+    assert found == (Axis("batch_size", ("8", "32"), "--batch-size"),)
+    for wrong in ("batch_size=8,x", "batch-size=0", "batch_size=4.5"):
+        with pytest.raises(UsageError, match="--param batch_size: "):
+            axes(tmp_path, ARGPARSE, None, wrong)
+
+
+def test_a_value_that_looks_like_a_place_is_a_value() -> None:
+    target = Target("script", "train.py", ("--name={width}", "{batch_size}", "{other}"))
+    found = (Axis("width", ("{batch_size}",)), Axis("batch_size", ("8",)))
+    assert combinations(found, target)[0].target.args == ("--name={batch_size}", "8", "{other}")

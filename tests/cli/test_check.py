@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.cli import main
+from launchscope.cli.profile import unwrapped
 from launchscope.model import KernelRow, OpRow, Profile
 from launchscope.parser import read_profile
 from launchscope.report import render
@@ -128,6 +129,40 @@ def test_a_single_file_does_not_change_its_device(capsys: Streams) -> None:
     assert read_profile("before.json").environment.device == "NVIDIA H200"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "proposed"),
+    [
+        (("--baseline", "bl", "now.json"), "--update-baseline now.json"),
+        (("--baseline", "before.json", "better.json"), "--update-baseline better.json"),
+        (("--baseline", "before.json", "--workload", "a b", "worse.json"),
+         "--update-baseline --workload 'a b' worse.json # if this is meant"),
+        (("--baseline", "before.json", "--limit", "launches_per_step=9", "now.json"), None),
+        (("--baseline", "before.json", "other.json"), None),
+        (("--baseline", "dry.json", "--limit", "step_ms=+5%", "dry.json"), None),
+        (("--baseline", "before.json", "now.json"), None),
+    ],
+)  # fmt: skip
+def test_a_new_baseline_is_proposed_where_it_would_help(
+    arguments: tuple[str, ...], proposed: str | None, capsys: Streams
+) -> None:
+    save("other.json", elsewhere(gpu(), device="NVIDIA A100"))
+    main(["check", *arguments])
+    out = capsys.readouterr().out
+    assert ("--update-baseline" in out.partition("Next")[2]) == (proposed is not None)
+    assert proposed is None or proposed in " ".join(out.split())
+
+
+def test_a_baseline_that_is_missing_does_not_excuse_what_was_not_measured(capsys: Streams) -> None:
+    absent = ("--baseline", "bl", "--missing-baseline", "pass")
+    assert check(*absent, "dry.json") == 0
+    assert check(*absent, "--limit", "launches_per_step=900", "dry.json") == 3
+    # A default that was not measured is no more asked for than where there is a baseline.
+    whole = gpu()
+    rest = {name: own for name, own in whole.metrics.items() if name != "launch_overhead_pct"}
+    save("part.json", replace(whole, metrics=rest))
+    assert check(*absent, "part.json") == 0
+
+
 # -------------------------------------------------------------------------- bad input
 
 
@@ -138,6 +173,10 @@ def test_a_single_file_does_not_change_its_device(capsys: Streams) -> None:
         (("--limit", "launches_per_step=+0", "now.json"), 2, "is relative, and there is no"),
         (("--update-baseline", "now.json"), 2, "--baseline, which is not given"),
         (("--baseline", "before.json", "gone.json"), 2, "gone.json: no such file"),
+        (("--baseline", "before.json", f"{'n' * 300}.json"), 2, "too long"),
+        (("--baseline", "before.json", f"{'n' * 300}.py"), 2, "too long"),
+        (("--baseline", "before.json", "-o", f"{'n' * 300}.md", "now.json"), 2, "cannot write nn"),
+        (("--baseline", "before.json", ""), 2, "no script was named"),
         (("--baseline", "before.json"), 2, "no script was named"),
         (("--baseline", "torn.json", "now.json"), 3, "torn.json is damaged"),
         (("--baseline", "foreign.json", "now.json"), 3, "is not a launchscope Profile"),
@@ -148,6 +187,14 @@ def test_a_single_file_does_not_change_its_device(capsys: Streams) -> None:
         (("--baseline", "before.json", "--limit", "speedup=+5%", "now.json"), 2, "demand an"),
         (("--baseline", "git:gone:bl", "now.json"), 2, "git"),
         (("--baseline", "before.json", "--repeats", "0", "now.json"), 2, "--repeats"),
+        (("--baseline", "before.json", "--repeats", "²", "now.json"), 2, "--repeats"),
+        (("--baseline", " ", "now.json"), 2, "--baseline is empty"),
+        (("--baseline", "torn.json/in", "--update-baseline", "now.json"), 2, "cannot write the"),
+        (("--baseline", "ranges.json", "now.json"), 3, "ranges.json is damaged"),
+        (("--baseline", "before.json", "ranges.json"), 3, "ranges.json is damaged"),
+        (("now.json", "--baseline", "before.json"), 2, "check --baseline before.json now.json"),
+        (("--baseline", "before.json", "now.json", "worse.json"), 2, "one Profile at a time"),
+        (("a.py", "--baseline", "before.json"), 2, "--baseline stands after a.py"),
         (("--baseline", "before.json", "--missing-baseline", "no", "now.json"), 2, "one of fail"),
         (("--baseline", "before.json", "-f", "pdf", "now.json"), 2, "unknown format"),
         (("--baseline", "before.json", "-o", "/nowhere/a.xml", "now.json"), 2, "not a directory"),
@@ -164,6 +211,10 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
         whole.replace(b"launchscope/profile/1", b"launchscope/profile/2")
     )
     Path("nan.json").write_bytes(whole.replace(b"9.31", b"NaN"))
+    Path("ranges.json").write_bytes(
+        whole.replace(b'"facts": {', b'"facts": {"ranges": {"launch_overhead_pct": [2, 1]}, ')
+    )
+    Path("a.py").write_text("import torch")
     Path("c.toml").write_text("[check.workloads.a]\ncommand = 'a.py'\n")
     before = {path: path.read_bytes() for path in folder.iterdir()}
     assert check(*arguments) == code
@@ -205,6 +256,30 @@ def test_github_gets_annotations_and_a_summary(
     assert "| +1 | 0 | 1 | kernels | `mul_kernel` | `train.py:30` |" in summary
 
 
+@pytest.mark.parametrize("name", ["json", "junit", "sarif", "csv"])
+def test_annotations_do_not_stand_in_a_report_for_a_program(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert check("--baseline", "before.json", "-f", name, "worse.json") == 1
+    streams = capsys.readouterr()
+    assert "::error" not in streams.out
+    assert streams.err.startswith("::error file=train.py")
+
+
+def test_lines_are_told_from_the_top_of_the_repository(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(folder.parent))
+    assert check("--baseline", "before.json", "-o", "a.sarif", "worse.json") == 1
+    assert f"::error file={folder.name}/train.py,line=30" in capsys.readouterr().out
+    assert f'"uri": "{folder.name}/train.py"' in Path("a.sarif").read_text()
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(folder))
+    assert check("--baseline", "before.json", "worse.json") == 1
+    assert "::error file=train.py,line=30" in capsys.readouterr().out
+
+
 def test_the_settings_file_is_followed_and_flags_stand_before_it(capsys: Streams) -> None:
     Path("pyproject.toml").write_text(
         "[tool.launchscope.check]\nbaseline = 'before.json'\n"
@@ -214,6 +289,31 @@ def test_the_settings_file_is_followed_and_flags_stand_before_it(capsys: Streams
     assert check("worse.json") == 0
     assert check("--workload", "hot", "worse.json") == 1
     assert check("--limit", "launches_per_step=+0", "worse.json") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("train.py --x 1", (["train.py", "--x", "1"], False)),
+        ("python train.py -m", (["train.py", "-m"], False)),
+        ("python3 -m pkg.train --x", (["pkg.train", "--x"], True)),
+        ("-m pkg.train", (["pkg.train"], True)),
+        ("python", ([], False)),
+        ("", ([], False)),
+    ],
+)
+def test_a_configured_command_may_be_what_is_typed_without_us(
+    words: str, found: tuple[list[str], bool]
+) -> None:
+    assert unwrapped(words.split()) == found
+
+
+def test_a_configured_command_is_checked(capsys: Streams) -> None:
+    Path("pyproject.toml").write_text(
+        "[tool.launchscope.check.workloads.hot]\ncommand = 'python3 gone.py'\n"
+    )
+    assert check("--baseline", "before.json") == 2
+    assert "error: gone.py: no such file" in capsys.readouterr().err
 
 
 def test_strict_fails_what_is_inconclusive(capsys: Streams) -> None:

@@ -121,6 +121,7 @@ def test_ways_that_need_a_gpu_say_so(tmp_path: Path) -> None:
         ),
         (["--batch-sizes", "8", "-o", "none/c.md", "train.py"], "none is not a directory"),
         (["--batch-sizes", "8", "--step-from", "none", "train.py"], "is for reading traces"),
+        (["train.py", "--batch-sizes", "8"], "--batch-sizes stands after the script"),
         (["--batch-sizes", "8", "bare.py"], "all points would measure the same thing"),
     ],
 )

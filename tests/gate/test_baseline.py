@@ -103,6 +103,25 @@ def test_a_write_that_fails_leaves_the_old_baseline(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_link_stays_a_link_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    real = write(tmp_path / "real", gpu())
+    link = tmp_path / "link.json"
+    link.symlink_to(real)
+    baseline_place(str(link)).write("train", gpu({"launches_per_step": 1}))
+    assert link.is_symlink()
+    assert read_profile(real).value("launches_per_step") == 1
+
+
+def test_a_place_that_cannot_be_looked_at_is_a_sentence() -> None:
+    place = baseline_place("n" * 300 + ".json")  # longer than a name may be
+    with pytest.raises(InputError, match="cannot look for the baseline"):
+        place.readable()
+    with pytest.raises(InputError, match="cannot look for the baseline"):
+        place.find("train", gpu())
+    with pytest.raises(InputError, match="cannot look for the baseline"):
+        place.write("train", gpu())
+
+
 # -------------------------------------------------------------------------------- git
 
 
@@ -125,6 +144,27 @@ def test_a_baseline_is_read_from_a_git_revision(path: str, repository: Path) -> 
     assert found is not None
     assert found.profile.value("launches_per_step") == 555
     assert found.place == "git:main:baselines/train.nvidia-h200.json"
+
+
+def test_a_path_of_a_git_revision_is_taken_from_here_or_is_absolute(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = repository / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    for path in ("../sub/baselines", str(repository / "sub" / "baselines")):
+        assert baseline_place(f"git:main:{path}").find("train", gpu()) is not None
+    assert baseline_place("git:main:baselines").find("train", gpu()) is None
+
+
+def test_a_repository_of_another_owner_is_said_to_be_one(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("LANGUAGE", "de")
+    with pytest.raises(UsageError, match="dubious ownership") as caught:
+        baseline_place("git:main:baselines")
+    assert "safe.directory" in str(caught.value.hint)
 
 
 def test_what_a_git_revision_does_not_hold_is_missing(repository: Path) -> None:

@@ -92,6 +92,17 @@ def test_a_count_that_varies_is_gated_by_its_range() -> None:
     assert checked(gpu({"launches_per_step": varying(221, 224)}), before).outcome == "failed"
 
 
+def test_what_is_inconclusive_says_what_was_seen_beside_the_commonest() -> None:
+    often = gpu({"launches_per_step": varying(555, 555, 556)})
+    (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=+0").limits]
+    assert reason == "555, but 556 at its worst; 555 in the baseline"
+    (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=554").limits]
+    assert reason == "is 555, over the limit of 554"
+    often = gpu({"launches_per_step": varying(556, 556, 555)})
+    (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=555").limits]
+    assert reason == "is 556, over the limit of 555, but 555 at its best"
+
+
 def test_processes_that_disagree_make_a_count_a_range() -> None:
     joined = merged([gpu({"launches_per_step": count}) for count in (555, 556, 555)])
     assert joined.metrics["launches_per_step"].exact is False
@@ -153,7 +164,7 @@ def test_shapes_that_begin_to_change_fail_and_shapes_that_always_did_do_not() ->
     ("change", "said"),
     [
         ({"device": "NVIDIA A100"}, "measured on NVIDIA H200, this run on NVIDIA A100"),
-        ({"world_size": 8}, "the baseline has 1 ranks, this run 8"),
+        ({"world_size": 8}, "the baseline has 1 rank, this run 8"),
     ],
 )
 def test_another_device_or_world_size_is_not_comparable(

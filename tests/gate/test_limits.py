@@ -54,6 +54,10 @@ def test_a_limit_is_read_in_the_unit_of_its_metric(
         ("iteration_ms=-5%", "better when lower", "write +5%"),
         ("speedup=+5%", "better when higher", "write -5%"),
         ("launches_per_step=nan", "is no limit", "900"),
+        ("launches_per_step=1e999", "nothing is over it", "off lifts"),
+        ("lauches=900", "no metric", "did you mean launches_per_step?"),
+        ("sync=+0", "no metric", "did you mean syncs_per_step?"),
+        ("overhead_pct=+1pp", "no metric", "overhead_pct?"),
     ],
 )
 def test_what_is_no_limit_is_refused_with_a_hint(word: str, said: str, hint: str) -> None:
