@@ -6,7 +6,7 @@ from launchscope.model import Profile
 from launchscope.rules.obstacles import Obstacle, clauses
 from launchscope.rules.reading import Gain, branches, distinct_inputs, number, waits
 from launchscope.rules.shape_change import every_step_differs, growth
-from launchscope.rules.wording import figures, ms, pct, plural, times
+from launchscope.rules.wording import figures, ms, pct, pct_beside, plural, times
 
 _PARTS = {"forward_backward": "its forward and backward"}
 
@@ -61,7 +61,8 @@ def under_threshold(profile: Profile, found: Gain) -> str:
         )
     would = "takes" if found.basis == "measured" else "would take"
     return (
-        f"Stay eager: a replay {would} {pct(found.removable_pct)} off {of}, under your "
+        f"Stay eager: a replay {would} "
+        f"{pct_beside(found.removable_pct, profile.threshold_pct)} off {of}, under your "
         f"threshold of {pct(profile.threshold_pct)}."
     )
 

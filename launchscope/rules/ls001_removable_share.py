@@ -25,7 +25,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.reading import Gain, gain
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import pct
+from launchscope.rules.wording import pct, pct_beside
 
 _SAID = {"measured": "removes", "what_if": "removes, once the blockers are gone,"}
 
@@ -34,11 +34,12 @@ def check(profile: Profile) -> list[Finding]:
     found = gain(profile)
     if found is None:
         return []
+    said = _said(found, profile.threshold_pct)
     return [
         Finding(
             code="LS001",
             severity="info",
-            title=f"A replay {_said(found)}; your threshold is {pct(profile.threshold_pct)}",
+            title=f"A replay {said}; your threshold is {pct(profile.threshold_pct)}",
             advice="",
             evidence={
                 "removable_pct": found.removable_pct,
@@ -54,12 +55,12 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-def _said(found: Gain) -> str:
+def _said(found: Gain, threshold_pct: float) -> str:
     if found.is_loss:
         makes = "makes" if found.basis == "measured" else "is predicted to make"
         return f"{makes} the iteration {pct(-found.removable_pct)} longer"
     said = _SAID.get(found.basis, "is predicted to remove")
-    return f"{said} {pct(found.removable_pct)} of the iteration"
+    return f"{said} {pct_beside(found.removable_pct, threshold_pct)} of the iteration"
 
 
 RULE = Rule("LS001", "Share of the iteration that a replay removes", check, __doc__)

@@ -27,6 +27,16 @@ def pct(value: float) -> str:
     return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
 
 
+def pct_beside(value: float, limit: float) -> str:
+    """A share held against a limit: with the decimals that tell the two apart."""
+    if value == limit or pct(value) != pct(limit):
+        return pct(value)
+    return next(
+        (text for count in (1, 2) if (text := f"{value:.{count}f} %") != f"{limit:.{count}f} %"),
+        f"{value:.3g} %",
+    )
+
+
 def times(value: float) -> str:
     """A ratio such as 2.87x."""
     return f"{value:.2f}x" if value < 10 else f"{value:.1f}x"

@@ -39,3 +39,10 @@ def test_plurals_and_lists() -> None:
 )
 def test_sizes(size: int, text: str) -> None:
     assert wording.size_of(size) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(14.7, "14.7 %"), (14.96, "14.96 %"), (9.3, "9.3 %"), (15.0, "15 %")]
+)
+def test_a_share_close_to_a_limit_is_told_apart_from_it(value: float, said: str) -> None:
+    assert wording.pct_beside(value, 15.0) == said
