@@ -180,11 +180,11 @@ class CapturePass(PassBase):
         stubs, bursts = self._stubs, self._bursts
         reason = None
         if stubs is not None:
-            reason = (
-                f"{stubs.used} blocking operations were replaced by their recorded results"
-                if stubs.used
-                else "the step leaves its blocking operations out while it is captured"
-            )
+            many = f"{stubs.used} blocking operations were replaced by their recorded results"
+            reason = {
+                0: "the step leaves its blocking operations out while it is captured",
+                1: "1 blocking operation was replaced by its recorded result",
+            }.get(stubs.used, many)
         if not bursts.replay:
             reason = "the script ended before a replay was timed"
         return ReplayResult(
