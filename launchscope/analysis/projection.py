@@ -169,23 +169,13 @@ def _loop(work: Work, profiler_us: float, host_ms: float) -> tuple[Loop, Costs] 
     in_step = (np.cumsum(kind == BEGIN) > np.cumsum(kind == END)) | (kind == END)
     in_step &= kind != BEGIN
     optimizer = in_step & (kind != END) & work.in_optimizer(time)
-    recorded = _recorded(work, before, time)
+    recorded = work.recorded(before, time)
     inside = max(float(recorded[in_step].sum()), 1.0)
     # Each event costs at least what the calibration says of a launch, spread over its events.
     least = profiler_us * 1000 * float((kind == LAUNCH)[in_step].sum()) / inside
     stretch = (gap[in_step].sum() - host_ms * 1e6 * len(used)) / inside
     gap = np.maximum(gap - np.clip(stretch, least, _MOST_EVENT_NS) * recorded, 0.3 * gap)
     return Loop(kind, gap, gpu[order], waits[order], in_step, optimizer), costs
-
-
-def _recorded(work: Work, begin: Ints, end: Ints) -> Floats:
-    """How many operators and calls of the trace begin in each span: what tracing stretches."""
-    starts = []
-    for table in (work.trace.ops, work.trace.calls):
-        mine = table if work.iterations.pid is None else table[table[c.PID] == work.iterations.pid]
-        starts.append(ints(mine, c.START))
-    seen = np.sort(np.concatenate(starts))
-    return (np.searchsorted(seen, end) - np.searchsorted(seen, begin)).clip(0).astype(np.float64)
 
 
 def _gpu(work: Work) -> tuple[Floats, Costs]:

@@ -144,8 +144,8 @@ def _times(work: Work, timeline: Timeline) -> _Times:
     idle, step_idle = timeline.iteration_idle, timeline.step_idle
     exposed = idle.framework + idle.launch_call
     step_exposed = step_idle.framework + step_idle.launch_call
-    events = _events(work, windows.begin, windows.end)[used]
-    inside = _events(work, windows.step_begin, windows.end)[used]
+    events = work.recorded(windows.begin, windows.end)[used]
+    inside = work.recorded(windows.step_begin, windows.end)[used]
     iteration = timeline.traced_iteration
     step = _step_ms(work)
     if windows.whole:
@@ -172,17 +172,6 @@ def _times(work: Work, timeline: Timeline) -> _Times:
         traced_ms=middle(iteration[known]) or 0.0,
         fastest_ms=middle((iteration - most_cut)[known]) or 0.0,
     )
-
-
-def _events(work: Work, begin: Any, end: Any) -> Floats:
-    """Operators and calls recorded in each window: what stretches the host."""
-    starts = []
-    for table in (work.trace.ops, work.trace.calls):
-        mine = table if work.iterations.pid is None else table[table[c.PID] == work.iterations.pid]
-        starts.append(ints(mine, c.START))
-    seen = np.sort(np.concatenate(starts))
-    counted: Ints = np.searchsorted(seen, end) - np.searchsorted(seen, begin)
-    return np.maximum(counted, 0).astype(np.float64)
 
 
 def _step_ms(work: Work) -> Floats:

@@ -51,6 +51,17 @@ class Work:
         # Optimizer steps follow one another: inside is where more have begun than ended.
         return np.searchsorted(begin, time, "right") > np.searchsorted(end, time, "left")
 
+    def recorded(self, begin: Ints, end: Ints) -> npt.NDArray[np.float64]:
+        """How many operators and calls begin in each span: what recording stretches."""
+        starts = []
+        for table in (self.trace.ops, self.trace.calls):
+            pid = self.iterations.pid
+            mine = table if pid is None else table[table[c.PID] == pid]
+            starts.append(ints(mine, c.START))
+        seen = np.sort(np.concatenate(starts))
+        counted = np.searchsorted(seen, end) - np.searchsorted(seen, begin)
+        return counted.clip(0).astype(np.float64)
+
 
 def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None) -> Work:
     """Launches and device work of the steps' process, on the device that did most of it."""

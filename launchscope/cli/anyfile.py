@@ -224,7 +224,7 @@ def each(
             for path, future in zip(paths, running):
                 results.append(future.result())
                 done(path)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: files that were not begun are not begun any more
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         return results

@@ -141,9 +141,12 @@ def _run(
     screen: Console,
 ) -> int:
     from launchscope.cli.comparing import measure
+    from launchscope.cli.points import Runner
 
     threading.Thread(target=load_analysis, daemon=True).start()
-    made = measure(target, axes, combinations(axes, target), ways, wants_buckets, settings, screen)
+    points = combinations(axes, target)
+    with Runner(settings, screen) as runner:
+        made = measure(runner, target, axes, points, ways, wants_buckets, settings, screen)
     comparison = made.comparison
     saved = next((path for path, reporter in outputs.files if reporter.name == "json"), None)
     commands = () if saved is None else (f"launchscope report {shlex.quote(str(saved))}",)

@@ -35,6 +35,7 @@ class Made:
 
 
 def measure(
+    runner: Runner,
     target: Target,
     axes: Sequence[Axis],
     combinations: Sequence[Combination],
@@ -45,20 +46,6 @@ def measure(
 ) -> Made:
     """Runs all of it, in order; a run that fails is a row, and an interrupt ends with what there
     is."""
-    with Runner(settings, screen) as runner:
-        return _measured(runner, target, axes, combinations, ways, wants_buckets, settings, screen)
-
-
-def _measured(
-    runner: Runner,
-    target: Target,
-    axes: Sequence[Axis],
-    combinations: Sequence[Combination],
-    ways: tuple[AdoptionMode, ...],
-    wants_buckets: bool,
-    settings: Settings,
-    screen: Console,
-) -> Made:
     points: list[Point] = []
     ladders: list[Ladder] = []
     plans: list[BucketPlan] = []

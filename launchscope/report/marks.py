@@ -9,20 +9,20 @@ LEFT = "---"
 
 
 def table(
-    heading: tuple[str, ...],
-    alignment: tuple[str, ...],
-    rows: Sequence[tuple[str, ...]],
+    heading: Sequence[str],
+    alignment: Sequence[str],
+    rows: Sequence[Sequence[str]],
     *,
     escaped: bool = False,
 ) -> str:
     """A table; `escaped`: its cells are Markdown already."""
-    cells = rows if escaped else [tuple(map(escape, row)) for row in rows]
+    cells = rows if escaped else [list(map(escape, row)) for row in rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in (heading, alignment, *cells))
 
 
 def escape(text: str) -> str:
     """Signs that would become formatting, or end a table cell."""
-    for sign in "\\`*_<>|":
+    for sign in "\\`*_<>|~":
         text = text.replace(sign, f"\\{sign}")
     return text
 

@@ -87,6 +87,6 @@ def item(console: Console, mark: str, text: str) -> None:
 
 def _ascii(text: str) -> str:
     # Each as wide as before, so that columns stay where they are.
-    for sign, plain in ((" ± ", "+/-"), ("·", "-"), ("…", "~"), ("µ", "u")):
+    for sign, plain in ((" ± ", "+/-"), ("·", "-"), ("…", "~"), ("µ", "u"), ("–", "-")):
         text = text.replace(sign, plain)
     return text.encode("ascii", "replace").decode()

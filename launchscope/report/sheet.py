@@ -5,11 +5,15 @@ A Sheet is what such a report says; it is laid out for a terminal or as Markdown
 
 from __future__ import annotations
 
-from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launchscope.model import Difference, Ranks
+from launchscope.report.marks import LEFT, RIGHT, escape, table
+from launchscope.report.screen import INDENT, heading, item, line, screened
 from launchscope.report.sheets import Sheet, SheetTable, sheet_of_difference, sheet_of_ranks
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["Shown", "markdown", "terminal"]
 
@@ -31,37 +35,26 @@ def _top(options: dict[str, object]) -> int:
 
 
 def terminal(value: Shown, /, **options: object) -> str:
-    from rich.console import Console
+    sheet = _sheet(value, _top(options))
+    return screened(lambda console, unicode: _write(console, sheet), options)
+
+
+def _write(console: Console, sheet: Sheet) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    sheet = _sheet(value, _top(options))
-    width, color = options.get("width"), options.get("color") is True
-    stream = StringIO()
-    console = Console(
-        file=stream, width=width if isinstance(width, int) else 80, force_terminal=color,
-        color_system="standard" if color else None, highlight=False, markup=False, emoji=False,
-        legacy_windows=False, _environ={},
-    )  # fmt: skip
     console.print(Text(sheet.headline, style="bold"))
-    for line in sheet.context:
-        console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
-    for table in sheet.tables:
+    for text in sheet.context:
+        line(console, text, style="dim")
+    for shown in sheet.tables:
         console.print()
-        if table.title:
-            console.print(Text(table.title, style="bold"))
-        console.print(Padding(_laid_out(table, console.width - 2), (0, 0, 0, 2)))
+        if shown.title:
+            console.print(Text(shown.title, style="bold"))
+        console.print(Padding(_laid_out(shown, console.width - INDENT[3]), INDENT))
     if sheet.notes:
-        console.print()
-        console.print(Text("Notes", style="bold"))
+        heading(console, "Notes")
         for note in sheet.notes:
-            console.print(Padding(Text(f"- {note}"), (0, 0, 0, 2)))
-    text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-    if options.get("unicode") is False:
-        for sign, plain in (("µ", "u"), ("…", "~")):
-            text = text.replace(sign, plain)
-        return text.encode("ascii", "replace").decode()
-    return text
+            item(console, "-", note)
 
 
 def _laid_out(table: SheetTable, width: int) -> Any:
@@ -99,21 +92,14 @@ def _laid_out(table: SheetTable, width: int) -> Any:
 
 def markdown(value: Shown, /, **options: object) -> str:
     sheet = _sheet(value, _top(options))
-    parts = [f"**{_escaped(sheet.headline)}**"]
+    parts = [f"**{escape(sheet.headline)}**"]
     if sheet.context:
-        parts.append("\n".join(f"- {_escaped(line)}" for line in sheet.context))
-    for table in sheet.tables:
-        if table.title:
-            parts.append(f"## {_escaped(table.title)}")
-        aligned = ["---" if i in table.left else "---:" for i in range(len(table.headings))]
-        rows = [table.headings, aligned, *([_escaped(cell) for cell in row] for row in table.rows)]
-        parts.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
+        parts.append("\n".join(f"- {escape(text)}" for text in sheet.context))
+    for shown in sheet.tables:
+        if shown.title:
+            parts.append(f"## {escape(shown.title)}")
+        aligned = [LEFT if i in shown.left else RIGHT for i in range(len(shown.headings))]
+        parts.append(table(shown.headings, aligned, shown.rows))
     if sheet.notes:
-        parts += ["## Notes", "\n".join(f"- {_escaped(note)}" for note in sheet.notes)]
+        parts += ["## Notes", "\n".join(f"- {escape(note)}" for note in sheet.notes)]
     return "\n\n".join(parts) + "\n"
-
-
-def _escaped(text: str) -> str:
-    for sign in "\\`*_<>|":
-        text = text.replace(sign, f"\\{sign}")
-    return text

@@ -6,18 +6,22 @@ Each measurement is a process of its own, and the readers take turns. launchscop
 file and makes the Profile with its verdict; json.loads only loads (garbage collection on, as
 people call it); HTA loads the trace and computes its launch statistics. Times begin after the
 imports. `--hta-python` is an interpreter with HolisticTraceAnalysis; without it HTA is left out.
+Ranks are whole commands: `launchscope report` on each of `RANKS` files, one after the other, and
+on all of them together, which reads them in as many processes as there are cores.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.bench import Spread, child_environment, finish, parser, table
+from tests.benchmarks.bench import Spread, child_environment, finish, parser, run, table
 from tests.benchmarks.synthetic import LAUNCHES, Answers, write
 
 GOAL = (
@@ -27,6 +31,7 @@ GOAL = (
 SIZES_MB = (10, 50, 200, 1000, 2000)
 # json.loads needs about five times the file's size in memory, HTA more.
 JSON_UP_TO, HTA_UP_TO = 1000, 200
+RANKS, RANK_MB = 4, 200
 
 _MEASURED = """
 import json, resource, sys, time
@@ -108,6 +113,31 @@ def rows_of(size_mb: int, path: Path, answers: Answers, runs: int, hta: str | No
     ]
 
 
+def rank_rows(folder: Path, runs: int) -> list[dict[str, Any]]:
+    """Wall time of whole commands over several ranks, by themselves and together."""
+    paths = [folder / f"rank{rank}.json" for rank in range(RANKS)]
+    for path in paths:
+        write(path, RANK_MB)
+    ways = {"ranks, one by one": [[path] for path in paths], "ranks, together": [paths]}
+    taken: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(runs):
+        for way, commands in ways.items():
+            begun = time.perf_counter()
+            for files in commands:
+                run(["-m", "launchscope", "report", "-q", *map(str, files)])
+            taken[way].append(time.perf_counter() - begun)
+    return [
+        {
+            "json_mb": RANK_MB * RANKS,
+            "files": RANKS,
+            "reader": way,
+            "cores": os.cpu_count(),
+            "wall_s": Spread.of(seconds),
+        }
+        for way, seconds in taken.items()
+    ]
+
+
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--hta-python", help="an interpreter that has HolisticTraceAnalysis")
@@ -124,15 +154,16 @@ def main() -> None:
                 results += rows_of(size, path, answers, given.runs, given.hta_python)
                 path.unlink()
                 print(f"{name}: done", file=sys.stderr)
+        results += rank_rows(Path(folder), given.runs)
     table(
         ["trace", "reader", "wall s", "CPU s", "peak MiB"],
         [
             [
-                f"{row['json_mb']} MB{' (gzip)' if row['packed'] else ''}",
+                f"{row['json_mb']} MB{' (gzip)' if row.get('packed') else ''}",
                 row["reader"],
                 row["wall_s"].text(2),
-                row["cpu_s"].text(2),
-                row["peak_mib"].text(0),
+                row["cpu_s"].text(2) if "cpu_s" in row else "",
+                row["peak_mib"].text(0) if "peak_mib" in row else "",
             ]
             for row in results
         ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import StringIO
 from typing import TYPE_CHECKING
 
 from launchscope.model import Comparison
@@ -11,12 +10,12 @@ from launchscope.report.comparison.buckets import BucketSection
 from launchscope.report.comparison.content import ComparisonContent, Table, content_of
 from launchscope.report.comparison.ladder import LadderSection
 from launchscope.report.comparison.plot import drawn
+from launchscope.report.screen import INDENT, heading, item, line, panel, screened
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _CURVES = ("red", "green", "yellow", "cyan")
-_INDENT = (0, 0, 0, 2)
 _GAP = 2
 _BAR = 30
 _VERDICTS = {"adopt": "green", "stay eager": "cyan", "unsafe": "red", "out of memory": "red"}
@@ -24,85 +23,54 @@ _VERDICTS = {"adopt": "green", "stay eager": "cyan", "unsafe": "red", "out of me
 
 def render(comparison: Comparison, /, **options: object) -> str:
     """Text for a terminal. Options: `width` (80), `color`, `unicode` (True), `next_commands`."""
-    from rich.console import Console
-
-    width, commands = options.get("width"), options.get("next_commands")
+    commands = options.get("next_commands")
     content = content_of(
         comparison,
         next_commands=tuple(map(str, commands)) if isinstance(commands, tuple | list) else (),
     )
-    color = options.get("color") is True
-    unicode = options.get("unicode") is not False
-    stream = StringIO()
-    console = Console(
-        file=stream,
-        width=width if isinstance(width, int) else 80,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-        _environ={},
-    )
-    _write(console, content, unicode=unicode)
-    text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-    return text if unicode else _ascii(text)
+    return screened(lambda console, unicode: _write(console, content, unicode=unicode), options)
 
 
 def _write(console: Console, content: ComparisonContent, *, unicode: bool) -> None:
     from rich.text import Text
 
-    console.print(_panel(content, unicode=unicode))
-    for line in content.context:
-        _print(console, line, style="dim")
+    headline = content.headline or "The measurements side by side."
+    console.print(panel("COMPARISON", "", headline, "", content.title, unicode=unicode))
+    for text in content.context:
+        line(console, text, style="dim")
     if content.table is not None:
         for part in _parts(content.table, console.width):
             console.print()
             console.print(_table(part))
-        for line in content.table.legend:
-            _print(console, line, style="dim")
-    for line in content.failures:
-        _print(console, line, style="red")
-    for line in content.crossovers:
+        for text in content.table.legend:
+            line(console, text, style="dim")
+    for text in content.failures:
+        line(console, text, style="red")
+    for text in content.crossovers:
         console.print()
-        _print(console, line)
+        line(console, text)
     for plot in content.plots:
-        _heading(console, plot.title)
+        heading(console, plot.title)
         lines = drawn(plot.series, console.width - 2, mark=plot.mark, unicode=unicode)
         for cells in lines:
-            text = Text("  ")
+            drawn_line = Text("  ")
             for cell in cells:
-                text.append(cell.sign, style="" if cell.series is None else _CURVES[cell.series])
-            console.print(text, no_wrap=True, overflow="ignore")
+                drawn_line.append(
+                    cell.sign, style="" if cell.series is None else _CURVES[cell.series]
+                )
+            console.print(drawn_line, no_wrap=True, overflow="ignore")
     for ladder in content.ladders:
         _ladder(console, ladder)
     for buckets in content.buckets:
         _buckets(console, buckets, unicode=unicode)
     if content.notes:
-        _heading(console, "Notes")
+        heading(console, "Notes")
         for note in content.notes:
-            _print(console, f"- {note}")
+            item(console, "-", note)
     if content.next:
-        _heading(console, "Next")
+        heading(console, "Next")
         for command in content.next:
-            _print(console, command, style="cyan")
-
-
-def _panel(content: ComparisonContent, *, unicode: bool) -> RenderableType:
-    from rich import box
-    from rich.panel import Panel
-    from rich.text import Text
-
-    return Panel(
-        Text(content.headline or "The measurements side by side."),
-        title=Text(" COMPARISON ", style="bold reverse"),
-        title_align="left",
-        subtitle=Text(f" {content.title} ", style="dim"),
-        subtitle_align="right",
-        box=box.ROUNDED if unicode else box.ASCII,
-        padding=(0, 1),
-    )
+            line(console, command, style="cyan")
 
 
 def _parts(table: Table, width: int) -> list[Table]:
@@ -112,7 +80,7 @@ def _parts(table: Table, width: int) -> list[Table]:
         for i, column in enumerate(table.columns)
     ]
     keys = [i for i, column in enumerate(table.columns) if column.key]
-    room = width - _INDENT[3] - sum(wide[i] for i in keys)
+    room = width - INDENT[3] - sum(wide[i] for i in keys)
     parts: list[list[int]] = [[]]
     used = 0
     for i in range(len(table.columns)):
@@ -152,12 +120,12 @@ def _grid(
         header_style="bold",
         show_header=any(headings),
     )
-    for i, (heading, is_right) in enumerate(zip(headings, right)):
+    for i, (name, is_right) in enumerate(zip(headings, right)):
         last = i == len(headings) - 1
-        grid.add_column(heading, justify="right" if is_right else "left", no_wrap=not last)
+        grid.add_column(name, justify="right" if is_right else "left", no_wrap=not last)
     for row in rows:
         grid.add_row(*(Text(cell, style=_style(cell)) for cell in row))
-    return Padding(grid, _INDENT)
+    return Padding(grid, INDENT)
 
 
 def _style(cell: str) -> str:
@@ -165,20 +133,20 @@ def _style(cell: str) -> str:
 
 
 def _ladder(console: Console, section: LadderSection) -> None:
-    _heading(console, section.title)
+    heading(console, section.title)
     if section.headline:
-        _print(console, section.headline)
+        line(console, section.headline)
     console.print()
     right = [not section.is_left(heading) for heading in section.headings]
     console.print(_grid(section.headings, right, section.rows))
-    for line in section.details:
-        _print(console, line, style="dim")
+    for text in section.details:
+        line(console, text, style="dim")
 
 
 def _buckets(console: Console, section: BucketSection, *, unicode: bool) -> None:
-    _heading(console, section.title)
+    heading(console, section.title)
     if section.headline:
-        _print(console, section.headline)
+        line(console, section.headline)
     console.print()
     most = max((bar.share_pct for bar in section.histogram), default=0.0)
     sign = "█" if unicode else "#"
@@ -197,22 +165,4 @@ def _buckets(console: Console, section: BucketSection, *, unicode: bool) -> None
         console.print()
         console.print(_grid(("", ""), (False, True), section.facts))
     for note in section.notes:
-        _print(console, note, style="dim")
-
-
-def _heading(console: Console, text: str) -> None:
-    console.print()
-    console.print(text, style="bold")
-
-
-def _print(console: Console, text: str, style: str = "") -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    console.print(Padding(Text(text, style=style), _INDENT))
-
-
-def _ascii(text: str) -> str:
-    for sign, plain in ((" ± ", "+/-"), ("·", "-"), ("…", "~"), ("–", "-")):
-        text = text.replace(sign, plain)
-    return text.encode("ascii", "replace").decode()
+        line(console, note, style="dim")
