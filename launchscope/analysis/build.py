@@ -86,7 +86,8 @@ def build_profile(
         parts.append(against_time(work, timeline, accounts, times))
         if times is not None and "busy_exceeds_interval_pct" not in parts[-1].facts:
             known = None if replay.work.same is False else bursts  # else of other work
-            projected = Projector(work, predicted, accounts, times)
+            source = recording.inspect.source if recording.inspect else None
+            projected = Projector(work, predicted, accounts, times, source)
             parts.append(projected(recording.replay, known, whole))
             project_scope = projected.removable_pct
     told = any(

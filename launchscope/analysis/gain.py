@@ -66,6 +66,7 @@ def project(
     operations: float,
     inside_syncs: float,
     whole_step: bool = True,
+    moved_inputs: int = 0,
 ) -> Measured:
     """Projected iteration, share removed with its bounds, cost of synchronising, break-even.
 
@@ -100,7 +101,7 @@ def project(
 
     def projected(replay_ms: float, *, wait_after: bool = False) -> float:
         return model.replayed_ms(
-            ReplayCost(replay_ms, host, inputs, size, keeps_optimizer),
+            ReplayCost(replay_ms, host, inputs, size, keeps_optimizer, moved_inputs),
             wait_after=wait_after,
         )
 

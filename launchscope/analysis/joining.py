@@ -13,7 +13,7 @@ from launchscope.analysis.replay import ReplayTimes, replay_times
 from launchscope.analysis.timeline import Timeline
 from launchscope.analysis.timing import StepTimes
 from launchscope.analysis.work import Work
-from launchscope.model import ReplayResult
+from launchscope.model import ReplayResult, StepSource
 
 __all__ = ["Projector", "against_time"]
 
@@ -45,8 +45,17 @@ class Projector:
     """Projects the iteration for one replay after another; the model is fitted once."""
 
     def __init__(
-        self, work: Work, predicted: Prediction | None, accounts: Accounting, times: StepTimes
+        self,
+        work: Work,
+        predicted: Prediction | None,
+        accounts: Accounting,
+        times: StepTimes,
+        source: StepSource | None = None,
     ):
+        # The recipe copies what `x.to(device)` in the step brings straight into static tensors.
+        self._moved_inputs = (
+            sum(entry.expression != entry.copied_from for entry in source.inputs) if source else 0
+        )
         self._model = fit(work, times, accounts.profiler_us)
         self._times = times
         self._predicted = predicted
@@ -67,6 +76,7 @@ class Projector:
             self._operations,
             self._syncs,
             whole,
+            self._moved_inputs,
         )
 
     def removable_pct(self, result: ReplayResult) -> float | None:

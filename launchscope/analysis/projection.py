@@ -39,13 +39,18 @@ _MOST_EVENT_NS = 1500.0
 
 @dataclass(frozen=True)
 class ReplayCost:
-    """What a replayed step costs: GPU and host time of the replay, and its input copies."""
+    """What a replayed step costs: GPU and host time of the replay, and its input copies.
+
+    `moved_inputs` of the inputs come from the host: their copies into static tensors stand in
+    the place of the script's own, and do not wait.
+    """
 
     gpu_ms: float
     host_us: float
     input_tensors: int = 0
     input_bytes: int = 0
     keeps_optimizer: bool = False  # forward and backward only
+    moved_inputs: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,8 @@ class Model:
     def replayed_ms(self, cost: ReplayCost, *, wait_after: bool = False) -> float:
         """Iteration time with the step's launches and waits replaced by one graph launch.
 
-        What happens between steps stays as it is. `wait_after` keeps one synchronisation, right
+        What happens between steps stays as it is, but for the copies of `moved_inputs`.
+        `wait_after` keeps one synchronisation, right
         after the replay, where a loop that reads its loss each step would have it.
         """
         replayed = _replayed(self.loop, cost, wait_after)
@@ -156,7 +162,9 @@ def _loop(work: Work, profiler_us: float, host_ms: float) -> tuple[Loop, Costs] 
     none = np.zeros(len(marks))
     hold = np.concatenate((held[chosen], sync_held[sync_chosen], none))
     gpu = np.concatenate((gpu_work[chosen], np.zeros(sync_chosen.sum()), none))
-    waits = np.concatenate((waited_copy[chosen] > 0, np.zeros(len(kind) - chosen.sum(), bool)))
+    others = np.zeros(len(kind) - chosen.sum(), bool)
+    waits = np.concatenate((waited_copy[chosen] > 0, others))
+    upload = np.concatenate((_uploads(work)[chosen], others))
     row = np.concatenate((work.iterations.of(time[: -len(marks)]), used, used))
     # A step's BEGIN before all that starts with it, its END after.
     rank = np.select([kind == BEGIN, kind == END], [0, 2], 1)
@@ -175,7 +183,8 @@ def _loop(work: Work, profiler_us: float, host_ms: float) -> tuple[Loop, Costs] 
     least = profiler_us * 1000 * float((kind == LAUNCH)[in_step].sum()) / inside
     stretch = (gap[in_step].sum() - host_ms * 1e6 * len(used)) / inside
     gap = np.maximum(gap - np.clip(stretch, least, _MOST_EVENT_NS) * recorded, 0.3 * gap)
-    return Loop(kind, gap, gpu[order], waits[order], in_step, optimizer), costs
+    built = Loop(kind, gap, gpu[order], waits[order], in_step, optimizer, upload[order])
+    return built, costs
 
 
 def _gpu(work: Work) -> tuple[Floats, Costs]:
@@ -220,8 +229,18 @@ def _waiting_copies(work: Work) -> Ints:
     return np.where(lasted, np.maximum(duration - base, 1), 0)
 
 
+def _uploads(work: Work) -> Bools:
+    """Of each launch: whether it copies from the host to the device."""
+    way = work.activities[c.COPY].astype(str)
+    up = way.str.endswith("-> Device") & ~way.str.startswith("Device")
+    found = np.zeros(len(work.launches) + 1, bool)
+    found[ints(work.activities, c.LAUNCH)[up.to_numpy(bool)]] = True
+    return found[:-1]
+
+
 def _replayed(loop: Loop, cost: ReplayCost, wait_after: bool) -> Loop:
     """The loop with every step's inside taken out and a replay put in."""
+    loop = loop.without(_replaced(loop, cost.moved_inputs))
     stays: Bools = ~loop.in_step | (loop.kind == END)
     own: Bools = ~loop.in_step
     if cost.keeps_optimizer:
@@ -242,4 +261,22 @@ def _replayed(loop: Loop, cost: ReplayCost, wait_after: bool) -> Loop:
         waits=np.insert(kept.waits, place, False),
         in_step=np.insert(kept.in_step, place, True),
         in_optimizer=np.insert(kept.in_optimizer, place, False),
+        upload=np.insert(kept.upload, place, False),
     )
+
+
+def _replaced(loop: Loop, moved_inputs: int) -> Bools:
+    """The script's own copies of so many inputs to the device, and the waits that follow them.
+
+    An argument's copy, `model(x.to("cuda"))`, is over before the step begins. So the last so
+    many of an iteration's copies are meant; those of them inside the step go with it.
+    """
+    ends = loop.kind == END
+    iteration = (np.cumsum(ends) - ends)[loop.upload]
+    from_last = np.searchsorted(iteration, iteration, "right") - np.arange(len(iteration))
+    gone = np.zeros(len(ends), bool)
+    gone[np.flatnonzero(loop.upload)[from_last <= moved_inputs]] = True
+    gone &= ~loop.in_step
+    # A synchronisation right behind such a copy is its own.
+    own: Bools = np.append(False, gone[:-1]) & (loop.kind == SYNC)
+    return gone | own

@@ -47,6 +47,7 @@ class Loop:
     waits: Bools
     in_step: Bools
     in_optimizer: Bools  # launched inside an optimizer's step
+    upload: Bools  # copies from the host to the device
 
     @property
     def iterations(self) -> int:
@@ -56,7 +57,7 @@ class Loop:
         """The loop with only these events, or these in this order."""
         return Loop(
             self.kind[rows], self.gap_ns[rows], self.work_ns[rows], self.waits[rows],
-            self.in_step[rows], self.in_optimizer[rows],
+            self.in_step[rows], self.in_optimizer[rows], self.upload[rows],
         )  # fmt: skip
 
     def scaled(self, step: float, between: float) -> Loop:
@@ -65,11 +66,12 @@ class Loop:
 
     def without_waits(self) -> Loop:
         """The same host work and launches with nothing that waits for the GPU."""
-        waiting = self.kind == SYNC
-        # The host's time up to a synchronisation goes to the event that follows it.
-        elapsed = np.cumsum(self.gap_ns)[~waiting]
-        rest = replace(self, waits=np.zeros_like(self.waits)).chosen(~waiting)
-        return replace(rest, gap_ns=np.diff(elapsed, prepend=0.0))
+        return replace(self, waits=np.zeros_like(self.waits)).without(self.kind == SYNC)
+
+    def without(self, rows: Bools) -> Loop:
+        """The loop less these events; the host's time up to one goes to the one that follows."""
+        elapsed = np.cumsum(self.gap_ns)[~rows]
+        return replace(self.chosen(~rows), gap_ns=np.diff(elapsed, prepend=0.0))
 
 
 @dataclass(frozen=True)

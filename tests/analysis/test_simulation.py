@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -33,7 +35,7 @@ def loop(
     work = np.where(kind == LAUNCH, work_us * 1e3, 0.0)
     in_step = kind != BEGIN
     no = np.zeros(len(kind), bool)
-    return Loop(kind, gap, work, no, in_step, no)
+    return Loop(kind, gap, work, no, in_step, no, no)
 
 
 def typical(run: Run) -> tuple[float, float]:
@@ -90,11 +92,44 @@ def test_input_copies_cost_host_and_device_time() -> None:
     assert copied - bare == pytest.approx(0.004, abs=0.0005)
 
 
+def uploading(copies: int) -> Loop:
+    """300 us of host work, copies to the device that are waited for, then 100 launches."""
+    plain = loop(100, 5, 6, 0)
+    kind = np.concatenate(([LAUNCH, SYNC] * copies, plain.kind))
+    gap = np.concatenate(([300e3 / copies, 0.0] * copies, plain.gap_ns))
+    return Loop(
+        kind,
+        gap,
+        np.concatenate(([1e3, 0.0] * copies, plain.work_ns)),
+        np.zeros(len(kind), bool),
+        np.concatenate((np.zeros(2 * copies, bool), plain.in_step)),
+        np.zeros(len(kind), bool),
+        np.concatenate(([True, False] * copies, np.zeros(102, bool))),
+    )
+
+
+def test_inputs_that_the_recipe_copies_itself_are_waited_for_no_longer() -> None:
+    model = Model(uploading(2), IDEAL, 10, 0.9, (1.0, 1.0))
+    # The first copy waits for the replay; the host's other 150 us come on top.
+    as_now = model.replayed_ms(ReplayCost(0.6, 20))
+    assert as_now == pytest.approx(0.6 + 0.001 + 0.15 + 0.001 + 0.02, abs=0.001)
+    # Of two copies, the first still waits.
+    one = model.replayed_ms(ReplayCost(0.6, 20, moved_inputs=1))
+    assert one == pytest.approx(as_now - 0.001, abs=0.0005)
+    # None waits: the GPU's 0.6 ms hide the host's 0.3.
+    assert model.replayed_ms(ReplayCost(0.6, 20, moved_inputs=2)) == pytest.approx(0.6, abs=0.002)
+
+
+def test_the_hosts_time_in_front_of_a_replaced_copy_stays() -> None:
+    model = Model(uploading(1), IDEAL, 10, 0.9, (1.0, 1.0))
+    assert model.replayed_ms(ReplayCost(0.1, 20, moved_inputs=1)) == pytest.approx(0.32, abs=0.002)
+
+
 def test_an_optimizer_that_is_not_captured_stays_as_it_is() -> None:
     whole = loop(100, 10, 2, 0)
     tail = np.zeros(102, bool)
     tail[81:101] = True
-    kept = Loop(whole.kind, whole.gap_ns, whole.work_ns, whole.waits, whole.in_step, tail)
+    kept = replace(whole, in_optimizer=tail)
     model = Model(kept, IDEAL, 10, 1.0, (1.0, 1.0))
     assert model.replayed_ms(ReplayCost(0.16, 20)) == pytest.approx(0.02, abs=0.16)
     assert model.replayed_ms(ReplayCost(0.1, 20, keeps_optimizer=True)) == pytest.approx(0.22)
@@ -114,7 +149,7 @@ def test_the_closed_form_agrees_with_going_through_the_events(
     gap = np.array([0.0, *[gap for gap, _, _ in of], 1.0])
     work = np.where(kind == LAUNCH, np.array([0.0, *[work for _, work, _ in of], 0.0]), 0.0)
     no = np.zeros(len(kind), bool)
-    one = Loop(kind, gap, work, no, ~no, no)
+    one = Loop(kind, gap, work, no, ~no, no, no)
     costs = Costs(latency, dispatch, 0.0)
     unrolled = one.chosen(np.tile(np.arange(len(kind)), repeats))
     _, gpu = simulate_plainly(unrolled, costs)
@@ -130,7 +165,7 @@ def test_a_short_queue_is_never_overfilled(of: list[tuple[float, float, bool]], 
     kind = np.full(len(gap), LAUNCH)
     no = np.zeros(len(gap), bool)
     host, gpu = simulate_plainly(
-        Loop(kind, gap, work, no, ~no, no), Costs(0.0, 0.0, 0.0, queue_limit=limit)
+        Loop(kind, gap, work, no, ~no, no, no), Costs(0.0, 0.0, 0.0, queue_limit=limit)
     )
     unfinished = [(gpu[:row] > host[row] + 1e-9).sum() for row in range(len(gap))]
     assert max(unfinished) < limit or max(unfinished) == 0
