@@ -180,10 +180,10 @@ class CapturePass(PassBase):
         stubs, bursts = self._stubs, self._bursts
         reason = None
         if stubs is not None:
-            many = f"{stubs.used} blocking operations were replaced by their recorded results"
+            many = f"{stubs.used} blocking operations were left out, their recorded results put in"
             reason = {
                 0: "the step leaves its blocking operations out while it is captured",
-                1: "1 blocking operation was replaced by its recorded result",
+                1: "1 blocking operation was left out, its recorded result put in",
             }.get(stubs.used, many)
         if not bursts.replay:
             reason = "the script ended before a replay was timed"

@@ -48,7 +48,7 @@ class Stubs:
         self._on_device = on_device
         self._stubs: list[_Stub] = []
         self._next = 0
-        self.used = 0  # results that a capture was given
+        self.used = 0  # operations that a capture was spared
         self._playing = False
         self._strict = True
         self._modes: list[Any] = []
@@ -105,9 +105,12 @@ class Stubs:
                 "so the values that were recorded steer it"
             )
         self._next = found + 1
-        if self._strict:
-            self.used += 1
+        self._spared()
         return self._copied(self._stubs[found].result, fresh=False)
+
+    def _spared(self) -> None:
+        if self._playing and self._strict:
+            self.used += 1
 
     def _copied(self, value: Any, *, fresh: bool = True) -> Any:
         """A copy that the script cannot change; while playing only another view of it."""
@@ -127,6 +130,7 @@ class Stubs:
         call = f"{name.replace('::', '.', 1)}{_shapes(self._torch, args)}"
         if category == RNG:
             # The default generator is one that a capture knows.
+            self._spared()
             return func(*args, **({**kwargs, "generator": None} if self._playing else kwargs))
         if name in _MASKED:
             indices = self.answer(call, lambda: self._expanded(args[1]))
@@ -176,6 +180,7 @@ class Stubs:
             if not self._modes:  # kept by someone who imported it meanwhile
                 return original(*args, **kwargs)
             if silent:
+                self._spared()
                 return None if self._playing else original(*args, **kwargs)
             return self.answer(f"torch.cuda.{name}", lambda: original(*args, **kwargs))
 

@@ -144,6 +144,17 @@ def test_synchronisations_do_nothing_while_playing(
     assert len(calls) == 2
 
 
+def test_a_wait_that_was_left_out_counts_like_a_result_that_was_put_in(
+    stubs: Stubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the replay of a step that waits would pass for one that needs no mending."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    played(stubs, lambda x: torch.cuda.synchronize(), X, Y)
+    assert stubs.used == 1
+    played(stubs, lambda x: (torch.cuda.synchronize(), x.sum().item()), X, Y)
+    assert stubs.used == 3
+
+
 def test_a_wait_inside_an_unknown_op_has_no_stub() -> None:
     found = without_stub(["aten.nonzero", "cudaStreamSynchronize"])
     assert found == ["cudaStreamSynchronize"]
