@@ -37,9 +37,12 @@ class Bursts:
         self._state = state
         self._flags = flags
         self._length = max(_SHORTEST, round(steps / BURSTS)) + 1
-        self._recorder = EventRecorder(torch, 2 * self._length + 1)
-        self._opening: Any = None
-        self._timed: list[tuple[Any, Any]] = []
+        recorder = EventRecorder(torch)
+        self._record = recorder.record
+        # Two for each eager step; of replays one before the first and one behind each.
+        self._events = recorder.made(2 * self._length)
+        self._opened = False
+        self._timed = 0
         self._host_us: list[float] = []
         self.eager: list[tuple[float, ...]] = []
         self.replay: list[tuple[float, ...]] = []
@@ -54,23 +57,25 @@ class Bursts:
         return (median(self._host_us),) if self._host_us else ()
 
     def open(self) -> None:
-        self._opening = self._recorder.record()
+        self._record(self._events[2 * self._timed])
+        self._opened = True
 
     def close(self) -> None:
         """Ends what `open` began; nothing if it did not, or twice."""
-        if self._opening is not None:
-            self._timed.append((self._opening, self._recorder.record()))
-            self._opening = None
+        if self._opened:
+            self._record(self._events[2 * self._timed + 1])
+            self._timed += 1
+            self._opened = False
 
     def turn(self) -> None:
         """After a step: if the eager burst is complete, read it and replay as many times."""
-        self._opening = None
-        if len(self._timed) < self._length:
+        self._opened = False
+        if self._timed < self._length:
             return
         self._torch.cuda.synchronize()
-        times = [opened.elapsed_time(closed) for opened, closed in self._timed]
-        self._recorder.take_back([event for pair in self._timed for event in pair])
-        self._timed = []
+        events = self._events
+        times = [a.elapsed_time(b) for a, b in zip(events[::2], events[1::2])]
+        self._timed = 0
         self.eager.append(tuple(times[1:]))
         self._replay_burst()
 
@@ -79,17 +84,18 @@ class Bursts:
         self._flags.apply()
         self._state.save()
         torch.cuda.synchronize()
-        events, host = [self._recorder.record()], []
-        for _ in range(self._length):
+        before, *behind = self._events[: self._length + 1]
+        host = []
+        self._record(before)
+        for event in behind:
             begun = clock()
             replay()
             host.append((clock() - begun) / 1e3)
-            events.append(self._recorder.record())
+            self._record(event)
         torch.cuda.synchronize()
         self._state.restore()
         self._flags.revert()
         torch.cuda.synchronize()
-        times = [a.elapsed_time(b) for a, b in itertools.pairwise(events)]
-        self._recorder.take_back(events)
+        times = [a.elapsed_time(b) for a, b in itertools.pairwise((before, *behind))]
         self.replay.append(tuple(times[1:]))
         self._host_us += host[1:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from launchscope.runner.steps import FORWARD, Pattern
@@ -68,27 +69,17 @@ class Ends:
 
     def _forward_closes(self, module: Any, args: Any, output: Any) -> None:
         if self._inside and not self._elsewhere():
-            self._close()
+            self._inside = False
+            self._end()
 
     def optimizer_stepped(self) -> None:
-        if self._inside and not self._forward_ends:
-            self._close()
-
-    def _close(self) -> None:
-        self._inside = False
-        self._end()
+        if self._inside and not self._forward_ends and not self._elsewhere():
+            self._inside = False
+            self._end()
 
 
-class Unshared:
+class Unshared(partial):  # type: ignore[type-arg]
     """A hook on one of the person's modules; a copy or a pickle of that module is without it."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Callable[..., None]):
-        self._call = call
-
-    def __call__(self, *args: Any) -> None:
-        self._call(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What stands in its place takes any arguments, does nothing, and needs no launchscope

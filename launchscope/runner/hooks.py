@@ -71,11 +71,9 @@ class Hooks:
         ]
         # torch.optim hides its submodule of that name.
         optimizer = sys.modules["torch.optim.optimizer"]
-        for handle in (
-            optimizer.register_optimizer_step_pre_hook(self._optimizer_pre),
-            optimizer.register_optimizer_step_post_hook(self._optimizer_post),
-        ):
-            self._undo.append(handle.remove)
+        self._before_optimizer = optimizer.register_optimizer_step_pre_hook(self._optimizer_pre)
+        after = optimizer.register_optimizer_step_post_hook(self._optimizer_post)
+        self._undo += [lambda: self._before_optimizer.remove(), after.remove]
         self._wrap(torch.autograd, "backward", self._around_backward)
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", self._around_fetch)
         self._wrap(torch, "compile", self._around_compile)
@@ -131,13 +129,11 @@ class Hooks:
                 continue
             self._local += [
                 module.register_forward_pre_hook(
-                    Unshared(partial(self._local_pre, key)),
+                    Unshared(self._local_pre, key),
                     with_kwargs=True,
                     prepend=True,
                 ),
-                module.register_forward_hook(
-                    Unshared(partial(self._local_post, key)), always_call=True
-                ),
+                module.register_forward_hook(Unshared(self._local_post, key), always_call=True),
             ]
             seen.add(key)
         return frozenset(seen)
@@ -148,6 +144,7 @@ class Hooks:
         if module is None or self.compiling or ends.key not in self._narrowed:
             return False
         self._unhook_modules()
+        self._before_optimizer.remove()
         self._local = ends.hook(module)
         self._ends = ends
         return True
@@ -158,6 +155,8 @@ class Hooks:
             self._ends = None
             self._unhook_modules()
             self._hook_modules()
+            optimizer = sys.modules["torch.optim.optimizer"]
+            self._before_optimizer = optimizer.register_optimizer_step_pre_hook(self._optimizer_pre)
 
     def _unhook_modules(self) -> None:
         for handle in self._local:
@@ -181,7 +180,10 @@ class Hooks:
 
     def not_a_step(self) -> bool:
         """True where a forward is no event of its own: elsewhere, or inside something else."""
-        return self.deaf() or self._in_backward or self._in_fetch or self._in_optimizer > 0
+        # As `deaf` does: one call less is two microseconds less in every step.
+        if (not self.active or threading.get_ident() != self._thread) and self.deaf():
+            return True
+        return self._in_backward or self._in_fetch or self._in_optimizer > 0
 
     @property
     def in_optimizer(self) -> bool:
@@ -275,7 +277,7 @@ class Hooks:
         return key
 
     def _optimizer_pre(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._ends is not None or self.deaf():
+        if self.deaf():
             return
         self._in_optimizer += 1
         if self._in_optimizer == 1:
@@ -286,10 +288,11 @@ class Hooks:
                 raise
 
     def _optimizer_post(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self.deaf():
+        ends = self._ends
+        if ends is not None:
+            ends.optimizer_stepped()
             return
-        if self._ends is not None:
-            self._ends.optimizer_stepped()
+        if self.deaf():
             return
         self._in_optimizer = max(0, self._in_optimizer - 1)
         if self._in_optimizer == 0:

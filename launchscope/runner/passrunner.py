@@ -40,6 +40,7 @@ class PassRunner:
         on_pass: Callable[[bool], None],
     ):
         self._context = context
+        self._nvtx = context.nvtx
         self._step_s = seconds_per_step
         self._on_done = on_done
         self._on_poisoned = on_poisoned
@@ -47,7 +48,7 @@ class PassRunner:
         self._pass: Pass | None = None
         self._pass_began = 0.0
         self._pass_steps = 0
-        self._last_news = 0.0
+        self._next_news = 0.0
         self._in_step = False
         self.steps_done = first_step
         self._queue = self._choose(names, allow_captures)
@@ -81,9 +82,11 @@ class PassRunner:
         current = self._pass
         if current is None:
             return
+        nvtx = self._nvtx
         if self._in_step:  # begun, never ended: a step that the script broke off
-            self._context.nvtx.pop()
-        self._context.nvtx.push(f"step#{self.steps_done} {current.name}")
+            nvtx.pop()
+        if not nvtx.push_prepared(self._pass_steps):
+            nvtx.push(_step_range(self.steps_done, current))
         self._in_step = True
         try:
             current.begin()
@@ -108,24 +111,23 @@ class PassRunner:
             done = current.end()
         except Exception as error:
             self._failed(error)
-        self._report_progress(current, done)
+        self._pass_steps += 1
+        if time.perf_counter() > self._next_news and not done:
+            self._report_progress(current)
         if self._in_step:
-            self._context.nvtx.pop()
+            self._nvtx.pop()
             self._in_step = False
         if done:
             self._close(complete=True)
             self.next_pass()
 
-    def _report_progress(self, current: Pass, done: bool) -> None:
+    def _report_progress(self, current: Pass) -> None:
         """Tell of long passes about once a second; short ones never come this far."""
-        self._pass_steps += 1
-        now = time.perf_counter()
-        if not done and now - self._last_news > _NEWS_EVERY_S:
-            self._last_news = now
-            total = current.steps(self._context)
-            self._context.folder.tell(
-                "pass_progress", name=current.name, done=self._pass_steps, total=total
-            )
+        self._next_news = time.perf_counter() + _NEWS_EVERY_S
+        total = current.steps(self._context)
+        self._context.folder.tell(
+            "pass_progress", name=current.name, done=self._pass_steps, total=total
+        )
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
@@ -153,10 +155,9 @@ class PassRunner:
             limit = entry.longest_s + _PASS_SLOWDOWN * steps * self._step_s
             context.folder.tell("pass_start", name=entry.name, total=steps, limit_s=limit)
             self._pass, self._pass_began = entry, time.perf_counter()
-            self._pass_steps, self._last_news = 0, self._pass_began
-            context.nvtx.prepare(
-                [f"step#{self.steps_done + i} {entry.name}" for i in range(steps + 2)]
-            )
+            self._pass_steps, self._next_news = 0, self._pass_began + _NEWS_EVERY_S
+            first = self.steps_done
+            context.nvtx.prepare([_step_range(first + i, entry) for i in range(steps)])
             context.nvtx.push(f"pass:{entry.name}")
             self._on_pass(entry.ends_only)
             try:
@@ -223,6 +224,10 @@ class PassRunner:
             with contextlib.suppress(Exception):
                 self._close(complete=False)
         self._queue = []
+
+
+def _step_range(number: int, entry: Pass) -> str:
+    return f"step#{number} {entry.name}"
 
 
 def describe(error: BaseException) -> str:

@@ -14,7 +14,7 @@ class NvtxRanges:
 
     def __init__(self) -> None:
         self._domain: Any = None
-        self._prepared: dict[str, Any] = {}
+        self._prepared: list[Any] = []
         try:
             import nvtx
         except ImportError:
@@ -26,16 +26,24 @@ class NvtxRanges:
         return self._domain is not None
 
     def prepare(self, messages: list[str]) -> None:
-        """Make the attributes of ranges that will be pushed where every microsecond counts."""
-        if self._domain is not None:
-            self._prepared = {text: self._attributes(text) for text in messages}
+        """Make the attributes of ranges that `push_prepared` will push."""
+        self._prepared = [] if self._domain is None else list(map(self._attributes, messages))
 
     def _attributes(self, message: str) -> Any:
         return self._domain.get_event_attributes(message=message)
 
     def push(self, message: str) -> None:
         if self._domain is not None:
-            self._domain.push_range(self._prepared.get(message) or self._attributes(message))
+            self._domain.push_range(self._attributes(message))
+
+    def push_prepared(self, index: int) -> bool:
+        """Pushes one that is made already; False if there are not so many."""
+        if self._domain is None:
+            return True
+        if index >= len(self._prepared):
+            return False
+        self._domain.push_range(self._prepared[index])
+        return True
 
     def pop(self) -> None:
         if self._domain is not None:

@@ -21,12 +21,15 @@ class TimingPass(PassBase):
     def start(self, context: Context) -> None:
         super().start(context)
         cuda = context.torch.cuda
-        self._wanted = self.steps(context)
-        self._recorder = EventRecorder(context.torch, 2 * self._wanted)
-        self._events: list[Any] = []
-        self._host_begin: list[int] = []
-        self._host_end: list[int] = []
-        self._kind: list[int] = []
+        self._wanted = wanted = self.steps(context)
+        recorder = EventRecorder(context.torch)
+        self._record = recorder.record
+        # All there is to write to is made here: a step pays for as little as can be.
+        self._gpu_begin, self._gpu_end = recorder.made(wanted), recorder.made(wanted)
+        self._host_begin, self._host_end = [0] * wanted, [0] * wanted
+        self._kind = [0] * wanted
+        self._tells_kinds = context.step_signature is not None
+        self._done = 0
         opening = cuda.Event(enable_timing=True)
         cuda.synchronize()
         self._host_open = perf_counter_ns()
@@ -34,36 +37,37 @@ class TimingPass(PassBase):
         self._opening = opening
 
     def begin(self) -> None:
-        index = len(self._host_end)
-        del self._host_begin[index:]  # a step that was begun and not ended does not count
-        self._host_begin.append(perf_counter_ns())
-        del self._events[2 * index :]
-        self._events.append(self._recorder.record())
+        # A step that was begun and not ended is written over.
+        index = self._done
+        self._host_begin[index] = perf_counter_ns()
+        self._record(self._gpu_begin[index])
 
     def end(self) -> bool:
-        index = len(self._host_end)
-        self._events.append(self._recorder.record())
-        self._host_end.append(perf_counter_ns())
-        self._kind.append(self.context.kind())
-        return index + 1 >= self._wanted
+        index = self._done
+        self._record(self._gpu_end[index])
+        self._host_end[index] = perf_counter_ns()
+        if self._tells_kinds:
+            self._kind[index] = self.context.kind()
+        self._done = index + 1
+        return self._done >= self._wanted
 
     def finish(self, complete: bool) -> Any:
         self.context.torch.cuda.synchronize()
         closed = perf_counter_ns()
-        steps = len(self._host_end)
+        steps = self._done
         if steps == 0:
             return None
         if not complete:  # the script went on to other things before it ended
-            closed = self._host_end[-1]
-        since = [self._opening.elapsed_time(event) for event in self._events[: 2 * steps]]
+            closed = self._host_end[steps - 1]
+        since = self._opening.elapsed_time
         return TimingResult(
             host_open_ns=self._host_open,
             host_begin_ns=tuple(self._host_begin[:steps]),
-            host_end_ns=tuple(self._host_end),
+            host_end_ns=tuple(self._host_end[:steps]),
             host_close_ns=closed,
-            gpu_begin_ms=tuple(since[0::2]),
-            gpu_end_ms=tuple(since[1::2]),
-            kind=tuple(self._kind) if self.context.boundary.kinds else (),
+            gpu_begin_ms=tuple(map(since, self._gpu_begin[:steps])),
+            gpu_end_ms=tuple(map(since, self._gpu_end[:steps])),
+            kind=tuple(self._kind[:steps]) if self.context.boundary.kinds else (),
             complete=complete,
         )
 
