@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median, quantiles
@@ -25,6 +27,8 @@ from typing import Any
 from launchscope.analysis import build_profile
 from launchscope.parser import read_profile, read_recording
 from tests.benchmarks import bench
+from tests.benchmarks.zoo.catalog import FAMILIES, find
+from tests.benchmarks.zoo.workload import Family
 
 GOAL = "device operations per step over launches per step, H200"
 SAMPLES = bench.ROOT / "sample_workloads"
@@ -41,9 +45,11 @@ def main() -> None:
     if args.child:
         _count_steps(args.child)
         return
-    rows = [_sample(path) for path in sorted((SAMPLES / "recordings").iterdir())]
-    if args.zoo:
-        rows += _zoo()
+    # Counts, not times: what can run side by side does.
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as pool:
+        samples = pool.map(_sample, sorted((SAMPLES / "recordings").iterdir()))
+        zoo = pool.map(_family, FAMILIES) if args.zoo else ()
+        rows = [*samples, *(row for family in zoo for row in family)]
     counted = [row for row in rows if row["ratio"] is not None]
     bench.table(
         ["step", "device ops", "launches", "ratio"],
@@ -90,27 +96,28 @@ def _sample(recording: Path) -> dict[str, Any]:
 # -------------------------------------------------------------------------------- zoo
 
 
-def _zoo() -> Iterator[dict[str, Any]]:
-    from tests.benchmarks.zoo.catalog import FAMILIES
-
+def _family(family: Family) -> list[dict[str, Any]]:
+    """The measured steps of one family, counted in a process of their own."""
     measured = {row["name"]: row for row in json.loads(ZOO.read_text())["results"]}
-    for family in FAMILIES:
-        names = [w.name for w in family.workloads if w.name in measured]
-        missing = family.package is not None and find_spec(family.package) is None
-        counted = {} if missing else _family(names)
-        for name in names:
-            found = counted.get(name, {"reason": f"{family.package} is not installed"})
-            launches = measured[name].get("measured", {}).get("kernels_per_step")
-            yield _row("zoo", name, found.get("ops"), launches, found.get("reason", ""))
+    names = [step.name for step in family.workloads if step.name in measured]
+    missing = family.package is not None and find_spec(family.package) is None
+    counted = {} if missing else _counted(names)
+    rows = []
+    for name in names:
+        found = counted.get(name, {"reason": f"{family.package} is not installed"})
+        launches = measured[name].get("measured", {}).get("kernels_per_step")
+        rows.append(_row("zoo", name, found.get("ops"), launches, found.get("reason", "")))
+    return rows
 
 
-def _family(names: list[str]) -> dict[str, dict[str, Any]]:
-    """What a process of its own counts; a step that fails says why, and costs no other one."""
+def _counted(names: list[str]) -> dict[str, dict[str, Any]]:
+    """A step that fails says why, and costs no other one."""
     command = [sys.executable, "-m", "tests.benchmarks.rehearsal_ratio", "--child", *names]
+    alone = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "2"}
     try:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, timeout=_LIMIT_S, cwd=bench.ROOT,
-            env=bench.child_environment() | {"CUDA_VISIBLE_DEVICES": ""}, check=False,
+            env=bench.child_environment() | alone, check=False,
         )  # fmt: skip
         said = done.stdout
     except subprocess.TimeoutExpired as late:
@@ -125,11 +132,11 @@ def _count_steps(names: list[str]) -> None:
     import torch
 
     from launchscope.runner.counting import DeviceOps
-    from tests.benchmarks.zoo.catalog import find
 
     warnings.simplefilter("ignore")
     for name in names:
         row: dict[str, Any] = {"name": name}
+        begun = time.monotonic()
         try:
             step = find(name).build(torch.device("cpu"), _BATCH)
             step.run(*step.inputs)
@@ -139,6 +146,7 @@ def _count_steps(names: list[str]) -> None:
         except Exception as error:
             row["reason"] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
         print(json.dumps(row), flush=True)
+        print(f"{name}: {time.monotonic() - begun:.1f} s", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
