@@ -173,7 +173,7 @@ def trajectory(eager: AdoptionResult | None, other: AdoptionResult | None) -> Tr
             other.of,
             len(pairs),
             reason="two runs of the script differ before anything is adopted, by "
-            f"{apart:.2g} %: set a seed to compare them",
+            f"{apart:.2g} %: {_remedy(before)}",
         )
     largest = max(_apart(a, b) for a, b in pairs)
     status = "follows" if largest <= TOLERANCE_PCT else "differs"
@@ -183,6 +183,17 @@ def trajectory(eager: AdoptionResult | None, other: AdoptionResult | None) -> Tr
     if all(a == pairs[0][0] for a, _ in pairs) and len(pairs) > 1 and other.of == "loss":
         reason = "eager's loss is the same in every step, so its agreement says little"
     return Trajectory(status, other.of, len(pairs), largest, TOLERANCE_PCT, reason)  # type: ignore[arg-type]
+
+
+def _remedy(before: Sequence[tuple[float, float]]) -> str:
+    """What makes runs alike: those that begin alike have a seed, and kernels that vary."""
+    first, again = before[0]
+    if first != again:
+        return "set a seed to compare them"
+    return (
+        "they begin alike, so the kernels are not deterministic; "
+        "torch.use_deterministic_algorithms(True) makes them comparable"
+    )
 
 
 def _apart(eager: float, other: float) -> float:

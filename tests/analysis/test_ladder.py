@@ -166,6 +166,13 @@ def test_runs_that_differ_before_adopting_are_not_compared() -> None:
     assert "set a seed" in (found.reason or "")
 
 
+def test_seeded_runs_that_drift_apart_are_told_from_unseeded_ones() -> None:
+    drifting = tuple(loss * 1.004**step for step, loss in enumerate(LOSSES))
+    found = trajectory(adopted("eager"), adopted(values=drifting))
+    assert found.status == "not_compared"
+    assert "use_deterministic_algorithms(True)" in (found.reason or "")
+
+
 def test_runs_at_different_steps_are_not_compared() -> None:
     assert trajectory(adopted("eager"), adopted(adopted_at=11)).status == "not_compared"
 

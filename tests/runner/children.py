@@ -114,6 +114,8 @@ def interrupted(folder: Path, source: str, when: str, *options: str) -> Said:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Tests that run in the background are deaf to it, and so would their children be.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         give_up = time.monotonic() + 60
         while not (folder / when).exists() and time.monotonic() < give_up:

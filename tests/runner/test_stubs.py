@@ -149,9 +149,17 @@ def test_a_wait_that_was_left_out_counts_like_a_result_that_was_put_in(
 ) -> None:
     """Otherwise the replay of a step that waits would pass for one that needs no mending."""
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    played(stubs, lambda x: torch.cuda.synchronize(), X, Y)
+
+    def waits(x: Any) -> None:
+        torch.cuda.synchronize()
+
+    def waits_and_reads(x: Any) -> None:
+        torch.cuda.synchronize()
+        x.sum().item()
+
+    played(stubs, waits, X, Y)
     assert stubs.used == 1
-    played(stubs, lambda x: (torch.cuda.synchronize(), x.sum().item()), X, Y)
+    played(stubs, waits_and_reads, X, Y)
     assert stubs.used == 3
 
 
