@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import numpy.typing as npt
 
 from launchscope.analysis.buckets import Chosen, choose_buckets
 from launchscope.analysis.iterations import find_iterations
@@ -110,6 +111,30 @@ def _varying(shapes: Sequence[Shapes]) -> Varying | None:
         groups[tuple(len(tensor) for tensor in shape)].append(index)
     steps = max(groups.values(), key=len)
     rows = np.array([[size for tensor in shapes[i] for size in tensor] for i in steps])
+    decoding = _decoding(rows)
+    if decoding.any() and not decoding.all():
+        own = [step for step, mine in zip(steps, decoding) if mine]
+        found = _of_one_size(shapes, own, rows[decoding])
+        if found is not None and found.growing:
+            return found
+    return _of_one_size(shapes, steps, rows)
+
+
+def _decoding(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which rows hold as few tokens as most do: with an attention mask, the prefill of a prompt
+    has inputs of the same structure as the decoding that follows, only more tokens."""
+    chosen = np.ones(len(rows), bool)
+    for column in rows.T:
+        least = column.min()
+        if (column == least).mean() >= _GROWING:
+            chosen &= column == least
+    return chosen
+
+
+def _of_one_size(
+    shapes: Sequence[Shapes], steps: Sequence[int], rows: npt.NDArray[np.int64]
+) -> Varying | None:
+    """The one dimension of these rows that varies by itself; None if there are more."""
     free = [column for column in range(rows.shape[1]) if len(set(rows[:, column])) > 1]
     if not free:
         return None
@@ -210,13 +235,20 @@ def _timed(
     memory = _memory(recording, varying, sizes)
     if plan.kind == "growing":
         whole = max(planned)  # every step is as long as the longest, whatever it holds
-        graphed = tuple(whole < ms for ms in alone)
+        fits = not _over(plan, None if memory is None else memory[-1])
+        graphed = tuple(fits and whole < ms for ms in alone)
         edges: tuple[int, ...] = (len(sizes) - 1,) if any(graphed) else ()
-        total = float(np.dot(counts, np.minimum(alone, whole)))
+        total = float(np.dot(counts, np.minimum(alone, whole) if fits else alone))
     else:
         chosen = _fewest(counts, alone, planned, plan, memory)
         edges, graphed, total = chosen.edges, chosen.graphed, chosen.total
     return _filled(plan, sizes, counts, alone, planned, memory, edges, graphed, total, rest)
+
+
+def _over(plan: BucketPlan, memory: float | None) -> bool:
+    """Whether a graph of so many MiB is more than may be held."""
+    limit = plan.memory_limit_mib
+    return limit is not None and memory is not None and memory > limit
 
 
 def _fewest(
@@ -271,6 +303,16 @@ def _filled(
     notes = list(plan.notes)
     if plan.memory_limit_mib is not None and memory is None:
         notes.append("the memory of a step was not measured, so the limit was not applied")
+    least = None if memory is None else memory[-1] if plan.kind == "growing" else min(memory)
+    if _over(plan, least):
+        held = least  # of no graph: what the smallest needs
+    else:
+        held = None if memory is None else sum(memory[edge] for edge in edges)
+    if others and not plan.phases:
+        notes.append(
+            f"{others} of {plan.observed_steps} steps have inputs of another structure: they stay "
+            "eager, and the times are those of the others"
+        )
     return replace(
         plan,
         buckets=buckets,
@@ -280,7 +322,7 @@ def _filled(
         planned_ms=total / steps,
         exact_ms=exact if plan.kind == "padded" else None,
         removable_pct=100 * (1 - total / steps / eager_ms),
-        memory_mib=None if memory is None else sum(memory[edge] for edge in edges),
+        memory_mib=held,
         notes=tuple(notes),
     )
 
