@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-import numpy.typing as npt
 
 from launchscope.analysis.buckets import Chosen, choose_buckets
 from launchscope.analysis.iterations import find_iterations
 from launchscope.analysis.prediction import Optimizer, predict, step_works
+from launchscope.analysis.shapes import Varying, parsed, phases_of, varying_of
 from launchscope.analysis.work import gather
 from launchscope.errors import InputError
 from launchscope.model import Bucket, BucketPlan, Profile, Recording, SizeCount
@@ -23,27 +22,12 @@ from launchscope.parser import read_trace
 
 __all__ = ["bucket_plan", "curve"]
 
-_SHAPE = re.compile(r"\(([\d, ]*)\)")
-# Sizes count as growing by one when so many of the steps after another of their kind do.
-_GROWING = 0.6
 # Fewer observed steps say too little of how often a size comes.
 FEW_STEPS = 20
 # A curve through noisy times goes through the medians of so many groups of sizes.
 _KNOTS = 8
 # More graphs are not taken for less than this share of the time.
 _NOT_WORTH_A_GRAPH = 0.02
-
-Shapes = tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True)
-class Varying:
-    """Steps of one structure. `sizes[i]` is the dimension that varies in step `steps[i]`."""
-
-    steps: tuple[int, ...]
-    sizes: tuple[int, ...]
-    dimension: str
-    growing: bool
 
 
 def bucket_plan(
@@ -62,10 +46,10 @@ def bucket_plan(
     seen = recording.sizes
     if seen is None or len(seen.inputs) < 2:
         return None
-    shapes = [_parsed(text) for text in seen.inputs]
+    shapes = [parsed(text) for text in seen.inputs]
     if len(set(shapes)) < 2:
         return None
-    varying = _varying(shapes)
+    varying = varying_of(shapes)
     counts = Counter(seen.inputs)
     if varying is None or len(set(varying.sizes)) < 2:
         return BucketPlan(
@@ -86,107 +70,12 @@ def bucket_plan(
         dimension=varying.dimension,
         max_graphs=1 if varying.growing else max_graphs,
         memory_limit_mib=memory_limit_mib,
-        phases=_phases(seen.inputs, varying, shapes),
+        phases=phases_of(seen.inputs, varying, shapes),
         notes=()
         if len(shapes) >= FEW_STEPS
         else (f"only {len(shapes)} steps were seen: how often a size comes is a guess",),
     )
     return _timed(plan, recording, profile, varying)
-
-
-# ------------------------------------------------------------------------------ the shapes
-
-
-def _parsed(text: str) -> Shapes:
-    return tuple(
-        tuple(int(size) for size in found.replace(" ", "").split(",") if size)
-        for found in _SHAPE.findall(text)
-    )
-
-
-def _varying(shapes: Sequence[Shapes]) -> Varying | None:
-    """The most frequent structure of inputs and its one free dimension; None if it has more."""
-    groups: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-    for index, shape in enumerate(shapes):
-        groups[tuple(len(tensor) for tensor in shape)].append(index)
-    steps = max(groups.values(), key=len)
-    rows = np.array([[size for tensor in shapes[i] for size in tensor] for i in steps])
-    decoding = _decoding(rows)
-    if decoding.any() and not decoding.all():
-        own = [step for step, mine in zip(steps, decoding) if mine]
-        found = _of_one_size(shapes, own, rows[decoding])
-        if found is not None and found.growing:
-            return found
-    return _of_one_size(shapes, steps, rows)
-
-
-def _decoding(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which rows hold as few tokens as most do: with an attention mask, the prefill of a prompt
-    has inputs of the same structure as the decoding that follows, only more tokens."""
-    chosen = np.ones(len(rows), bool)
-    for column in rows.T:
-        least = column.min()
-        if (column == least).mean() >= _GROWING:
-            chosen &= column == least
-    return chosen
-
-
-def _of_one_size(
-    shapes: Sequence[Shapes], steps: Sequence[int], rows: npt.NDArray[np.int64]
-) -> Varying | None:
-    """The one dimension of these rows that varies by itself; None if there are more."""
-    free = [column for column in range(rows.shape[1]) if len(set(rows[:, column])) > 1]
-    if not free:
-        return None
-    # The dimension that determines all the others; the one with the most values can.
-    free.sort(key=lambda column: -len(set(rows[:, column])))
-    first = free[0]
-    pairs = {column: set(zip(rows[:, first], rows[:, column])) for column in free[1:]}
-    if any(len(pair) > len(set(rows[:, first])) for pair in pairs.values()):
-        return None
-    sizes = tuple(int(size) for size in rows[:, first])
-    follow = [(a, b) for (i, a), (k, b) in pairwise(zip(steps, sizes)) if k == i + 1]
-    growing = len(follow) >= 3 and sum(b - a == 1 for a, b in follow) >= _GROWING * len(follow)
-    return Varying(tuple(steps), sizes, _named(shapes[steps[0]], first), growing)
-
-
-def _named(shapes: Shapes, column: int) -> str:
-    for number, tensor in enumerate(shapes):
-        if column < len(tensor):
-            which = "the input" if len(shapes) == 1 else f"input {number + 1} of {len(shapes)}"
-            return f"dimension {column} of {which}"
-        column -= len(tensor)
-    raise AssertionError("the column is none of the shapes'")
-
-
-def _phases(inputs: Sequence[str], varying: Varying, shapes: Sequence[Shapes]) -> tuple[str, ...]:
-    """Prefill and decode, where the sizes grow by one and other steps begin each run."""
-    if not varying.growing:
-        return ()
-    mine = set(varying.steps)
-    others = [index for index in range(len(inputs)) if index not in mine]
-    low, high = min(varying.sizes), max(varying.sizes)
-    told = [
-        f"decode: {len(mine)} of {len(inputs)} steps, {varying.dimension} grows by one a step, "
-        f"seen from {low} to {high}"
-    ]
-    if others:
-        kinds = Counter(_short(shapes[index]) for index in others)
-        named = ", ".join(
-            text if n == len(others) else f"{text} ({n} of them)"
-            for text, n in kinds.most_common(3)
-        )
-        told.append(
-            f"prefill: {len(others)} of {len(inputs)} steps, inputs {named}; they stay eager"
-        )
-    return tuple(told)
-
-
-def _short(shapes: Shapes) -> str:
-    return " ".join(str(shape) for shape in shapes[:2]) + (" ..." if len(shapes) > 2 else "")
-
-
-# ------------------------------------------------------------------------------- the times
 
 
 def curve(sizes: Sequence[int], times: Sequence[float], at: Sequence[int]) -> list[float]:
@@ -366,8 +255,8 @@ def _replays(recording: Recording) -> list[tuple[int, float]]:
     seen = recording.sizes
     assert seen is not None
     # The same structure and the same dimension as in the many steps.
-    shapes = [*map(_parsed, seen.inputs), *map(_parsed, traced.inputs)]
-    varying = _varying(shapes)
+    shapes = [*map(parsed, seen.inputs), *map(parsed, traced.inputs)]
+    varying = varying_of(shapes)
     if varying is None:
         return []
     offset = len(seen.inputs)
