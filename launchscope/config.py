@@ -18,9 +18,11 @@ from typing import Any, Literal, NoReturn
 from launchscope.errors import ConfigError, UsageError
 from launchscope.model import Schedule
 
-__all__ = ["Settings", "check_table", "load_settings"]
+__all__ = ["BATCH_VARIABLE", "Settings", "check_table", "load_settings"]
 
 ENV_PREFIX = "LAUNCHSCOPE_"
+# No setting: `compare` sets it for scripts that read their batch size from it, and people do too.
+BATCH_VARIABLE = "LAUNCHSCOPE_BATCH_SIZE"
 CHECK_SECTION = "check"
 STEP_FROM = ("auto", "marker", "optimizer", "forward", "none")
 
@@ -153,7 +155,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     nested = "LAUNCHSCOPE" in environ
     values = {}
     for key in sorted(environ):
-        if not key.startswith(ENV_PREFIX):
+        if not key.startswith(ENV_PREFIX) or key == BATCH_VARIABLE:
             continue
         name = key[len(ENV_PREFIX) :].lower()
         if name in _PARSERS:

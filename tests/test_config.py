@@ -114,6 +114,10 @@ def test_inside_a_profiled_script_other_variables_are_let_be(tmp_path: Path) -> 
     assert load(tmp_path, environ=environ) == Settings()
 
 
+def test_the_batch_size_that_scripts_read_is_no_setting(tmp_path: Path) -> None:
+    assert load(tmp_path, environ={"LAUNCHSCOPE_BATCH_SIZE": "8"}) == Settings()
+
+
 def test_damaged_toml_is_named(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.launchscope\n")
     with pytest.raises(ConfigError, match="is not valid TOML"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 from typing import Literal
 
@@ -119,7 +120,7 @@ def _replayed(trial: Trial, base_ms: float | None, eager: AdoptionResult | None)
         setup_ms=sum(ms for ms in spent if ms is not None) if any(spent) else None,
         memory_mib=reserved + held if reserved is not None and held is not None else None,
         graph_share_pct=100.0 if _whole(profile) else None,
-        launches_per_step=1.0,
+        launches_per_step=1.0 if _whole(profile) else None,
         trajectory=_verified(profile),
         failure=trial.failure,
     )
@@ -172,20 +173,25 @@ def trajectory(eager: AdoptionResult | None, other: AdoptionResult | None) -> Tr
             "not_compared",
             other.of,
             len(pairs),
-            reason="two runs of the script differ before anything is adopted, by "
-            f"{apart:.2g} %: {_remedy(before)}",
+            reason="two runs of the script differ before anything is adopted"
+            f"{'' if apart == inf else f', by {apart:.2g} %'}: {_remedy(before)}",
         )
     largest = max(_apart(a, b) for a, b in pairs)
     status = "follows" if largest <= TOLERANCE_PCT else "differs"
     reason = None
     if status == "differs":
         reason = "random numbers (dropout) are drawn in another order, or the result is another one"
+    if largest == inf:
+        reason = "in one of the two runs it is no number"
     if all(a == pairs[0][0] for a, _ in pairs) and len(pairs) > 1 and other.of == "loss":
-        reason = "eager's loss is the same in every step, so its agreement says little"
-    return Trajectory(status, other.of, len(pairs), largest, TOLERANCE_PCT, reason)  # type: ignore[arg-type]
+        what = "no number" if pairs[0][0] is None else "the same"
+        reason = f"eager's loss is {what} in every step, so its agreement says little"
+    # A file holds no infinity: it would be read back as not measured.
+    told = None if largest == inf else largest
+    return Trajectory(status, other.of, len(pairs), told, TOLERANCE_PCT, reason)  # type: ignore[arg-type]
 
 
-def _remedy(before: Sequence[tuple[float, float]]) -> str:
+def _remedy(before: Sequence[tuple[float | None, float | None]]) -> str:
     """What makes runs alike: those that begin alike have a seed, and kernels that vary."""
     first, again = before[0]
     if first != again:
@@ -196,12 +202,10 @@ def _remedy(before: Sequence[tuple[float, float]]) -> str:
     )
 
 
-def _apart(eager: float, other: float) -> float:
+def _apart(eager: float | None, other: float | None) -> float:
     """Difference in per cent of eager's value; infinite if only one is a number."""
-    if eager != eager and other != other:
-        return 0.0
-    if eager != eager or other != other:
-        return float("inf")
     if eager == other:
         return 0.0
+    if eager is None or other is None:
+        return inf
     return 100 * abs(other - eager) / max(abs(eager), 1e-12)

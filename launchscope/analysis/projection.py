@@ -41,8 +41,8 @@ _MOST_EVENT_NS = 1500.0
 class ReplayCost:
     """What a replayed step costs: GPU and host time of the replay, and its input copies.
 
-    `moved_inputs` of the inputs come from the host: their copies into static tensors stand in
-    the place of the script's own, and do not wait.
+    `moved_inputs` of the inputs come from the host: the script's own copies of them, which take
+    the GPU as long as they did, go into static tensors and do not wait.
     """
 
     gpu_ms: float
@@ -240,15 +240,20 @@ def _uploads(work: Work) -> Bools:
 
 def _replayed(loop: Loop, cost: ReplayCost, wait_after: bool) -> Loop:
     """The loop with every step's inside taken out and a replay put in."""
-    loop = loop.without(_replaced(loop, cost.moved_inputs))
-    stays: Bools = ~loop.in_step | (loop.kind == END)
-    own: Bools = ~loop.in_step
+    moved = _moved(loop, cost.moved_inputs)
+    # A synchronisation right behind such a copy is its own.
+    behind: Bools = np.append(False, moved[:-1]) & (loop.kind == SYNC)
+    copies = max(0, cost.input_tensors - int(moved.sum()) // loop.iterations)
+    gap_ns = np.where(moved & loop.in_step, COPY_HOST_US * 1e3, loop.gap_ns)
+    loop = replace(loop, gap_ns=gap_ns, waits=loop.waits & ~moved).without(behind)
+    moved = moved[~behind]
+    stays: Bools = ~loop.in_step | (loop.kind == END) | moved
+    own: Bools = ~loop.in_step | moved
     if cost.keeps_optimizer:
         stays, own = stays | loop.in_optimizer, own | loop.in_optimizer
     # Host time of what stays is untouched; of the step, only its end mark remains.
     kept = replace(loop, gap_ns=np.where(own, loop.gap_ns, 0.0)).chosen(stays)
-    copies = cost.input_tensors
-    each = COPY_DEVICE_US + cost.input_bytes / max(copies, 1) / COPY_BYTES_PER_US
+    each = COPY_DEVICE_US + cost.input_bytes / max(cost.input_tensors, 1) / COPY_BYTES_PER_US
     kind = [LAUNCH] * (copies + 1) + [SYNC] * wait_after
     gap = [COPY_HOST_US * 1e3] * copies + [cost.host_us * 1e3] + [0.0] * wait_after
     work = [each * 1e3] * copies + [cost.gpu_ms * 1e6] + [0.0] * wait_after
@@ -265,18 +270,15 @@ def _replayed(loop: Loop, cost: ReplayCost, wait_after: bool) -> Loop:
     )
 
 
-def _replaced(loop: Loop, moved_inputs: int) -> Bools:
-    """The script's own copies of so many inputs to the device, and the waits that follow them.
+def _moved(loop: Loop, moved_inputs: int) -> Bools:
+    """The script's own copies of so many inputs to the device.
 
     An argument's copy, `model(x.to("cuda"))`, is over before the step begins. So the last so
-    many of an iteration's copies are meant; those of them inside the step go with it.
+    many of an iteration's copies are meant, inside the step or in front of it.
     """
     ends = loop.kind == END
     iteration = (np.cumsum(ends) - ends)[loop.upload]
     from_last = np.searchsorted(iteration, iteration, "right") - np.arange(len(iteration))
-    gone = np.zeros(len(ends), bool)
-    gone[np.flatnonzero(loop.upload)[from_last <= moved_inputs]] = True
-    gone &= ~loop.in_step
-    # A synchronisation right behind such a copy is its own.
-    own: Bools = np.append(False, gone[:-1]) & (loop.kind == SYNC)
-    return gone | own
+    found = np.zeros(len(ends), bool)
+    found[np.flatnonzero(loop.upload)[from_last <= moved_inputs]] = True
+    return found

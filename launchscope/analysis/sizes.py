@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -15,6 +14,7 @@ import numpy as np
 from launchscope.analysis.buckets import Chosen, choose_buckets
 from launchscope.analysis.iterations import find_iterations
 from launchscope.analysis.prediction import Optimizer, predict, step_works
+from launchscope.analysis.shapes import Varying, parsed, phases_of, varying_of
 from launchscope.analysis.work import gather
 from launchscope.errors import InputError
 from launchscope.model import Bucket, BucketPlan, Profile, Recording, SizeCount
@@ -22,27 +22,12 @@ from launchscope.parser import read_trace
 
 __all__ = ["bucket_plan", "curve"]
 
-_SHAPE = re.compile(r"\(([\d, ]*)\)")
-# Sizes count as growing by one when so many of the steps after another of their kind do.
-_GROWING = 0.6
 # Fewer observed steps say too little of how often a size comes.
 FEW_STEPS = 20
 # A curve through noisy times goes through the medians of so many groups of sizes.
 _KNOTS = 8
 # More graphs are not taken for less than this share of the time.
 _NOT_WORTH_A_GRAPH = 0.02
-
-Shapes = tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True)
-class Varying:
-    """Steps of one structure. `sizes[i]` is the dimension that varies in step `steps[i]`."""
-
-    steps: tuple[int, ...]
-    sizes: tuple[int, ...]
-    dimension: str
-    growing: bool
 
 
 def bucket_plan(
@@ -61,10 +46,10 @@ def bucket_plan(
     seen = recording.sizes
     if seen is None or len(seen.inputs) < 2:
         return None
-    shapes = [_parsed(text) for text in seen.inputs]
+    shapes = [parsed(text) for text in seen.inputs]
     if len(set(shapes)) < 2:
         return None
-    varying = _varying(shapes)
+    varying = varying_of(shapes)
     counts = Counter(seen.inputs)
     if varying is None or len(set(varying.sizes)) < 2:
         return BucketPlan(
@@ -85,83 +70,12 @@ def bucket_plan(
         dimension=varying.dimension,
         max_graphs=1 if varying.growing else max_graphs,
         memory_limit_mib=memory_limit_mib,
-        phases=_phases(seen.inputs, varying, shapes),
+        phases=phases_of(seen.inputs, varying, shapes),
         notes=()
         if len(shapes) >= FEW_STEPS
         else (f"only {len(shapes)} steps were seen: how often a size comes is a guess",),
     )
     return _timed(plan, recording, profile, varying)
-
-
-# ------------------------------------------------------------------------------ the shapes
-
-
-def _parsed(text: str) -> Shapes:
-    return tuple(
-        tuple(int(size) for size in found.replace(" ", "").split(",") if size)
-        for found in _SHAPE.findall(text)
-    )
-
-
-def _varying(shapes: Sequence[Shapes]) -> Varying | None:
-    """The most frequent structure of inputs and its one free dimension; None if it has more."""
-    groups: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-    for index, shape in enumerate(shapes):
-        groups[tuple(len(tensor) for tensor in shape)].append(index)
-    steps = max(groups.values(), key=len)
-    rows = np.array([[size for tensor in shapes[i] for size in tensor] for i in steps])
-    free = [column for column in range(rows.shape[1]) if len(set(rows[:, column])) > 1]
-    if not free:
-        return None
-    # The dimension that determines all the others; the one with the most values can.
-    free.sort(key=lambda column: -len(set(rows[:, column])))
-    first = free[0]
-    pairs = {column: set(zip(rows[:, first], rows[:, column])) for column in free[1:]}
-    if any(len(pair) > len(set(rows[:, first])) for pair in pairs.values()):
-        return None
-    sizes = tuple(int(size) for size in rows[:, first])
-    follow = [(a, b) for (i, a), (k, b) in pairwise(zip(steps, sizes)) if k == i + 1]
-    growing = len(follow) >= 3 and sum(b - a == 1 for a, b in follow) >= _GROWING * len(follow)
-    return Varying(tuple(steps), sizes, _named(shapes[steps[0]], first), growing)
-
-
-def _named(shapes: Shapes, column: int) -> str:
-    for number, tensor in enumerate(shapes):
-        if column < len(tensor):
-            which = "the input" if len(shapes) == 1 else f"input {number + 1} of {len(shapes)}"
-            return f"dimension {column} of {which}"
-        column -= len(tensor)
-    raise AssertionError("the column is none of the shapes'")
-
-
-def _phases(inputs: Sequence[str], varying: Varying, shapes: Sequence[Shapes]) -> tuple[str, ...]:
-    """Prefill and decode, where the sizes grow by one and other steps begin each run."""
-    if not varying.growing:
-        return ()
-    mine = set(varying.steps)
-    others = [index for index in range(len(inputs)) if index not in mine]
-    low, high = min(varying.sizes), max(varying.sizes)
-    told = [
-        f"decode: {len(mine)} of {len(inputs)} steps, {varying.dimension} grows by one a step, "
-        f"seen from {low} to {high}"
-    ]
-    if others:
-        kinds = Counter(_short(shapes[index]) for index in others)
-        named = ", ".join(
-            text if n == len(others) else f"{text} ({n} of them)"
-            for text, n in kinds.most_common(3)
-        )
-        told.append(
-            f"prefill: {len(others)} of {len(inputs)} steps, inputs {named}; they stay eager"
-        )
-    return tuple(told)
-
-
-def _short(shapes: Shapes) -> str:
-    return " ".join(str(shape) for shape in shapes[:2]) + (" ..." if len(shapes) > 2 else "")
-
-
-# ------------------------------------------------------------------------------- the times
 
 
 def curve(sizes: Sequence[int], times: Sequence[float], at: Sequence[int]) -> list[float]:
@@ -210,13 +124,20 @@ def _timed(
     memory = _memory(recording, varying, sizes)
     if plan.kind == "growing":
         whole = max(planned)  # every step is as long as the longest, whatever it holds
-        graphed = tuple(whole < ms for ms in alone)
+        fits = not _over(plan, None if memory is None else memory[-1])
+        graphed = tuple(fits and whole < ms for ms in alone)
         edges: tuple[int, ...] = (len(sizes) - 1,) if any(graphed) else ()
-        total = float(np.dot(counts, np.minimum(alone, whole)))
+        total = float(np.dot(counts, np.minimum(alone, whole) if fits else alone))
     else:
         chosen = _fewest(counts, alone, planned, plan, memory)
         edges, graphed, total = chosen.edges, chosen.graphed, chosen.total
     return _filled(plan, sizes, counts, alone, planned, memory, edges, graphed, total, rest)
+
+
+def _over(plan: BucketPlan, memory: float | None) -> bool:
+    """Whether a graph of so many MiB is more than may be held."""
+    limit = plan.memory_limit_mib
+    return limit is not None and memory is not None and memory > limit
 
 
 def _fewest(
@@ -271,6 +192,16 @@ def _filled(
     notes = list(plan.notes)
     if plan.memory_limit_mib is not None and memory is None:
         notes.append("the memory of a step was not measured, so the limit was not applied")
+    least = None if memory is None else memory[-1] if plan.kind == "growing" else min(memory)
+    if _over(plan, least):
+        held = least  # of no graph: what the smallest needs
+    else:
+        held = None if memory is None else sum(memory[edge] for edge in edges)
+    if others and not plan.phases:
+        notes.append(
+            f"{others} of {plan.observed_steps} steps have inputs of another structure: they stay "
+            "eager, and the times are those of the others"
+        )
     return replace(
         plan,
         buckets=buckets,
@@ -280,7 +211,7 @@ def _filled(
         planned_ms=total / steps,
         exact_ms=exact if plan.kind == "padded" else None,
         removable_pct=100 * (1 - total / steps / eager_ms),
-        memory_mib=None if memory is None else sum(memory[edge] for edge in edges),
+        memory_mib=held,
         notes=tuple(notes),
     )
 
@@ -324,8 +255,8 @@ def _replays(recording: Recording) -> list[tuple[int, float]]:
     seen = recording.sizes
     assert seen is not None
     # The same structure and the same dimension as in the many steps.
-    shapes = [*map(_parsed, seen.inputs), *map(_parsed, traced.inputs)]
-    varying = _varying(shapes)
+    shapes = [*map(parsed, seen.inputs), *map(parsed, traced.inputs)]
+    varying = varying_of(shapes)
     if varying is None:
         return []
     offset = len(seen.inputs)

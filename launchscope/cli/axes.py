@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from launchscope.cli.scriptflags import ScriptOptions
+from launchscope.config import BATCH_VARIABLE
 from launchscope.errors import UsageError
 from launchscope.model import Target
 
 BATCH_SIZE = "batch_size"
-BATCH_VARIABLE = "LAUNCHSCOPE_BATCH_SIZE"
 # What scripts call it, the usual names first.
 _BATCH_FLAGS = (
     "batch-size", "bs", "batchsize", "batch", "train-batch-size", "per-device-train-batch-size",

@@ -57,7 +57,7 @@ def measure(
         if len(combinations) > 1:
             screen.progress(f"point {number} of {len(combinations)}: {named}")
         whole: Ran | None = None
-        if not ways or "replay" in ways:
+        if not ways or "replay" in ways or wants_buckets:
             whole = runner.run(combination, schedule=_schedule(settings, wants_buckets))
             if not whole.interrupted or whole.profile is not None:
                 points.append(point_of(combination, whole))
@@ -72,6 +72,8 @@ def measure(
             ladder, interrupted = _climb(runner, combination, ways, whole, settings, environments)
             ladders.append(ladder)
         if interrupted:
+            if len(combinations) > 1:
+                notes.append(f"interrupted at point {number} of {len(combinations)}: {named}")
             break
     return Made(
         _joined(target, axes, points, ladders, plans, environments, notes, settings),

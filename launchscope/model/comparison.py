@@ -151,9 +151,10 @@ class Bucket:
 class BucketPlan:
     """Padded sizes with a graph each, and what they are predicted to give.
 
-    Times are means over the observed steps, per iteration. `covered_pct` of the steps run a
-    graph; the others stay eager. `growing`: sizes grow by one from step to step, and a static
-    cache of `high` of the only bucket takes the place of padding.
+    Times are means over the steps of the most frequent structure of inputs, per iteration.
+    `covered_pct` of all observed steps run a graph; the others stay eager. `growing`: sizes grow
+    by one from step to step, and a static cache of `high` of the only bucket takes the place of
+    padding.
     """
 
     kind: Literal["padded", "growing", "unplanned"]
@@ -170,7 +171,7 @@ class BucketPlan:
     planned_ms: float | None = None
     exact_ms: float | None = None  # with a graph for every size seen: what padding costs
     removable_pct: float | None = None
-    memory_mib: float | None = None
+    memory_mib: float | None = None  # without buckets and above the limit: of the smallest graph
     recommendation: Literal["adopt_bucketed", "stay_eager", "inconclusive"] = "inconclusive"
     headline: str = ""
     phases: tuple[str, ...] = ()  # prefill and decode, told apart

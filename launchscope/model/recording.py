@@ -283,8 +283,9 @@ class AdoptionResult:
 
     `values[i]` is the loss of the i-th backward since the script began, those before
     `adopted_at` as the script has them; of inference, the mean absolute output of each call
-    since it was adopted. `settle_ms` are host times of the steps after it, each waited for.
-    `skips` are Inductor's own words for what it did not put into graphs, with their counts.
+    since it was adopted; None where it is no finite number. `settle_ms` are host times of the
+    steps after it, each waited for. `skips` are Inductor's own words for what it did not put
+    into graphs, with their counts.
     """
 
     mode: str
@@ -294,7 +295,7 @@ class AdoptionResult:
     modules: tuple[str, ...] = ()
     setup_ms: float | None = None  # of the call that adopts
     settle_ms: tuple[float, ...] = ()
-    values: tuple[float, ...] = ()
+    values: tuple[float | None, ...] = ()  # JSON has neither NaN nor infinity
     of: Literal["loss", "output"] = "loss"
     adopted_at: int = 0
     graphs: int | None = None  # that Dynamo compiled

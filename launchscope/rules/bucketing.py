@@ -45,6 +45,12 @@ def _unknown(plan: BucketPlan) -> str:
 def _growing(plan: BucketPlan, pays: bool) -> str:
     high = plan.sizes[-1].size
     assert plan.removable_pct is not None
+    lacking = _lacking(plan)
+    if lacking:
+        return (
+            "Stay eager: inputs grow by one from step to step, as in generation with a growing "
+            f"cache, and the graph of a static cache of {high} needs {lacking}."
+        )
     if not pays:
         return (
             "Stay eager: inputs grow by one from step to step, as in generation with a growing "
@@ -59,12 +65,26 @@ def _growing(plan: BucketPlan, pays: bool) -> str:
     )
 
 
+def _lacking(plan: BucketPlan) -> str | None:
+    """What a graph needs that may not be had; None if one fits."""
+    limit, needed = plan.memory_limit_mib, plan.memory_mib
+    if plan.buckets or limit is None or needed is None or needed <= limit:
+        return None
+    return f"{needed:,.3g} MiB, more than the {limit:,.0f} MiB that graphs may hold"
+
+
 def _padded(plan: BucketPlan, pays: bool) -> str:
     assert plan.removable_pct is not None
+    lacking = _lacking(plan)
+    if lacking:
+        seen = len(plan.sizes)
+        return f"Stay eager: {seen} sizes were seen, and the smallest graph needs {lacking}."
     if not plan.buckets:
+        limit = plan.memory_limit_mib
+        within = "" if limit is None else f" within {limit:,.0f} MiB"
         return (
-            f"Stay eager: {len(plan.sizes)} sizes were seen, and no set of padded sizes is faster "
-            "than eager."
+            f"Stay eager: {len(plan.sizes)} sizes were seen, and no set of padded sizes{within} is "
+            "faster than eager."
         )
     edges = ", ".join(str(bucket.high) for bucket in plan.buckets)
     graphs = plural(len(plan.buckets), "graph")

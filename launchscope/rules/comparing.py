@@ -23,7 +23,7 @@ def crossover_sentence(found: Crossover) -> str:
         told = (
             "confirmed by replays measured at both neighbours"
             if found.confirmed
-            else "not confirmed by a measured replay on either side"
+            else "not confirmed, as no replay was measured at one of the neighbours or at both"
         )
         return (
             f"The gain falls under {limit} at a batch size of about {size}{at}, interpolated from "

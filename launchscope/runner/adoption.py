@@ -16,6 +16,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from launchscope.runner.hooks import Hooks, is_weighted
@@ -198,11 +199,12 @@ class Adoption:
             with self._torch.no_grad():
                 self._values.append(tensor.detach().float().mean().clone())
 
-    def values(self) -> tuple[float, ...]:
+    def values(self) -> tuple[float | None, ...]:
         """Every loss since the script began, or every output since it was adopted; waits."""
         if not self._values:
             return ()
-        return tuple(float(value) for value in self._values)
+        numbers = [float(value) for value in self._values]
+        return tuple(number if isfinite(number) else None for number in numbers)
 
     def close(self) -> None:
         """Note nothing more, so that the steps to come are timed as they are."""

@@ -10,6 +10,8 @@ from launchscope.runner.state import Saved
 
 # Norms are taken over pieces of this many elements, which bounds the memory they need.
 _PIECE = 2**22
+# Of what did not move at all every difference is infinitely many times; JSON has no infinity.
+_FARTHEST = 1e6
 
 
 class Apart:
@@ -133,4 +135,4 @@ def _square(values: Any) -> float:
 def _ratio(apart: float, whole: float) -> float:
     if apart == 0.0:
         return 0.0
-    return math.sqrt(apart / whole) if whole > 0 else math.inf
+    return min(math.sqrt(apart / whole), _FARTHEST) if whole > 0 else _FARTHEST

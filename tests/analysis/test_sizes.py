@@ -144,6 +144,74 @@ def test_a_cache_that_grows_is_named_and_prefill_told_apart(
     assert "stay eager" in prefill
 
 
+def masked(prompts: tuple[int, ...], new: int = 20) -> list[str]:
+    """Tokens and an attention mask, and a cache that is no tensor, as Transformers calls it."""
+    return [
+        f"(1, {prompt}) (1, {prompt})" if step == 0 else f"(1, 1) (1, {prompt + step})"
+        for prompt in prompts
+        for step in range(new)
+    ]
+
+
+@pytest.mark.parametrize("prompts", [(48, 48, 48), (48, 50, 37)])
+def test_prefill_of_the_same_structure_is_told_apart(
+    recording: Recording, profile: Profile, prompts: tuple[int, ...]
+) -> None:
+    plan = shapes(recording, profile, *masked(prompts))
+    assert plan is not None
+    assert plan.kind == "growing"
+    assert plan.dimension == "dimension 1 of input 2 of 2"
+    decode, prefill = plan.phases
+    assert decode.startswith("decode: 57 of 60 steps")
+    assert prefill.startswith("prefill: 3 of 60 steps, inputs (1, 48) (1, 48)")
+
+
+def test_a_smaller_last_batch_is_no_prefill(recording: Recording, profile: Profile) -> None:
+    steps = [f"({4 if n % 5 else 2}, {n % 7})" for n in range(40)]
+    plan = shapes(recording, profile, *steps)
+    assert plan is not None
+    assert plan.kind == "unplanned"
+
+
+def test_steps_of_another_structure_are_not_in_the_times_and_that_is_said(
+    recording: Recording, profile: Profile
+) -> None:
+    assert recording.sizes is not None
+    inputs = list(recording.sizes.inputs)
+    inputs[3] = inputs[9] = "(4, 8) (4, 8)"
+    changed = replace(recording, sizes=replace(recording.sizes, inputs=tuple(inputs)))
+    plan = planned(changed, profile)
+    assert any("2 of 30 steps have inputs of another structure" in note for note in plan.notes)
+    assert plan.covered_pct == pytest.approx(100 * 28 / 30)
+
+
+def test_a_limit_that_no_graph_fits_is_told_with_what_one_needs(
+    recording: Recording, profile: Profile
+) -> None:
+    plan = advised(planned(recording, profile, limit=1.0), 15.0)
+    assert plan.buckets == ()
+    assert plan.recommendation == "stay_eager"
+    assert "the smallest graph needs" in plan.headline
+    assert "more than the 1 MiB that graphs may hold" in plan.headline
+
+
+@pytest.mark.parametrize("limit", [1.0, 20.0])
+def test_a_static_cache_is_held_against_the_limit_too(
+    recording: Recording, profile: Profile, limit: float
+) -> None:
+    assert recording.sizes is not None
+    assert recording.trace is not None
+    changed = replace(
+        recording,
+        sizes=replace(recording.sizes, inputs=tuple(f"(1, {n})" for n in range(40, 70))),
+        trace=replace(recording.trace, inputs=tuple(f"(1, {n})" for n in range(70, 76))),
+    )
+    plan = advised(planned(changed, profile, limit=limit), 15.0)
+    assert plan.kind == "growing"
+    assert plan.recommendation == ("adopt_bucketed" if limit == 20 else "stay_eager")
+    assert ("a static cache of 69 needs" in plan.headline) is (limit == 1)
+
+
 def test_growing_sizes_are_all_padded_to_the_longest(
     recording: Recording, profile: Profile
 ) -> None:

@@ -65,9 +65,10 @@ def made(run: Run, folder: Path) -> Comparison:
 def summary(found: list[tuple[Run, Comparison]]) -> str:
     """All comparisons as one Markdown page, each as its own report says it."""
     first = found[0][1].environment
+    days = sorted({(made.environment.recorded_at or "")[:10] for _, made in found})
     head = (
         f"Made by `python -m tests.benchmarks.compare` on {first.device}, PyTorch {first.torch}, "
-        f"CUDA {first.cuda}, {(first.recorded_at or '')[:10]}."
+        f"CUDA {first.cuda}, {' and '.join(days)}."
     )
     parts = ["# Comparisons of the samples", head]
     for run, comparison in found:

@@ -174,3 +174,12 @@ def test_shapes_that_vary_are_counted_without_a_gpu_too(tmp_path: Path) -> None:
     said = " ".join(done.stdout.split())
     assert "7 sizes between 4 and 10 in 100 steps" in said
     assert "which buckets pay cannot be told" in said
+
+
+def test_buckets_beside_ways_without_a_replay_are_not_forgotten(tmp_path: Path) -> None:
+    source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
+    (tmp_path / "train.py").write_text(source)
+    done = launchscope(tmp_path, "compare", *QUICK, "--buckets", "--modes", "eager", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "the inputs had one shape in all 100 steps" in done.stdout
+    assert "Ways to adopt" in done.stdout

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launchscope.cli.axes import Combination
-from launchscope.cli.points import Runner
+from launchscope.cli.axes import Axis, Combination, combinations
+from launchscope.cli.comparing import measure
+from launchscope.cli.points import Ran, Runner
 from launchscope.cli.state import new_console
 from launchscope.config import load_settings
-from launchscope.model import Target
+from launchscope.model import PointFailure, Target
 
 SCRIPT = """
 import torch
@@ -41,3 +43,25 @@ def test_a_recording_stays_until_the_next_run_or_the_end(
         assert not Path(first.directory).exists()
         assert Path(second.directory).is_dir()
     assert not Path(second.directory).exists()
+
+
+class Stopping(Runner):
+    """Its first run fails, and its second is interrupted."""
+
+    runs = 0
+
+    def run(self, combination: Combination, **how: Any) -> Ran:
+        self.runs += 1
+        why = "interrupted" if self.runs == 2 else "it crashed"
+        return Ran(None, None, PointFailure(why), interrupted=self.runs == 2)
+
+
+def test_an_interrupted_comparison_says_which_points_it_lacks() -> None:
+    settings, screen = load_settings(), new_console()
+    target, axes = Target("script", "train.py"), (Axis("batch_size", ("8", "16", "32")),)
+    points = combinations(axes, target)
+    with Stopping(settings, screen) as runner:
+        made = measure(runner, target, axes, points, (), False, settings, screen)
+    assert made.interrupted
+    assert [point.batch_size for point in made.comparison.points] == [8]
+    assert made.comparison.notes == ("interrupted at point 2 of 3: batch_size 16",)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from launchscope.model import Comparison
+from launchscope.model import Comparison, PointFailure
 from launchscope.parser import read_comparison
 from launchscope.report import all_reporters, render
+from launchscope.report.comparison.content import Plot
+from launchscope.report.comparison.curves import drawing
 from launchscope.report.comparison.plot import Series, drawn, text_of
 from tests.report import comparisons
 
@@ -91,3 +94,33 @@ def test_a_plot_shows_every_point_at_its_size() -> None:
 
 def test_equal_times_can_be_plotted() -> None:
     assert text_of(drawn((Series("eager", ((8, 2.0), (16, 2.0))),), 60))
+
+
+def test_points_that_all_failed_on_a_gpu_are_not_told_to_lack_one() -> None:
+    made = comparisons.comparison()
+    failed = PointFailure("out of GPU memory, before it was measured", 1, out_of_memory=True)
+    points = tuple(replace(point, profile=None, failure=failed) for point in made.points)
+    assert made.environment.device is not None
+    text = render(replace(made, points=points, crossovers=()), "terminal", width=80)
+    assert isinstance(text, str)
+    assert "out of memory" in text
+    assert "without a GPU" not in text
+
+
+def test_a_way_that_failed_after_it_was_timed_says_so() -> None:
+    made = comparisons.ladder()
+    rungs = (
+        made.ladders[0].rungs[0],
+        replace(made.ladders[0].rungs[2], failure=PointFailure("lost")),
+    )
+    text = render(replace(made, ladders=(replace(made.ladders[0], rungs=rungs),)), "markdown")
+    assert isinstance(text, str)
+    assert "compile: lost" in text
+
+
+def test_a_small_crossover_has_the_same_size_in_text_and_drawing() -> None:
+    series = (Series("eager", ((2, 4.0), (8, 9.0))), Series("replay", ((2, 1.0), (8, 9.0))))
+    mark = drawing(Plot("ms", series, 3.46)).mark
+    assert mark is not None
+    assert mark.label == "crossover, about 3.5"
+    assert mark.label in text_of(drawn(series, 60, mark=3.46))

@@ -69,9 +69,7 @@ def content_of(comparison: Comparison, *, next_commands: tuple[str, ...] = ()) -
     """Everything a report shows of a Comparison."""
     said = tuple(crossover_sentence(found) for found in comparison.crossovers)
     points = comparison.points
-    rehearsed = bool(points) and all(
-        point.profile is None or point.profile.mode == "rehearsal" for point in points
-    )
+    rehearsed = bool(points) and _rehearsed(comparison)
     return ComparisonContent(
         title=" ".join((comparison.target.name, *comparison.target.args)),
         headline=comparison.headline,
@@ -85,6 +83,15 @@ def content_of(comparison: Comparison, *, next_commands: tuple[str, ...] = ()) -
         notes=comparison.notes,
         next=next_commands,
     )
+
+
+def _rehearsed(comparison: Comparison) -> bool:
+    """Whether there was no GPU; that no point could be measured does not say so."""
+    modes = {point.profile.mode for point in comparison.points if point.profile is not None}
+    if not modes:
+        environment = comparison.environment
+        return environment.torch is not None and environment.device is None
+    return modes == {"rehearsal"}
 
 
 def _context(comparison: Comparison) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import log10
 
 from launchscope.report.comparison.content import Plot
-from launchscope.report.comparison.plot import number, ticks
+from launchscope.report.comparison.plot import marked, number, ticks
 
 _WIDTH, _HEIGHT = 720.0, 320.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 700.0, 14.0, 286.0
@@ -53,7 +53,7 @@ def drawing(plot: Plot) -> Drawing:
     down = _scale(steps[0], steps[-1], _BOTTOM, _TOP)
     mark = None
     if plot.mark is not None and xs[0] <= plot.mark <= xs[-1]:
-        mark = Tick(across(plot.mark), f"crossover, about {plot.mark:.0f}")
+        mark = Tick(across(plot.mark), marked(plot.mark))
     return Drawing(
         plot.title,
         tuple(

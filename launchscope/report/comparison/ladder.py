@@ -93,7 +93,8 @@ def trajectory_text(trajectory: Trajectory) -> str:
 def _details(rung: Rung) -> list[str]:
     """What does not fit into a row."""
     found = []
-    if rung.failure is not None and len(rung.failure.reason) > _LONGEST_REASON:
+    timed = rung.iteration_ms is not None and rung.iteration_ms.value is not None
+    if rung.failure is not None and (timed or len(rung.failure.reason) > _LONGEST_REASON):
         hint = f" ({rung.failure.hint})" if rung.failure.hint else ""
         found.append(f"{rung.mode}: {rung.failure.reason}{hint}")
     if rung.projected:

@@ -97,9 +97,14 @@ def _legend(
     if len(series) > 1:
         cells.append(Cell(f"{_BOTH[0] if unicode else _BOTH[1]} both   "))
     if mark is not None:
-        size = f"{mark:.0f}" if mark >= 10 else f"{mark:.1f}"
-        cells.append(Cell(f"{'┊' if unicode else ':'} crossover, about {size}"))
+        cells.append(Cell(f"{'┊' if unicode else ':'} {marked(mark)}"))
     return cells
+
+
+def marked(size: float) -> str:
+    """The label of the crossover, with the batch size as the headline says it."""
+    said = f"{size:.0f}" if size >= 10 else f"{size:.1f}".removesuffix(".0")
+    return f"crossover, about {said}"
 
 
 def ticks(low: float, high: float) -> list[float]:

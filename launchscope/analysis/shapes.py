@@ -1,0 +1,119 @@
+"""Which dimension of the inputs varies from step to step, and whether it grows by one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Varying", "parsed", "phases_of", "varying_of"]
+
+_SHAPE = re.compile(r"\(([\d, ]*)\)")
+# Sizes count as growing by one when so many of the steps after another of their kind do.
+_GROWING = 0.6
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Varying:
+    """Steps of one structure. `sizes[i]` is the dimension that varies in step `steps[i]`."""
+
+    steps: tuple[int, ...]
+    sizes: tuple[int, ...]
+    dimension: str
+    growing: bool
+
+
+def parsed(text: str) -> Shapes:
+    return tuple(
+        tuple(int(size) for size in found.replace(" ", "").split(",") if size)
+        for found in _SHAPE.findall(text)
+    )
+
+
+def varying_of(shapes: Sequence[Shapes]) -> Varying | None:
+    """The most frequent structure of inputs and its one free dimension; None if it has more."""
+    groups: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+    for index, shape in enumerate(shapes):
+        groups[tuple(len(tensor) for tensor in shape)].append(index)
+    steps = max(groups.values(), key=len)
+    rows = np.array([[size for tensor in shapes[i] for size in tensor] for i in steps])
+    decoding = _decoding(rows)
+    if decoding.any() and not decoding.all():
+        own = [step for step, mine in zip(steps, decoding) if mine]
+        found = _of_one_size(shapes, own, rows[decoding])
+        if found is not None and found.growing:
+            return found
+    return _of_one_size(shapes, steps, rows)
+
+
+def _decoding(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which rows hold as few tokens as most do: with an attention mask, the prefill of a prompt
+    has inputs of the same structure as the decoding that follows, only more tokens."""
+    chosen = np.ones(len(rows), bool)
+    for column in rows.T:
+        least = column.min()
+        if (column == least).mean() >= _GROWING:
+            chosen &= column == least
+    return chosen
+
+
+def _of_one_size(
+    shapes: Sequence[Shapes], steps: Sequence[int], rows: npt.NDArray[np.int64]
+) -> Varying | None:
+    """The one dimension of these rows that varies by itself; None if there are more."""
+    free = [column for column in range(rows.shape[1]) if len(set(rows[:, column])) > 1]
+    if not free:
+        return None
+    # The dimension that determines all the others; the one with the most values can.
+    free.sort(key=lambda column: -len(set(rows[:, column])))
+    first = free[0]
+    pairs = {column: set(zip(rows[:, first], rows[:, column])) for column in free[1:]}
+    if any(len(pair) > len(set(rows[:, first])) for pair in pairs.values()):
+        return None
+    sizes = tuple(int(size) for size in rows[:, first])
+    follow = [(a, b) for (i, a), (k, b) in pairwise(zip(steps, sizes)) if k == i + 1]
+    growing = len(follow) >= 3 and sum(b - a == 1 for a, b in follow) >= _GROWING * len(follow)
+    return Varying(tuple(steps), sizes, _named(shapes[steps[0]], first), growing)
+
+
+def _named(shapes: Shapes, column: int) -> str:
+    for number, tensor in enumerate(shapes):
+        if column < len(tensor):
+            which = "the input" if len(shapes) == 1 else f"input {number + 1} of {len(shapes)}"
+            return f"dimension {column} of {which}"
+        column -= len(tensor)
+    raise AssertionError("the column is none of the shapes'")
+
+
+def phases_of(inputs: Sequence[str], varying: Varying, shapes: Sequence[Shapes]) -> tuple[str, ...]:
+    """Prefill and decode, where the sizes grow by one and other steps begin each run."""
+    if not varying.growing:
+        return ()
+    mine = set(varying.steps)
+    others = [index for index in range(len(inputs)) if index not in mine]
+    low, high = min(varying.sizes), max(varying.sizes)
+    told = [
+        f"decode: {len(mine)} of {len(inputs)} steps, {varying.dimension} grows by one a step, "
+        f"seen from {low} to {high}"
+    ]
+    if others:
+        kinds = Counter(_short(shapes[index]) for index in others)
+        named = ", ".join(
+            text if n == len(others) else f"{text} ({n} of them)"
+            for text, n in kinds.most_common(3)
+        )
+        told.append(
+            f"prefill: {len(others)} of {len(inputs)} steps, inputs {named}; they stay eager"
+        )
+    return tuple(told)
+
+
+def _short(shapes: Shapes) -> str:
+    return " ".join(str(shape) for shape in shapes[:2]) + (" ..." if len(shapes) > 2 else "")
