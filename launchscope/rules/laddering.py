@@ -13,6 +13,8 @@ _WAYS: dict[AdoptionMode, str] = {
     "compile": 'torch.compile(mode="reduce-overhead")',
     "graphed": "make_graphed_callables",
 }
+# By whether the process of the way failed after its steps were timed.
+_NOT_SOUND = ("not compared with eager", "whose process failed")
 
 
 def advised(ladder: Ladder, threshold_pct: float) -> Ladder:
@@ -26,7 +28,7 @@ def advised(ladder: Ladder, threshold_pct: float) -> Ladder:
     timed = [r for r in ladder.rungs if r.mode != "eager" and _iteration(r) is not None]
     if not timed:
         return replace(ladder, headline="Stay eager: no other way could be measured.")
-    sound = [rung for rung in timed if rung.trajectory.status == "follows"]
+    sound = [r for r in timed if r.trajectory.status == "follows" and r.failure is None]
     paying = [rung for rung in sound if _removed(rung, base) >= threshold_pct]
     paying.sort(key=lambda rung: _iteration(rung) or base)
     told = _told_apart(timed, sound, base)
@@ -81,14 +83,14 @@ def _told_apart(timed: list[Rung], sound: list[Rung], base: float) -> str:
         + (
             ", whose result differs from eager's."
             if rung.trajectory.status == "differs"
-            else f", not compared with eager{_because(rung)}."
+            else f", {_NOT_SOUND[rung.failure is not None]}{_because(rung)}."
         )
         for rung in left
     )
 
 
 def _because(rung: Rung) -> str:
-    reason = rung.trajectory.reason
+    reason = rung.trajectory.reason if rung.failure is None else rung.failure.reason
     return f": {reason.rstrip('.')}" if reason else ""
 
 

@@ -135,6 +135,16 @@ def test_a_replay_that_is_wrong_or_unchecked_is_named_and_not_recommended(
         assert said in made.headline
 
 
+def test_a_way_whose_process_failed_after_it_was_timed_is_not_recommended(
+    recording: Recording,
+) -> None:
+    fast = trial(recording, "compile", 2.0)
+    failed = replace(fast, failure=PointFailure("it ended with exit code 1"))
+    made = ladder(recording, failed, trial(recording, "graphed", 4.0))
+    assert made.best == "graphed"
+    assert "whose process failed: it ended with exit code 1" in made.headline
+
+
 def test_without_eager_nothing_is_compared(recording: Recording) -> None:
     lost = Trial("eager", None, None, PointFailure("it crashed"))
     made = advised(ladder_of([lost, trial(recording, "compile", 4.0)]), 15.0)

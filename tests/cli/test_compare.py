@@ -82,9 +82,10 @@ def test_the_configured_command_is_the_target(tmp_path: Path) -> None:
         '[tool.launchscope]\ncommand = "python train.py --ignore"\n'
     )
     done = launchscope(tmp_path, "compare", *QUICK, "--batch-sizes", "2,4")
-    assert done.returncode == 0, done.stderr
-    # Its batch size is ignored: that is seen in the shapes.
+    # Its batch size is ignored: that is seen in the shapes, and nothing was compared.
+    assert done.returncode == 3, done.stderr
     assert "every point measured the same thing" in " ".join(done.stdout.split())
+    assert "does train.py use the batch size it is given?" in done.stderr
 
 
 def test_no_point_measured_is_exit_code_3(tmp_path: Path) -> None:
