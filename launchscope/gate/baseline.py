@@ -17,7 +17,7 @@ import msgspec
 
 from launchscope.errors import InputError, UsageError
 from launchscope.gate.history import from_here, git, kind_at, no_repository
-from launchscope.gate.measurement import PROCESSES, RANGES, range_of, sound
+from launchscope.gate.measurement import BLOCKER_RANGES, PROCESSES, RANGES, range_of, sound
 from launchscope.model import KernelRow, Metric, Profile, Replay
 from launchscope.parser import parse_profile, read_profile
 
@@ -195,6 +195,8 @@ def baseline_of(profile: Profile) -> Profile:
         if found.low != found.high:
             ranges[key] = [_rounded(found.low), _rounded(found.high)]
     facts = {RANGES: ranges, PROCESSES: profile.facts.get(PROCESSES, 1)}
+    if profile.facts.get(BLOCKER_RANGES):
+        facts[BLOCKER_RANGES] = profile.facts[BLOCKER_RANGES]
     return replace(
         profile,
         # What would differ although nothing changed.

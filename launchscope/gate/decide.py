@@ -141,7 +141,11 @@ def _against_limit(
 
 
 def _against_baseline(
-    limit: Limit, measured: LimitCheck, now: Range, before: Range, new_blockers: int | None
+    limit: Limit,
+    measured: LimitCheck,
+    now: Range,
+    before: Range,
+    new_blockers: tuple[int, int] | None,
 ) -> LimitCheck:
     name = limit.metric
     sign = -1.0 if metrics.higher_is_better(name) else 1.0
@@ -153,8 +157,12 @@ def _against_baseline(
         middle, expected = (now.low + now.high) / 2.0, bound
     outcome: Outcome = "passed"
     if new_blockers is not None:
-        # One that went must not hide one that came.
-        outcome = "failed" if new_blockers > limit.allowance(before.value) else "passed"
+        # One that went must not hide one that came. One that not every process met is chance.
+        always, sometimes = new_blockers
+        if always > limit.allowance(before.value):
+            outcome = "failed"
+        elif sometimes > limit.allowance(before.value):
+            outcome = "inconclusive"
     elif _worse(name, now.best(name), bound):
         outcome = "failed"
     elif _worse(name, middle, expected):
@@ -166,7 +174,7 @@ def _against_baseline(
         measured, outcome=outcome, bound=bound, better=_better(limit, now, before),
         exact=now.exact and before.exact,
     )  # fmt: skip
-    return replace(result, reason=reason_against_baseline(result, new_blockers))
+    return replace(result, reason=reason_against_baseline(result, new_blockers and new_blockers[0]))
 
 
 def _worse(metric: str, value: float, bound: float) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from launchscope.gate import confirmed, merged
-from launchscope.model import Metric, OpRow
+from launchscope.model import Metric, OpRow, Profile
 from tests.gate.profiles import OPS, checked, elsewhere, gpu, item, limit, rehearsal
 
 
@@ -210,3 +210,23 @@ def test_fewer_launches_than_the_baseline_make_it_stale() -> None:
 def test_a_timing_that_happens_to_be_better_does_not_make_the_baseline_stale() -> None:
     assert not checked(gpu({"launch_overhead_pct": 60.0}), gpu()).stale
     assert checked(gpu({"launch_overhead_pct": 59.0}), gpu()).stale
+
+
+def test_a_blocker_that_only_some_processes_met_does_not_fail_the_gate() -> None:
+    with_it, without = rehearsal(blockers=[item()]), rehearsal()
+
+    def outcome(now: list[Profile], before: list[Profile]) -> str:
+        return limit(checked(merged(now), merged(before)), "blockers").outcome
+
+    assert outcome([with_it, with_it, without], [without] * 3) == "inconclusive"
+    assert outcome([with_it] * 3, [without] * 3) == "failed"
+    assert outcome([with_it] * 3, [without, with_it, without]) == "passed"
+
+
+def test_blockers_of_several_processes_are_counted_as_one_of_them_met_them() -> None:
+    here, there = rehearsal(blockers=[item(29)]), rehearsal(blockers=[item(40)])
+    joined = merged([here, there])
+    assert len(joined.blockers) == 2
+    assert limit(checked(joined, here), "blockers").outcome == "passed"
+    twice = rehearsal(blockers=[item(29), item(29)])  # in two parts of the step
+    assert limit(checked(merged([twice]), twice), "blockers").value == 2
