@@ -133,6 +133,7 @@ def check(
         update=update_baseline,
     )
     _complete(gate, target)
+    _spares(outputs, gate.place, known if saved is not None else None)
     source = _source(target, saved, settings, _repeats(repeats, ours), screen)
     result = checked(gate, source, screen)
     code = _deliver(result, outputs, screen, _next(gate, result, command, module=module))
@@ -278,6 +279,20 @@ def _complete(gate: Gate, target: Target) -> None:
         gate.place.readable()
     if gate.update and gate.place is not None:
         gate.place.writable()
+
+
+def _spares(outputs: Outputs, place: BaselinePlace | None, saved: Path | None) -> None:
+    """UsageError where -o would take the place of what is compared."""
+    for path, _ in outputs.files:
+        if saved is not None and os.path.realpath(path) == os.path.realpath(saved):
+            raise UsageError(
+                f"-o {path} would overwrite the Profile that is checked", hint="name another file"
+            )
+        if place is not None and place.holds(path):
+            raise UsageError(
+                f"-o {path} would overwrite a baseline",
+                hint="--update-baseline makes one; -o is for the report, such as check.json",
+            )
 
 
 def _repeats(text: str | None, ours: CheckSettings) -> int:

@@ -7,6 +7,7 @@ code is a small change of the file. A folder holds one per workload and device.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -90,6 +91,17 @@ class BaselinePlace:
         start = f"{_slug(workload)}."
         return tuple(sorted(p.name for p in folder.glob(f"*{_SUFFIX}") if p.name.startswith(start)))
 
+    def holds(self, path: Path) -> bool:
+        """Whether a baseline lies, or may come to lie, at this path."""
+        if self.reference is not None:
+            return False
+        own, other = os.path.realpath(self.path), os.path.realpath(path)
+        with _reachable(self.path):
+            folder = self.is_folder
+        return (
+            (path.suffix == _SUFFIX and os.path.dirname(other) == own) if folder else other == own
+        )
+
     def readable(self) -> None:
         """InputError for a file that is there and is no baseline; of folders it says nothing."""
         path = Path(self.path)
@@ -136,7 +148,10 @@ class BaselinePlace:
 
 def _behind_links(path: Path) -> Path:
     """Where a link leads, so that writing keeps the link; the path itself if it is none."""
-    return path.resolve() if path.is_symlink() else path
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if target.is_symlink():  # resolve() would say so in another way in every Python
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
 
 
 @contextlib.contextmanager

@@ -230,6 +230,35 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
     assert kept == {path: data for path, data in before.items() if path.name != "before.json"}
 
 
+@pytest.mark.parametrize("more", [(), ("--update-baseline",)], ids=["check", "update"])
+@pytest.mark.parametrize(
+    ("baseline", "output", "said"),
+    [
+        ("before.json", "./before.json", "would overwrite a baseline"),
+        ("before.json", "link.json", "would overwrite a baseline"),
+        (".", "train.nvidia-h200.json", "would overwrite a baseline"),
+        ("before.json", "./now.json", "would overwrite the Profile that is checked"),
+    ],
+)
+def test_a_report_never_takes_the_place_of_what_is_compared(
+    baseline: str, output: str, said: str, more: tuple[str, ...], folder: Path, capsys: Streams
+) -> None:
+    Path("link.json").symlink_to("before.json")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert check("--baseline", baseline, *more, "-o", output, "now.json") == 2
+    assert said in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert check("--baseline", baseline, *more, "-o", "report.xml", "now.json") in (0, 3)
+
+
+def test_a_link_that_leads_to_itself_is_no_place_for_a_baseline(capsys: Streams) -> None:
+    Path("loop.json").symlink_to("loop.json")
+    assert check("--baseline", "loop.json", "--update-baseline", "now.json") == 3
+    err = capsys.readouterr().err
+    assert err.startswith("error: cannot look for the baseline loop.json: Too many levels")
+    assert Path("loop.json").is_symlink()
+
+
 # ----------------------------------------------------------------------------- formats
 
 
