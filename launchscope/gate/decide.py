@@ -64,19 +64,23 @@ def check(
 
 
 def confirmed(first: Check, second: Check) -> Check:
-    """The second measurement of a Check that failed: what did not fail twice is inconclusive."""
-    before = {limit.metric for limit in first.limits if limit.outcome == "failed"}
-    decided = [
-        replace(
-            limit,
-            outcome="inconclusive",
-            reason=f"{limit.reason}; measured again, "
-            + ("it was within the limit" if limit.metric in before else "after it had passed"),
-        )
-        if (limit.metric in before) != (limit.outcome == "failed")
-        else limit
-        for limit in second.limits
-    ]
+    """The second measurement of a Check that failed: what did not fail twice is inconclusive.
+
+    What the second one could not look at stays as the first one found it.
+    """
+    before = {limit.metric: limit for limit in first.limits if limit.outcome == "failed"}
+    decided = []
+    for limit in second.limits:
+        failed_first = before.get(limit.metric)
+        if failed_first is not None and limit.outcome == "not_compared":
+            reason = f"{failed_first.reason}; measured again, it was {limit.reason}"
+            decided.append(replace(failed_first, reason=reason))
+        elif (failed_first is not None) != (limit.outcome == "failed"):
+            again = "it was within the limit" if failed_first else "after it had passed"
+            reason = f"{limit.reason}; measured again, {again}"
+            decided.append(replace(limit, outcome="inconclusive", reason=reason))
+        else:
+            decided.append(limit)
     outcome = _outcome(decided)
     return replace(
         second, limits=tuple(decided), outcome=outcome, headline=headline(outcome, decided, None)

@@ -118,6 +118,15 @@ def test_a_failure_that_is_not_seen_again_is_inconclusive() -> None:
     assert confirmed(first, first).outcome == "failed"
 
 
+def test_a_failure_that_could_not_be_looked_at_again_stays_a_failure() -> None:
+    first = checked(gpu({"launches_per_step": 556}), gpu())
+    again = confirmed(first, checked(gpu({"launches_per_step": None}), gpu()))
+    assert again.outcome == "failed"
+    found = limit(again, "launches_per_step")
+    assert (found.outcome, found.value) == ("failed", 556)
+    assert found.reason.endswith("; measured again, it was not measured")
+
+
 # ----------------------------------------------------------------------------- rehearsal
 
 
