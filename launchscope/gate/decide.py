@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 from launchscope.gate import metrics
 from launchscope.gate.baseline import Baseline
@@ -15,7 +16,7 @@ from launchscope.gate.changes import changes, new_blockers
 from launchscope.gate.limits import Limit
 from launchscope.gate.measurement import Range, processes_of, range_of
 from launchscope.gate.wording import headline, reason_against_baseline, reason_against_limit
-from launchscope.model import Check, LimitCheck, Outcome, Profile
+from launchscope.model import Check, LimitCheck, Outcome, Profile, Target
 
 __all__ = ["check", "confirmed", "not_comparable"]
 
@@ -216,6 +217,18 @@ def not_comparable(profile: Profile, baseline: Profile) -> str | None:
     return None
 
 
+def _another_target(now: Target, before: Target) -> bool:
+    """Whether the two name different code, seen from whatever folder.
+
+    The names of traces say nothing: every trace has its own.
+    """
+    if now.kind != before.kind or now.kind == "trace":
+        return False
+    names = [PurePath(target.name).parts for target in (now, before)]
+    shared = min(map(len, names))
+    return names[0][-shared:] != names[1][-shared:]
+
+
 def _warnings(profile: Profile, baseline: Profile) -> tuple[str, ...]:
     """What differs and may be why: figures are compared all the same."""
     now, before = profile.environment, baseline.environment
@@ -228,6 +241,8 @@ def _warnings(profile: Profile, baseline: Profile) -> tuple[str, ...]:
         )
         if old != new
     ]
+    if _another_target(profile.target, baseline.target):
+        told.append(f"the baseline was made of another target: {baseline.target.name}")
     if profile.target.args != baseline.target.args:
         args = " ".join(baseline.target.args) or "none"
         told.append(f"the baseline was made with other arguments: {args}")

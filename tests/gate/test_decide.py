@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
 from launchscope.gate import confirmed, merged
-from launchscope.model import Metric, OpRow, Profile
+from launchscope.model import Metric, OpRow, Profile, Target
 from tests.gate.profiles import OPS, checked, elsewhere, gpu, item, limit, rehearsal
 
 
@@ -196,6 +197,26 @@ def test_another_driver_or_torch_is_a_warning() -> None:
         "the baseline was made with PyTorch 2.11.0",
         "the baseline was made with driver 580.95",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "now", "before", "told"),
+    [
+        ("script", "a/train.py", "b/train.py", True),
+        ("script", "train.py", "infer.py", True),
+        ("script", "./train.py", "train.py", False),
+        ("script", "examples/train.py", "train.py", False),  # from another folder
+        ("module", "pkg.train", "pkg.infer", True),
+        ("trace", "monday.json", "friday.json", False),
+    ],
+)
+def test_a_baseline_of_another_script_is_told(
+    kind: Literal["script", "module", "trace"], now: str, before: str, told: bool
+) -> None:
+    made = [replace(gpu(), target=Target(kind, name)) for name in (now, before)]
+    result = checked(made[0], made[1])
+    found = [text for text in result.warnings if "another target" in text]
+    assert found == [f"the baseline was made of another target: {before}"] * told
 
 
 def test_nothing_that_could_be_compared_is_never_a_pass() -> None:
