@@ -281,4 +281,4 @@ def _place(where: str | None) -> tuple[str, int]:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-") or "unnamed"
+    return re.sub(r"\W+", "-", text.lower()).strip("-") or "unnamed"

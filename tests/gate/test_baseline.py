@@ -209,6 +209,12 @@ def test_merged_profiles_keep_what_the_first_ran() -> None:
     assert joined.facts["ranges"] == {"launches_per_step": [555, 556]}
 
 
+def test_names_in_any_script_have_a_file_of_their_own() -> None:
+    names = ["обучение", "проверка", "train", "träin"]
+    assert file_name(names[0], rehearsal()) == "обучение.rehearsal.json"
+    assert len({file_name(name, rehearsal()) for name in names}) == len(names)
+
+
 def test_a_baseline_keeps_that_not_every_process_met_a_blocker(tmp_path: Path) -> None:
     joined = merged([rehearsal(blockers=[item()]), rehearsal()])
     place = baseline_place(str(tmp_path))
