@@ -237,6 +237,15 @@ def test_fewer_launches_than_the_baseline_make_it_stale() -> None:
     assert "stale" in result.headline
 
 
+def test_fewer_of_shapes_that_still_change_do_not_make_the_baseline_stale() -> None:
+    def shapes(count: int) -> Profile:
+        made = rehearsal()
+        return replace(made, metrics={**made.metrics, "shape_signatures": Metric(count, "1", True)})
+
+    assert not checked(shapes(2), shapes(3)).stale
+    assert checked(shapes(1), shapes(3)).stale
+
+
 def test_a_timing_that_happens_to_be_better_does_not_make_the_baseline_stale() -> None:
     assert not checked(gpu({"launch_overhead_pct": 60.0}), gpu()).stale
     assert checked(gpu({"launch_overhead_pct": 59.0}), gpu()).stale
