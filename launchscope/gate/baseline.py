@@ -110,12 +110,18 @@ class BaselinePlace:
                 _read(path)
 
     def writable(self) -> None:
-        """UsageError for a place in git's history."""
+        """UsageError for a place in git's history, or where nothing may be written."""
         if self.reference is not None:
             raise UsageError(
                 f"{self} cannot be written: it lies in git's history",
                 hint="name a file or a folder with --baseline, and commit it",
             )
+        with _reachable(self.path):
+            path = _behind_links(Path(self.path))
+            folder = path if self.is_folder else path.parent
+            there = next((f for f in (folder, *folder.parents) if f.exists()), folder)
+            if there.is_dir() and not os.access(there, os.W_OK | os.X_OK):
+                raise _unwritable(self.path, os.strerror(errno.EACCES))
 
     def write(self, workload: str, profile: Profile) -> Path:
         """Write the baseline, all of it or nothing, and say where.
@@ -136,14 +142,18 @@ class BaselinePlace:
             temporary.write_bytes(data)
             temporary.replace(path)
         except OSError as error:
-            raise UsageError(
-                f"cannot write the baseline {path}: {error.strerror or error}",
-                hint="name a place that can be written with --baseline",
-            ) from error
+            raise _unwritable(str(path), error.strerror or str(error)) from error
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
         return path
+
+
+def _unwritable(place: str, why: str) -> UsageError:
+    return UsageError(
+        f"cannot write the baseline {place}: {why}",
+        hint="name a place that can be written with --baseline",
+    )
 
 
 def _behind_links(path: Path) -> Path:

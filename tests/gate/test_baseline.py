@@ -209,6 +209,22 @@ def test_merged_profiles_keep_what_the_first_ran() -> None:
     assert joined.facts["ranges"] == {"launches_per_step": [555, 556]}
 
 
+def test_a_place_where_nothing_may_be_written_is_told_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def access(path: Path, mode: int) -> bool:
+        asked.append(Path(path))
+        return False
+
+    monkeypatch.setattr("os.access", access)
+    for place in (tmp_path, tmp_path / "new" / "folder", tmp_path / "train.json"):
+        with pytest.raises(UsageError, match="cannot write the baseline"):
+            baseline_place(str(place)).writable()
+    assert asked == [tmp_path] * 3
+
+
 def test_names_in_any_script_have_a_file_of_their_own() -> None:
     names = ["обучение", "проверка", "train", "träin"]
     assert file_name(names[0], rehearsal()) == "обучение.rehearsal.json"
