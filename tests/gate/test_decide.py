@@ -74,6 +74,19 @@ def test_a_timing_fails_only_if_its_best_process_is_worse_than_the_baselines_wor
     assert result(9.9, 10.2, 10.4) == "failed"
 
 
+def test_figures_have_the_digits_that_tell_them_apart() -> None:
+    (found,) = checked(
+        gpu({"iteration_ms": 123.44}), gpu({"iteration_ms": 123.41}), "iteration_ms=+0"
+    ).limits
+    assert found.reason == (
+        "rose from 123.41 ms to 123.44 ms; the limit +0 allows at most 123.42 ms"
+    )
+    (found,) = checked(
+        gpu({"iteration_ms": 123.411}), gpu({"iteration_ms": 123.414}), "iteration_ms=+0"
+    ).limits
+    assert found.reason == "123.4 ms, as in the baseline"
+
+
 def test_strict_fails_what_is_inconclusive() -> None:
     before = merged([gpu({"iteration_ms": ms}) for ms in (9.0, 9.4, 9.2)])
     now = merged([gpu({"iteration_ms": ms}) for ms in (9.8, 10.2, 10.4)])
