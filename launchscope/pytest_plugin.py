@@ -13,6 +13,7 @@ tests that use either.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -69,8 +70,8 @@ class _Counter:
     def counting(self) -> Iterator[None]:
         if _Counter.open:
             pytest.fail(
-                "launches() cannot count inside a test that @pytest.mark.launch_budget counts: "
-                "use one of the two",
+                "launches() cannot count inside a test that @pytest.mark.launch_budget counts, "
+                "nor inside another launches(): use one of them",
                 pytrace=False,
             )
         torch = _torch()
@@ -128,6 +129,23 @@ def _torch() -> Any:
     return torch
 
 
+def _ran(result: object) -> None:
+    """Fails the test where the call has run nothing yet, so that there is nothing to count."""
+    if inspect.iscoroutine(result):
+        result.close()
+        pytest.fail(
+            "launches() cannot count an async function: call it inside a step that runs it, "
+            "as in launches(lambda: asyncio.run(step()))",
+            pytrace=False,
+        )
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        pytest.fail(
+            "launches() cannot count a generator, which runs when it is iterated: "
+            "count launches(lambda: list(step()))",
+            pytrace=False,
+        )
+
+
 # ------------------------------------------------------------------ what pytest calls
 
 
@@ -142,7 +160,7 @@ def launches() -> Callable[..., LaunchCount]:
 
     def count(step: Callable[..., object], /, *args: Any, **kwargs: Any) -> LaunchCount:
         __tracebackhide__ = True
-        step(*args, **kwargs)
+        _ran(step(*args, **kwargs))
         counter = _Counter()
         with counter.counting():
             step(*args, **kwargs)

@@ -116,13 +116,46 @@ def test_the_two_ways_of_counting_do_not_nest(tmp_path: Path) -> None:
 def test_both(launches):
     launches(step, batch)
 
+def test_twice(launches):
+    launches(lambda: launches(step, batch))
+
 def test_after(launches):
     assert launches(step, batch) == 25
 """,
     )
     assert code == 1
-    assert "use one of the two" in said
-    assert "1 failed, 1 passed" in said
+    assert "nor inside another launches(): use one of them" in said
+    assert "2 failed, 1 passed" in said
+
+
+def test_a_step_that_has_run_nothing_yet_is_not_counted_as_none(tmp_path: Path) -> None:
+    code, said = session(
+        tmp_path,
+        """
+import asyncio
+
+async def later(x):
+    step(x)
+
+def parts(x):
+    yield step(x)
+
+def test_async(launches):
+    assert launches(later, batch) <= 5
+
+def test_generator(launches):
+    assert launches(parts, batch) <= 5
+
+def test_run(launches):
+    assert launches(lambda: asyncio.run(later(batch))) == launches(step, batch) > 5
+    assert launches(lambda: list(parts(batch))) == launches(step, batch)
+""",
+    )
+    assert code == 1
+    assert "launches() cannot count an async function" in said
+    assert "launches() cannot count a generator" in said
+    assert "never awaited" not in said
+    assert "2 failed, 1 passed" in said
 
 
 def test_torch_is_left_as_it_was(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -133,23 +134,24 @@ def check(
         update=update_baseline,
     )
     _complete(gate, target)
+    _spares(outputs, gate.place, known if saved is not None else None)
     source = _source(target, saved, settings, _repeats(repeats, ours), screen)
     result = checked(gate, source, screen)
+    result = replace(result, excused=_excused(gate, result))
     code = _deliver(result, outputs, screen, _next(gate, result, command, module=module))
-    return code or _exit_code(gate, result)
+    return code or (0 if result.excused else EXIT_CODES[result.outcome])
 
 
-def _exit_code(gate: Gate, result: Check) -> int:
-    if result.written is not None:
-        # A baseline that came into being where one was missing does not excuse a limit.
-        return EXIT_CODES["failed"] if result.outcome == "failed" and not gate.update else 0
-    missing = gate.place is not None and result.baseline is None
+def _excused(gate: Gate, result: Check) -> bool:
+    """Whether an outcome that would fail is let pass: the reports have to say the same."""
+    if gate.update:
+        return EXIT_CODES[result.outcome] != 0
+    # A baseline that is missing, or came into being for that, does not excuse a limit.
+    missing = gate.place is not None and result.baseline is None and gate.missing != "fail"
     # What was not measured is not excused by the baseline that is missing.
     unseen = [d for d in result.limits if d.value is None]
     measured = len(unseen) < len(result.limits) and all(d.source != "flag" for d in unseen)
-    if result.outcome == "not_compared" and missing and measured and gate.missing == "pass":
-        return 0
-    return EXIT_CODES[result.outcome]
+    return result.outcome == "not_compared" and missing and measured
 
 
 def _deliver(
@@ -278,6 +280,20 @@ def _complete(gate: Gate, target: Target) -> None:
         gate.place.readable()
     if gate.update and gate.place is not None:
         gate.place.writable()
+
+
+def _spares(outputs: Outputs, place: BaselinePlace | None, saved: Path | None) -> None:
+    """UsageError where -o would take the place of what is compared."""
+    for path, _ in outputs.files:
+        if saved is not None and os.path.realpath(path) == os.path.realpath(saved):
+            raise UsageError(
+                f"-o {path} would overwrite the Profile that is checked", hint="name another file"
+            )
+        if place is not None and place.holds(path):
+            raise UsageError(
+                f"-o {path} would overwrite a baseline",
+                hint="--update-baseline makes one; -o is for the report, such as check.json",
+            )
 
 
 def _repeats(text: str | None, ours: CheckSettings) -> int:

@@ -7,6 +7,7 @@ code is a small change of the file. A folder holds one per workload and device.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import msgspec
 
 from launchscope.errors import InputError, UsageError
 from launchscope.gate.history import from_here, git, kind_at, no_repository
-from launchscope.gate.measurement import PROCESSES, RANGES, range_of, sound
+from launchscope.gate.measurement import BLOCKER_RANGES, PROCESSES, RANGES, range_of, sound
 from launchscope.model import KernelRow, Metric, Profile, Replay
 from launchscope.parser import parse_profile, read_profile
 
@@ -90,6 +91,17 @@ class BaselinePlace:
         start = f"{_slug(workload)}."
         return tuple(sorted(p.name for p in folder.glob(f"*{_SUFFIX}") if p.name.startswith(start)))
 
+    def holds(self, path: Path) -> bool:
+        """Whether a baseline lies, or may come to lie, at this path."""
+        if self.reference is not None:
+            return False
+        own, other = os.path.realpath(self.path), os.path.realpath(path)
+        with _reachable(self.path):
+            folder = self.is_folder
+        return (
+            (path.suffix == _SUFFIX and os.path.dirname(other) == own) if folder else other == own
+        )
+
     def readable(self) -> None:
         """InputError for a file that is there and is no baseline; of folders it says nothing."""
         path = Path(self.path)
@@ -98,12 +110,18 @@ class BaselinePlace:
                 _read(path)
 
     def writable(self) -> None:
-        """UsageError for a place in git's history."""
+        """UsageError for a place in git's history, or where nothing may be written."""
         if self.reference is not None:
             raise UsageError(
                 f"{self} cannot be written: it lies in git's history",
                 hint="name a file or a folder with --baseline, and commit it",
             )
+        with _reachable(self.path):
+            path = _behind_links(Path(self.path))
+            folder = path if self.is_folder else path.parent
+            there = next((f for f in (folder, *folder.parents) if f.exists()), folder)
+            if there.is_dir() and not os.access(there, os.W_OK | os.X_OK):
+                raise _unwritable(self.path, os.strerror(errno.EACCES))
 
     def write(self, workload: str, profile: Profile) -> Path:
         """Write the baseline, all of it or nothing, and say where.
@@ -124,19 +142,26 @@ class BaselinePlace:
             temporary.write_bytes(data)
             temporary.replace(path)
         except OSError as error:
-            raise UsageError(
-                f"cannot write the baseline {path}: {error.strerror or error}",
-                hint="name a place that can be written with --baseline",
-            ) from error
+            raise _unwritable(str(path), error.strerror or str(error)) from error
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
         return path
 
 
+def _unwritable(place: str, why: str) -> UsageError:
+    return UsageError(
+        f"cannot write the baseline {place}: {why}",
+        hint="name a place that can be written with --baseline",
+    )
+
+
 def _behind_links(path: Path) -> Path:
     """Where a link leads, so that writing keeps the link; the path itself if it is none."""
-    return path.resolve() if path.is_symlink() else path
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if target.is_symlink():  # resolve() would say so in another way in every Python
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
 
 
 @contextlib.contextmanager
@@ -195,6 +220,8 @@ def baseline_of(profile: Profile) -> Profile:
         if found.low != found.high:
             ranges[key] = [_rounded(found.low), _rounded(found.high)]
     facts = {RANGES: ranges, PROCESSES: profile.facts.get(PROCESSES, 1)}
+    if profile.facts.get(BLOCKER_RANGES):
+        facts[BLOCKER_RANGES] = profile.facts[BLOCKER_RANGES]
     return replace(
         profile,
         # What would differ although nothing changed.
@@ -264,4 +291,4 @@ def _place(where: str | None) -> tuple[str, int]:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-") or "unnamed"
+    return re.sub(r"\W+", "-", text.lower()).strip("-") or "unnamed"

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
+from launchscope.gate.measurement import blocker_ranges
 from launchscope.model import Blocker, Change, OpRow, Profile
 
 __all__ = ["changes", "new_blockers"]
@@ -34,9 +35,16 @@ def changes(profile: Profile, baseline: Profile) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def new_blockers(profile: Profile, baseline: Profile) -> int:
-    """How many blockers a step has that the baseline has not, by op."""
-    return int(sum(c.after - c.before for c in _blockers(profile, baseline) if c.appeared))
+def new_blockers(profile: Profile, baseline: Profile) -> tuple[int, int]:
+    """How many blockers a step has, by op, that no process of the baseline had: in every process,
+    and in any."""
+    before, after = blocker_ranges(baseline), blocker_ranges(profile)
+    always = sometimes = 0
+    for op, (fewest, most) in after.items():
+        had = before.get(op, (0, 0))[1]
+        always += max(0, fewest - had)
+        sometimes += max(0, most - had)
+    return always, sometimes
 
 
 # --------------------------------------------------------------------------- blockers
@@ -54,10 +62,7 @@ def _blockers(profile: Profile, baseline: Profile) -> list[Change]:
 
 
 def _blocker_counts(profile: Profile) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for blocker in profile.blockers:
-        counts[blocker.op] += blocker.count
-    return counts
+    return Counter({op: most for op, (_, most) in blocker_ranges(profile).items()})
 
 
 def _blocker_lines(profile: Profile, baseline: Profile, op: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 from launchscope.gate import metrics
 from launchscope.gate.baseline import Baseline
@@ -15,7 +16,7 @@ from launchscope.gate.changes import changes, new_blockers
 from launchscope.gate.limits import Limit
 from launchscope.gate.measurement import Range, processes_of, range_of
 from launchscope.gate.wording import headline, reason_against_baseline, reason_against_limit
-from launchscope.model import Check, LimitCheck, Outcome, Profile
+from launchscope.model import Check, LimitCheck, Outcome, Profile, Target
 
 __all__ = ["check", "confirmed", "not_comparable"]
 
@@ -64,19 +65,23 @@ def check(
 
 
 def confirmed(first: Check, second: Check) -> Check:
-    """The second measurement of a Check that failed: what did not fail twice is inconclusive."""
-    before = {limit.metric for limit in first.limits if limit.outcome == "failed"}
-    decided = [
-        replace(
-            limit,
-            outcome="inconclusive",
-            reason=f"{limit.reason}; measured again, "
-            + ("it was within the limit" if limit.metric in before else "after it had passed"),
-        )
-        if (limit.metric in before) != (limit.outcome == "failed")
-        else limit
-        for limit in second.limits
-    ]
+    """The second measurement of a Check that failed: what did not fail twice is inconclusive.
+
+    What the second one could not look at stays as the first one found it.
+    """
+    before = {limit.metric: limit for limit in first.limits if limit.outcome == "failed"}
+    decided = []
+    for limit in second.limits:
+        failed_first = before.get(limit.metric)
+        if failed_first is not None and limit.outcome == "not_compared":
+            reason = f"{failed_first.reason}; measured again, it was {limit.reason}"
+            decided.append(replace(failed_first, reason=reason))
+        elif (failed_first is not None) != (limit.outcome == "failed"):
+            again = "it was within the limit" if failed_first else "after it had passed"
+            reason = f"{limit.reason}; measured again, {again}"
+            decided.append(replace(limit, outcome="inconclusive", reason=reason))
+        else:
+            decided.append(limit)
     outcome = _outcome(decided)
     return replace(
         second, limits=tuple(decided), outcome=outcome, headline=headline(outcome, decided, None)
@@ -141,7 +146,11 @@ def _against_limit(
 
 
 def _against_baseline(
-    limit: Limit, measured: LimitCheck, now: Range, before: Range, new_blockers: int | None
+    limit: Limit,
+    measured: LimitCheck,
+    now: Range,
+    before: Range,
+    new_blockers: tuple[int, int] | None,
 ) -> LimitCheck:
     name = limit.metric
     sign = -1.0 if metrics.higher_is_better(name) else 1.0
@@ -153,8 +162,12 @@ def _against_baseline(
         middle, expected = (now.low + now.high) / 2.0, bound
     outcome: Outcome = "passed"
     if new_blockers is not None:
-        # One that went must not hide one that came.
-        outcome = "failed" if new_blockers > limit.allowance(before.value) else "passed"
+        # One that went must not hide one that came. One that not every process met is chance.
+        always, sometimes = new_blockers
+        if always > limit.allowance(before.value):
+            outcome = "failed"
+        elif sometimes > limit.allowance(before.value):
+            outcome = "inconclusive"
     elif _worse(name, now.best(name), bound):
         outcome = "failed"
     elif _worse(name, middle, expected):
@@ -166,7 +179,7 @@ def _against_baseline(
         measured, outcome=outcome, bound=bound, better=_better(limit, now, before),
         exact=now.exact and before.exact,
     )  # fmt: skip
-    return replace(result, reason=reason_against_baseline(result, new_blockers))
+    return replace(result, reason=reason_against_baseline(result, new_blockers and new_blockers[0]))
 
 
 def _worse(metric: str, value: float, bound: float) -> bool:
@@ -179,6 +192,8 @@ def _better(limit: Limit, now: Range, before: Range) -> bool:
 
     By more than what the limit would forgive the other way: a baseline is not stale by chance.
     """
+    if limit.metric == "shape_signatures" and now.high > 1:
+        return False  # fewer of shapes that still change are chance, as more of them are
     gain = before.best(limit.metric) - now.worst(limit.metric)
     if metrics.higher_is_better(limit.metric):
         gain = -gain
@@ -204,6 +219,18 @@ def not_comparable(profile: Profile, baseline: Profile) -> str | None:
     return None
 
 
+def _another_target(now: Target, before: Target) -> bool:
+    """Whether the two name different code, seen from whatever folder.
+
+    The names of traces say nothing: every trace has its own.
+    """
+    if now.kind != before.kind or now.kind == "trace":
+        return False
+    names = [PurePath(target.name).parts for target in (now, before)]
+    shared = min(map(len, names))
+    return names[0][-shared:] != names[1][-shared:]
+
+
 def _warnings(profile: Profile, baseline: Profile) -> tuple[str, ...]:
     """What differs and may be why: figures are compared all the same."""
     now, before = profile.environment, baseline.environment
@@ -216,6 +243,8 @@ def _warnings(profile: Profile, baseline: Profile) -> tuple[str, ...]:
         )
         if old != new
     ]
+    if _another_target(profile.target, baseline.target):
+        told.append(f"the baseline was made of another target: {baseline.target.name}")
     if profile.target.args != baseline.target.args:
         args = " ".join(baseline.target.args) or "none"
         told.append(f"the baseline was made with other arguments: {args}")

@@ -1,19 +1,22 @@
-"""One Profile of several fresh processes, and the range in which each of its metrics lay."""
+"""One Profile of several fresh processes, and the range in which each of its figures lay."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median, mode
 
 from launchscope.errors import InputError
 from launchscope.gate import metrics
-from launchscope.model import Metric, Profile
+from launchscope.model import Blocker, Metric, Profile
 
-__all__ = ["PROCESSES", "RANGES", "Range", "merged", "processes_of", "range_of", "sound"]
+__all__ = ["BLOCKER_RANGES", "PROCESSES", "RANGES", "Range", "blocker_ranges", "merged",
+           "processes_of", "range_of", "sound"]  # fmt: skip
 
 # Facts of a Profile that was merged, or is a baseline.
 RANGES = "ranges"
+BLOCKER_RANGES = "blocker_ranges"  # by op, where processes did not agree
 PROCESSES = "processes"
 
 
@@ -55,8 +58,38 @@ def merged(profiles: Sequence[Profile]) -> Profile:
                              exact, samples)  # fmt: skip
         if low != high:
             ranges[key] = [low, high]
+    blockers, seen = _joined_blockers([p for p in profiles if p.shapes.stable is not None])
     facts = {**first.facts, RANGES: ranges, PROCESSES: sum(map(processes_of, profiles))}
-    return replace(first, metrics=joined, facts=facts)
+    if seen:
+        facts[BLOCKER_RANGES] = seen
+    return replace(first, metrics=joined, blockers=blockers, facts=facts)
+
+
+def _joined_blockers(
+    profiles: Sequence[Profile],
+) -> tuple[tuple[Blocker, ...], dict[str, list[int]]]:
+    """Those of any process, and by op the fewest and most that one process saw, where that is
+    not the same for all."""
+    rows: dict[tuple[object, ...], Blocker] = {}
+    for profile in profiles:
+        alike: Counter[tuple[object, ...]] = Counter()
+        for blocker in profile.blockers:
+            kind = (blocker.op, blocker.category, blocker.where)
+            key = (*kind, alike[kind])  # a line can have one in two parts of the step
+            alike[kind] += 1
+            if key not in rows or rows[key].count < blocker.count:
+                rows[key] = blocker
+    total: Counter[str] = Counter()
+    for blocker in rows.values():
+        total[blocker.op] += blocker.count
+    counts = [blocker_ranges(profile) for profile in profiles]
+    seen = {}
+    for op in total:
+        low = min(known.get(op, (0, 0))[0] for known in counts)
+        high = max(known.get(op, (0, 0))[1] for known in counts)
+        if (low, high) != (total[op], total[op]):
+            seen[op] = [low, high]
+    return tuple(rows.values()), seen
 
 
 def sound(profile: Profile, place: str) -> Profile:
@@ -64,12 +97,13 @@ def sound(profile: Profile, place: str) -> Profile:
 
     They are among the facts, whose types nobody looks at when a Profile is read.
     """
-    known = profile.facts.get(RANGES, {})
-    if not isinstance(known, dict) or not all(map(_is_range, known.values())):
-        raise InputError(
-            f"{place} is damaged: the ranges of its metrics are not pairs of numbers",
-            hint="measure it again, or take the file of an earlier commit",
-        )
+    for fact, noun in ((RANGES, "metrics"), (BLOCKER_RANGES, "blockers")):
+        known = profile.facts.get(fact, {})
+        if not isinstance(known, dict) or not all(map(_is_range, known.values())):
+            raise InputError(
+                f"{place} is damaged: the ranges of its {noun} are not pairs of numbers",
+                hint="measure it again, or take the file of an earlier commit",
+            )
     return profile
 
 
@@ -88,6 +122,15 @@ def processes_of(profile: Profile) -> int:
     return count if isinstance(count, int) else 1
 
 
+def blocker_ranges(profile: Profile) -> dict[str, tuple[int, int]]:
+    """Of every blocker, by op, the fewest and most that a process saw in one step."""
+    counts: Counter[str] = Counter()
+    for blocker in profile.blockers:
+        counts[blocker.op] += blocker.count
+    known = profile.facts.get(BLOCKER_RANGES, {})
+    return {op: (*known[op],) if op in known else (count, count) for op, count in counts.items()}
+
+
 def range_of(profile: Profile, metric: str) -> Range | None:
     """The metric's range; None if it was not measured.
 
@@ -97,8 +140,9 @@ def range_of(profile: Profile, metric: str) -> Range | None:
     if metric == metrics.BLOCKERS:
         if profile.shapes.stable is None:  # the step was not inspected
             return None
-        total = float(sum(blocker.count for blocker in profile.blockers))
-        return Range(total, total, total, exact=True)
+        ranges = blocker_ranges(profile).values()
+        least, most = float(sum(r[0] for r in ranges)), float(sum(r[1] for r in ranges))
+        return Range(most, least, most, exact=least == most)
     value = profile.value(metric)
     if value is None:
         return None

@@ -49,7 +49,7 @@ def known(metric: str, error: type[UsageError], place: str) -> str:
     beginnings = {name[: len(metric) + 1]: name for name in reversed(UNITS)}
     near = [
         {**beginnings, **{name: name for name in UNITS}}[found]
-        for found in get_close_matches(metric, [*UNITS, *beginnings], n=1, cutoff=0.4)
+        for found in get_close_matches(metric.lower(), [*UNITS, *beginnings], n=1, cutoff=0.4)
     ]
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(UNITS)}"
     raise error(f"{place}: there is no metric {metric!r}", hint=hint)

@@ -10,11 +10,11 @@ from launchscope.model import LimitCheck, Outcome
 __all__ = ["figure", "headline", "reason_against_baseline", "reason_against_limit"]
 
 
-def figure(value: float | None, unit: str) -> str:
-    """A number with its unit: `385`, `9.31 ms`, `61.7 %`."""
+def figure(value: float | None, unit: str, digits: int = 4) -> str:
+    """A number with its unit: `385`, `9.31 ms`, `61.7 %`; with so many digits at most."""
     if value is None:
         return "not measured"
-    text = f"{value:,.0f}" if float(value).is_integer() and unit == "1" else f"{value:.4g}"
+    text = f"{value:,.0f}" if float(value).is_integer() and unit == "1" else f"{value:.{digits}g}"
     if unit == "1":
         return text
     return f"{text}x" if unit == "x" else f"{text} {unit}"
@@ -33,24 +33,32 @@ def reason_against_limit(limit: LimitCheck) -> str:
 
 
 def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
-    unit = limit.unit
-    before, now = figure(limit.baseline, unit), figure(limit.value, unit)
+    unit, passed = limit.unit, limit.outcome == "passed"
+    digits = 4 if passed else _telling(limit.baseline, limit.value, limit.bound)
+    before, now = figure(limit.baseline, unit, digits), figure(limit.value, unit, digits)
     if new_blockers:
         return f"went from {before} to {now}, {new_blockers} of them new"
-    if limit.value == limit.baseline:
+    if limit.value == limit.baseline or (passed and now == before):
         worst = limit.low if metrics.higher_is_better(limit.metric) else limit.high
         times = f", but {figure(worst, unit)} at its worst; {before} in the baseline"
         return f"{now}{times if limit.outcome == 'inconclusive' else ', as in the baseline'}"
     rose = (limit.value or 0.0) > (limit.baseline or 0.0)
     moved = f"{'rose' if rose else 'fell'} from {before} to {now}"
     least = metrics.higher_is_better(limit.metric)
-    allowed = f"{'at least' if least else 'at most'} {figure(limit.bound, unit)}"
+    allowed = f"{'at least' if least else 'at most'} {figure(limit.bound, unit, digits)}"
     if limit.outcome == "failed":
         return f"{moved}; the limit {limit.limit} allows {allowed}"
     if limit.outcome == "inconclusive":
         spread = f"{figure(limit.low, unit)} to {figure(limit.high, unit)}"
         return f"{moved}, but its range ({spread}) meets the baseline's; {allowed} is allowed"
     return moved
+
+
+def _telling(*values: float | None) -> int:
+    """The digits, four at least, that tell these apart; what differs by less is no matter."""
+    different = {value for value in values if value is not None}
+    enough = (d for d in range(4, 10) if len({f"{v:.{d}g}" for v in different}) == len(different))
+    return next(enough, 4)
 
 
 def headline(outcome: Outcome, decided: Sequence[LimitCheck], problem: str | None) -> str:

@@ -76,6 +76,7 @@ class Check:
     processes: int = 1
     written: str | None = None  # where this measurement was written as the baseline
     warnings: tuple[str, ...] = ()
+    excused: bool = False  # a baseline was written or may be missing: nothing fails for the outcome
     schema: str = CHECK_SCHEMA
 
     @property

@@ -16,15 +16,16 @@ def render(check: Check, /, folder: object = "", **options: object) -> str:
     lines = []
     appeared = [change for change in check.changes if change.appeared and change.where]
     step = place_of(check.source, folder)
+    severe = "error" if not check.excused else "notice" if check.written else "warning"
     for limit in check.limits:
         if limit.outcome == "failed":
-            lines.append(_command("error", f"launchscope: {limit.metric}", limit.reason, step))
+            lines.append(_command(severe, f"launchscope: {limit.metric}", limit.reason, step))
         elif limit.outcome == "inconclusive" or _unlooked(check, limit):
             lines.append(_command("warning", f"launchscope: {limit.metric}", limit.reason, step))
     if check.outcome == "not_compared":
-        lines.append(_command("error", "launchscope: nothing was compared", check.headline, None))
+        lines.append(_command(severe, "launchscope: nothing was compared", check.headline, None))
     if check.outcome in ("failed", "inconclusive"):
-        level = "error" if check.outcome == "failed" else "warning"
+        level = severe if check.outcome == "failed" else "warning"
         lines += [_change(level, change, folder) for change in appeared[:_MOST]]
     lines += [_command("warning", "launchscope", warning, None) for warning in check.warnings]
     if check.stale:

@@ -37,7 +37,7 @@ def render_check(check: Check, /, **options: object) -> bytes:
         _limit(suite, check, limit, changed)
     if not check.limits:
         case = _case(suite, check.workload, "limits")
-        _add(case, "error", check.headline)
+        _add(case, "skipped" if check.excused else "error", check.headline)
     said = [check.headline, *content.warnings]
     ET.SubElement(suite, "system-out").text = _clean("\n".join(said))
     return _document(suite)
@@ -55,7 +55,9 @@ def render_profile(profile: Profile, /, **options: object) -> bytes:
 
 def _limit(suite: ET.Element, check: Check, limit: LimitCheck, changed: Sequence[str]) -> None:
     case = _case(suite, check.workload, limit.metric)
-    if limit.outcome == "failed":
+    if check.excused and limit.outcome in ("failed", "not_compared"):
+        _add(case, "skipped", limit.reason)
+    elif limit.outcome == "failed":
         details = [f"the step begins at {check.source}"] if check.source else []
         details += ["what changed, per step:", *changed] if changed else []
         _add(case, "failure", limit.reason, "\n".join(details))

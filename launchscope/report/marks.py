@@ -21,7 +21,8 @@ def table(
 
 
 def escape(text: str) -> str:
-    """Signs that would become formatting, or end a table cell."""
+    """Signs that would become formatting, or end a table cell; on one line."""
+    text = _one_line(text)
     for sign in "\\`*_<>|~":
         text = text.replace(sign, f"\\{sign}")
     return text
@@ -29,4 +30,8 @@ def escape(text: str) -> str:
 
 def code(text: str) -> str:
     """As code; a pipe would end a table cell even in there."""
-    return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
+    return "`" + _one_line(text).replace("`", "'").replace("|", "\\|") + "`"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())

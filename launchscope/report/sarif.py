@@ -45,10 +45,11 @@ def render_profile(profile: Profile, /, folder: object = "", **options: object) 
 
 def _of_check(check: Check, folder: object) -> Iterator[_Result]:
     step = place_of(check.source, folder)
-    failed = check.outcome == "failed"
+    failed = check.outcome == "failed" and not check.excused
     for limit in check.limits:
         if step is not None and limit.outcome in ("failed", "inconclusive"):
             level = "error" if limit.outcome == "failed" else "warning"
+            level = "note" if check.excused else level
             text = f"{limit.metric} {limit.reason}"
             rule = f"limit/{limit.metric}"
             yield _Result(rule, f"{limit.metric} is within its limit", level, text, (step,))

@@ -156,6 +156,8 @@ def test_a_baseline_that_is_missing_does_not_excuse_what_was_not_measured(capsys
     absent = ("--baseline", "bl", "--missing-baseline", "pass")
     assert check(*absent, "dry.json") == 0
     assert check(*absent, "--limit", "launches_per_step=900", "dry.json") == 3
+    written = ("--baseline", "new", "--missing-baseline", "write")
+    assert check(*written, "--limit", "launches_per_step=900", "dry.json") == 3
     # A default that was not measured is no more asked for than where there is a baseline.
     whole = gpu()
     rest = {name: own for name, own in whole.metrics.items() if name != "launch_overhead_pct"}
@@ -230,6 +232,35 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
     assert kept == {path: data for path, data in before.items() if path.name != "before.json"}
 
 
+@pytest.mark.parametrize("more", [(), ("--update-baseline",)], ids=["check", "update"])
+@pytest.mark.parametrize(
+    ("baseline", "output", "said"),
+    [
+        ("before.json", "./before.json", "would overwrite a baseline"),
+        ("before.json", "link.json", "would overwrite a baseline"),
+        (".", "train.nvidia-h200.json", "would overwrite a baseline"),
+        ("before.json", "./now.json", "would overwrite the Profile that is checked"),
+    ],
+)
+def test_a_report_never_takes_the_place_of_what_is_compared(
+    baseline: str, output: str, said: str, more: tuple[str, ...], folder: Path, capsys: Streams
+) -> None:
+    Path("link.json").symlink_to("before.json")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert check("--baseline", baseline, *more, "-o", output, "now.json") == 2
+    assert said in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert check("--baseline", baseline, *more, "-o", "report.xml", "now.json") in (0, 3)
+
+
+def test_a_link_that_leads_to_itself_is_no_place_for_a_baseline(capsys: Streams) -> None:
+    Path("loop.json").symlink_to("loop.json")
+    assert check("--baseline", "loop.json", "--update-baseline", "now.json") == 3
+    err = capsys.readouterr().err
+    assert err.startswith("error: cannot look for the baseline loop.json: Too many levels")
+    assert Path("loop.json").is_symlink()
+
+
 # ----------------------------------------------------------------------------- formats
 
 
@@ -254,6 +285,30 @@ def test_github_gets_annotations_and_a_summary(
     summary = Path("summary.md").read_text()
     assert summary.startswith("# of another step\n")
     assert "| +1 | 0 | 1 | kernels | `mul_kernel` | `train.py:30` |" in summary
+
+
+@pytest.mark.parametrize(
+    ("arguments", "level"),
+    [
+        (("--baseline", "bl", "--missing-baseline", "pass", "now.json"), "warning"),
+        (("--baseline", "bl", "--missing-baseline", "write", "now.json"), "notice"),
+        (("--baseline", "bl", "--update-baseline", "now.json"), "notice"),
+        (("--baseline", "before.json", "--update-baseline", "worse.json"), "notice"),
+    ],
+)
+def test_no_format_calls_a_failure_what_does_not_fail(
+    arguments: tuple[str, ...], level: str, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert check("-o", "a.xml", "-o", "a.sarif", "-o", "a.json", *arguments) == 0
+    out = capsys.readouterr().out
+    assert f"::{level} " in out
+    assert "::error " not in out
+    text = Path("a.xml").read_text()
+    assert 'failures="0" errors="0"' in text
+    assert "<skipped" in text
+    assert '"level": "error"' not in Path("a.sarif").read_text()
+    assert json.loads(Path("a.json").read_bytes())["excused"] is True
 
 
 @pytest.mark.parametrize("name", ["json", "junit", "sarif", "csv"])

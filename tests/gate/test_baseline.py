@@ -207,3 +207,42 @@ def test_merged_profiles_keep_what_the_first_ran() -> None:
     joined = merged([first, replace(gpu({"launches_per_step": 556}), kernels=())])
     assert joined.kernels == first.kernels
     assert joined.facts["ranges"] == {"launches_per_step": [555, 556]}
+
+
+def test_a_place_where_nothing_may_be_written_is_told_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def access(path: Path, mode: int) -> bool:
+        asked.append(Path(path))
+        return False
+
+    monkeypatch.setattr("os.access", access)
+    for place in (tmp_path, tmp_path / "new" / "folder", tmp_path / "train.json"):
+        with pytest.raises(UsageError, match="cannot write the baseline"):
+            baseline_place(str(place)).writable()
+    assert asked == [tmp_path] * 3
+
+
+def test_names_in_any_script_have_a_file_of_their_own() -> None:
+    names = ["обучение", "проверка", "train", "träin"]
+    assert file_name(names[0], rehearsal()) == "обучение.rehearsal.json"
+    assert len({file_name(name, rehearsal()) for name in names}) == len(names)
+
+
+def test_a_baseline_keeps_that_not_every_process_met_a_blocker(tmp_path: Path) -> None:
+    joined = merged([rehearsal(blockers=[item()]), rehearsal()])
+    place = baseline_place(str(tmp_path))
+    place.write("train", joined)
+    found = place.find("train", rehearsal())
+    assert found is not None
+    assert found.profile.facts["blocker_ranges"] == {"aten._local_scalar_dense": [0, 1]}
+
+
+def test_ranges_of_blockers_that_are_none_are_damage(tmp_path: Path) -> None:
+    place = baseline_place(str(tmp_path / "train.json"))
+    path = place.write("train", merged([rehearsal(blockers=[item()]), rehearsal()]))
+    path.write_bytes(path.read_bytes().replace(b":[0,1]", b":[1,0]"))
+    with pytest.raises(InputError, match="ranges of its blockers are not pairs"):
+        place.find("train", rehearsal())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
 from launchscope.gate import confirmed, merged
-from launchscope.model import Metric, OpRow
+from launchscope.model import Metric, OpRow, Profile, Target
 from tests.gate.profiles import OPS, checked, elsewhere, gpu, item, limit, rehearsal
 
 
@@ -73,6 +74,19 @@ def test_a_timing_fails_only_if_its_best_process_is_worse_than_the_baselines_wor
     assert result(9.9, 10.2, 10.4) == "failed"
 
 
+def test_figures_have_the_digits_that_tell_them_apart() -> None:
+    (found,) = checked(
+        gpu({"iteration_ms": 123.44}), gpu({"iteration_ms": 123.41}), "iteration_ms=+0"
+    ).limits
+    assert found.reason == (
+        "rose from 123.41 ms to 123.44 ms; the limit +0 allows at most 123.42 ms"
+    )
+    (found,) = checked(
+        gpu({"iteration_ms": 123.411}), gpu({"iteration_ms": 123.414}), "iteration_ms=+0"
+    ).limits
+    assert found.reason == "123.4 ms, as in the baseline"
+
+
 def test_strict_fails_what_is_inconclusive() -> None:
     before = merged([gpu({"iteration_ms": ms}) for ms in (9.0, 9.4, 9.2)])
     now = merged([gpu({"iteration_ms": ms}) for ms in (9.8, 10.2, 10.4)])
@@ -116,6 +130,15 @@ def test_a_failure_that_is_not_seen_again_is_inconclusive() -> None:
     assert again.outcome == "inconclusive"
     assert "within the limit" in limit(again, "launches_per_step").reason
     assert confirmed(first, first).outcome == "failed"
+
+
+def test_a_failure_that_could_not_be_looked_at_again_stays_a_failure() -> None:
+    first = checked(gpu({"launches_per_step": 556}), gpu())
+    again = confirmed(first, checked(gpu({"launches_per_step": None}), gpu()))
+    assert again.outcome == "failed"
+    found = limit(again, "launches_per_step")
+    assert (found.outcome, found.value) == ("failed", 556)
+    assert found.reason.endswith("; measured again, it was not measured")
 
 
 # ----------------------------------------------------------------------------- rehearsal
@@ -189,6 +212,26 @@ def test_another_driver_or_torch_is_a_warning() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "now", "before", "told"),
+    [
+        ("script", "a/train.py", "b/train.py", True),
+        ("script", "train.py", "infer.py", True),
+        ("script", "./train.py", "train.py", False),
+        ("script", "examples/train.py", "train.py", False),  # from another folder
+        ("module", "pkg.train", "pkg.infer", True),
+        ("trace", "monday.json", "friday.json", False),
+    ],
+)
+def test_a_baseline_of_another_script_is_told(
+    kind: Literal["script", "module", "trace"], now: str, before: str, told: bool
+) -> None:
+    made = [replace(gpu(), target=Target(kind, name)) for name in (now, before)]
+    result = checked(made[0], made[1])
+    found = [text for text in result.warnings if "another target" in text]
+    assert found == [f"the baseline was made of another target: {before}"] * told
+
+
 def test_nothing_that_could_be_compared_is_never_a_pass() -> None:
     nothing = dict.fromkeys(("launches_per_step", "syncs_per_step", "launch_overhead_pct"))
     assert checked(gpu(nothing), gpu()).outcome == "not_compared"
@@ -207,6 +250,35 @@ def test_fewer_launches_than_the_baseline_make_it_stale() -> None:
     assert "stale" in result.headline
 
 
+def test_fewer_of_shapes_that_still_change_do_not_make_the_baseline_stale() -> None:
+    def shapes(count: int) -> Profile:
+        made = rehearsal()
+        return replace(made, metrics={**made.metrics, "shape_signatures": Metric(count, "1", True)})
+
+    assert not checked(shapes(2), shapes(3)).stale
+    assert checked(shapes(1), shapes(3)).stale
+
+
 def test_a_timing_that_happens_to_be_better_does_not_make_the_baseline_stale() -> None:
     assert not checked(gpu({"launch_overhead_pct": 60.0}), gpu()).stale
     assert checked(gpu({"launch_overhead_pct": 59.0}), gpu()).stale
+
+
+def test_a_blocker_that_only_some_processes_met_does_not_fail_the_gate() -> None:
+    with_it, without = rehearsal(blockers=[item()]), rehearsal()
+
+    def outcome(now: list[Profile], before: list[Profile]) -> str:
+        return limit(checked(merged(now), merged(before)), "blockers").outcome
+
+    assert outcome([with_it, with_it, without], [without] * 3) == "inconclusive"
+    assert outcome([with_it] * 3, [without] * 3) == "failed"
+    assert outcome([with_it] * 3, [without, with_it, without]) == "passed"
+
+
+def test_blockers_of_several_processes_are_counted_as_one_of_them_met_them() -> None:
+    here, there = rehearsal(blockers=[item(29)]), rehearsal(blockers=[item(40)])
+    joined = merged([here, there])
+    assert len(joined.blockers) == 2
+    assert limit(checked(joined, here), "blockers").outcome == "passed"
+    twice = rehearsal(blockers=[item(29), item(29)])  # in two parts of the step
+    assert limit(checked(merged([twice]), twice), "blockers").value == 2

@@ -57,6 +57,7 @@ def test_a_limit_is_read_in_the_unit_of_its_metric(
         ("launches_per_step=1e999", "nothing is over it", "off lifts"),
         ("lauches=900", "no metric", "did you mean launches_per_step?"),
         ("sync=+0", "no metric", "did you mean syncs_per_step?"),
+        ("LAUNCHES_PER_STEP=+0", "no metric", "did you mean launches_per_step?"),
         ("overhead_pct=+1pp", "no metric", "overhead_pct?"),
     ],
 )

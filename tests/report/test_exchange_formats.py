@@ -46,6 +46,19 @@ def hostile() -> Check:
     )
 
 
+# --------------------------------------------------------------------------- Markdown
+
+
+def test_a_line_break_in_a_name_ends_no_heading_list_or_table() -> None:
+    check = hostile()
+    broken = replace(check.target, name="a\nb.py", args=("c\nd",))
+    text = str(render(replace(check, target=broken, warnings=("e\nf",)), "markdown"))
+    assert text.startswith("# FAILED: `a b.py c d`\n")
+    assert "- e f\n" in text
+    cells = [line for line in text.splitlines() if "::error::" in line and line.startswith("|")]
+    assert [line[-1] for line in cells] == ["|", "|"]
+
+
 # ------------------------------------------------------------------------------ JUnit
 
 
