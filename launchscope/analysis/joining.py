@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import numpy as np
 
 from launchscope.analysis.accounting import Accounting
@@ -13,9 +16,13 @@ from launchscope.analysis.replay import ReplayTimes, replay_times
 from launchscope.analysis.timeline import Timeline
 from launchscope.analysis.timing import StepTimes
 from launchscope.analysis.work import Work
-from launchscope.model import ReplayResult, StepSource
+from launchscope.model import ReplayResult, StepInput, StepSource
 
-__all__ = ["Projector", "against_time"]
+__all__ = ["Projector", "against_time", "moved_inputs"]
+
+# A copy of more than this from pageable memory is not staged at once: its call lasts until the
+# GPU has come to it and taken most of it. Of pinned memory the recording says nothing.
+STAGED_BYTES = 64 * 1024
 
 
 def against_time(
@@ -52,10 +59,7 @@ class Projector:
         times: StepTimes,
         source: StepSource | None = None,
     ):
-        # The recipe copies what `x.to(device)` in the step brings straight into static tensors.
-        self._moved_inputs = (
-            sum(entry.expression != entry.copied_from for entry in source.inputs) if source else 0
-        )
+        self._moved_inputs = moved_inputs(source)
         self._model = fit(work, times, accounts.profiler_us)
         self._times = times
         self._predicted = predicted
@@ -83,3 +87,15 @@ class Projector:
         """Of the iteration, by a replay of a part of the step; None if it cannot be projected."""
         share = self(result, replay_times(result), False).metrics.get("removable_pct")
         return share if isinstance(share, float) else None
+
+
+def moved_inputs(source: StepSource | None) -> int:
+    """How many copies to the device the recipe makes straight into static tensors, for what is
+    `x.to(device)` in the step; none unless all of them are small enough not to wait."""
+    moved = [x for x in source.inputs if x.expression != x.copied_from] if source else []
+    return len(moved) if all(_bytes(x) <= STAGED_BYTES for x in moved) else 0
+
+
+def _bytes(entry: StepInput) -> int:
+    bits = re.search(r"\d+", entry.dtype)  # of torch.float32, torch.bfloat16, torch.float8_e5m2
+    return math.prod(entry.shape) * (int(bits[0]) // 8 if bits else 1)
