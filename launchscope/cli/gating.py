@@ -51,7 +51,7 @@ def checked(gate: Gate, source: Repeats, screen: Console) -> Check:
     if gate.confirm and not gate.update and result.outcome == "failed" and source.again():
         screen.progress("measuring again, to confirm")
         source.all()
-        result = confirmed(result, judged(source.profile))
+        result = confirmed(result, judged(source.profile), strict=gate.strict)
     missing = found is None and gate.place is not None
     if gate.place is None or not (gate.update or (missing and gate.missing == "write")):
         return result

@@ -39,12 +39,7 @@ def check(
     known = baseline.profile if baseline is not None and apart is None else None
     decided = [_decide(limit, profile, known, apart or missing) for limit in limits]
     if strict:
-        decided = [
-            replace(d, outcome="failed", reason=f"{d.reason} (strict)")
-            if d.outcome == "inconclusive"
-            else d
-            for d in decided
-        ]
+        decided = list(map(_strictly, decided))
     found = changes(profile, known) if known is not None else ()
     outcome = _outcome(decided)
     return Check(
@@ -64,7 +59,13 @@ def check(
     )
 
 
-def confirmed(first: Check, second: Check) -> Check:
+def _strictly(decided: LimitCheck) -> LimitCheck:
+    if decided.outcome != "inconclusive":
+        return decided
+    return replace(decided, outcome="failed", reason=f"{decided.reason} (strict)")
+
+
+def confirmed(first: Check, second: Check, *, strict: bool = False) -> Check:
     """The second measurement of a Check that failed: what did not fail twice is inconclusive.
 
     What the second one could not look at stays as the first one found it.
@@ -79,7 +80,8 @@ def confirmed(first: Check, second: Check) -> Check:
         elif (failed_first is not None) != (limit.outcome == "failed"):
             again = "it was within the limit" if failed_first else "after it had passed"
             reason = f"{limit.reason}; measured again, {again}"
-            decided.append(replace(limit, outcome="inconclusive", reason=reason))
+            unsure = replace(limit, outcome="inconclusive", reason=reason)
+            decided.append(_strictly(unsure) if strict else unsure)
         else:
             decided.append(limit)
     outcome = _outcome(decided)

@@ -130,6 +130,7 @@ def test_a_failure_that_is_not_seen_again_is_inconclusive() -> None:
     assert again.outcome == "inconclusive"
     assert "within the limit" in limit(again, "launches_per_step").reason
     assert confirmed(first, first).outcome == "failed"
+    assert confirmed(first, checked(gpu(), gpu()), strict=True).outcome == "failed"
 
 
 def test_a_failure_that_could_not_be_looked_at_again_stays_a_failure() -> None:
