@@ -128,7 +128,7 @@ def _check(content: bytes, file: str, schema: str, noun: str) -> None:
     except msgspec.ValidationError as error:
         raise InputError(f"{file} is not a launchscope {noun}") from error
     except msgspec.DecodeError as error:
-        raise _damaged(file, noun, error) from error
+        raise _damaged(file, noun, _named(error, content)) from error
     if found == schema:
         return
     family = schema.rsplit("/", 1)[0]
@@ -140,6 +140,16 @@ def _check(content: bytes, file: str, schema: str, noun: str) -> None:
     if isinstance(found, str) and found.startswith("launchscope/"):
         raise InputError(f"{file} is a launchscope file of another kind ({found}), not a {noun}")
     raise InputError(f"{file} is not a launchscope {noun}")
+
+
+def _named(error: Exception, content: bytes) -> Exception:
+    """The same for what stands there most often: a value that Python writes and JSON has not."""
+    place = re.search(r"\(byte (\d+)\)", str(error))
+    at = int(place[1]) if place else len(content)
+    word = re.match(rb"NaN|Infinity", content[at:])
+    if word is None:
+        return error
+    return ValueError(f"{word[0].decode()} at byte {at} is no JSON and no measurement")
 
 
 def _damaged(file: Path | str, noun: str, error: Exception) -> InputError:

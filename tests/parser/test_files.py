@@ -54,6 +54,9 @@ def test_a_profile_round_trips(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("{", "damaged"),
+        ('{"schema": NaN}', "NaN at byte 11 is no JSON"),
+        ('{"schema": -Infinity}', "Infinity at byte 12 is no JSON"),
+        ('{"schema": nope}', "invalid character"),
         ("[]", "is not a launchscope Profile"),
         ("{}", "is not a launchscope Profile"),
         ('{"schema": "launchscope/profile/99"}', "has schema launchscope/profile/99"),
