@@ -71,8 +71,8 @@ class Model:
         """Iteration time with the step's launches and waits replaced by one graph launch.
 
         What happens between steps stays as it is, but for the copies of `moved_inputs`.
-        `wait_after` keeps one synchronisation, right
-        after the replay, where a loop that reads its loss each step would have it.
+        `wait_after` keeps one synchronisation, right after the replay, where a loop that reads
+        its loss each step would have it.
         """
         replayed = _replayed(self.loop, cost, wait_after)
         return _typical(simulate(replayed, self.steps, self.costs))

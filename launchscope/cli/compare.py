@@ -142,7 +142,6 @@ def _run(
 ) -> int:
     from launchscope.cli.comparing import measure
     from launchscope.cli.points import Runner
-    from launchscope.rules.comparing import SAME_WORK
 
     threading.Thread(target=load_analysis, daemon=True).start()
     points = combinations(axes, target)
@@ -159,7 +158,9 @@ def _run(
         return 130
     if not made.measured:
         raise _nothing(comparison)
-    if SAME_WORK in comparison.notes and not (comparison.ladders or comparison.buckets):
+    from launchscope.analysis.comparing import same_work  # slow to load: a thread did it meanwhile
+
+    if same_work(comparison.points) and not (comparison.ladders or comparison.buckets):
         raise MeasureError(
             "nothing was compared: every point measured the same thing",
             hint=f"does {target.name} use the batch size it is given?",

@@ -13,8 +13,6 @@ _WAYS: dict[AdoptionMode, str] = {
     "compile": 'torch.compile(mode="reduce-overhead")',
     "graphed": "make_graphed_callables",
 }
-# By whether the process of the way failed after its steps were timed.
-_NOT_SOUND = ("not compared with eager", "whose process failed")
 
 
 def advised(ladder: Ladder, threshold_pct: float) -> Ladder:
@@ -80,17 +78,20 @@ def _told_apart(timed: list[Rung], sound: list[Rung], base: float) -> str:
     return "".join(
         f" Not counted: {_WAYS[rung.mode]}"
         + ("" if rung.speedup is None else f" ({times(rung.speedup)})")
-        + (
-            ", whose result differs from eager's."
-            if rung.trajectory.status == "differs"
-            else f", {_NOT_SOUND[rung.failure is not None]}{_because(rung)}."
-        )
+        + f", {_flaw(rung)}."
         for rung in left
     )
 
 
-def _because(rung: Rung) -> str:
-    reason = rung.trajectory.reason if rung.failure is None else rung.failure.reason
+def _flaw(rung: Rung) -> str:
+    if rung.trajectory.status == "differs":
+        return "whose result differs from eager's"
+    if rung.failure is not None:
+        return f"whose process failed{_because(rung.failure.reason)}"
+    return f"not compared with eager{_because(rung.trajectory.reason)}"
+
+
+def _because(reason: str | None) -> str:
     return f": {reason.rstrip('.')}" if reason else ""
 
 

@@ -28,7 +28,7 @@ class TimingPass(PassBase):
         self._gpu_begin, self._gpu_end = recorder.made(wanted), recorder.made(wanted)
         self._host_begin, self._host_end = [0] * wanted, [0] * wanted
         self._kind = [0] * wanted
-        self._tells_kinds = context.step_signature is not None
+        self._tells_kinds = bool(context.boundary.kinds)
         self._done = 0
         opening = cuda.Event(enable_timing=True)
         cuda.synchronize()
@@ -67,7 +67,7 @@ class TimingPass(PassBase):
             host_close_ns=closed,
             gpu_begin_ms=tuple(map(since, self._gpu_begin[:steps])),
             gpu_end_ms=tuple(map(since, self._gpu_end[:steps])),
-            kind=tuple(self._kind[:steps]) if self.context.boundary.kinds else (),
+            kind=tuple(self._kind[:steps]) if self._tells_kinds else (),
             complete=complete,
         )
 
