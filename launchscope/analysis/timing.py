@@ -36,7 +36,7 @@ def step_times(timing: TimingResult, kind: int | None = None) -> StepTimes:
     host_begin = np.asarray(timing.host_begin_ns, np.float64) / 1e6
     host_end = np.asarray(timing.host_end_ns, np.float64) / 1e6
     steps = min(len(host_begin), len(host_end))
-    gpu_begin = np.asarray(timing.gpu_begin_ms, np.float64)
+    gpu_begin = np.asarray(timing.gpu_begin_ms, np.float64)  # NaN where there was no event
     gpu_end = np.asarray(timing.gpu_end_ms, np.float64)
     gpu_steps = min(len(gpu_begin), len(gpu_end))
     host_begin, host_end = host_begin[:steps], host_end[:steps]
@@ -50,7 +50,7 @@ def step_times(timing: TimingResult, kind: int | None = None) -> StepTimes:
     return StepTimes(
         iteration=np.diff(gpu_end)[gpu_wanted[1:]],
         host_iteration=np.diff(host_end)[wanted[1:]],
-        step=(gpu_end - gpu_begin)[gpu_wanted],
+        step=(gpu_end - gpu_begin)[gpu_wanted & ~np.isnan(gpu_begin)],
         host=(host_end - host_begin)[wanted],
         host_between=(host_begin[1:] - host_end[:-1])[wanted[1:]],
         wall_check_pct=None if check is None else float(check),

@@ -55,14 +55,15 @@ class TimingResult:
 
     All host times are `time.perf_counter_ns` of the child. GPU times are CUDA event
     times in ms after an event recorded right after the synchronisation that opens the
-    pass; empty without CUDA. `kind[i]` indexes `StepBoundary.kinds`, 0 if there are none.
+    pass; empty without CUDA, None at the begin of a step that has no event there. `kind[i]`
+    indexes `StepBoundary.kinds`, 0 if there are none.
     """
 
     host_open_ns: int
     host_begin_ns: tuple[int, ...]
     host_end_ns: tuple[int, ...]
     host_close_ns: int  # after the closing synchronisation
-    gpu_begin_ms: tuple[float, ...]
+    gpu_begin_ms: tuple[float | None, ...]
     gpu_end_ms: tuple[float, ...]
     kind: tuple[int, ...] = ()
     complete: bool = True  # False: the script ended before the pass was full

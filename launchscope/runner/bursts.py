@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from launchscope.runner.capture import CapturedStep
-from launchscope.runner.events import EventRecorder
+from launchscope.runner.events import timing_events
 from launchscope.runner.state import DeviceState, OptimizerFlags
 
 BURSTS = 5
@@ -37,10 +37,8 @@ class Bursts:
         self._state = state
         self._flags = flags
         self._length = max(_SHORTEST, round(steps / BURSTS)) + 1
-        recorder = EventRecorder(torch)
-        self._record = recorder.record
         # Two for each eager step; of replays one before the first and one behind each.
-        self._events = recorder.made(2 * self._length)
+        self._events = timing_events(torch, 2 * self._length)
         self._opened = False
         self._timed = 0
         self._host_us: list[float] = []
@@ -57,13 +55,13 @@ class Bursts:
         return (median(self._host_us),) if self._host_us else ()
 
     def open(self) -> None:
-        self._record(self._events[2 * self._timed])
+        self._events[2 * self._timed].record()
         self._opened = True
 
     def close(self) -> None:
         """Ends what `open` began; nothing if it did not, or twice."""
         if self._opened:
-            self._record(self._events[2 * self._timed + 1])
+            self._events[2 * self._timed + 1].record()
             self._timed += 1
             self._opened = False
 
@@ -86,12 +84,12 @@ class Bursts:
         torch.cuda.synchronize()
         before, *behind = self._events[: self._length + 1]
         host = []
-        self._record(before)
+        before.record()
         for event in behind:
             begun = clock()
             replay()
             host.append((clock() - begun) / 1e3)
-            self._record(event)
+            event.record()
         torch.cuda.synchronize()
         self._state.restore()
         self._flags.revert()

@@ -262,9 +262,9 @@ class Conductor:
         if not ends_only or by_inputs or follower is None or runner is None:
             return
         if Ends.enough_for(follower.pattern):
-            elsewhere = self.hooks.not_a_step
+            thread, pattern = self.hooks.thread, follower.pattern
             self.hooks.follow_ends(
-                Ends(self.torch, elsewhere, follower.pattern, runner.begin_step, runner.end_step)
+                Ends(self.torch, thread, pattern, runner.begin_step, runner.end_step)
             )
 
     def _adopt(self, adoption: Adoption, pattern: Pattern | None) -> bool:

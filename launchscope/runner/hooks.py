@@ -17,10 +17,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from launchscope.runner.compiled import around_compile, around_module_compile, heard_call
 from launchscope.runner.dynamo import keep_dynamo_out, let_dynamo_look_again
-from launchscope.runner.ends import Ends, Unshared
+from launchscope.runner.ends import Ends
 from launchscope.runner.listener import NOBODY, Listener
 from launchscope.runner.noting import noting_process, noting_profiler, noting_replay
+from launchscope.runner.unshared import Unshared
 from launchscope.runner.userlines import user_line
 
 
@@ -49,7 +51,7 @@ class Hooks:
         self.active = True
         self._process = os.getpid()
         self._thread: int | None = None
-        self._depth = 0
+        self.depth = 0
         self._in_optimizer = 0
         self._in_backward = False
         self._in_fetch = False
@@ -70,14 +72,16 @@ class Hooks:
             ),
         ]
         # torch.optim hides its submodule of that name.
-        optimizer = sys.modules["torch.optim.optimizer"]
-        self._before_optimizer = optimizer.register_optimizer_step_pre_hook(self._optimizer_pre)
-        after = optimizer.register_optimizer_step_post_hook(self._optimizer_post)
+        self._optim = sys.modules["torch.optim.optimizer"]
+        self._before_optimizer = self._hook_before_optimizers()
+        after = self._optim.register_optimizer_step_post_hook(self._optimizer_post)
         self._undo += [lambda: self._before_optimizer.remove(), after.remove]
+        self._backward = torch.autograd.backward
         self._wrap(torch.autograd, "backward", self._around_backward)
+        self._heard_backward = torch.autograd.backward
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", self._around_fetch)
-        self._wrap(torch, "compile", self._around_compile)
-        self._wrap(torch.nn.Module, "compile", self._around_module_compile)
+        self._wrap(torch, "compile", partial(around_compile, self))
+        self._wrap(torch.nn.Module, "compile", partial(around_module_compile, self))
         self._wrap(torch.profiler.profile, "__init__", partial(noting_profiler, self))
         self._wrap(torch.autograd.profiler.profile, "__init__", partial(noting_profiler, self))
         self._wrap(torch.cuda.CUDAGraph, "replay", partial(noting_replay, self))
@@ -106,6 +110,8 @@ class Hooks:
 
     def _go_quiet(self) -> None:
         self.active = False
+        if self._ends is not None:
+            self._ends.hear = None
 
     def narrow(self, keys: frozenset[str]) -> frozenset[str]:
         """Swap the global module hooks for hooks on the modules named by `keys`.
@@ -143,9 +149,16 @@ class Hooks:
         module = self._modules.get(ends.key, lambda: None)()
         if module is None or self.compiling or ends.key not in self._narrowed:
             return False
+        handle = ends.hook(module)
+        if handle is None:
+            return False
         self._unhook_modules()
+        self._local = [handle]
+        # The hook behind the step stays: this may be called from it, where torch goes through
+        # its table.
         self._before_optimizer.remove()
-        self._local = ends.hook(module)
+        if not ends.counts_backwards:
+            self._swap_backward(self._heard_backward, self._backward)
         self._ends = ends
         return True
 
@@ -155,8 +168,16 @@ class Hooks:
             self._ends = None
             self._unhook_modules()
             self._hook_modules()
-            optimizer = sys.modules["torch.optim.optimizer"]
-            self._before_optimizer = optimizer.register_optimizer_step_pre_hook(self._optimizer_pre)
+            self._before_optimizer = self._hook_before_optimizers()
+            self._swap_backward(self._backward, self._heard_backward)
+
+    def _hook_before_optimizers(self) -> Any:
+        return self._optim.register_optimizer_step_pre_hook(self._optimizer_pre)
+
+    def _swap_backward(self, present: Any, wanted: Any) -> None:
+        """Nothing where the script has put something of its own there."""
+        if self.torch.autograd.backward is present:
+            self.torch.autograd.backward = wanted
 
     def _unhook_modules(self) -> None:
         for handle in self._local:
@@ -173,6 +194,11 @@ class Hooks:
         if self._thread is None:
             self._thread = thread
         return thread != self._thread
+
+    @property
+    def thread(self) -> int | None:
+        """The number of the thread whose events are heard; None before its first."""
+        return self._thread
 
     def on_script_thread(self) -> bool:
         """True in the thread, and in the process, whose steps are measured."""
@@ -211,8 +237,8 @@ class Hooks:
     def _global_pre(self, module: Any, args: Any) -> None:
         if self.not_a_step():
             return
-        self._depth += 1
-        if self._depth == 1:
+        self.depth += 1
+        if self.depth == 1:
             # A global hook is not handed the keyword inputs; its caller holds them.
             kwargs = sys._getframe(1).f_locals.get("kwargs") or {}
             self.listener.forward_begin(self._light_key(module), module, args, kwargs)
@@ -220,8 +246,8 @@ class Hooks:
     def _global_post(self, module: Any, args: Any, output: Any) -> None:
         if self.not_a_step():
             return
-        self._depth = max(0, self._depth - 1)
-        if self._depth == 0:
+        self.depth = max(0, self.depth - 1)
+        if self.depth == 0:
             self.listener.forward_end(self._light_key(module), module)
 
     def _light_key(self, module: Any) -> str:
@@ -233,15 +259,15 @@ class Hooks:
     def _local_pre(self, key: str, module: Any, args: Any, kwargs: Any) -> None:
         if self.not_a_step():
             return
-        self._depth += 1
-        if self._depth == 1:
+        self.depth += 1
+        if self.depth == 1:
             self.listener.forward_begin(key, module, args, kwargs)
 
     def _local_post(self, key: str, module: Any, args: Any, output: Any) -> None:
         if self.not_a_step():
             return
-        self._depth = max(0, self._depth - 1)
-        if self._depth == 0:
+        self.depth = max(0, self.depth - 1)
+        if self.depth == 0:
             self.listener.forward_end(key, module)
 
     # --------------------------------------------------- backward, optimizer, data loader
@@ -290,7 +316,10 @@ class Hooks:
     def _optimizer_post(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         ends = self._ends
         if ends is not None:
-            ends.optimizer_stepped()
+            # Done here: a method of its own would be one call more in every step.
+            if ends.inside and ends.closes_with_optimizer and threading.get_ident() == ends.hear:
+                ends.inside = False
+                ends.end()
             return
         if self.deaf():
             return
@@ -303,17 +332,21 @@ class Hooks:
             if self._in_fetch or self.deaf():
                 return original(iterator)
             self.listener.fetch_begin()
-            self._in_fetch = True
+            self._in_fetch, ends = True, self._ends
+            if ends is not None:
+                ends.hear = None
             try:
                 return original(iterator)
             finally:
                 self._in_fetch = False
+                if ends is not None:
+                    ends.hear = self._thread
 
         return fetch
 
     # -------------------------------------------------------------------------- compile
 
-    def _compile_starts(self, mode: str | None) -> None:
+    def compile_starts(self, mode: str | None) -> None:
         """From the first torch.compile on no global module hook may be left.
 
         Present at the first call they make Dynamo guard on them, and it would compile
@@ -326,67 +359,11 @@ class Hooks:
             self._global = []
         self.listener.compiled(mode)
 
-    def _compiled_call(self, key: str, module: Any, call: Any) -> Any:
-        @functools.wraps(call)
-        def compiled(*args: Any, **kwargs: Any) -> Any:
-            if (
-                self.deaf()
-                or self._in_optimizer
-                or self._in_backward
-                or self._in_fetch
-                or self._depth
-            ):
-                return call(*args, **kwargs)
-            self._depth = 1
-            try:
-                self.listener.forward_begin(key, module, args, kwargs)
-                result = call(*args, **kwargs)
-            finally:
-                self._depth = 0
-            self.listener.forward_end(key, module)
-            return result
-
-        return compiled
-
     def as_compiled(self, key: str, module: Any, call: Any, mode: str | None) -> Any:
         """A compiled call of a module, to be heard of as its forward."""
-        self._compile_starts(mode)
+        self.compile_starts(mode)
         keep_dynamo_out()
-        return self._compiled_call(key, module, call)
-
-    def _around_compile(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if not self.active:
-                return original(model, *args, **kwargs)
-            self._compile_starts(kwargs.get("mode"))
-            if model is None:  # @torch.compile(...) with arguments only
-                return lambda function: compile_(function, *args, **kwargs)
-            result = original(model, *args, **kwargs)
-            keep_dynamo_out()
-            if isinstance(result, self.torch.nn.Module):
-                key = self.module_key(result)
-                # On the instance, outside of what Dynamo sees.
-                result.forward = self._compiled_call(key, result, result.forward)
-                return result
-            name = getattr(model, "__name__", type(model).__name__)
-            return self._compiled_call(f"{name}@compiled", None, result)
-
-        return compile_
-
-    def _around_module_compile(self, original: Any) -> Any:
-        def compile_(module: Any, *args: Any, **kwargs: Any) -> None:
-            if not self.active:
-                original(module, *args, **kwargs)
-                return
-            self._compile_starts(kwargs.get("mode"))
-            original(module, *args, **kwargs)
-            keep_dynamo_out()
-            module._compiled_call_impl = self._compiled_call(
-                self.module_key(module), module, module._compiled_call_impl
-            )
-
-        return compile_
+        return heard_call(self, key, module, call)
 
 
 def is_weighted(module: Any) -> bool:

@@ -41,6 +41,7 @@ class PassRunner:
     ):
         self._context = context
         self._nvtx = context.nvtx
+        self._seen = context.nvtx.available  # else steps do not pay for ranges
         self._step_s = seconds_per_step
         self._on_done = on_done
         self._on_poisoned = on_poisoned
@@ -48,7 +49,7 @@ class PassRunner:
         self._pass: Pass | None = None
         self._pass_began = 0.0
         self._pass_steps = 0
-        self._next_news = 0.0
+        self._news_at = 0
         self._in_step = False
         self.steps_done = first_step
         self._queue = self._choose(names, allow_captures)
@@ -82,11 +83,11 @@ class PassRunner:
         current = self._pass
         if current is None:
             return
-        nvtx = self._nvtx
-        if self._in_step:  # begun, never ended: a step that the script broke off
-            nvtx.pop()
-        if not nvtx.push_prepared(self._pass_steps):
-            nvtx.push(_step_range(self.steps_done, current))
+        if self._seen:
+            if self._in_step:  # begun, never ended: a step that the script broke off
+                self._nvtx.pop()
+            if not self._nvtx.push_prepared(self._pass_steps):
+                self._nvtx.push(_step_range(self.steps_done, current))
         self._in_step = True
         try:
             current.begin()
@@ -112,18 +113,22 @@ class PassRunner:
         except Exception as error:
             self._failed(error)
         self._pass_steps += 1
-        if time.perf_counter() > self._next_news and not done:
+        if self._pass_steps >= self._news_at and not done:
             self._report_progress(current)
         if self._in_step:
-            self._nvtx.pop()
             self._in_step = False
+            if self._seen:
+                self._nvtx.pop()
         if done:
             self._close(complete=True)
             self.next_pass()
 
     def _report_progress(self, current: Pass) -> None:
         """Tell of long passes about once a second; short ones never come this far."""
-        self._next_news = time.perf_counter() + _NEWS_EVERY_S
+        so_far = time.perf_counter() - self._pass_began
+        self._news_at = self._pass_steps + _steps_until_news(so_far / self._pass_steps)
+        if so_far < _NEWS_EVERY_S:
+            return
         total = current.steps(self._context)
         self._context.folder.tell(
             "pass_progress", name=current.name, done=self._pass_steps, total=total
@@ -155,7 +160,9 @@ class PassRunner:
             limit = entry.longest_s + _PASS_SLOWDOWN * steps * self._step_s
             context.folder.tell("pass_start", name=entry.name, total=steps, limit_s=limit)
             self._pass, self._pass_began = entry, time.perf_counter()
-            self._pass_steps, self._next_news = 0, self._pass_began + _NEWS_EVERY_S
+            # What steps of the other passes will take is not known before the first is over.
+            self._news_at = _steps_until_news(self._step_s) if entry.ends_only else 1
+            self._pass_steps = 0
             first = self.steps_done
             context.nvtx.prepare([_step_range(first + i, entry) for i in range(steps)])
             context.nvtx.push(f"pass:{entry.name}")
@@ -228,6 +235,11 @@ class PassRunner:
 
 def _step_range(number: int, entry: Pass) -> str:
     return f"step#{number} {entry.name}"
+
+
+def _steps_until_news(seconds_per_step: float) -> int:
+    """Counted in steps, because a step does not pay for a look at the clock."""
+    return max(1, round(_NEWS_EVERY_S / max(seconds_per_step, 1e-6)))
 
 
 def describe(error: BaseException) -> str:

@@ -54,6 +54,12 @@ class Pattern:
     def keys(self) -> frozenset[str]:
         return frozenset(token.key for token in self.tokens)
 
+    @property
+    def openings(self) -> int:
+        """How many events of a step look like the one that opens it."""
+        opening = (self.begin_kind, self.begin_key, self.begin_trains)
+        return sum((token.kind, token.key, token.trains) == opening for token in self.tokens)
+
     def visible_through(self, keys: frozenset[str]) -> Pattern | None:
         """The same step as seen when only forwards of `keys` can be observed.
 

@@ -37,7 +37,7 @@ def recorded() -> Recording:
         recording,
         sizes=SizesResult(
             tuple(inputs[WARMUP : WARMUP + timed]),
-            tuple(end - begin for begin, end in zip(begins, ends)),
+            spans(begins, ends),
             (None, *(later - end for end, later in pairwise(ends))),
             tuple(float(length) / 8 for length in lengths()[WARMUP : WARMUP + timed]),
         ),
@@ -58,11 +58,15 @@ def generating() -> Recording:
         recording,
         sizes=SizesResult(
             tuple(inputs[:timed]),
-            tuple(end - begin for begin, end in zip(timing.gpu_begin_ms, ends)),
+            spans(timing.gpu_begin_ms, ends),
             (None, *(later - end for end, later in pairwise(ends))),
         ),
         trace=replace(trace, inputs=tuple(inputs[timed:])),
     )
+
+
+def spans(begins: tuple[float | None, ...], ends: tuple[float, ...]) -> tuple[float | None, ...]:
+    return tuple(None if a is None else b - a for a, b in zip(begins, ends))
 
 
 def _generated(step: int) -> str:

@@ -1,11 +1,13 @@
 """Steps followed by their two ends alone: the same steps as with every event followed."""
 
 import copy
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from launchscope.runner.ends import Ends
 from launchscope.runner.hooks import Hooks
@@ -15,7 +17,7 @@ from launchscope.runner.steps import Pattern, Token
 
 def pattern(closing: Any, backwards: int = 1, forwards: int = 1, optimizers: int = 1) -> Pattern:
     return Pattern(
-        tokens=(Token("forward", "Linear@0"),),
+        tokens=(Token("forward", "Linear@0", closing != "forward"),) * forwards,
         begin_kind="forward",
         begin_key="Linear@0",
         begin_trains=closing != "forward",
@@ -39,12 +41,17 @@ class Followed:
         self.hooks.narrow(frozenset({"Linear@0"}))
         ends = Ends(
             torch,
-            self.hooks.not_a_step,
+            self.hooks.thread,
             step,
             lambda: self.heard.append("begin"),
-            lambda: self.heard.append("end"),
+            self._end,
         )
+        self.ended: Callable[[], None] = lambda: None
         self.taken = self.hooks.follow_ends(ends)
+
+    def _end(self) -> None:
+        self.heard.append("end")
+        self.ended()
 
     def backward(self) -> None:
         self.model(torch.ones(1, 4)).sum().backward()
@@ -84,7 +91,7 @@ def test_evaluation_between_steps_is_no_step(followed: Make) -> None:
 
 
 def test_accumulated_gradients_are_one_step(followed: Make) -> None:
-    it = followed(pattern("optimizer", backwards=2))
+    it = followed(pattern("optimizer", forwards=2, backwards=2))
     for _ in range(2):
         it.backward()
         it.backward()
@@ -152,5 +159,110 @@ def test_steps_with_more_to_follow_are_left_to_the_full_hooks() -> None:
 
 def test_a_module_that_is_not_hooked_cannot_be_followed() -> None:
     hooks = Hooks(torch, NOBODY)
-    ends = Ends(torch, hooks.not_a_step, pattern("optimizer"), lambda: None, lambda: None)
+    ends = Ends(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
     assert not hooks.follow_ends(ends)
+
+
+def test_a_model_that_calls_itself_begins_one_step(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    deep = it.model.forward
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return deep(x) if x.shape[0] == 1 else it.model(x[:1])
+
+    it.model.forward = forward  # type: ignore[assignment]
+    it.model(torch.ones(2, 4)).sum().backward()
+    it.optimizer.step()
+    assert it.heard == ["begin", "end"]
+
+
+def test_a_step_whose_forward_failed_is_begun_anew(followed: Make) -> None:
+    it = followed(pattern("forward", backwards=0, optimizers=0))
+    with torch.no_grad():
+        with pytest.raises(RuntimeError):
+            it.model(torch.ones(1, 3))
+        it.model(torch.ones(1, 4))
+    assert it.heard == ["begin", "begin", "end"]
+
+
+def test_steps_of_another_thread_are_not_heard(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+
+    def elsewhere() -> None:
+        it.backward()
+        it.optimizer.step()
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert it.heard == []
+
+
+def test_a_forward_inside_the_data_loader_begins_nothing(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+
+    class Data(torch.utils.data.Dataset[torch.Tensor]):
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            found: torch.Tensor = it.model(torch.ones(1, 4))
+            return found.detach()
+
+    for batch in torch.utils.data.DataLoader(Data()):
+        it.model(batch).sum().backward()
+        it.optimizer.step()
+    assert it.heard == ["begin", "end"] * 2
+
+
+def test_backward_is_torchs_own_where_none_has_to_be_counted(followed: Make) -> None:
+    own = torch.autograd.backward
+    it = followed(pattern("optimizer"))
+    assert torch.autograd.backward is own
+    it.hooks.follow_all()
+    assert torch.autograd.backward is not own
+    it.hooks.remove()
+    assert torch.autograd.backward is own
+
+
+def test_what_the_script_put_in_the_place_of_backward_stays(
+    followed: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = followed(pattern("optimizer"))
+
+    def scripts_own(*args: Any, **kwargs: Any) -> None: ...
+
+    monkeypatch.setattr(torch.autograd, "backward", scripts_own)
+    it.hooks.follow_all()
+    assert torch.autograd.backward is scripts_own
+
+
+def test_a_model_whose_call_is_somebody_elses_is_left_to_the_full_hooks() -> None:
+    hooks = Hooks(torch, NOBODY)
+    model = torch.nn.Linear(4, 4)
+    call: Any = model._call_impl
+    model._compiled_call_impl = call
+    ends = Ends(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
+    assert ends.hook(model) is None
+    assert model._compiled_call_impl is call
+
+
+def test_afterwards_the_model_is_as_before(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    it.hooks.remove()
+    assert "_compiled_call_impl" not in vars(it.model)
+    assert not it.model._forward_pre_hooks
+
+
+def test_following_may_change_behind_an_optimizers_step_whatever_else_hangs_there(
+    followed: Make,
+) -> None:
+    it = followed(pattern("optimizer"))
+    steps: list[str] = []
+    handle = register_optimizer_step_post_hook(lambda *_: steps.append("the script's own"))
+    it.ended = it.hooks.follow_all
+    it.backward()
+    it.optimizer.step()
+    handle.remove()
+    assert it.heard == ["begin", "end"]
+    assert steps == ["the script's own"]

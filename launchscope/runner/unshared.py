@@ -1,0 +1,16 @@
+"""A hook that stays with the module it was put on."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import Any
+
+
+class Unshared(partial):  # type: ignore[type-arg]
+    """A hook on one of the person's modules; a copy or a pickle of that module is without it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What stands in its place takes any arguments, does nothing, and needs no launchscope
+        # where it is loaded.
+        return getattr, (contextlib.nullcontext(), "__exit__")
