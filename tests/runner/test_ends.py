@@ -163,6 +163,45 @@ def test_a_module_that_is_not_hooked_cannot_be_followed() -> None:
     assert not hooks.follow_ends(ends)
 
 
+class LookAround(torch.optim.SGD):
+    """Another forward and backward in its step, and another optimizer's step: as SAM has."""
+
+    def step(self, closure: Any = None) -> Any:
+        with torch.enable_grad():
+            closure()
+        torch.optim.SGD(self.param_groups[0]["params"], lr=0.1).step()
+
+
+def test_a_script_whose_optimizer_works_with_the_model_is_left_to_the_full_hooks() -> None:
+    hooks = Hooks(torch, NOBODY)
+    hooks.install()
+    try:
+        model = torch.nn.Linear(4, 4)
+        optimizer = LookAround(model.parameters(), lr=0.1)
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step(lambda: model(torch.ones(1, 4)).sum().backward())
+        hooks.narrow(frozenset({"Linear@0"}))
+        ends = Ends(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
+        assert not hooks.follow_ends(ends)
+    finally:
+        hooks.remove()
+
+
+def test_a_model_that_is_part_of_another_of_the_step_is_left_to_the_full_hooks() -> None:
+    hooks = Hooks(torch, NOBODY)
+    hooks.install()
+    try:
+        part = torch.nn.Linear(4, 4)
+        whole = torch.nn.Sequential(part, torch.nn.ReLU())
+        (part(torch.ones(1, 4)) + whole(torch.ones(1, 4))).sum().backward()
+        hooks.narrow(frozenset({"Linear@0", "Sequential@1"}))
+        ends = Ends(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
+        assert not hooks.follow_ends(ends)
+        assert part._forward_hooks
+    finally:
+        hooks.remove()
+
+
 def test_a_model_that_calls_itself_begins_one_step(followed: Make) -> None:
     it = followed(pattern("optimizer"))
     deep = it.model.forward
