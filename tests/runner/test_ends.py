@@ -1,6 +1,7 @@
 """Steps followed by their two ends alone: the same steps as with every event followed."""
 
 import copy
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -148,6 +149,29 @@ def test_a_copy_of_the_model_tells_nothing(followed: Make) -> None:
     it = followed(pattern("optimizer"))
     copy.deepcopy(it.model)(torch.ones(1, 4))
     assert it.heard == []
+
+
+class Plain(torch.nn.Linear):
+    """Copied and pickled with all that it holds, as DistributedDataParallel is."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def test_a_copy_made_in_the_models_own_way_computes_with_its_own_weights(
+    followed: Make,
+) -> None:
+    it = followed(pattern("optimizer"))
+    model = Plain(4, 4)
+    ends = Ends(torch, it.hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
+    handle = ends.hook(model)
+    assert handle is not None
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        torch.nn.init.zeros_(copied.weight)
+        torch.nn.init.zeros_(copied.bias)
+        assert not copied(torch.ones(1, 4)).any()
+    handle.remove()
+    assert "_compiled_call_impl" not in vars(model)
 
 
 def test_steps_with_more_to_follow_are_left_to_the_full_hooks() -> None:
