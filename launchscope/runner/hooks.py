@@ -226,6 +226,11 @@ class Hooks:
         return self._in_backward or self._in_fetch or self._in_optimizer > 0
 
     @property
+    def in_fetch(self) -> bool:
+        """Whether a data loader is making a batch."""
+        return self._in_fetch
+
+    @property
     def in_optimizer(self) -> bool:
         """Whether an optimizer step is under way."""
         return self._in_optimizer > 0
