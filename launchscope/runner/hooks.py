@@ -375,6 +375,7 @@ class Hooks:
         """
         if not self.compiling:
             self.compiling = True
+            self.follow_all()  # what compiles takes the place of the call that tells of the ends
             for handle in self._global:
                 handle.remove()
             self._global = []

@@ -288,6 +288,24 @@ def test_backward_is_torchs_own_where_none_has_to_be_counted(followed: Make) -> 
     assert torch.autograd.backward is own
 
 
+def test_a_model_compiled_in_the_middle_of_the_pass_is_heard_of_again(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    events: list[str] = []
+
+    class Everything:
+        def __getattr__(self, event: str) -> Any:
+            return lambda *details: events.append(event)
+
+    it.hooks.listener = Everything()
+    it.model.compile(backend="eager")
+    it.backward()
+    it.optimizer.step()
+    assert events[-6:] == [
+        *("forward_begin", "forward_end", "backward_begin", "backward_end"),
+        *("optimizer_begin", "optimizer_end"),
+    ]
+
+
 def test_what_the_script_put_in_the_place_of_backward_stays(
     followed: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
