@@ -147,7 +147,8 @@ def _afterwards(profile: Profile, recommendation: str) -> list[str]:
     trains = profile.step is None or profile.step.scope != "forward"
     value = listed(names) if names else ("`loss`" if trains else "`static_out`")
     are = "are the same tensors" if len(names) > 1 else "is the same tensor"
-    then = "call .item() only when you log" if trains else "copy it before the next replay"
+    copied = "copy them" if len(names) > 1 else "copy it"
+    then = "call .item() only when you log" if trains else f"{copied} before the next replay"
     return [f"After each replay {value} {are} with new values: {then}.", _alternatives(profile)]
 
 

@@ -89,8 +89,9 @@ def generic(profile: Profile, recommendation: str) -> str:
     """The pattern for a step of this kind, where its statements are not known."""
     if recommendation == "adopt_bucketed":
         return _BUCKETED
-    scope = profile.replay.scope or (profile.step.scope if profile.step else "full_step")
-    if scope == "forward":
+    whole = profile.step.scope if profile.step else None
+    scope = profile.replay.scope or whole
+    if "forward" in (scope, whole):  # a replay that was not made knows of no scope
         return _FORWARD
     names = optimizer_names(profile)
     clears = [f"{name}.zero_grad(set_to_none=True)" for name in names]

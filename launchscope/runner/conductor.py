@@ -116,10 +116,13 @@ class Conductor:
             self._end_step()
 
     def backward_begin(self) -> None:
+        self._consider(BACKWARD)
         follower = self._follower
         if follower is None:
             return
         if follower.opens(BACKWARD, BACKWARD):
+            if follower.closes_before():
+                self._end_step()
             self._begin_step()
         if self._runner is not None and follower.before_backward():
             self._runner.part_ended("forward")
@@ -196,11 +199,9 @@ class Conductor:
                 pattern = pattern.visible_through(adoption.compiled)
             elif not self.hooks.compiling:
                 pattern = pattern.visible_through(visible)
-            if pattern is None:
-                text = (
-                    "the modules of the step are made anew each time, so its beginning cannot "
-                    "be followed; mark it with `with launchscope.step():`"
-                )
+            hidden = recogniser.hidden(pattern)
+            if pattern is None or hidden is not None:
+                text = f"{hidden}; mark it with `with launchscope.step():`"
                 self.folder.tell("note", text=text)
                 self._finish()
                 return

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from launchscope.runner.steps import FORWARD, Pattern
+from launchscope.runner.unshared import UnsharedCall
 
-# Where torch.nn.Module looks for a call that goes before its own. It is left out of copies
-# and pickles of the module, and a module that has one does not become slower to call, as one
-# with a hook does.
+# Where torch.nn.Module looks for a call that goes before its own. A module that has one does not
+# become slower to call, as one with a hook does.
 _CALL = "_compiled_call_impl"
 _NO_GRAPH_TASK = -1
 
@@ -111,8 +111,9 @@ class _Call:
 
     def __init__(self, module: Any, call: Any):
         self._module = module
-        self._call = call
-        module.__dict__[_CALL] = call
+        # torch leaves it out of copies; classes with a way of their own to copy (DDP) do not.
+        self._call = UnsharedCall(call)
+        module.__dict__[_CALL] = self._call
 
     def remove(self) -> None:
         if self._module.__dict__.get(_CALL) is self._call:

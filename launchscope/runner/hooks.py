@@ -36,6 +36,7 @@ class Hooks:
         self.user_profiler = False
         self.graph_replays = 0
         self.processes = 0  # that the script started, DataLoader workers apart
+        self.works_in_optimizers = False  # forwards, or further optimizer steps: seen in the search
         self.optimizers: dict[str, Any] = {}
         # Finding a line takes microseconds: only in the search and where they are read.
         self.wants_lines = True
@@ -149,6 +150,9 @@ class Hooks:
         module = self._modules.get(ends.key, lambda: None)()
         if module is None or self.compiling or ends.key not in self._narrowed:
             return False
+        # Such a forward, or such a step, looks like an end of the step and is none.
+        if self.works_in_optimizers or self._is_part_of_another(module):
+            return False
         handle = ends.hook(module)
         if handle is None:
             return False
@@ -161,6 +165,16 @@ class Hooks:
             self._swap_backward(self._heard_backward, self._backward)
         self._ends = ends
         return True
+
+    def _is_part_of_another(self, module: Any) -> bool:
+        """Whether another module of the step calls this one inside its own forward."""
+        others = (self._modules.get(key, lambda: None)() for key in self._narrowed)
+        return any(
+            module is part
+            for other in others
+            if other is not None and other is not module
+            for part in other.modules()
+        )
 
     def follow_all(self) -> None:
         """Hear of every event again; takes back `follow_ends`."""
@@ -212,6 +226,11 @@ class Hooks:
         return self._in_backward or self._in_fetch or self._in_optimizer > 0
 
     @property
+    def in_fetch(self) -> bool:
+        """Whether a data loader is making a batch."""
+        return self._in_fetch
+
+    @property
     def in_optimizer(self) -> bool:
         """Whether an optimizer step is under way."""
         return self._in_optimizer > 0
@@ -236,6 +255,7 @@ class Hooks:
 
     def _global_pre(self, module: Any, args: Any) -> None:
         if self.not_a_step():
+            self.works_in_optimizers |= self._in_optimizer > 0
             return
         self.depth += 1
         if self.depth == 1:
@@ -306,6 +326,7 @@ class Hooks:
         if self.deaf():
             return
         self._in_optimizer += 1
+        self.works_in_optimizers |= self._in_optimizer > 1
         if self._in_optimizer == 1:
             try:
                 self.listener.optimizer_begin(self._optimizer_key(optimizer), optimizer)
@@ -354,6 +375,7 @@ class Hooks:
         """
         if not self.compiling:
             self.compiling = True
+            self.follow_all()  # what compiles takes the place of the call that tells of the ends
             for handle in self._global:
                 handle.remove()
             self._global = []

@@ -40,6 +40,7 @@ class Recogniser:
         self._signatures: Counter[str] = Counter()
         self._optimizer_exists = False
         self._uneven = False
+        self._saw_forward = self._fetches = False
         self._first_event: float | None = None
         self.marked = 0
         self.seen = 0  # steps of the pattern found last
@@ -48,6 +49,7 @@ class Recogniser:
 
     def forward(self, key: str, module: Any, args: Any, kwargs: Any, trains: bool) -> None:
         """An outermost forward begins."""
+        self._saw_forward = True
         self._note_source(FORWARD, key, trains)
         weighted = module is None or is_weighted(module)
         if weighted:
@@ -55,6 +57,7 @@ class Recogniser:
         self._search.add(Token(FORWARD, key, trains, weighted))
 
     def backward(self) -> None:
+        self._note_time()
         self._sources[BACKWARD, BACKWARD, True].append(self._hooks.backward_where)
         self._search.add(Token(BACKWARD, BACKWARD))
 
@@ -65,6 +68,7 @@ class Recogniser:
         self._search.add(Token(OPTIMIZER, key))
 
     def fetch(self) -> None:
+        self._fetches = True
         self._search.fetch()
 
     def marker_opens(self) -> None:
@@ -75,9 +79,12 @@ class Recogniser:
         self.marked += 1
         return self.marked >= max(1, self._schedule.warmup)
 
-    def _note_source(self, kind: str, key: str, trains: bool) -> None:
+    def _note_time(self) -> None:
         if self._first_event is None:
             self._first_event = time.perf_counter()
+
+    def _note_source(self, kind: str, key: str, trains: bool) -> None:
+        self._note_time()
         self._sources[kind, key, trains].append(user_line(sys._getframe(2)))
 
     # -------------------------------------------------------------------------- answers
@@ -95,7 +102,7 @@ class Recogniser:
         """The step, once the warm-up is over; ask after each event that may end one.
 
         `event` is FORWARD or OPTIMIZER for one that just ended, OPENING for a forward that
-        is about to begin.
+        is about to begin, BACKWARD for a backward that is.
         """
         if self.marked or self._schedule.step_from == "marker":
             return None
@@ -121,7 +128,7 @@ class Recogniser:
         if wanted == "optimizer":
             return search.single_optimizer_pattern() if event == OPTIMIZER else None
         if search.trains:
-            if event == FORWARD:
+            if event == FORWARD or (event == BACKWARD and self._saw_forward):
                 return None
             pattern = search.training_pattern(self._has_optimizer())
             if pattern is None and event == OPTIMIZER:
@@ -166,9 +173,21 @@ class Recogniser:
         if pattern is not None and pattern.begin_kind == BACKWARD:
             found.append(
                 "the step begins with its backward, because the forward calls no "
-                "torch.nn.Module; to measure it too, mark the step with launchscope.step()"
+                "torch.nn.Module that has parameters; to measure it too, mark the step with "
+                "launchscope.step()"
             )
         return found
+
+    def hidden(self, pattern: Pattern | None) -> str | None:
+        """Why the ends of steps cannot be followed; None if they can."""
+        if pattern is None:
+            return "the modules of the step are made anew each time, so its beginning is not seen"
+        if pattern.begin_kind == BACKWARD and pattern.closing == "next" and not self._fetches:
+            return (
+                "the step has no torch.nn.Module that has parameters, no optimizer and no data "
+                "loader, so where it begins and ends is not seen"
+            )
+        return None
 
     def kinds(self, pattern: Pattern | None) -> tuple[StepKind, ...]:
         """The kinds of step of an inference script, most frequent first; empty if one."""

@@ -56,7 +56,7 @@ def step_source(
     names = {**frame.f_globals, **_locals_of(frame)}
     loop = _loop_around(scope, chosen[0])
     around = loop if loop is not None else scope
-    reads = inputs_of(torch, text, chosen, names, bound([around]), is_input)
+    reads = inputs_of(torch, text, chosen, names, around, is_input)
     lines_of = text.splitlines()
     front = suite[:first] if loop is not None and suite is loop.body else []
     return StepSource(

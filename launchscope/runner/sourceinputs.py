@@ -17,12 +17,27 @@ _PLAIN = (
     ast.expr_context, ast.operator, ast.unaryop,
 )  # fmt: skip
 
+# What changes which object an entry of a list, a deque or a dictionary is.
+_REFILLS = (
+    "append", "appendleft", "clear", "extend", "insert", "pop", "popleft", "rotate", "setdefault",
+    "update",
+)  # fmt: skip
+
 
 def bound(nodes: Iterable[ast.AST]) -> set[str]:
     """Names that these statements, loop or function bind."""
     every = [part for node in nodes for part in ast.walk(node)]
     names = {n.id for n in every if isinstance(n, ast.Name) and not loads(n)}
     return names | {n.arg for n in every if isinstance(n, ast.arg)}
+
+
+def _refilled(node: ast.AST) -> set[str]:
+    """Names of what the code below `node` puts other entries or attributes into."""
+    parts = list(ast.walk(node))
+    stored = [p for p in parts if isinstance(p, ast.Subscript | ast.Attribute) and not loads(p)]
+    methods = [p.func for p in parts if isinstance(p, ast.Call)]
+    called = [m for m in methods if isinstance(m, ast.Attribute) and m.attr in _REFILLS]
+    return set(_read(part.value for part in (*stored, *called)))
 
 
 def _read(nodes: Iterable[ast.AST]) -> dict[str, None]:
@@ -47,15 +62,21 @@ def inputs_of(
     text: str,
     statements: list[ast.stmt],
     names: dict[str, Any],
-    changing: set[str],
+    around: ast.AST,
     is_input: Callable[[Any], bool],
 ) -> list[Read]:
     """Every place at which the statements read an input, in source order.
 
+    `around` is the loop that repeats them: an input that nothing in it replaces is constant.
     A tensor of the host that the expression itself moves to the device counts as well.
     """
     found: list[Read] = []
     taken: dict[str, str] = {}
+    changing, refilled = bound([around]), _refilled(around)
+
+    def stays(plain: ast.expr) -> bool:
+        read = set(_read([plain]))
+        return not read & changing and (isinstance(plain, ast.Name) or not read & refilled)
 
     def visit(node: ast.AST) -> None:
         source = _moved(node)
@@ -82,7 +103,7 @@ def inputs_of(
             static_name=taken[origin],
             shape=tuple(int(size) for size in value.shape),
             dtype=str(value.dtype),
-            constant=node is plain and not set(_read([plain])) & changing,
+            constant=node is plain and stays(plain),
         )
 
     for statement in statements:

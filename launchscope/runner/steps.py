@@ -67,7 +67,10 @@ class Pattern:
         """
         tokens = tuple(t for t in self.tokens if t.kind != FORWARD or t.key in keys)
         forwards = sum(token.kind == FORWARD for token in tokens)
-        if not tokens or (self.closing != "optimizer" and forwards == 0):
+        if not tokens or (self.closing == "forward" and forwards == 0):
+            return None
+        # Without a model of its own, such a step is told by its backward alone.
+        if self.closing == "next" and forwards == 0 and any(t.weighted for t in self.tokens):
             return None
         first = tokens[0]
         return replace(

@@ -1,4 +1,4 @@
-"""A hook that stays with the module it was put on."""
+"""What stays with the module it was put on."""
 
 from __future__ import annotations
 
@@ -14,3 +14,10 @@ class Unshared(partial):  # type: ignore[type-arg]
         # What stands in its place takes any arguments, does nothing, and needs no launchscope
         # where it is loaded.
         return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+class UnsharedCall(partial):  # type: ignore[type-arg]
+    """A call that goes before a module's own; in a copy or a pickle of it None is in its place."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (contextlib.nullcontext(), "enter_result")

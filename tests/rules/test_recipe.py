@@ -73,6 +73,27 @@ def test_without_an_optimizer_no_line_speaks_of_one() -> None:
     assert "your own update" in code
 
 
+def test_inference_that_was_not_captured_is_told_no_backward() -> None:
+    base = profile(facts={"optimizer_classes": []})
+    assert base.step is not None
+    _, code = recipe(
+        replace(
+            base,
+            step=replace(base.step, scope="forward"),
+            replay=replace(base.replay, status="skipped", scope="full_step"),
+        )
+    )
+    assert "static_out = model(static_x)" in code
+    assert "backward" not in code
+
+
+def test_several_outputs_are_them() -> None:
+    base = with_source(results=["logits", "cache"])
+    assert base.step is not None
+    steps, _ = recipe(replace(base, step=replace(base.step, scope="forward")))
+    assert "copy them before the next replay" in steps
+
+
 def test_two_optimizers_of_unknown_name_are_two() -> None:
     _, code = recipe(profile(facts={"optimizer_classes": ["Adam", "Adam"]}))
     assert "optimizer_1.step()" in code

@@ -1,6 +1,7 @@
 """Steps followed by their two ends alone: the same steps as with every event followed."""
 
 import copy
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -150,6 +151,29 @@ def test_a_copy_of_the_model_tells_nothing(followed: Make) -> None:
     assert it.heard == []
 
 
+class Plain(torch.nn.Linear):
+    """Copied and pickled with all that it holds, as DistributedDataParallel is."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def test_a_copy_made_in_the_models_own_way_computes_with_its_own_weights(
+    followed: Make,
+) -> None:
+    it = followed(pattern("optimizer"))
+    model = Plain(4, 4)
+    ends = Ends(torch, it.hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
+    handle = ends.hook(model)
+    assert handle is not None
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        torch.nn.init.zeros_(copied.weight)
+        torch.nn.init.zeros_(copied.bias)
+        assert not copied(torch.ones(1, 4)).any()
+    handle.remove()
+    assert "_compiled_call_impl" not in vars(model)
+
+
 def test_steps_with_more_to_follow_are_left_to_the_full_hooks() -> None:
     assert Ends.enough_for(pattern("optimizer"))
     assert not Ends.enough_for(pattern("optimizer", optimizers=2))
@@ -161,6 +185,45 @@ def test_a_module_that_is_not_hooked_cannot_be_followed() -> None:
     hooks = Hooks(torch, NOBODY)
     ends = Ends(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
     assert not hooks.follow_ends(ends)
+
+
+class LookAround(torch.optim.SGD):
+    """Another forward and backward in its step, and another optimizer's step: as SAM has."""
+
+    def step(self, closure: Any = None) -> Any:
+        with torch.enable_grad():
+            closure()
+        torch.optim.SGD(self.param_groups[0]["params"], lr=0.1).step()
+
+
+def test_a_script_whose_optimizer_works_with_the_model_is_left_to_the_full_hooks() -> None:
+    hooks = Hooks(torch, NOBODY)
+    hooks.install()
+    try:
+        model = torch.nn.Linear(4, 4)
+        optimizer = LookAround(model.parameters(), lr=0.1)
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step(lambda: model(torch.ones(1, 4)).sum().backward())
+        hooks.narrow(frozenset({"Linear@0"}))
+        ends = Ends(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
+        assert not hooks.follow_ends(ends)
+    finally:
+        hooks.remove()
+
+
+def test_a_model_that_is_part_of_another_of_the_step_is_left_to_the_full_hooks() -> None:
+    hooks = Hooks(torch, NOBODY)
+    hooks.install()
+    try:
+        part = torch.nn.Linear(4, 4)
+        whole = torch.nn.Sequential(part, torch.nn.ReLU())
+        (part(torch.ones(1, 4)) + whole(torch.ones(1, 4))).sum().backward()
+        hooks.narrow(frozenset({"Linear@0", "Sequential@1"}))
+        ends = Ends(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
+        assert not hooks.follow_ends(ends)
+        assert part._forward_hooks
+    finally:
+        hooks.remove()
 
 
 def test_a_model_that_calls_itself_begins_one_step(followed: Make) -> None:
@@ -223,6 +286,24 @@ def test_backward_is_torchs_own_where_none_has_to_be_counted(followed: Make) -> 
     assert torch.autograd.backward is not own
     it.hooks.remove()
     assert torch.autograd.backward is own
+
+
+def test_a_model_compiled_in_the_middle_of_the_pass_is_heard_of_again(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    events: list[str] = []
+
+    class Everything:
+        def __getattr__(self, event: str) -> Any:
+            return lambda *details: events.append(event)
+
+    it.hooks.listener = Everything()
+    it.model.compile(backend="eager")
+    it.backward()
+    it.optimizer.step()
+    assert events[-6:] == [
+        *("forward_begin", "forward_end", "backward_begin", "backward_end"),
+        *("optimizer_begin", "optimizer_end"),
+    ]
 
 
 def test_what_the_script_put_in_the_place_of_backward_stays(

@@ -105,6 +105,18 @@ for i in range(20):
         "    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n    opt.step()",
     )
     + LOOP,
+    "fetches": """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+net = torch.nn.Linear(8, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(10):
+    batches = DataLoader(TensorDataset(torch.randn(32, 8)), batch_size=4, shuffle=True)
+    for i, (x,) in enumerate(batches):
+        net(x).sum().backward()
+        if i % 2:
+            opt.step()
+""",
 }
 
 
@@ -167,3 +179,11 @@ def test_an_optimizer_is_counted_with_foreach_as_on_cuda(batch: Batch) -> None:
 def test_clipping_is_counted_with_foreach_too(batch: Batch) -> None:
     names = [op.op for op in inspected(batch["clips"]).ops]
     assert "aten._foreach_norm" in names
+
+
+def test_what_a_data_loader_does_in_the_step_is_work_of_the_host(batch: Batch) -> None:
+    result = inspected(batch["fetches"])
+    assert len(set(result.signatures)) == 1
+    assert "aten.stack" not in {op.op for op in result.ops}
+    assert not result.blockers
+    assert "(32, 8)" not in result.inputs[0]

@@ -114,6 +114,22 @@ def test_an_entry_of_a_batch_is_named_after_its_key(tmp_path: Path) -> None:
     assert found.static_code == "y = model(static_ids)"
 
 
+def test_an_entry_of_a_list_that_the_loop_fills_changes(tmp_path: Path) -> None:
+    code = "for _ in range(2):\n    y = model(told[-1])\n    probe()\n    told.append(x)\n"
+    x = torch.randn(2, 3)
+    found = source_of(tmp_path, code, [2], ("x",), model=Doubles(), told=[x], x=x)
+    assert found is not None
+    assert found.static_code == "y = model(static_told)"
+
+
+def test_an_entry_of_a_list_that_nothing_fills_stays(tmp_path: Path) -> None:
+    code = "for _ in range(2):\n    y = model(told[-1])\n    probe()\n"
+    x = torch.randn(2, 3)
+    found = source_of(tmp_path, code, [2], ("x",), model=Doubles(), told=[x], x=x)
+    assert found is not None
+    assert [entry.constant for entry in found.inputs] == [True]
+
+
 def test_the_function_of_the_step_is_looked_into_and_nested_ones_are_not(tmp_path: Path) -> None:
     code = (
         "def helper(v):\n    return v * 2\n"

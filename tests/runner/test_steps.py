@@ -221,11 +221,18 @@ def test_a_step_of_invisible_modules_cannot_be_followed() -> None:
     inference = searched("f.relu~ " * 3).forward_pattern()
     assert inference is not None
     assert inference.visible_through(frozenset()) is None
-    by_hand = trained("F.net~ B " * 3, optimizer_expected=False)
+    by_hand = trained("F.net B " * 3, optimizer_expected=False)
     assert by_hand.visible_through(frozenset()) is None
     training = trained("F.mse~ B O.adam " * 3).visible_through(frozenset())
     assert training is not None
     assert (words(training), training.begin_kind) == ("B O.adam", BACKWARD)
+
+
+def test_a_hand_written_step_without_a_model_is_told_by_its_backward() -> None:
+    seen = trained("| F.mse~ B " * 3, optimizer_expected=False).visible_through(frozenset())
+    assert seen is not None
+    assert (words(seen), seen.begin_kind, seen.closing) == ("B", BACKWARD, "next")
+    assert followed(seen, "| F.mse~ B | F.mse~ B | F.mse~") == ["B", "B"]
 
 
 # ------------------------------------------------------------------------------- forced

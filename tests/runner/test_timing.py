@@ -44,16 +44,17 @@ class Timed:
         self.context = context_of(folder, torch.nn.Linear(1, 1))
         self.context.schedule = Schedule(timing=STEPS)
 
-    def run(self, host_ms: float, kinds: tuple[StepKind, ...] = ()) -> TimingResult:
+    def run(
+        self, host_ms: float, kinds: tuple[StepKind, ...] = (), steps: int = STEPS
+    ) -> TimingResult:
         self.context.boundary = replace(self.context.boundary, kinds=kinds)
         entry = timing_module.TimingPass()
         entry.start(self.context)
-        done = False
-        while not done:
+        for _ in range(steps):
             entry.begin()
             self.now += round(host_ms * 1e6)
             done = entry.end()
-        result: Any = entry.finish(complete=True)
+        result: Any = entry.finish(complete=done)
         assert isinstance(result, TimingResult)
         return result
 
@@ -74,13 +75,15 @@ def test_of_three_short_steps_in_a_row_one_has_an_event_at_its_begin(timed: Time
     assert len(result.gpu_end_ms) == STEPS
 
 
-def test_the_first_of_them_has_one_so_that_a_script_of_few_steps_is_timed(timed: Timed) -> None:
-    assert begun(timed.run(host_ms=2.0))[0]
-
-
 def test_they_do_not_keep_time_with_the_script(timed: Timed) -> None:
     has = begun(timed.run(host_ms=2.0))
     assert all(any(has[place::3]) for place in range(3))
+
+
+def test_of_a_pass_that_the_script_cuts_short_the_first_step_has_one(timed: Timed) -> None:
+    result = timed.run(host_ms=2.0, steps=1)
+    assert begun(result) == [True]
+    assert len(step_times(result).step) == 1
 
 
 def test_long_steps_all_have_one(timed: Timed) -> None:

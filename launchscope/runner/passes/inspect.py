@@ -120,7 +120,10 @@ def _on_gpu(tensor: Any) -> bool:
 
 
 def _would_be_on_gpu(context: Context) -> Callable[[Any], bool]:
-    """In a rehearsal everything counts, but for the step counts optimizers keep on the host."""
+    """In a rehearsal everything counts, but for what would be on the host beside a GPU too.
+
+    That is the work of data loaders, and the step counts that optimizers keep there.
+    """
     host = set()
     for optimizer in context.optimizers:
         for group in optimizer.param_groups:
@@ -132,6 +135,8 @@ def _would_be_on_gpu(context: Context) -> Callable[[Any], bool]:
                     host.add(count.untyped_storage().data_ptr())
 
     def would_be(tensor: Any) -> bool:
+        if context.hooks.in_fetch:
+            return False
         return tensor.ndim > 0 or tensor.untyped_storage().data_ptr() not in host
 
     return would_be

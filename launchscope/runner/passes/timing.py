@@ -51,8 +51,9 @@ class TimingPass(PassBase):
         """Of each step, whether it has an event at its begin however short it is."""
         # Drawn, so as not to keep time with whatever the script does every so many steps.
         draw = random.Random(0).randrange
-        later = range(_BEGINS_APART, self._wanted, _BEGINS_APART)
-        drawn = {0, *(at + draw(_BEGINS_APART) for at in later)}  # 0: of few steps one has it too
+        apart = range(_BEGINS_APART, self._wanted, _BEGINS_APART)
+        # The first always: it may be the only one that the script makes, or that is asked for.
+        drawn = {0, *(at + draw(_BEGINS_APART) for at in apart)}
         return [self._tells_kinds or step in drawn for step in range(self._wanted)]
 
     def begin(self) -> None:
