@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from launchscope.model import Profile
 from launchscope.rules.obstacles import Obstacle, clauses
-from launchscope.rules.reading import Gain, branches, distinct_inputs, number, waits
+from launchscope.rules.reading import (
+    Gain,
+    branches,
+    distinct_inputs,
+    forward_unseen,
+    number,
+    waits,
+)
 from launchscope.rules.shape_change import every_step_differs, growth
 from launchscope.rules.wording import figures, ms, pct, pct_beside, plural, times
 
@@ -186,6 +193,8 @@ def structure_shapes(profile: Profile) -> str:
 
 def structure_blocked(profile: Profile, fixes: list[Obstacle]) -> str:
     would = "serve the wrong path" if branches(profile) else "fail"
+    if forward_unseen(profile):
+        would = "be wrong"
     if len(fixes) > 1:
         would = "fail or be wrong"
     return (

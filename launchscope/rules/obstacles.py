@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launchscope.model import Profile
-from launchscope.rules.reading import branches, distinct_inputs, on_legacy_stream
+from launchscope.rules.reading import (
+    branches,
+    distinct_inputs,
+    forward_unseen,
+    on_legacy_stream,
+)
 from launchscope.rules.shape_change import growth
 from launchscope.rules.wording import listed
 
@@ -35,6 +40,16 @@ def obstacles(profile: Profile) -> list[Obstacle]:
                 "LS030",
                 f"{lines} {be} mended",
                 f"Mend {lines} (launchscope rules LS030).",
+            )
+        )
+    if forward_unseen(profile):
+        found.append(
+            Obstacle(
+                "forward",
+                "LS043",
+                "the step is marked from its forward on",
+                "Put `with launchscope.step():` around the whole step, forward first, and "
+                "profile again (launchscope rules LS043).",
             )
         )
     if on_legacy_stream(profile) and not captured:

@@ -153,6 +153,12 @@ def on_legacy_stream(profile: Profile) -> bool:
     return any(_LEGACY in text for text in told)
 
 
+def forward_unseen(profile: Profile) -> bool:
+    """Whether the step begins with a backward, so that the forward it needs is outside of it."""
+    step = profile.step
+    return profile.mode != "trace" and step is not None and step.period[:1] == ("backward",)
+
+
 def distinct_inputs(profile: Profile) -> int:
     """Distinct input shapes among the op-stream signatures."""
     return len({signature.inputs for signature in profile.shapes.signatures})

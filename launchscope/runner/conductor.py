@@ -199,9 +199,11 @@ class Conductor:
                 pattern = pattern.visible_through(adoption.compiled)
             elif not self.hooks.compiling:
                 pattern = pattern.visible_through(visible)
-            hidden = recogniser.hidden(pattern)
-            if pattern is None or hidden is not None:
-                text = f"{hidden}; mark it with `with launchscope.step():`"
+            if pattern is None:
+                text = (
+                    "the modules of the step are made anew each time, so its beginning is not "
+                    "seen; mark it with `with launchscope.step():`"
+                )
                 self.folder.tell("note", text=text)
                 self._finish()
                 return

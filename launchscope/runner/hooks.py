@@ -77,9 +77,12 @@ class Hooks:
         self._before_optimizer = self._hook_before_optimizers()
         after = self._optim.register_optimizer_step_post_hook(self._optimizer_post)
         self._undo += [lambda: self._before_optimizer.remove(), after.remove]
-        self._backward = torch.autograd.backward
-        self._wrap(torch.autograd, "backward", self._around_backward)
-        self._heard_backward = torch.autograd.backward
+        # Of a tensor, it is heard before any function mode is: a pass that has one on may end it.
+        self._backwards = []
+        for owner in (torch.autograd, torch.Tensor):
+            own = owner.backward
+            self._wrap(owner, "backward", self._around_backward)
+            self._backwards.append((owner, own, owner.backward))
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", self._around_fetch)
         self._wrap(torch, "compile", partial(around_compile, self))
         self._wrap(torch.nn.Module, "compile", partial(around_module_compile, self))
@@ -162,7 +165,8 @@ class Hooks:
         # its table.
         self._before_optimizer.remove()
         if not ends.counts_backwards:
-            self._swap_backward(self._heard_backward, self._backward)
+            for owner, own, heard in self._backwards:
+                _swap_backward(owner, heard, own)
         self._ends = ends
         return True
 
@@ -183,15 +187,11 @@ class Hooks:
             self._unhook_modules()
             self._hook_modules()
             self._before_optimizer = self._hook_before_optimizers()
-            self._swap_backward(self._backward, self._heard_backward)
+            for owner, own, heard in self._backwards:
+                _swap_backward(owner, own, heard)
 
     def _hook_before_optimizers(self) -> Any:
         return self._optim.register_optimizer_step_pre_hook(self._optimizer_pre)
-
-    def _swap_backward(self, present: Any, wanted: Any) -> None:
-        """Nothing where the script has put something of its own there."""
-        if self.torch.autograd.backward is present:
-            self.torch.autograd.backward = wanted
 
     def _unhook_modules(self) -> None:
         for handle in self._local:
@@ -386,6 +386,12 @@ class Hooks:
         self.compile_starts(mode)
         keep_dynamo_out()
         return heard_call(self, key, module, call)
+
+
+def _swap_backward(owner: Any, present: Any, wanted: Any) -> None:
+    """Nothing where the script has put something of its own there."""
+    if owner.backward is present:
+        owner.backward = wanted
 
 
 def is_weighted(module: Any) -> bool:

@@ -171,23 +171,13 @@ class Recogniser:
                 "between two optimizer steps"
             )
         if pattern is not None and pattern.begin_kind == BACKWARD:
+            measured = "" if pattern.closing == "next" and not self._fetches else "measure it and "
             found.append(
                 "the step begins with its backward, because the forward calls no "
-                "torch.nn.Module that has parameters; to measure it too, mark the step with "
-                "launchscope.step()"
+                f"torch.nn.Module that has parameters; to {measured}capture it, mark the step "
+                "with launchscope.step()"
             )
         return found
-
-    def hidden(self, pattern: Pattern | None) -> str | None:
-        """Why the ends of steps cannot be followed; None if they can."""
-        if pattern is None:
-            return "the modules of the step are made anew each time, so its beginning is not seen"
-        if pattern.begin_kind == BACKWARD and pattern.closing == "next" and not self._fetches:
-            return (
-                "the step has no torch.nn.Module that has parameters, no optimizer and no data "
-                "loader, so where it begins and ends is not seen"
-            )
-        return None
 
     def kinds(self, pattern: Pattern | None) -> tuple[StepKind, ...]:
         """The kinds of step of an inference script, most frequent first; empty if one."""

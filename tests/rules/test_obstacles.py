@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from launchscope.model import Profile, Replay, Shapes, ShapeSignature, Verdict
 from launchscope.rules import advise
-from tests.rules.profiles import item_blocker, predicted, rehearsal
+from tests.rules.profiles import item_blocker, predicted, profile, rehearsal
 
 BRANCH = Shapes(False, (ShapeSignature(2, "(8,) float32"), ShapeSignature(1, "(8,) float32")))
 NEW_EACH_STEP = Shapes(
@@ -107,3 +109,13 @@ def test_a_rehearsal_says_how_the_steps_change(shapes: Shapes, said: str) -> Non
     given = verdict(rehearsal(shapes=shapes))
     assert given.recommendation == "inconclusive"
     assert said in given.headline
+
+
+def test_a_step_that_begins_with_its_backward_is_to_be_marked_first() -> None:
+    step = profile().step
+    assert step is not None
+    of = advise(predicted(step=replace(step, period=("backward",), names=("",))))
+    assert of.verdict is not None
+    assert of.verdict.recommendation == "adopt_after_fixes"
+    assert "the step is marked from its forward on" in of.verdict.headline
+    assert "launchscope.step()" in (of.verdict.how or "")

@@ -70,6 +70,10 @@ def within_spread() -> Profile:
     )
 
 
+_STEP = profile().step
+assert _STEP is not None
+HEADLESS = replace(_STEP, period=("backward", "optimizer"), names=("", "AdamW"))
+
 CASES: dict[str, Case] = {
     "LS001": Case(profile(), profile(metrics={"removable_pct": None}), "removes 62 % of the"),
     "LS002": Case(
@@ -121,6 +125,7 @@ CASES: dict[str, Case] = {
         profile(facts={"legacy_stream_kernels": 2, "side_stream": False}),
         "2 kernels ran on the legacy default stream (their_kernel)",
     ),
+    "LS043": Case(profile(step=HEADLESS), profile(), "begins with its backward"),
     "LS039": Case(profile(metrics={"graph_memory_mib": 8806.0}), profile(), "8.60 GiB"),
     "LS040": Case(profile(facts={"timing_steps": 4}), profile(), "Only 4 steps"),
     "LS041": Case(rehearsal(), profile(), "71 device operations"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from launchscope.model import Schedule, Target
 from launchscope.parser import read_recording
@@ -15,6 +16,7 @@ from launchscope.runner.collect import Collected
 from launchscope.runner.folder import ResultFolder
 from launchscope.runner.outcome import ChildReport
 from launchscope.runner.passes import all_passes
+from launchscope.runner.passes.replay import ReplayPass
 from launchscope.runner.passes.scope_forward import ForwardPass
 from launchscope.runner.passes.scope_forward_backward import ForwardBackwardPass
 from launchscope.runner.session import RunOptions, _Session, record
@@ -141,3 +143,11 @@ def test_a_scope_that_is_blocked_or_whose_process_died_is_a_result(tmp_path: Pat
     other.take(died)
     assert other.results["scope_forward"]["scope"] == "forward"
     assert "SIGABRT" in other.results["scope_forward"]["reason"]
+
+
+def test_a_step_that_begins_with_its_backward_is_not_captured(tmp_path: Path) -> None:
+    context = context_of(tmp_path, torch.nn.Linear(2, 2))
+    assert ReplayPass().skip_reason(context) is None
+    context.boundary = replace(context.boundary, period=("backward", "optimizer"))
+    for kind in (ReplayPass, ForwardPass, ForwardBackwardPass):
+        assert "begins with its backward" in (kind().skip_reason(context) or "")

@@ -8,6 +8,7 @@ from launchscope.runner.capturing import CapturePass
 from launchscope.runner.context import Context
 from launchscope.runner.live import LIVE_GRAPH
 from launchscope.runner.passes import BLOCKED
+from launchscope.runner.steps import BACKWARD
 from launchscope.runner.stubs import Stubs, without_stub
 
 
@@ -62,6 +63,11 @@ def legacy_or_graphed(context: Context) -> str | None:
     trace = context.result("trace") or {}
     if not context.side_stream or trace.get("legacy_kernels"):
         return "part of the step runs on the legacy default stream, which cannot be captured"
+    if context.boundary.period[:1] == (BACKWARD,):
+        return (
+            "the step begins with its backward, and what that reads was made before: a capture "
+            "would hold half of the work; mark the step with launchscope.step()"
+        )
     if context.live.get("graph_replays") or context.live.get("graphs_by_compile"):
         return "the step already replays CUDA graphs"
     return None
