@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
-
 from launchscope.analysis.metrics import UNITS
 from launchscope.analysis.traced import UNNAMED_DEVICE
-from launchscope.model import Metric, Profile
+from launchscope.model import Metric, Profile, course
 from launchscope.model.difference import Difference, KernelDifference, MetricChange, Side
 
 __all__ = ["difference"]
@@ -41,12 +39,7 @@ def difference(before: Profile, after: Profile, names: tuple[str, str] | None = 
 
 def _side(profile: Profile, name: str | None) -> Side:
     step = profile.step
-    said = "not known"
-    if step is not None:
-        pairs = zip_longest(step.period, step.names, fillvalue="")
-        said = " > ".join(
-            event if name in ("", event) else f"{event} {name}" for event, name in pairs
-        )
+    said = "not known" if step is None else course(step)
     verdict = profile.verdict
     return Side(
         name=name or " ".join((profile.target.name, *profile.target.args)),

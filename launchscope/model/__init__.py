@@ -22,6 +22,7 @@ from launchscope.model.comparison import (
     SizeCount,
     Trajectory,
 )
+from launchscope.model.course import course
 from launchscope.model.difference import Difference
 from launchscope.model.gate import (
     CHECK_SCHEMA,
@@ -154,4 +155,5 @@ __all__ = [
     "Verdict",
     "VerifyResult",
     "Work",
+    "course",
 ]

@@ -6,9 +6,8 @@ Terminal, Markdown and later formats lay out the same Content, so that they agre
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
-from launchscope.model import Finding, Metric, Profile
+from launchscope.model import Finding, Metric, Profile, course
 from launchscope.report import format as fmt
 
 _BADGES = {
@@ -162,11 +161,7 @@ def _context(profile: Profile) -> tuple[str, ...]:
     lines = [" · ".join(machine)]
     step = profile.step
     if step is not None:
-        named_events = [
-            event if name in ("", event) else f"{event} {name}"
-            for event, name in zip_longest(step.period, step.names, fillvalue="")
-        ]
-        said = " > ".join(named_events)
+        said = course(step)
         if step.source:
             said += f" · from {step.source}"
         timed = profile.metrics.get("iteration_ms")

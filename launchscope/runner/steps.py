@@ -20,6 +20,8 @@ _HISTORY = 4000
 # An optimizer that makes up less than this share of all optimizer steps is a rare event.
 _RARE_SHARE = 0.05
 _RARE_AFTER = 200
+# One that others have followed this often, and this many times as often as it stepped, is over.
+_OVER_AFTER, _OVER_TIMES = 20, 3
 
 
 class Token(NamedTuple):
@@ -111,6 +113,7 @@ class StepSearch:
         self._training: deque[Token] = deque(maxlen=_HISTORY)
         self._all: deque[Token] = deque(maxlen=_HISTORY)
         self._optimizer_steps: Counter[str] = Counter()
+        self._last_steps: dict[str, int] = {}  # of each optimizer: how many there had been of all
         self._before_training: deque[Token] = deque(maxlen=64)
         # What ran without grad right before each training token, index by index.
         self._lead_ins: deque[tuple[Token, ...]] = deque(maxlen=_HISTORY)
@@ -123,6 +126,7 @@ class StepSearch:
             return
         if token.kind == OPTIMIZER:
             self._optimizer_steps[token.key] += 1
+            self._last_steps[token.key] = self.optimizer_steps
         if token.kind == BACKWARD:
             self.saw_backward = True
         self._lead_ins.append(
@@ -158,12 +162,15 @@ class StepSearch:
         return self._training_from(_first_of(tokens, period), period)
 
     def _required(self) -> frozenset[str]:
-        total = sum(self._optimizer_steps.values())
-        return frozenset(
-            key
-            for key, count in self._optimizer_steps.items()
-            if total < _RARE_AFTER or count >= _RARE_SHARE * total
-        )
+        total = self.optimizer_steps
+
+        def counts(key: str, count: int) -> bool:
+            since = total - self._last_steps[key]
+            if since > max(_OVER_AFTER, _OVER_TIMES * count):
+                return False  # as Adam is once a script goes on with L-BFGS
+            return total < _RARE_AFTER or count >= _RARE_SHARE * total
+
+        return frozenset(key for key, n in self._optimizer_steps.items() if counts(key, n))
 
     def _training_from(self, start: int, period: int) -> Pattern:
         tokens = tuple(self._training)[start : start + period]

@@ -121,6 +121,12 @@ def test_an_optimizer_of_long_ago_is_forgotten() -> None:
     assert words(trained("F.old B O.old " * 4 + f"{PLAIN} " * 250)) == PLAIN
 
 
+def test_an_optimizer_that_another_took_over_from_is_no_part_of_the_step() -> None:
+    history = "F.net B O.adam " * 8 + "O.lbfgs " * 20
+    assert searched(history).training_pattern(optimizer_expected=True) is None
+    assert words(trained(history + "O.lbfgs " * 5)) == "O.lbfgs"
+
+
 def test_a_hand_written_optimizer_ends_with_the_next_step() -> None:
     pattern = trained("F.net B " * 4, optimizer_expected=False)
     assert words(pattern) == "F.net B"
