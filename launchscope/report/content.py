@@ -142,7 +142,7 @@ def _basis(profile: Profile) -> str:
                 difference = ", to the last bit"
             parts.append(f"result equal to eager's over {correct.steps} batches{difference}")
         elif correct.status == "different":
-            parts.append("result not eager's")
+            parts.append("result differs from eager's")
         else:
             parts.append("result not checked")
     parts.append(f"confidence {verdict.confidence}")
