@@ -156,6 +156,14 @@ class Conductor:
 
     def compiled(self, mode: str | None) -> None:
         self.live["graphs_by_compile"] = mode in ("reduce-overhead", "max-autotune")
+        runner = self._runner
+        if runner is not None and self._adoption is None and not self.finished:
+            self.folder.tell(
+                "note",
+                text=f"the script called torch.compile after {runner.steps_done} steps, when the "
+                "measuring had begun: nothing compiled is in the figures; compile before the "
+                "first step, or raise --warmup",
+            )
 
     def marker_begin(self) -> None:
         if self.hooks.deaf() or self.plan.schedule.step_from in ("forward", "optimizer"):

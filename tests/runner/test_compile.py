@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,17 @@ for step in range(20):
 )
 
 
+LATE = """
+model = net
+for step in range(30):
+    if step == 11:
+        model = torch.compile(net, backend="eager")
+    opt.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    opt.step()
+"""
+
+
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     folder = tmp_path_factory.mktemp("compile")
@@ -127,3 +139,11 @@ def test_a_compiled_region_runs_compiled_and_is_compiled_once(batch: Batch, name
     assert calls == 10 * regions  # each step before the inspection, the first included
     assert ran.recording.inspect is not None
     assert ran.recording.inspect.device_ops[0] > 10
+
+
+def test_what_is_compiled_when_the_measuring_has_begun_is_told_to_be_missing(
+    tmp_path: Path,
+) -> None:
+    ran = recorded(tmp_path, HEAD + ADAM + LATE)
+    notes = " ".join(ran.recording.notes)
+    assert "torch.compile after 11 steps, when the measuring had begun" in notes
