@@ -136,7 +136,7 @@ def _capture(profile: Profile, recommendation: str) -> str:
 def _whole(profile: Profile) -> bool:
     """Whether all of the step is captured."""
     scope = profile.step.scope if profile.step is not None else None
-    return profile.replay.scope in (None, scope)
+    return scope is None or recipe.captured_scope(profile) == scope
 
 
 def _afterwards(profile: Profile, recommendation: str) -> list[str]:

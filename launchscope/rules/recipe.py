@@ -8,12 +8,16 @@ from typing import Any
 from launchscope.model import Profile
 
 __all__ = [
-    "StepCode", "generic", "moving", "optimizer_names", "place", "specific", "step_code", "warmup",
+    "StepCode", "captured_scope", "generic", "moving", "optimizer_names", "place", "specific",
+    "step_code", "warmup",
 ]  # fmt: skip
 
 # NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.
 WARMUP = 3
 DDP_WARMUP = 11
+
+# A replay of another status has the scope that was tried, or none that means anything.
+_REPLAYED = ("measured", "what_if")
 
 StepCode = dict[str, Any]  # a StepSource as plain values
 
@@ -35,6 +39,12 @@ def step_code(profile: Profile) -> StepCode | None:
     trains = profile.step is not None and profile.step.scope == "full_step"
     inside_library = trains and "backward" not in code and ".step(" not in code
     return None if inside_library else source
+
+
+def captured_scope(profile: Profile) -> str:
+    """How much of the step a graph is to hold: what was replayed, else all of the step."""
+    whole = profile.step.scope if profile.step is not None else "full_step"
+    return profile.replay.scope or whole if profile.replay.status in _REPLAYED else whole
 
 
 def place(source: StepCode) -> str:
@@ -89,7 +99,7 @@ def generic(profile: Profile, recommendation: str) -> str:
     """The pattern for a step of this kind, where its statements are not known."""
     if recommendation == "adopt_bucketed":
         return _BUCKETED
-    scope = profile.replay.scope or (profile.step.scope if profile.step else "full_step")
+    scope = captured_scope(profile)
     if scope == "forward":
         return _FORWARD
     names = optimizer_names(profile)

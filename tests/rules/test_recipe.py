@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import Profile
+from launchscope.model import Profile, Replay
 from launchscope.rules.how import how_to
 from tests.rules.profiles import profile
 
@@ -95,3 +95,19 @@ def test_ddp_warms_up_longer_in_the_block_as_well() -> None:
     base = with_source()
     _, code = recipe(replace(base, environment=replace(base.environment, world_size=2)))
     assert "if steps_done < 11:" in code
+
+
+def test_inference_whose_replay_was_not_measured_gets_no_training_loop() -> None:
+    base = profile(facts={"step_source": {**SOURCE, "code": "out = model(batch['ids'])"}})
+    assert base.step is not None
+    inference = replace(
+        base,
+        step=replace(base.step, scope="forward", period=("forward",)),
+        replay=Replay("skipped", "the op stream changes from step to step", scope="full_step"),
+    )
+    steps, code = recipe(inference)
+    assert "def captured_step()" in code
+    assert "`loss` is the same tensor" in steps
+    _, code = recipe(replace(inference, facts={}))
+    assert "static_out = model(static_x)" in code
+    assert "backward" not in code
