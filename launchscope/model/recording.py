@@ -129,7 +129,8 @@ class OpRecord:
 
 @dataclass(frozen=True)
 class StepInput:
-    """A tensor that the step reads and does not make. `constant`: no loop assigns its names."""
+    """A tensor that the step reads and does not make. `constant`: no round of the loop gives its
+    names another one."""
 
     expression: str  # as it stands in the source: "images[step % 8]"
     copied_from: str  # the tensor behind it: "x" for "x.to(device)"
@@ -137,6 +138,7 @@ class StepInput:
     shape: tuple[int, ...]
     dtype: str  # "torch.float32"
     constant: bool = False
+    requires_grad: bool = False
 
 
 @dataclass(frozen=True)

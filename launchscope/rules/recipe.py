@@ -65,20 +65,21 @@ def specific(profile: Profile, source: StepCode) -> str:
     lines = ["torch.cuda.set_stream(torch.cuda.Stream())  # before the model is made", "..."]
     for entry in inputs:
         shape = tuple(entry["shape"])
-        lines.append(
-            f'{entry["static_name"]} = torch.empty({shape}, dtype={entry["dtype"]}, device="cuda")'
-        )
+        more = ", requires_grad=True" if entry.get("requires_grad") else ""
+        what = f'torch.empty({shape}, dtype={entry["dtype"]}, device="cuda"{more})'
+        lines.append(f"{entry['static_name']} = {what}")
     lines += ["", f"def captured_step():  # {place(source)}"]
+    # A gradient from before would be added to.
+    lines += [
+        f"    {entry['static_name']}.grad = None" for entry in inputs if entry.get("requires_grad")
+    ]
     lines.append(textwrap.indent(source["static_code"].rstrip(), "    "))
     if results:
         lines.append(f"    return {results}")
     call = f"{results} = captured_step()" if results else "captured_step()"
     lines += ["", "graph, steps_done = None, 0", source["loop"] or "while True:  # your loop"]
     body = source["before"].splitlines()
-    body += [
-        f"{entry['static_name']}.copy_({entry['copied_from']}, non_blocking=True)"
-        for entry in inputs
-    ]
+    body += [_copy(entry) for entry in inputs]
     body += [
         f"if steps_done < {warmup(profile)}:",
         f"    {call}",
@@ -93,6 +94,13 @@ def specific(profile: Profile, source: StepCode) -> str:
         "...  # the rest of the loop, as now",
     ]
     return "\n".join([*lines, *(f"    {line}".rstrip() for line in body)])
+
+
+def _copy(entry: StepCode) -> str:
+    """Fills a static tensor; autograd takes no part in it."""
+    grad = ".detach()" if entry.get("requires_grad") else ""
+    source = entry["copied_from"]
+    return f"{entry['static_name']}{grad}.copy_({source}{grad}, non_blocking=True)"
 
 
 def generic(profile: Profile, recommendation: str) -> str:

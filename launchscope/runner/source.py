@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from launchscope.model import StepSource
-from launchscope.runner.sourceinputs import Read, bound, inputs_of, loads, replaced
+from launchscope.runner.sourceinputs import Read, bound, changing, inputs_of, loads, replaced
 from launchscope.runner.userlines import short_path
 
 __all__ = ["step_source"]
@@ -56,7 +56,7 @@ def step_source(
     names = {**frame.f_globals, **_locals_of(frame)}
     loop = _loop_around(scope, chosen[0])
     around = loop if loop is not None else scope
-    reads = inputs_of(torch, text, chosen, names, bound([around]), is_input)
+    reads = inputs_of(torch, text, chosen, names, changing(torch, [around], names), is_input)
     lines_of = text.splitlines()
     front = suite[:first] if loop is not None and suite is loop.body else []
     return StepSource(
@@ -197,7 +197,7 @@ def _results(scope: ast.AST, statements: list[ast.stmt]) -> tuple[str, ...]:
 
 
 def _frozen(
-    statements: list[ast.stmt], reads: list[Read], names: dict[str, Any], changing: set[str]
+    statements: list[ast.stmt], reads: list[Read], names: dict[str, Any], changes: set[str]
 ) -> tuple[str, ...]:
     """Numbers and truth values that the loop changes and that stay in the rewritten step."""
     replaced = {id(part) for r in reads if not r.input.constant for part in ast.walk(r.node)}
@@ -210,5 +210,5 @@ def _frozen(
     own = bound(statements)
     return tuple(
         n for n in used
-        if n in changing and n not in own and isinstance(names.get(n), int | float | bool)
+        if n in changes and n not in own and isinstance(names.get(n), int | float | bool)
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 from launchscope.model import StepInput
 
-__all__ = ["Read", "bound", "inputs_of", "loads", "replaced"]
+__all__ = ["Read", "bound", "changing", "inputs_of", "loads", "replaced"]
 
 # What may be evaluated once more without any effect; a slice makes a view, not the input.
 _PLAIN = (
@@ -23,6 +23,24 @@ def bound(nodes: Iterable[ast.AST]) -> set[str]:
     every = [part for node in nodes for part in ast.walk(node)]
     names = {n.id for n in every if isinstance(n, ast.Name) and not loads(n)}
     return names | {n.arg for n in every if isinstance(n, ast.arg)}
+
+
+def changing(torch: Any, nodes: Iterable[ast.AST], names: dict[str, Any]) -> set[str]:
+    """Names that may give another tensor in the next round: bound, stored into, or of an object
+    of which a method is called, as a list that grows. Of a tensor a method leaves the address."""
+    nodes = list(nodes)
+    found = bound(nodes)
+    for part in (part for node in nodes for part in ast.walk(node)):
+        called = part.func if isinstance(part, ast.Call) else part
+        method = called is not part and isinstance(called, ast.Attribute)
+        stored = isinstance(called, ast.Attribute | ast.Subscript) and not loads(called)
+        if method or stored:
+            base: ast.AST = called
+            while isinstance(base, ast.Attribute | ast.Subscript):
+                base = base.value
+            if isinstance(base, ast.Name) and not isinstance(names.get(base.id), torch.Tensor):
+                found.add(base.id)
+    return found
 
 
 def _read(nodes: Iterable[ast.AST]) -> dict[str, None]:
@@ -47,7 +65,7 @@ def inputs_of(
     text: str,
     statements: list[ast.stmt],
     names: dict[str, Any],
-    changing: set[str],
+    changes: set[str],
     is_input: Callable[[Any], bool],
 ) -> list[Read]:
     """Every place at which the statements read an input, in source order.
@@ -82,7 +100,8 @@ def inputs_of(
             static_name=taken[origin],
             shape=tuple(int(size) for size in value.shape),
             dtype=str(value.dtype),
-            constant=node is plain and not set(_read([plain])) & changing,
+            constant=node is plain and not set(_read([plain])) & changes,
+            requires_grad=bool(value.requires_grad),
         )
 
     for statement in statements:

@@ -111,3 +111,11 @@ def test_inference_whose_replay_was_not_measured_gets_no_training_loop() -> None
     _, code = recipe(replace(inference, facts={}))
     assert "static_out = model(static_x)" in code
     assert "backward" not in code
+
+
+def test_an_input_that_is_differentiated_stays_a_leaf_and_gathers_no_gradient() -> None:
+    entry = {**SOURCE["inputs"][0], "dtype": "torch.float32", "requires_grad": True}
+    _, code = recipe(with_source(inputs=[entry]))
+    assert 'dtype=torch.float32, device="cuda", requires_grad=True)' in code
+    assert "    static_ids.grad = None\n    loss = model(static_ids)" in code
+    assert "static_ids.detach().copy_(batch['ids'].detach(), non_blocking=True)" in code

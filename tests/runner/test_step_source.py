@@ -114,6 +114,17 @@ def test_an_entry_of_a_batch_is_named_after_its_key(tmp_path: Path) -> None:
     assert found.static_code == "y = model(static_ids)"
 
 
+def test_an_entry_of_a_list_that_grows_is_another_tensor_each_time(tmp_path: Path) -> None:
+    code = "for x in more:\n    y = model(seen[-1])\n    probe()\n    seen.append(x)\n"
+    first = torch.ones(2, 3)
+    found = source_of(
+        tmp_path, code, [2], ("first",),
+        model=Doubles(), seen=[first], first=first, more=[first],
+    )  # fmt: skip
+    assert found is not None
+    assert [(i.expression, i.constant) for i in found.inputs] == [("seen[-1]", False)]
+
+
 def test_the_function_of_the_step_is_looked_into_and_nested_ones_are_not(tmp_path: Path) -> None:
     code = (
         "def helper(v):\n    return v * 2\n"
