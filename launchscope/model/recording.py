@@ -156,6 +156,8 @@ class StepSource:
     optimizers: tuple[tuple[str, str], ...] = ()  # variable and class
     results: tuple[str, ...] = ()  # names that they bind and other lines read
     frozen: tuple[str, ...] = ()  # names of plain values that the loop changes and they read
+    depth: int = 0  # columns that they stand deeper than the loop's own statements
+    rounds: bool = False  # the step is several rounds of the loop
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def _preparation(profile: Profile, recommendation: str) -> list[str]:
     )
     steps.append(_inputs(profile))
     source = recipe.step_code(profile)
-    if source is not None and source["frozen"]:
+    if source is not None and source["frozen"] and recipe.rounds(profile) == 1:
         values = [f"`{name}`" for name in source["frozen"]]
         verb = "are plain Python values" if len(values) > 1 else "is a plain Python value"
         steps.append(
@@ -120,6 +120,12 @@ def _shape(sizes: list[int]) -> str:
 
 def _capture(profile: Profile, recommendation: str) -> str:
     source = recipe.step_code(profile)
+    if source is not None and recommendation == "adopt" and recipe.rounds(profile) > 1:
+        return (
+            f"The step is {recipe.rounds(profile)} rounds of {recipe.place(source)}, whose "
+            "gradients add up. Capture all of them in one graph, each with inputs of its own, "
+            "and with the gradients cleared before the capture only:"
+        )
     if source is not None and _whole(profile) and recommendation == "adopt":
         return f"The step is {recipe.place(source)}. Put it into a function and replay it:"
     begins = profile.step.source if profile.step is not None else None
@@ -171,6 +177,7 @@ def _alternatives(profile: Profile) -> str:
 
 def _code(profile: Profile, recommendation: str) -> str:
     source = recipe.step_code(profile)
-    if source is not None and recommendation == "adopt" and _whole(profile):
+    mine = source is not None and recipe.rounds(profile) == 1
+    if source is not None and mine and recommendation == "adopt" and _whole(profile):
         return recipe.specific(profile, source)
     return recipe.generic(profile, recommendation)

@@ -8,8 +8,8 @@ from typing import Any
 from launchscope.model import Profile
 
 __all__ = [
-    "StepCode", "captured_scope", "generic", "moving", "optimizer_names", "place", "specific",
-    "step_code", "warmup",
+    "StepCode", "captured_scope", "generic", "moving", "optimizer_names", "place", "rounds",
+    "specific", "step_code", "warmup",
 ]  # fmt: skip
 
 # NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.
@@ -39,6 +39,13 @@ def step_code(profile: Profile) -> StepCode | None:
     trains = profile.step is not None and profile.step.scope == "full_step"
     inside_library = trains and "backward" not in code and ".step(" not in code
     return None if inside_library else source
+
+
+def rounds(profile: Profile) -> int:
+    """Rounds of the person's loop that make up one step, as where gradients are accumulated."""
+    source = step_code(profile)
+    again = source is not None and source.get("rounds")
+    return max(profile.step.period.count("backward"), 1) if again and profile.step else 1
 
 
 def captured_scope(profile: Profile) -> str:
@@ -78,8 +85,8 @@ def specific(profile: Profile, source: StepCode) -> str:
         lines.append(f"    return {results}")
     call = f"{results} = captured_step()" if results else "captured_step()"
     lines += ["", "graph, steps_done = None, 0", source["loop"] or "while True:  # your loop"]
-    body = source["before"].splitlines()
-    body += [_copy(entry) for entry in inputs]
+    deeper = " " * source.get("depth", 0)
+    body = [_copy(entry) for entry in inputs]
     body += [
         f"if steps_done < {warmup(profile)}:",
         f"    {call}",
@@ -93,6 +100,10 @@ def specific(profile: Profile, source: StepCode) -> str:
         "steps_done += 1",
         "...  # the rest of the loop, as now",
     ]
+    before = source["before"].splitlines()
+    if not before and (source["loop"] is None or deeper):
+        before = ["...  # what comes before the step, as now"]
+    body = [*before, *(deeper + line for line in body)]
     return "\n".join([*lines, *(f"    {line}".rstrip() for line in body)])
 
 
@@ -111,6 +122,8 @@ def generic(profile: Profile, recommendation: str) -> str:
     if scope == "forward":
         return _FORWARD
     names = optimizer_names(profile)
+    if scope == "full_step" and rounds(profile) > 1:
+        return _accumulated(rounds(profile), names)
     clears = [f"{name}.zero_grad(set_to_none=True)" for name in names]
     steps = [f"{name}.step()" for name in names]
     if scope == "forward_backward":
@@ -118,6 +131,31 @@ def generic(profile: Profile, recommendation: str) -> str:
         return "\n".join([_FORWARD_BACKWARD, *(f"    {line}" for line in clears), *tail])
     steps = steps or ["...                                      # your own update"]
     return "\n".join([_OPENING, *clears, _CAPTURE, *(f"    {line}" for line in steps), _LOOP])
+
+
+def _accumulated(times: int, names: list[str]) -> str:
+    """The pattern for gradients that are added up over some rounds of the loop."""
+    clears = [f"{name}.zero_grad(set_to_none=True)" for name in names]
+    steps = [f"    {name}.step()" for name in names]
+    return "\n".join(
+        [
+            _OPENING,
+            f"rounds = [(static_x.clone(), static_y.clone()) for _ in range({times})]",
+            *clears,
+            _CAPTURE.splitlines()[0],
+            *_CAPTURE.splitlines()[1:3],
+            "    for static_x, static_y in rounds:",
+            f"        loss = loss_fn(model(static_x), static_y) / {times}",
+            "        loss.backward()",
+            *steps,
+            "for i, (x, y) in enumerate(loader):",
+            f"    static_x, static_y = rounds[i % {times}]",
+            "    static_x.copy_(x, non_blocking=True)",
+            "    static_y.copy_(y, non_blocking=True)",
+            f"    if i % {times} == {times - 1}:",
+            "        graph.replay()                       # loss holds that of the last round",
+        ]
+    )
 
 
 def optimizer_names(profile: Profile) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import linecache
 import sys
 import textwrap
@@ -31,7 +32,7 @@ def step_source(
     is_input: Callable[[Any], bool],
     optimizers: Iterable[Any],
 ) -> StepSource | None:
-    """The statements that cover `lines` of `file`, and what they read.
+    """The statements that cover `lines` of `file`, in the order of the work, and what they read.
 
     `frame` is inside the step's last call; the innermost frame of `file` around it gives the
     values of names. `is_input` says of a tensor whether the step reads it without making it.
@@ -46,6 +47,7 @@ def step_source(
     except (SyntaxError, ValueError):
         return None
     scope = _scope_of(tree, frame)
+    lines = list(lines)
     suite, first, last = _statements(scope, set(lines))
     if not suite:
         return None
@@ -58,19 +60,21 @@ def step_source(
     around = loop if loop is not None else scope
     reads = inputs_of(torch, text, chosen, names, changing(torch, [around], names), is_input)
     lines_of = text.splitlines()
-    front = suite[:first] if loop is not None and suite is loop.body else []
+    before, depth = _front(lines_of, loop, chosen[0])
     return StepSource(
         file=file,
         first_line=begin,
         last_line=end,
         code=_cut(lines_of, begin, end),
         static_code=_cut(replaced(lines_of, reads), begin, end),
-        before=_cut(lines_of, front[0].lineno, begin - 1).rstrip() if front else "",
+        before=before,
         loop=_header(lines_of, loop),
         inputs=tuple(dict.fromkeys(read.input for read in reads)),
         optimizers=tuple(_names_of(optimizers, names)),
         results=_results(scope, chosen),
         frozen=_frozen(chosen, reads, names, bound([around])),
+        depth=depth,
+        rounds=_goes_back(chosen, lines),
     )
 
 
@@ -160,6 +164,33 @@ def _loop_around(scope: ast.AST, statement: ast.stmt) -> ast.For | ast.While | N
         if isinstance(node, _LOOPS) and node.lineno < statement.lineno <= last:
             found = node
     return found
+
+
+def _front(lines: list[str], loop: ast.AST | None, statement: ast.stmt) -> tuple[str, int]:
+    """What the loop runs before the statement, the heads of blocks around it included, and how
+    many columns deeper than the loop's own statements it stands."""
+    body: list[ast.stmt] = getattr(loop, "body", [])
+    if not body or body[0].lineno >= statement.lineno:
+        return "", 0
+    around = [
+        node
+        for node in ast.walk(ast.Module(body, []))
+        if isinstance(node, ast.stmt) and node.lineno < statement.lineno <= (node.end_lineno or 0)
+    ]
+    if not all(isinstance(node, ast.If | ast.With) for node in around):
+        return "", 0  # a head of a block that cannot stand without its other half
+    depth = _indent(lines[statement.lineno - 1]) - _indent(lines[body[0].lineno - 1])
+    return _cut(lines, body[0].lineno, statement.lineno - 1).rstrip(), depth
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _goes_back(statements: list[ast.stmt], lines: list[int]) -> bool:
+    """Whether the work came back to an earlier statement, as when gradients are accumulated."""
+    order = [found[0] for line in lines if (found := _holders(statements, {line}))]
+    return any(later < earlier for earlier, later in itertools.pairwise(order))
 
 
 def _header(lines: list[str], loop: ast.For | ast.While | None) -> str | None:

@@ -119,3 +119,26 @@ def test_an_input_that_is_differentiated_stays_a_leaf_and_gathers_no_gradient() 
     assert 'dtype=torch.float32, device="cuda", requires_grad=True)' in code
     assert "    static_ids.grad = None\n    loss = model(static_ids)" in code
     assert "static_ids.detach().copy_(batch['ids'].detach(), non_blocking=True)" in code
+
+
+def test_the_step_stands_as_deep_in_the_loop_as_it_did() -> None:
+    _, code = recipe(with_source(before="with torch.no_grad():\n    batch = next(data)", depth=4))
+    compile(code, "recipe", "exec")
+    assert "        batch = next(data)\n        static_ids.copy_(" in code
+
+
+def test_what_comes_before_a_step_without_a_loop_is_not_forgotten() -> None:
+    _, code = recipe(with_source(before="", loop=None))
+    assert "while True:  # your loop\n    ...  # what comes before the step, as now\n" in code
+
+
+def test_rounds_that_accumulate_gradients_are_captured_together() -> None:
+    base = with_source(rounds=True)
+    assert base.step is not None
+    period = ("forward", "backward") * 4 + ("optimizer",)
+    steps, code = recipe(replace(base, step=replace(base.step, period=period)))
+    compile(code, "recipe", "exec")
+    assert "The step is 4 rounds of train.py:41-44" in steps
+    assert "`temperature`" not in steps
+    assert "for _ in range(4)]\nopt_a.zero_grad(set_to_none=True)" in code
+    assert "    if i % 4 == 3:\n        graph.replay()" in code

@@ -139,3 +139,27 @@ def test_the_function_of_the_step_is_looked_into_and_nested_ones_are_not(tmp_pat
 def test_without_the_file_on_the_stack_there_is_no_source() -> None:
     frame = sys._getframe()
     assert step_source(torch, frame, "elsewhere.py", [1], lambda tensor: True, []) is None
+
+
+def test_what_stands_before_the_step_is_kept_with_the_blocks_around_it(tmp_path: Path) -> None:
+    code = (
+        "for x in loader:\n    with no_grad():\n        z = x * 2\n"
+        "        y = model(z)\n        probe()\n"
+    )
+    z = torch.ones(2, 3)
+    found = source_of(
+        tmp_path, code, [4], model=Doubles(), loader=[z], no_grad=torch.no_grad
+    )  # fmt: skip
+    assert found is not None
+    assert found.before == "with no_grad():\n    z = x * 2"
+    assert (found.code, found.depth) == ("y = model(z)", 4)
+
+
+def test_a_step_of_several_rounds_of_the_loop_is_told_from_one_of_one(tmp_path: Path) -> None:
+    code = "for x in loader:\n    y = model(x)\n    y.backward()\n    probe()\n"
+    names: dict[str, Any] = {"model": Doubles(), "loader": [torch.ones(2, 3)]}
+    once = source_of(tmp_path, code, [2, 3], **names)
+    twice = source_of(tmp_path, code, [2, 3, 2, 3], **names)
+    assert once is not None
+    assert twice is not None
+    assert (once.rounds, twice.rounds) == (False, True)

@@ -195,7 +195,7 @@ def _source(context: Context, stream: StepStream, frame: Any) -> StepSource | No
         return None
     file, _, begins = context.boundary.source.rpartition(":")
     places = [op.where.rpartition(":") for op in stream.ops if op.where is not None]
-    lines = {int(line) for name, _, line in places if name == file} | {int(begins)}
+    lines = [int(begins), *(int(line) for name, _, line in places if name == file)]
     known = known_storages(context)
 
     def is_input(tensor: Any) -> bool:
