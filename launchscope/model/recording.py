@@ -158,6 +158,8 @@ class StepSource:
     frozen: tuple[str, ...] = ()  # names of plain values that the loop changes and they read
     depth: int = 0  # columns that they stand deeper than the loop's own statements
     rounds: bool = False  # the step is several rounds of the loop
+    behind: str = ""  # those of them that work for the host, to run after each replay
+    fetched: tuple[str, ...] = ()  # names of inputs that they bind before they read them
 
 
 @dataclass(frozen=True)

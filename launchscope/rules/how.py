@@ -68,6 +68,13 @@ def _preparation(profile: Profile, recommendation: str) -> list[str]:
             f"{listed(values)} {verb} that the loop changes and the step reads: a graph keeps "
             "what it was at the capture. Make it a tensor on the GPU and fill it before the replay."
         )
+    if source is not None and source.get("fetched"):
+        values = [f"`{name}`" for name in source["fetched"]]
+        steps.append(
+            f"{listed(values)} {'come' if len(values) > 1 else 'comes'} from inside the step, "
+            "which a replay does not run: fetch before the step and copy into tensors that keep "
+            "their addresses, one for each that the step needs."
+        )
     steps += _afterwards(profile, recommendation)
     steps.append(_capture(profile, recommendation))
     return steps

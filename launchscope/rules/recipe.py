@@ -97,6 +97,7 @@ def specific(profile: Profile, source: StepCode) -> str:
         '                              capture_error_mode="thread_local"):',
         f"            {call}",
         "    graph.replay()",
+        *source.get("behind", "").splitlines(),
         "steps_done += 1",
         "...  # the rest of the loop, as now",
     ]

@@ -10,11 +10,21 @@ import itertools
 import linecache
 import sys
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from launchscope.model import StepSource
-from launchscope.runner.sourceinputs import Read, bound, changing, inputs_of, loads, replaced
+from launchscope.runner.sourcehost import STATIC_OUT, Behind, behind_of, carried
+from launchscope.runner.sourceinputs import (
+    Read,
+    bound,
+    changing,
+    edited,
+    inputs_of,
+    loads,
+    names_read,
+    substitutes,
+)
 from launchscope.runner.userlines import short_path
 
 __all__ = ["step_source"]
@@ -57,8 +67,17 @@ def step_source(
         return None
     names = {**frame.f_globals, **_locals_of(frame)}
     loop = _loop_around(scope, chosen[0])
-    around = loop if loop is not None else scope
-    reads = inputs_of(torch, text, chosen, names, changing(torch, [around], names), is_input)
+    changes = changing(torch, [loop if loop is not None else scope], names)
+
+    def reads_of(nodes: Sequence[ast.AST]) -> list[Read]:
+        return inputs_of(torch, text, nodes, names, changes, is_input)
+
+    given = set(names_read(read.node for read in reads_of(chosen))) & changes
+    behind = behind_of(torch, text, chosen, names, given)
+    kept = [behind.split.get(s, s) for s in chosen if s not in behind.moved]
+    early = carried(kept)
+    fetched = tuple(n for n in names_read(r.node for r in reads_of(kept)) if n in bound(kept))
+    reads = [r for r in reads_of(kept) if not set(names_read([r.node])) & set(fetched)]
     lines_of = text.splitlines()
     before, depth = _front(lines_of, loop, chosen[0])
     return StepSource(
@@ -66,20 +85,47 @@ def step_source(
         first_line=begin,
         last_line=end,
         code=_cut(lines_of, begin, end),
-        static_code=_cut(replaced(lines_of, reads), begin, end),
+        static_code=_outer(scope, early) + _static_code(lines_of, chosen, reads, behind),
         before=before,
         loop=_header(lines_of, loop),
         inputs=tuple(dict.fromkeys(read.input for read in reads)),
         optimizers=tuple(_names_of(optimizers, names)),
-        results=_results(scope, chosen),
-        frozen=_frozen(chosen, reads, names, bound([around])),
+        results=_results(scope, kept, early) + (STATIC_OUT,) * len(behind.split),
+        frozen=_frozen(kept, reads, names, changes, early),
         depth=depth,
         rounds=_goes_back(chosen, lines),
+        behind="\n".join(behind.lines),
+        fetched=fetched,
     )
 
 
 def _cut(lines: list[str], begin: int, end: int) -> str:
     return textwrap.dedent("\n".join(lines[begin - 1 : end]))
+
+
+def _static_code(
+    lines: list[str], chosen: list[ast.stmt], reads: list[Read], behind: Behind
+) -> str:
+    """The statements as a graph can hold them: with static names, without what goes behind."""
+    edits = substitutes(reads)
+    for statement, part in behind.split.items():
+        line, end = statement.lineno, part.end_col_offset or 0
+        edits.append((line, statement.col_offset, part.col_offset, f"{STATIC_OUT} = "))
+        edits.append((line, end, statement.end_col_offset or end, ""))
+    gone = {statement.lineno for statement in behind.moved}
+    begin, end = chosen[0].lineno, chosen[-1].end_lineno or chosen[-1].lineno
+    kept = [
+        line
+        for number, line in enumerate(edited(lines, edits), 1)
+        if begin <= number <= end and number not in gone
+    ]
+    return _cut(kept, 1, len(kept))
+
+
+def _outer(scope: ast.AST, early: tuple[str, ...]) -> str:
+    """What a function of the statements has to say of names that are not its own."""
+    word = "global" if isinstance(scope, ast.Module) else "nonlocal"
+    return f"{word} {', '.join(early)}\n" if early else ""
 
 
 def _locals_of(frame: Any) -> dict[str, Any]:
@@ -210,35 +256,38 @@ def _names_of(optimizers: Iterable[Any], names: dict[str, Any]) -> Iterable[tupl
                 break
 
 
-def _results(scope: ast.AST, statements: list[ast.stmt]) -> tuple[str, ...]:
-    """Names that the statements bind and that lines outside them read; `loss` in any case."""
-    inside = {id(part) for statement in statements for part in ast.walk(statement)}
+def _results(scope: ast.AST, kept: Sequence[ast.AST], early: tuple[str, ...]) -> tuple[str, ...]:
+    """Names that are the step's own and that lines outside it read; `loss` in any case."""
+    inside = {id(part) for node in kept for part in ast.walk(node)}
     outside = {
         n.id
         for n in ast.walk(scope)
         if isinstance(n, ast.Name) and loads(n) and id(n) not in inside
     }
     ordered: dict[str, None] = {}
-    for statement in statements:
-        for node in ast.walk(statement):
-            name = node.id if isinstance(node, ast.Name) and not loads(node) else None
-            if name is not None and (name in outside or name == "loss"):
-                ordered[name] = None
+    for part in (part for node in kept for part in ast.walk(node)):
+        name = part.id if isinstance(part, ast.Name) and not loads(part) else None
+        if name is not None and name not in early and (name in outside or name == "loss"):
+            ordered[name] = None
     return tuple(ordered)
 
 
 def _frozen(
-    statements: list[ast.stmt], reads: list[Read], names: dict[str, Any], changes: set[str]
+    kept: Sequence[ast.AST],
+    reads: list[Read],
+    names: dict[str, Any],
+    changes: set[str],
+    early: tuple[str, ...],
 ) -> tuple[str, ...]:
     """Numbers and truth values that the loop changes and that stay in the rewritten step."""
     replaced = {id(part) for r in reads if not r.input.constant for part in ast.walk(r.node)}
     used = {
         n.id: None
-        for statement in statements
-        for n in ast.walk(statement)
+        for node in kept
+        for n in ast.walk(node)
         if isinstance(n, ast.Name) and loads(n) and id(n) not in replaced
     }
-    own = bound(statements)
+    own = bound(kept) - set(early)
     return tuple(
         n for n in used
         if n in changes and n not in own and isinstance(names.get(n), int | float | bool)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from launchscope.model import StepInput
 
-__all__ = ["Read", "bound", "changing", "inputs_of", "loads", "replaced"]
+__all__ = [
+    "Edit", "Read", "bound", "changing", "edited", "inputs_of", "is_chain", "loads", "names_read",
+    "substitutes", "value_of",
+]  # fmt: skip
 
 # What may be evaluated once more without any effect; a slice makes a view, not the input.
 _PLAIN = (
@@ -43,13 +46,17 @@ def changing(torch: Any, nodes: Iterable[ast.AST], names: dict[str, Any]) -> set
     return found
 
 
-def _read(nodes: Iterable[ast.AST]) -> dict[str, None]:
+def names_read(nodes: Iterable[ast.AST]) -> dict[str, None]:
+    """Names that these nodes read, in source order."""
     every = [part for node in nodes for part in ast.walk(node)]
     return {n.id: None for n in every if isinstance(n, ast.Name) and loads(n)}
 
 
 def loads(node: Any) -> bool:
     return isinstance(node.ctx, ast.Load)
+
+
+Edit = tuple[int, int, int, str]  # line, bytes of it from and to, what to write there
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class Read:
 def inputs_of(
     torch: Any,
     text: str,
-    statements: list[ast.stmt],
+    statements: Sequence[ast.AST],
     names: dict[str, Any],
     changes: set[str],
     is_input: Callable[[Any], bool],
@@ -77,9 +84,9 @@ def inputs_of(
 
     def visit(node: ast.AST) -> None:
         source = _moved(node)
-        if isinstance(node, ast.expr) and (source is not None or _is_chain(node)):
+        if isinstance(node, ast.expr) and (source is not None or is_chain(node)):
             plain = source or node
-            value = _value(plain, names)
+            value = value_of(plain, names)
             if isinstance(value, torch.Tensor):
                 from_host = source is not None and value.device.type == "cpu"
                 if is_input(value) or from_host:
@@ -100,7 +107,7 @@ def inputs_of(
             static_name=taken[origin],
             shape=tuple(int(size) for size in value.shape),
             dtype=str(value.dtype),
-            constant=node is plain and not set(_read([plain])) & changes,
+            constant=node is plain and not set(names_read([plain])) & changes,
             requires_grad=bool(value.requires_grad),
         )
 
@@ -109,7 +116,7 @@ def inputs_of(
     return found
 
 
-def _is_chain(node: ast.AST) -> bool:
+def is_chain(node: ast.AST) -> bool:
     """A name with attributes and subscripts; slices are left out: views, not the input itself."""
     if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or not loads(node):
         return False
@@ -122,7 +129,7 @@ def _moved(node: ast.AST) -> ast.expr | None:
     """ "x" of "x.to(device)" and "x.cuda()"."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
-    moves = node.func.attr in ("to", "cuda") and _is_chain(node.func.value)
+    moves = node.func.attr in ("to", "cuda") and is_chain(node.func.value)
     return node.func.value if moves else None
 
 
@@ -146,7 +153,7 @@ def _base_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else "input"
 
 
-def _value(node: ast.expr, names: dict[str, Any]) -> Any:
+def value_of(node: ast.expr, names: dict[str, Any]) -> Any:
     """The expression's value as the step left it; None if that cannot be told."""
     try:
         code = compile(ast.Expression(node), "<step>", "eval")
@@ -155,14 +162,19 @@ def _value(node: ast.expr, names: dict[str, Any]) -> Any:
         return None
 
 
-def replaced(lines: list[str], reads: list[Read]) -> list[str]:
-    """The file's lines with static names where inputs that change are read."""
+def substitutes(reads: list[Read]) -> list[Edit]:
+    """Static names where inputs that change are read."""
+    return [
+        (r.node.lineno, r.node.col_offset, r.node.end_col_offset or 0, r.input.static_name)
+        for r in reads
+        if not r.input.constant and r.node.end_lineno == r.node.lineno
+    ]
+
+
+def edited(lines: list[str], edits: Iterable[Edit]) -> list[str]:
+    """The file's lines with parts of them replaced; the parts do not overlap."""
     changed = [line.encode() for line in lines]  # the tree counts bytes
-    for read in sorted(reads, key=lambda r: (r.node.lineno, r.node.col_offset), reverse=True):
-        node = read.node
-        if read.input.constant or node.end_lineno != node.lineno:
-            continue
-        line = changed[node.lineno - 1]
-        name = read.input.static_name.encode()
-        changed[node.lineno - 1] = line[: node.col_offset] + name + line[node.end_col_offset :]
+    for number, begin, end, text in sorted(edits, reverse=True):
+        line = changed[number - 1]
+        changed[number - 1] = line[:begin] + text.encode() + line[end:]
     return [line.decode() for line in changed]

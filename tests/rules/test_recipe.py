@@ -142,3 +142,14 @@ def test_rounds_that_accumulate_gradients_are_captured_together() -> None:
     assert "`temperature`" not in steps
     assert "for _ in range(4)]\nopt_a.zero_grad(set_to_none=True)" in code
     assert "    if i % 4 == 3:\n        graph.replay()" in code
+
+
+def test_what_works_for_the_host_runs_after_each_replay() -> None:
+    _, code = recipe(with_source(behind="total += loss.item()\nlosses.append(loss.item())"))
+    compile(code, "recipe", "exec")
+    tail = "    total += loss.item()\n    losses.append(loss.item())\n    steps_done += 1"
+    assert f"        graph.replay()\n{tail}" in code
+
+
+def test_a_batch_fetched_inside_the_step_is_to_be_fetched_before_it() -> None:
+    assert "`x` comes from inside the step" in recipe(with_source(fetched=["x"]))[0]
