@@ -159,6 +159,7 @@ class StepSource:
     depth: int = 0  # columns that they stand deeper than the loop's own statements
     rounds: bool = False  # the step is several rounds of the loop
     behind: str = ""  # those of them that work for the host, to run after each replay
+    gathers: str = ""  # what puts static tensors together where the step reads them in one batch
     fetched: tuple[str, ...] = ()  # names of inputs that they bind before they read them
 
 

@@ -75,6 +75,7 @@ def specific(profile: Profile, source: StepCode) -> str:
         more = ", requires_grad=True" if entry.get("requires_grad") else ""
         what = f'torch.empty({shape}, dtype={entry["dtype"]}, device="cuda"{more})'
         lines.append(f"{entry['static_name']} = {what}")
+    lines += source.get("gathers", "").splitlines()
     lines += ["", f"def captured_step():  # {place(source)}"]
     # A gradient from before would be added to.
     lines += [
@@ -87,6 +88,9 @@ def specific(profile: Profile, source: StepCode) -> str:
     lines += ["", "graph, steps_done = None, 0", source["loop"] or "while True:  # your loop"]
     deeper = " " * source.get("depth", 0)
     body = [_copy(entry) for entry in inputs]
+    read = any(signature.inputs for signature in profile.shapes.signatures)
+    if read and not source["inputs"]:
+        body = ["...  # copy the step's inputs to fixed addresses: no expression here gives them"]
     body += [
         f"if steps_done < {warmup(profile)}:",
         f"    {call}",

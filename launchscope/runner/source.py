@@ -88,7 +88,7 @@ def step_source(
         static_code=_outer(scope, early) + _static_code(lines_of, chosen, reads, behind),
         before=before,
         loop=_header(lines_of, loop),
-        inputs=tuple(dict.fromkeys(read.input for read in reads)),
+        inputs=tuple(dict.fromkeys(entry for read in reads for entry in read.inputs)),
         optimizers=tuple(_names_of(optimizers, names)),
         results=_results(scope, kept, early) + (STATIC_OUT,) * len(behind.split),
         frozen=_frozen(kept, reads, names, changes, early),
@@ -96,6 +96,7 @@ def step_source(
         rounds=_goes_back(chosen, lines),
         behind="\n".join(behind.lines),
         fetched=fetched,
+        gathers="\n".join(dict.fromkeys(read.gathers for read in reads if read.gathers)),
     )
 
 
@@ -280,7 +281,7 @@ def _frozen(
     early: tuple[str, ...],
 ) -> tuple[str, ...]:
     """Numbers and truth values that the loop changes and that stay in the rewritten step."""
-    replaced = {id(part) for r in reads if not r.input.constant for part in ast.walk(r.node)}
+    replaced = {id(part) for r in reads if not r.constant for part in ast.walk(r.node)}
     used = {
         n.id: None
         for node in kept

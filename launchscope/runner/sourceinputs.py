@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from launchscope.model import StepInput
@@ -61,10 +62,16 @@ Edit = tuple[int, int, int, str]  # line, bytes of it from and to, what to write
 
 @dataclass(frozen=True)
 class Read:
-    """An input, and the expression that reads it."""
+    """An expression that reads an input, or several that a batch holds together."""
 
     node: ast.expr
-    input: StepInput
+    inputs: tuple[StepInput, ...]
+    static_name: str
+    gathers: str = ""  # the line that puts static tensors together as the batch did
+
+    @property
+    def constant(self) -> bool:
+        return all(entry.constant for entry in self.inputs)
 
 
 def inputs_of(
@@ -90,30 +97,87 @@ def inputs_of(
             if isinstance(value, torch.Tensor):
                 from_host = source is not None and value.device.type == "cpu"
                 if is_input(value) or from_host:
-                    found.append(Read(node, described(node, plain, value)))
+                    # What also casts stays, behind the static tensor.
+                    read = plain if _casts(torch, node, names) else node
+                    shown = node if from_host else read
+                    entry = described(text_of(shown), text_of(plain), _base_name(plain), value)
+                    constant = shown is plain and not set(names_read([plain])) & changes
+                    entry = replace(entry, constant=constant)
+                    found.append(Read(read, (entry,), entry.static_name))
+                    return
+            elif set(names_read([plain])) & changes and not _casts(torch, node, names):
+                batch = gathered(node, plain, value)
+                if batch is not None:
+                    found.append(batch)
                     return
         for child in ast.iter_child_nodes(node):
             visit(child)
 
-    def described(node: ast.expr, plain: ast.expr, value: Any) -> StepInput:
-        origin = ast.get_source_segment(text, plain) or ast.unparse(plain)
+    def text_of(node: ast.expr) -> str:
+        return ast.get_source_segment(text, node) or ast.unparse(node)
+
+    def named(origin: str, wanted: str) -> str:
+        """A name of its own for each origin."""
         if origin not in taken:
-            wanted = f"static_{_base_name(plain)}"
-            count = sum(1 for name in taken.values() if name.rstrip("0123456789_") == wanted)
-            taken[origin] = f"{wanted}_{count + 1}" if count else wanted
+            names = (f"{wanted}_{n}" if n > 1 else wanted for n in itertools.count(1))
+            taken[origin] = next(name for name in names if name not in taken.values())
+        return taken[origin]
+
+    def described(expression: str, origin: str, base: str, value: Any) -> StepInput:
         return StepInput(
-            expression=ast.get_source_segment(text, node) or ast.unparse(node),
+            expression=expression,
             copied_from=origin,
-            static_name=taken[origin],
+            static_name=named(origin, f"static_{base}"),
             shape=tuple(int(size) for size in value.shape),
             dtype=str(value.dtype),
-            constant=node is plain and not set(names_read([plain])) & changes,
             requires_grad=bool(value.requires_grad),
         )
+
+    def gathered(node: ast.expr, plain: ast.expr, value: Any) -> Read | None:
+        """A dict, list or tuple that holds nothing but tensors, some of them inputs."""
+        if isinstance(value, Mapping):
+            items = list(value.items())
+        else:
+            items = list(enumerate(value)) if type(value) in (list, tuple) else []
+        moves = node is not plain
+        if not items or not all(
+            isinstance(key, str | int)
+            and isinstance(tensor, torch.Tensor)
+            and (is_input(tensor) or moves)
+            for key, tensor in items
+        ):
+            return None
+        base, origin = _base_name(plain), text_of(plain)
+        whole = named(origin, f"static_{base}")
+        entries = [
+            described(
+                f"{text_of(node)}[{key!r}]",
+                f"{origin}[{key!r}]",
+                key if isinstance(key, str) and key.isidentifier() else base,
+                tensor,
+            )
+            for key, tensor in items
+        ]
+        parts = [entry.static_name for entry in entries]
+        if isinstance(value, Mapping):
+            inner = (f"{key!r}: {part}" for (key, _), part in zip(items, parts, strict=True))
+            made = "{" + ", ".join(inner) + "}"
+        else:
+            made = f"[{', '.join(parts)}]"
+            made = made if isinstance(value, list) else f"tuple({made})"
+        return Read(node, tuple(entries), whole, f"{whole} = {made}")
 
     for statement in statements:
         visit(statement)
     return found
+
+
+def _casts(torch: Any, node: ast.AST, names: dict[str, Any]) -> bool:
+    """Whether ".to()" may change more than the device."""
+    if not isinstance(node, ast.Call):
+        return False
+    places = [a for a in node.args if not isinstance(value_of(a, names), str | int | torch.device)]
+    return bool(places) or any(k.arg not in ("device", "non_blocking") for k in node.keywords)
 
 
 def is_chain(node: ast.AST) -> bool:
@@ -165,9 +229,9 @@ def value_of(node: ast.expr, names: dict[str, Any]) -> Any:
 def substitutes(reads: list[Read]) -> list[Edit]:
     """Static names where inputs that change are read."""
     return [
-        (r.node.lineno, r.node.col_offset, r.node.end_col_offset or 0, r.input.static_name)
+        (r.node.lineno, r.node.col_offset, r.node.end_col_offset or 0, r.static_name)
         for r in reads
-        if not r.input.constant and r.node.end_lineno == r.node.lineno
+        if not r.constant and r.node.end_lineno == r.node.lineno
     ]
 
 

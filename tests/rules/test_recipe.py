@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import Profile, Replay
+from launchscope.model import Profile, Replay, Shapes
 from launchscope.rules.how import how_to
 from tests.rules.profiles import profile
 
@@ -153,3 +153,14 @@ def test_what_works_for_the_host_runs_after_each_replay() -> None:
 
 def test_a_batch_fetched_inside_the_step_is_to_be_fetched_before_it() -> None:
     assert "`x` comes from inside the step" in recipe(with_source(fetched=["x"]))[0]
+
+
+def test_a_batch_of_several_tensors_is_put_together_before_the_step() -> None:
+    _, code = recipe(with_source(gathers="static_batch = {'ids': static_ids}"))
+    assert "static_batch = {'ids': static_ids}\n\ndef captured_step()" in code
+
+
+def test_inputs_that_no_expression_gives_are_not_passed_over() -> None:
+    assert "    ...  # copy the step's inputs" in recipe(with_source(inputs=[]))[1]
+    unread = replace(with_source(inputs=[]), shapes=Shapes(True))
+    assert "copy the step's inputs" not in recipe(unread)[1]

@@ -248,3 +248,51 @@ def test_a_batch_that_the_step_fetches_before_it_reads_it_is_told(tmp_path: Path
     found = host_work(tmp_path, "x = fetch()\nmodel(x)", fetch=lambda: torch.ones(2, 3))
     assert found.fetched == ("x",)
     assert "static_x" not in found.static_code
+
+
+def test_tensors_that_a_batch_holds_together_are_copied_one_by_one(tmp_path: Path) -> None:
+    code = "for batch in loader:\n    y = model(**batch)\n    probe()\n"
+    ids, mask = torch.ones(2, 3), torch.ones(2)
+    found = source_of(
+        tmp_path, code, [2], ("ids", "mask"),
+        model=lambda ids, mask: ids, loader=[{"ids": ids, "mask": mask}], ids=ids, mask=mask,
+    )  # fmt: skip
+    assert found is not None
+    assert found.static_code == "y = model(**static_batch)"
+    assert found.gathers == "static_batch = {'ids': static_ids, 'mask': static_mask}"
+    copied = [(i.copied_from, i.static_name, i.shape) for i in found.inputs]
+    assert copied == [
+        ("batch['ids']", "static_ids", (2, 3)),
+        ("batch['mask']", "static_mask", (2,)),
+    ]
+
+
+def test_a_list_of_inputs_stays_a_list(tmp_path: Path) -> None:
+    code = "for pair in loader:\n    y = model(pair)\n    probe()\n"
+    x = torch.ones(2, 3)
+    found = source_of(tmp_path, code, [2], ("x",), model=len, loader=[[x, x]], x=x)
+    assert found is not None
+    assert found.static_code == "y = model(static_pair)"
+    assert found.gathers == "static_pair = [static_pair_2, static_pair_3]"
+
+
+def test_a_cast_stays_where_the_copy_to_the_device_goes(tmp_path: Path) -> None:
+    code = "for x in loader:\n    y = model(x.to(device, dtype=half)).sum()\n    probe()\n"
+    found = source_of(
+        tmp_path, code, [2], model=lambda x: x, loader=[torch.randn(2, 3)], device="cpu",
+        half=torch.bfloat16,
+    )  # fmt: skip
+    assert found is not None
+    assert found.static_code == "y = model(static_x.to(device, dtype=half)).sum()"
+    assert [(i.copied_from, i.dtype) for i in found.inputs] == [("x", "torch.float32")]
+
+
+def test_two_inputs_whose_names_end_in_a_digit_are_two(tmp_path: Path) -> None:
+    code = "for a, b in loader:\n    y = model(a['x1'], b['x1'])\n    probe()\n"
+    one, two = torch.ones(2), torch.ones(3)
+    found = source_of(
+        tmp_path, code, [2], ("one", "two"), model=lambda a, b: a,
+        loader=[({"x1": one}, {"x1": two})], one=one, two=two,
+    )  # fmt: skip
+    assert found is not None
+    assert found.static_code == "y = model(static_x1, static_x1_2)"
