@@ -21,9 +21,11 @@ from launchscope.runner.sourceinputs import (
     changing,
     edited,
     inputs_of,
+    is_chain,
     loads,
     names_read,
     substitutes,
+    value_of,
 )
 from launchscope.runner.userlines import short_path
 
@@ -58,14 +60,14 @@ def step_source(
         return None
     scope = _scope_of(tree, frame)
     lines = list(lines)
-    suite, first, last = _statements(scope, set(lines))
+    names = {**frame.f_globals, **_locals_of(frame)}
+    suite, first, last = _statements(scope, set(lines), names)
     if not suite:
         return None
     chosen = suite[first : last + 1]
     begin, end = chosen[0].lineno, chosen[-1].end_lineno or chosen[-1].lineno
     if end - begin >= _MOST_LINES:
         return None
-    names = {**frame.f_globals, **_locals_of(frame)}
     loop = _loop_around(scope, chosen[0])
     changes = changing(torch, [loop if loop is not None else scope], names)
 
@@ -151,19 +153,21 @@ def _scope_of(tree: ast.Module, frame: Any) -> ast.AST:
     return tree
 
 
-def _statements(scope: ast.AST, lines: set[int]) -> tuple[list[ast.stmt], int, int]:
+def _statements(
+    scope: ast.AST, lines: set[int], names: dict[str, Any]
+) -> tuple[list[ast.stmt], int, int]:
     """The innermost suite that holds all of `lines` that lie in the scope, and which of its
-    statements; clearing the gradients next to them belongs to them."""
+    statements; clearing the gradients and a scaler's update next to them belong to them."""
     suite: list[ast.stmt] = getattr(scope, "body", [])
-    # Lines of nested functions and classes are not the loop's own.
-    lines = {line for line in lines if _holders(suite, {line})}
+    # Lines of functions and classes beside the loop are not the loop's own; a closure in it is.
+    lines = {line for line in lines if _holders(suite, {line}, scopes=False)}
     found: tuple[list[ast.stmt], int, int] = ([], 0, 0)
     while lines:
         holding = _holders(suite, lines)
         if not holding:
             return found
         found = (suite, holding[0], holding[-1])
-        inner = _suites(suite[holding[0]]) if len(holding) == 1 else []
+        inner = _suites(suite[holding[0]], lines) if len(holding) == 1 else []
         deeper = [s for s in inner if _covers(s, lines)]
         if not deeper:
             break
@@ -171,16 +175,30 @@ def _statements(scope: ast.AST, lines: set[int]) -> tuple[list[ast.stmt], int, i
     suite, first, last = found
     while first > 0 and "zero_grad" in ast.unparse(suite[first - 1]):
         first -= 1
-    while suite and last + 1 < len(suite) and "zero_grad" in ast.unparse(suite[last + 1]):
+    while suite and last + 1 < len(suite) and _ends(suite[last + 1], names):
         last += 1
     return suite, first, last
 
 
-def _holders(suite: list[ast.stmt], lines: set[int]) -> list[int]:
+def _ends(statement: ast.stmt, names: dict[str, Any]) -> bool:
+    """Whether it belongs to the step that it follows. A scaler's update reads what its step has
+    just found: behind a replay there is nothing to read, and it raises an error."""
+    if "zero_grad" in ast.unparse(statement):
+        return True
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    method = call.func if isinstance(call, ast.Call) else None
+    if not isinstance(method, ast.Attribute) or method.attr != "update":
+        return False
+    scaler = value_of(method.value, names) if is_chain(method.value) else None
+    return any(kind.__name__ == "GradScaler" for kind in type(scaler).__mro__)
+
+
+def _holders(suite: list[ast.stmt], lines: set[int], scopes: bool = True) -> list[int]:
+    """Which statements hold any of the lines; `scopes`: functions and classes count as well."""
     return [
         index
         for index, statement in enumerate(suite)
-        if not isinstance(statement, _SCOPES)
+        if (scopes or not isinstance(statement, _SCOPES))
         and any(statement.lineno <= n <= (statement.end_lineno or n) for n in lines)
     ]
 
@@ -189,16 +207,18 @@ def _covers(suite: list[ast.stmt], lines: set[int]) -> bool:
     return all(_holders(suite, {line}) for line in lines)
 
 
-def _suites(statement: ast.stmt) -> list[list[ast.stmt]]:
+def _suites(statement: ast.stmt, lines: set[int]) -> list[list[ast.stmt]]:
     """The suites in which a single statement may be looked into: of loops, and of a function's
-    or a mark's frame, but not of a `with` that the step cannot do without."""
+    or a mark's frame, but not of a `with` of the step's own that it cannot do without."""
     if isinstance(statement, ast.With | ast.AsyncWith):
-        kept = any(
+        needed = any(
             word in ast.unparse(item.context_expr)
             for item in statement.items
             for word in ("autocast", "device")
         )
-        return [] if kept else [statement.body]
+        opens = statement.body[0]
+        own = not isinstance(opens, _LOOPS) and bool(_holders([opens], lines))
+        return [] if needed and own else [statement.body]
     if isinstance(statement, ast.If | ast.Try | ast.For | ast.While):
         return [statement.body, statement.orelse]
     return []

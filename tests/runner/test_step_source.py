@@ -296,3 +296,43 @@ def test_two_inputs_whose_names_end_in_a_digit_are_two(tmp_path: Path) -> None:
     )  # fmt: skip
     assert found is not None
     assert found.static_code == "y = model(static_x1, static_x1_2)"
+
+
+def test_a_scalers_update_belongs_to_the_step(tmp_path: Path) -> None:
+    code = "for x in loader:\n    scaler.step(optimizer)\n    scaler.update()\n    probe()\n"
+    model = Doubles()
+    found = source_of(
+        tmp_path, code, [2], loader=[torch.ones(2, 3)],
+        scaler=torch.amp.GradScaler("cpu", enabled=False),
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+    )  # fmt: skip
+    assert found is not None
+    assert found.code == "scaler.step(optimizer)\nscaler.update()"
+
+
+def test_a_closure_of_the_loop_belongs_to_the_step(tmp_path: Path) -> None:
+    code = (
+        "for x in loader:\n    def closure():\n        return model(x)\n"
+        "    y = call(closure)\n    probe()\n"
+    )
+    found = source_of(
+        tmp_path, code, [3, 4], ("x",),
+        model=Doubles(), loader=[torch.ones(2, 3)], call=lambda closure: closure(),
+    )  # fmt: skip
+    assert found is not None
+    assert (found.first_line, found.loop) == (2, "for x in loader:")
+    assert "return model(static_x)" in found.static_code
+
+
+def test_autocast_around_the_loop_is_no_part_of_the_step(tmp_path: Path) -> None:
+    code = (
+        "with autocast('cpu'):\n    for x in loader:\n        y = model(x)\n        probe()\n"
+        "        with autocast('cpu'):\n            y = model(y)\n"
+    )
+    names: dict[str, Any] = {"model": lambda x: x, "autocast": torch.autocast}
+    found = source_of(tmp_path, code, [3], loader=[torch.ones(2, 3)], **names)
+    assert found is not None
+    assert (found.code, found.loop) == ("y = model(x)", "for x in loader:")
+    found = source_of(tmp_path, code, [6], loader=[torch.ones(2, 3)], **names)
+    assert found is not None
+    assert found.code == "with autocast('cpu'):\n    y = model(y)"
