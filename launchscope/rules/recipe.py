@@ -85,7 +85,11 @@ def specific(profile: Profile, source: StepCode) -> str:
     if results:
         lines.append(f"    return {results}")
     call = f"{results} = captured_step()" if results else "captured_step()"
-    lines += ["", "graph, steps_done = None, 0", source["loop"] or "while True:  # your loop"]
+    lines += [
+        "",
+        "graph, steps_done = None, 0  # once, before all loops",
+        source["loop"] or "while True:  # your loop",
+    ]
     deeper = " " * source.get("depth", 0)
     body = [_copy(entry) for entry in inputs]
     read = any(signature.inputs for signature in profile.shapes.signatures)

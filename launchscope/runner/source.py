@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from launchscope.model import StepSource
-from launchscope.runner.sourcehost import STATIC_OUT, Behind, behind_of, carried
+from launchscope.runner.sourcehost import STATIC_OUT, Behind, behind_of, carried, prefetched
 from launchscope.runner.sourceinputs import (
     Read,
     bound,
@@ -71,8 +71,13 @@ def step_source(
     loop = _loop_around(scope, chosen[0])
     changes = changing(torch, [loop if loop is not None else scope], names)
 
+    # The names of these have the next step's tensors by now.
+    ahead = {id(names[name]) for name in prefetched(torch, chosen, names)}
+
     def reads_of(nodes: Sequence[ast.AST]) -> list[Read]:
-        return inputs_of(torch, text, nodes, names, changes, is_input)
+        return inputs_of(
+            torch, text, nodes, names, changes, lambda t: id(t) in ahead or is_input(t)
+        )
 
     given = set(names_read(read.node for read in reads_of(chosen))) & changes
     behind = behind_of(torch, text, chosen, names, given)

@@ -7,13 +7,13 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from launchscope.runner.sourceinputs import bound, is_chain, loads, names_read, value_of
 
-__all__ = ["STATIC_OUT", "Behind", "behind_of", "carried"]
+__all__ = ["STATIC_OUT", "Behind", "behind_of", "carried", "prefetched"]
 
 STATIC_OUT = "static_out"
 # What brings a tensor to the host, by name of its method.
@@ -71,6 +71,16 @@ def behind_of(
         needed |= reads
         rebound |= binds
     return behind
+
+
+def prefetched(torch: Any, statements: Sequence[ast.AST], names: dict[str, Any]) -> set[str]:
+    """Names of tensors that the step reads, and then fetches anew for the step after it."""
+    own, early = bound(statements), set(carried(statements))
+    found: set[str] = set()
+    for node in (part for statement in statements for part in ast.walk(statement)):
+        if isinstance(node, ast.Assign) and not set(names_read([node.value])) & own:
+            found |= bound([node]) & early
+    return {name for name in found if isinstance(names.get(name), torch.Tensor)}
 
 
 def carried(nodes: Iterable[ast.AST]) -> tuple[str, ...]:

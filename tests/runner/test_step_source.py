@@ -336,3 +336,25 @@ def test_autocast_around_the_loop_is_no_part_of_the_step(tmp_path: Path) -> None
     found = source_of(tmp_path, code, [6], loader=[torch.ones(2, 3)], **names)
     assert found is not None
     assert found.code == "with autocast('cpu'):\n    y = model(y)"
+
+
+def test_a_batch_fetched_ahead_is_an_input_though_its_name_has_the_next_one(
+    tmp_path: Path,
+) -> None:
+    code = "for _ in range(1):\n    y = model(x)\n    x = fetch()\n    y.backward()\n    probe()\n"
+    batch = torch.ones(2, 3)
+    found = source_of(tmp_path, code, [2, 4], model=Doubles(), x=batch, fetch=batch.clone)
+    assert found is not None
+    assert found.static_code == "y = model(static_x)\ny.backward()"
+    assert found.behind == "x = fetch()"
+
+
+def test_batches_fetched_ahead_within_the_step_are_told(tmp_path: Path) -> None:
+    code = (
+        "for _ in range(1):\n    for _ in range(2):\n        y = model(x)\n        x = fetch()\n"
+        "    y.backward()\n    probe()\n"
+    )
+    batch = torch.ones(2, 3)
+    found = source_of(tmp_path, code, [3, 5], model=Doubles(), x=batch, fetch=batch.clone)
+    assert found is not None
+    assert found.fetched == ("x",)
