@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from launchscope.model import Blocker, InspectResult
 
 __all__ = ["advice", "blockers"]
@@ -57,8 +59,33 @@ _BY_CATEGORY = {
 }
 
 
-def advice(op: str, category: str) -> str:
-    """Advice for this op, else for its category; ops are named as in "aten.nonzero.default"."""
+# A value that an optimizer's step reads by itself, by what people call optimizers and scalers.
+_STEPPING = re.compile(r"(\w*(?:opt|scal)\w*)\.step\(", re.IGNORECASE)
+_IN_A_STEP = (
+    "The step of the optimizer reads a value on the host. {} Otherwise capture forward and "
+    "backward only, and leave this line eager, after the replay."
+)
+_SCALER = (
+    "With a GradScaler construct the optimizer with fused=True (Adam family: capturable=True as "
+    "well), which looks for inf and NaN on the GPU, and capture scaler.update() with it; or train "
+    "in bf16, without a scaler."
+)
+_LBFGS = "LBFGS decides on the host when to stop: no graph holds its step."
+_OTHER_STEP = "Adam and its kin read none with capturable=True, SGD none with fused=True."
+
+
+def advice(
+    op: str, category: str, code: str | None = None, optimizers: tuple[str, ...] = ()
+) -> str:
+    """Advice for this op, else for its category; ops are named as in "aten.nonzero.default".
+
+    `code` is the line that it stands in, `optimizers` are the classes of the step's own.
+    """
+    stepping = _STEPPING.search(code or "")
+    if op.endswith("_local_scalar_dense") and stepping and ".item(" not in (code or ""):
+        scaled = "scal" in stepping[1].lower()
+        own = _LBFGS if "LBFGS" in optimizers else _SCALER if scaled else _OTHER_STEP
+        return _IN_A_STEP.format(own)
     for part in op.replace("::", ".").split("."):
         if part in _BY_OP and not (part == "index" and category != "dynamic_shape"):
             return _BY_OP[part]
@@ -74,7 +101,7 @@ def blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:
             record.op,
             record.where,
             record.count,
-            advice(record.op, record.category),
+            advice(record.op, record.category, record.code, inspected.optimizer_classes),
             record.category,
             record.code,
         )

@@ -129,7 +129,8 @@ class OpRecord:
 
 @dataclass(frozen=True)
 class StepInput:
-    """A tensor that the step reads and does not make. `constant`: no loop assigns its names."""
+    """A tensor that the step reads and does not make. `constant`: no round of the loop gives its
+    names another one."""
 
     expression: str  # as it stands in the source: "images[step % 8]"
     copied_from: str  # the tensor behind it: "x" for "x.to(device)"
@@ -137,6 +138,7 @@ class StepInput:
     shape: tuple[int, ...]
     dtype: str  # "torch.float32"
     constant: bool = False
+    requires_grad: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,11 @@ class StepSource:
     optimizers: tuple[tuple[str, str], ...] = ()  # variable and class
     results: tuple[str, ...] = ()  # names that they bind and other lines read
     frozen: tuple[str, ...] = ()  # names of plain values that the loop changes and they read
+    depth: int = 0  # columns that they stand deeper than the loop's own statements
+    rounds: bool = False  # the step is several rounds of the loop
+    behind: str = ""  # those of them that work for the host, to run after each replay
+    gathers: str = ""  # what puts static tensors together where the step reads them in one batch
+    fetched: tuple[str, ...] = ()  # names of inputs that they bind before they read them
 
 
 @dataclass(frozen=True)

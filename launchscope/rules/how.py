@@ -61,12 +61,19 @@ def _preparation(profile: Profile, recommendation: str) -> list[str]:
     )
     steps.append(_inputs(profile))
     source = recipe.step_code(profile)
-    if source is not None and source["frozen"]:
+    if source is not None and source["frozen"] and recipe.rounds(profile) == 1:
         values = [f"`{name}`" for name in source["frozen"]]
         verb = "are plain Python values" if len(values) > 1 else "is a plain Python value"
         steps.append(
             f"{listed(values)} {verb} that the loop changes and the step reads: a graph keeps "
             "what it was at the capture. Make it a tensor on the GPU and fill it before the replay."
+        )
+    if source is not None and source.get("fetched"):
+        values = [f"`{name}`" for name in source["fetched"]]
+        steps.append(
+            f"{listed(values)} {'come' if len(values) > 1 else 'comes'} from inside the step, "
+            "which a replay does not run: fetch before the step and copy into tensors that keep "
+            "their addresses, one for each that the step needs."
         )
     steps += _afterwards(profile, recommendation)
     steps.append(_capture(profile, recommendation))
@@ -120,6 +127,12 @@ def _shape(sizes: list[int]) -> str:
 
 def _capture(profile: Profile, recommendation: str) -> str:
     source = recipe.step_code(profile)
+    if source is not None and recommendation == "adopt" and recipe.rounds(profile) > 1:
+        return (
+            f"The step is {recipe.rounds(profile)} rounds of {recipe.place(source)}, whose "
+            "gradients add up. Capture all of them in one graph, each with inputs of its own, "
+            "and with the gradients cleared before the capture only:"
+        )
     if source is not None and _whole(profile) and recommendation == "adopt":
         return f"The step is {recipe.place(source)}. Put it into a function and replay it:"
     begins = profile.step.source if profile.step is not None else None
@@ -136,7 +149,7 @@ def _capture(profile: Profile, recommendation: str) -> str:
 def _whole(profile: Profile) -> bool:
     """Whether all of the step is captured."""
     scope = profile.step.scope if profile.step is not None else None
-    return profile.replay.scope in (None, scope)
+    return scope is None or recipe.captured_scope(profile) == scope
 
 
 def _afterwards(profile: Profile, recommendation: str) -> list[str]:
@@ -172,6 +185,7 @@ def _alternatives(profile: Profile) -> str:
 
 def _code(profile: Profile, recommendation: str) -> str:
     source = recipe.step_code(profile)
-    if source is not None and recommendation == "adopt" and _whole(profile):
+    mine = source is not None and recipe.rounds(profile) == 1
+    if source is not None and mine and recommendation == "adopt" and _whole(profile):
         return recipe.specific(profile, source)
     return recipe.generic(profile, recommendation)

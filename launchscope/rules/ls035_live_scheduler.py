@@ -38,6 +38,8 @@ def check(profile: Profile) -> list[Finding]:
     if not scheduler_is_frozen(profile):
         return []
     classes = [str(c) for c in profile.facts.get("optimizer_classes") or []]
+    kinds = list(dict.fromkeys(c.rsplit(".", 1)[-1] for c in classes)) or [""]
+    named = [(f"{kind}: " if len(kinds) > 1 else "") + remedy(kind) for kind in kinds]
     where = text(profile, "scheduler_where")
     return [
         Finding(
@@ -45,7 +47,7 @@ def check(profile: Profile) -> list[Finding]:
             severity="error",
             title="A learning-rate scheduler is at work and the learning rate is a float: "
             "a capture freezes it",
-            advice=remedy(classes[0].rsplit(".", 1)[-1] if classes else ""),
+            advice=" ".join(named),
             where=where,
             evidence={"optimizers": classes},
         )

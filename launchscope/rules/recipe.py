@@ -8,12 +8,16 @@ from typing import Any
 from launchscope.model import Profile
 
 __all__ = [
-    "StepCode", "generic", "moving", "optimizer_names", "place", "specific", "step_code", "warmup",
+    "StepCode", "captured_scope", "generic", "moving", "optimizer_names", "place", "rounds",
+    "specific", "step_code", "warmup",
 ]  # fmt: skip
 
 # NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.
 WARMUP = 3
 DDP_WARMUP = 11
+
+# A replay of another status has the scope that was tried, or none that means anything.
+_REPLAYED = ("measured", "what_if")
 
 StepCode = dict[str, Any]  # a StepSource as plain values
 
@@ -37,6 +41,19 @@ def step_code(profile: Profile) -> StepCode | None:
     return None if inside_library else source
 
 
+def rounds(profile: Profile) -> int:
+    """Rounds of the person's loop that make up one step, as where gradients are accumulated."""
+    source = step_code(profile)
+    again = source is not None and source.get("rounds")
+    return max(profile.step.period.count("backward"), 1) if again and profile.step else 1
+
+
+def captured_scope(profile: Profile) -> str:
+    """How much of the step a graph is to hold: what was replayed, else all of the step."""
+    whole = profile.step.scope if profile.step is not None else "full_step"
+    return profile.replay.scope or whole if profile.replay.status in _REPLAYED else whole
+
+
 def place(source: StepCode) -> str:
     """The lines of the step: train.py:41-47."""
     first, last = source["first_line"], source["last_line"]
@@ -55,20 +72,29 @@ def specific(profile: Profile, source: StepCode) -> str:
     lines = ["torch.cuda.set_stream(torch.cuda.Stream())  # before the model is made", "..."]
     for entry in inputs:
         shape = tuple(entry["shape"])
-        lines.append(
-            f'{entry["static_name"]} = torch.empty({shape}, dtype={entry["dtype"]}, device="cuda")'
-        )
+        more = ", requires_grad=True" if entry.get("requires_grad") else ""
+        what = f'torch.empty({shape}, dtype={entry["dtype"]}, device="cuda"{more})'
+        lines.append(f"{entry['static_name']} = {what}")
+    lines += source.get("gathers", "").splitlines()
     lines += ["", f"def captured_step():  # {place(source)}"]
+    # A gradient from before would be added to.
+    lines += [
+        f"    {entry['static_name']}.grad = None" for entry in inputs if entry.get("requires_grad")
+    ]
     lines.append(textwrap.indent(source["static_code"].rstrip(), "    "))
     if results:
         lines.append(f"    return {results}")
     call = f"{results} = captured_step()" if results else "captured_step()"
-    lines += ["", "graph, steps_done = None, 0", source["loop"] or "while True:  # your loop"]
-    body = source["before"].splitlines()
-    body += [
-        f"{entry['static_name']}.copy_({entry['copied_from']}, non_blocking=True)"
-        for entry in inputs
+    lines += [
+        "",
+        "graph, steps_done = None, 0  # once, before all loops",
+        source["loop"] or "while True:  # your loop",
     ]
+    deeper = " " * source.get("depth", 0)
+    body = [_copy(entry) for entry in inputs]
+    read = any(signature.inputs for signature in profile.shapes.signatures)
+    if read and not source["inputs"]:
+        body = ["...  # copy the step's inputs to fixed addresses: no expression here gives them"]
     body += [
         f"if steps_done < {warmup(profile)}:",
         f"    {call}",
@@ -79,21 +105,34 @@ def specific(profile: Profile, source: StepCode) -> str:
         '                              capture_error_mode="thread_local"):',
         f"            {call}",
         "    graph.replay()",
+        *source.get("behind", "").splitlines(),
         "steps_done += 1",
         "...  # the rest of the loop, as now",
     ]
+    before = source["before"].splitlines()
+    if not before and (source["loop"] is None or deeper):
+        before = ["...  # what comes before the step, as now"]
+    body = [*before, *(deeper + line for line in body)]
     return "\n".join([*lines, *(f"    {line}".rstrip() for line in body)])
+
+
+def _copy(entry: StepCode) -> str:
+    """Fills a static tensor; autograd takes no part in it."""
+    grad = ".detach()" if entry.get("requires_grad") else ""
+    source = entry["copied_from"]
+    return f"{entry['static_name']}{grad}.copy_({source}{grad}, non_blocking=True)"
 
 
 def generic(profile: Profile, recommendation: str) -> str:
     """The pattern for a step of this kind, where its statements are not known."""
     if recommendation == "adopt_bucketed":
         return _BUCKETED
-    whole = profile.step.scope if profile.step else None
-    scope = profile.replay.scope or whole
-    if "forward" in (scope, whole):  # a replay that was not made knows of no scope
+    scope = captured_scope(profile)
+    if scope == "forward":
         return _FORWARD
     names = optimizer_names(profile)
+    if scope == "full_step" and rounds(profile) > 1:
+        return _accumulated(rounds(profile), names)
     clears = [f"{name}.zero_grad(set_to_none=True)" for name in names]
     steps = [f"{name}.step()" for name in names]
     if scope == "forward_backward":
@@ -101,6 +140,31 @@ def generic(profile: Profile, recommendation: str) -> str:
         return "\n".join([_FORWARD_BACKWARD, *(f"    {line}" for line in clears), *tail])
     steps = steps or ["...                                      # your own update"]
     return "\n".join([_OPENING, *clears, _CAPTURE, *(f"    {line}" for line in steps), _LOOP])
+
+
+def _accumulated(times: int, names: list[str]) -> str:
+    """The pattern for gradients that are added up over some rounds of the loop."""
+    clears = [f"{name}.zero_grad(set_to_none=True)" for name in names]
+    steps = [f"    {name}.step()" for name in names]
+    return "\n".join(
+        [
+            _OPENING,
+            f"rounds = [(static_x.clone(), static_y.clone()) for _ in range({times})]",
+            *clears,
+            _CAPTURE.splitlines()[0],
+            *_CAPTURE.splitlines()[1:3],
+            "    for static_x, static_y in rounds:",
+            f"        loss = loss_fn(model(static_x), static_y) / {times}",
+            "        loss.backward()",
+            *steps,
+            "for i, (x, y) in enumerate(loader):",
+            f"    static_x, static_y = rounds[i % {times}]",
+            "    static_x.copy_(x, non_blocking=True)",
+            "    static_y.copy_(y, non_blocking=True)",
+            f"    if i % {times} == {times - 1}:",
+            "        graph.replay()                       # loss holds that of the last round",
+        ]
+    )
 
 
 def optimizer_names(profile: Profile) -> list[str]:

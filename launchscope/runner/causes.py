@@ -20,12 +20,12 @@ Hyperparameters = dict[tuple[str, int, str], Any]
 def hyperparameters(optimizers: Iterable[Any]) -> Hyperparameters:
     """Every Python number that the optimizers' parameter groups hold now."""
     found: Hyperparameters = {}
-    for optimizer in optimizers:
-        for index, group in enumerate(optimizer.param_groups):
-            for name, value in group.items():
-                numbers = value if isinstance(value, tuple | list) else (value,)
-                if name != "params" and all(_is_number(number) for number in numbers):
-                    found[type(optimizer).__name__, index, name] = value
+    groups = [(type(o).__name__, group) for o in optimizers for group in o.param_groups]
+    for index, (optimizer, group) in enumerate(groups):  # two optimizers may be of one class
+        for name, value in group.items():
+            numbers = value if isinstance(value, tuple | list) else (value,)
+            if name != "params" and all(_is_number(number) for number in numbers):
+                found[optimizer, index, name] = value
     return found
 
 

@@ -46,10 +46,10 @@ class Apart:
         left, right, *start = (
             _numbers(torch.cat(parts), device) for parts in zip(*pieces, strict=True)
         )
-        self._apart += _square(left - right)
-        self._size += _square(right)
+        self._apart += _square(_gap(left, right))
+        self._size += _square(_finite(right))
         if start:
-            self._moved += _square(right - start[0])
+            self._moved += _square(_finite(right) - _finite(start[0]))
 
     def _take_all(self) -> None:
         for kind in list(self._waiting):
@@ -124,8 +124,18 @@ def _numbers(piece: Any, device: Any) -> Any:
     import torch
 
     wide = torch.complex128 if piece.is_complex() else torch.float64
-    # The same infinity or NaN on both sides is no difference.
-    return piece.to(device=device, dtype=wide).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    return piece.to(device=device, dtype=wide)
+
+
+def _gap(one: Any, other: Any) -> Any:
+    """The difference; none where both are the same infinity or NaN, infinite where one of them is
+    no number."""
+    same = (one == other) | (one.isnan() & other.isnan())
+    return (one - other).abs().masked_fill(same, 0.0).nan_to_num(nan=math.inf, posinf=math.inf)
+
+
+def _finite(values: Any) -> Any:
+    return values.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _square(values: Any) -> float:

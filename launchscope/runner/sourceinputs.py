@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from launchscope.model import StepInput
 
-__all__ = ["Read", "bound", "inputs_of", "loads", "replaced"]
+__all__ = [
+    "Edit", "Read", "bound", "changing", "edited", "inputs_of", "is_chain", "loads", "names_read",
+    "substitutes", "value_of",
+]  # fmt: skip
 
 # What may be evaluated once more without any effect; a slice makes a view, not the input.
 _PLAIN = (
     ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Tuple, ast.Attribute,
     ast.expr_context, ast.operator, ast.unaryop,
-)  # fmt: skip
-
-# What changes which object an entry of a list, a deque or a dictionary is.
-_REFILLS = (
-    "append", "appendleft", "clear", "extend", "insert", "pop", "popleft", "rotate", "setdefault",
-    "update",
 )  # fmt: skip
 
 
@@ -31,16 +29,26 @@ def bound(nodes: Iterable[ast.AST]) -> set[str]:
     return names | {n.arg for n in every if isinstance(n, ast.arg)}
 
 
-def _refilled(node: ast.AST) -> set[str]:
-    """Names of what the code below `node` puts other entries or attributes into."""
-    parts = list(ast.walk(node))
-    stored = [p for p in parts if isinstance(p, ast.Subscript | ast.Attribute) and not loads(p)]
-    methods = [p.func for p in parts if isinstance(p, ast.Call)]
-    called = [m for m in methods if isinstance(m, ast.Attribute) and m.attr in _REFILLS]
-    return set(_read(part.value for part in (*stored, *called)))
+def changing(torch: Any, nodes: Iterable[ast.AST], names: dict[str, Any]) -> set[str]:
+    """Names that may give another tensor in the next round: bound, stored into, or of an object
+    of which a method is called, as a list that grows. Of a tensor a method leaves the address."""
+    nodes = list(nodes)
+    found = bound(nodes)
+    for part in (part for node in nodes for part in ast.walk(node)):
+        called = part.func if isinstance(part, ast.Call) else part
+        method = called is not part and isinstance(called, ast.Attribute)
+        stored = isinstance(called, ast.Attribute | ast.Subscript) and not loads(called)
+        if method or stored:
+            base: ast.AST = called
+            while isinstance(base, ast.Attribute | ast.Subscript):
+                base = base.value
+            if isinstance(base, ast.Name) and not isinstance(names.get(base.id), torch.Tensor):
+                found.add(base.id)
+    return found
 
 
-def _read(nodes: Iterable[ast.AST]) -> dict[str, None]:
+def names_read(nodes: Iterable[ast.AST]) -> dict[str, None]:
+    """Names that these nodes read, in source order."""
     every = [part for node in nodes for part in ast.walk(node)]
     return {n.id: None for n in every if isinstance(n, ast.Name) and loads(n)}
 
@@ -49,69 +57,130 @@ def loads(node: Any) -> bool:
     return isinstance(node.ctx, ast.Load)
 
 
+Edit = tuple[int, int, int, str]  # line, bytes of it from and to, what to write there
+
+
 @dataclass(frozen=True)
 class Read:
-    """An input, and the expression that reads it."""
+    """An expression that reads an input, or several that a batch holds together."""
 
     node: ast.expr
-    input: StepInput
+    inputs: tuple[StepInput, ...]
+    static_name: str
+    gathers: str = ""  # the line that puts static tensors together as the batch did
+
+    @property
+    def constant(self) -> bool:
+        return all(entry.constant for entry in self.inputs)
 
 
 def inputs_of(
     torch: Any,
     text: str,
-    statements: list[ast.stmt],
+    statements: Sequence[ast.AST],
     names: dict[str, Any],
-    around: ast.AST,
+    changes: set[str],
     is_input: Callable[[Any], bool],
 ) -> list[Read]:
     """Every place at which the statements read an input, in source order.
 
-    `around` is the loop that repeats them: an input that nothing in it replaces is constant.
     A tensor of the host that the expression itself moves to the device counts as well.
     """
     found: list[Read] = []
     taken: dict[str, str] = {}
-    changing, refilled = bound([around]), _refilled(around)
-
-    def stays(plain: ast.expr) -> bool:
-        read = set(_read([plain]))
-        return not read & changing and (isinstance(plain, ast.Name) or not read & refilled)
 
     def visit(node: ast.AST) -> None:
         source = _moved(node)
-        if isinstance(node, ast.expr) and (source is not None or _is_chain(node)):
+        if isinstance(node, ast.expr) and (source is not None or is_chain(node)):
             plain = source or node
-            value = _value(plain, names)
+            value = value_of(plain, names)
             if isinstance(value, torch.Tensor):
                 from_host = source is not None and value.device.type == "cpu"
                 if is_input(value) or from_host:
-                    found.append(Read(node, described(node, plain, value)))
+                    # What also casts stays, behind the static tensor.
+                    read = plain if _casts(torch, node, names) else node
+                    shown = node if from_host else read
+                    entry = described(text_of(shown), text_of(plain), _base_name(plain), value)
+                    constant = shown is plain and not set(names_read([plain])) & changes
+                    entry = replace(entry, constant=constant)
+                    found.append(Read(read, (entry,), entry.static_name))
+                    return
+            elif set(names_read([plain])) & changes and not _casts(torch, node, names):
+                batch = gathered(node, plain, value)
+                if batch is not None:
+                    found.append(batch)
                     return
         for child in ast.iter_child_nodes(node):
             visit(child)
 
-    def described(node: ast.expr, plain: ast.expr, value: Any) -> StepInput:
-        origin = ast.get_source_segment(text, plain) or ast.unparse(plain)
+    def text_of(node: ast.expr) -> str:
+        return ast.get_source_segment(text, node) or ast.unparse(node)
+
+    def named(origin: str, wanted: str) -> str:
+        """A name of its own for each origin."""
         if origin not in taken:
-            wanted = f"static_{_base_name(plain)}"
-            count = sum(1 for name in taken.values() if name.rstrip("0123456789_") == wanted)
-            taken[origin] = f"{wanted}_{count + 1}" if count else wanted
+            names = (f"{wanted}_{n}" if n > 1 else wanted for n in itertools.count(1))
+            taken[origin] = next(name for name in names if name not in taken.values())
+        return taken[origin]
+
+    def described(expression: str, origin: str, base: str, value: Any) -> StepInput:
         return StepInput(
-            expression=ast.get_source_segment(text, node) or ast.unparse(node),
+            expression=expression,
             copied_from=origin,
-            static_name=taken[origin],
+            static_name=named(origin, f"static_{base}"),
             shape=tuple(int(size) for size in value.shape),
             dtype=str(value.dtype),
-            constant=node is plain and stays(plain),
+            requires_grad=bool(value.requires_grad),
         )
+
+    def gathered(node: ast.expr, plain: ast.expr, value: Any) -> Read | None:
+        """A dict, list or tuple that holds nothing but tensors, some of them inputs."""
+        if isinstance(value, Mapping):
+            items = list(value.items())
+        else:
+            items = list(enumerate(value)) if type(value) in (list, tuple) else []
+        moves = node is not plain
+        if not items or not all(
+            isinstance(key, str | int)
+            and isinstance(tensor, torch.Tensor)
+            and (is_input(tensor) or moves)
+            for key, tensor in items
+        ):
+            return None
+        base, origin = _base_name(plain), text_of(plain)
+        whole = named(origin, f"static_{base}")
+        entries = [
+            described(
+                f"{text_of(node)}[{key!r}]",
+                f"{origin}[{key!r}]",
+                key if isinstance(key, str) and key.isidentifier() else base,
+                tensor,
+            )
+            for key, tensor in items
+        ]
+        parts = [entry.static_name for entry in entries]
+        if isinstance(value, Mapping):
+            inner = (f"{key!r}: {part}" for (key, _), part in zip(items, parts, strict=True))
+            made = "{" + ", ".join(inner) + "}"
+        else:
+            made = f"[{', '.join(parts)}]"
+            made = made if isinstance(value, list) else f"tuple({made})"
+        return Read(node, tuple(entries), whole, f"{whole} = {made}")
 
     for statement in statements:
         visit(statement)
     return found
 
 
-def _is_chain(node: ast.AST) -> bool:
+def _casts(torch: Any, node: ast.AST, names: dict[str, Any]) -> bool:
+    """Whether ".to()" may change more than the device."""
+    if not isinstance(node, ast.Call):
+        return False
+    places = [a for a in node.args if not isinstance(value_of(a, names), str | int | torch.device)]
+    return bool(places) or any(k.arg not in ("device", "non_blocking") for k in node.keywords)
+
+
+def is_chain(node: ast.AST) -> bool:
     """A name with attributes and subscripts; slices are left out: views, not the input itself."""
     if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or not loads(node):
         return False
@@ -124,7 +193,7 @@ def _moved(node: ast.AST) -> ast.expr | None:
     """ "x" of "x.to(device)" and "x.cuda()"."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
-    moves = node.func.attr in ("to", "cuda") and _is_chain(node.func.value)
+    moves = node.func.attr in ("to", "cuda") and is_chain(node.func.value)
     return node.func.value if moves else None
 
 
@@ -148,7 +217,7 @@ def _base_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else "input"
 
 
-def _value(node: ast.expr, names: dict[str, Any]) -> Any:
+def value_of(node: ast.expr, names: dict[str, Any]) -> Any:
     """The expression's value as the step left it; None if that cannot be told."""
     try:
         code = compile(ast.Expression(node), "<step>", "eval")
@@ -157,14 +226,19 @@ def _value(node: ast.expr, names: dict[str, Any]) -> Any:
         return None
 
 
-def replaced(lines: list[str], reads: list[Read]) -> list[str]:
-    """The file's lines with static names where inputs that change are read."""
+def substitutes(reads: list[Read]) -> list[Edit]:
+    """Static names where inputs that change are read."""
+    return [
+        (r.node.lineno, r.node.col_offset, r.node.end_col_offset or 0, r.static_name)
+        for r in reads
+        if not r.constant and r.node.end_lineno == r.node.lineno
+    ]
+
+
+def edited(lines: list[str], edits: Iterable[Edit]) -> list[str]:
+    """The file's lines with parts of them replaced; the parts do not overlap."""
     changed = [line.encode() for line in lines]  # the tree counts bytes
-    for read in sorted(reads, key=lambda r: (r.node.lineno, r.node.col_offset), reverse=True):
-        node = read.node
-        if read.input.constant or node.end_lineno != node.lineno:
-            continue
-        line = changed[node.lineno - 1]
-        name = read.input.static_name.encode()
-        changed[node.lineno - 1] = line[: node.col_offset] + name + line[node.end_col_offset :]
+    for number, begin, end, text in sorted(edits, reverse=True):
+        line = changed[number - 1]
+        changed[number - 1] = line[:begin] + text.encode() + line[end:]
     return [line.decode() for line in changed]

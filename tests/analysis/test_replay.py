@@ -129,3 +129,24 @@ def test_blockers_come_with_advice_in_order_of_appearance(tmp_path: Path) -> Non
     assert "torch.where" in found[0].advice
     assert "mask" in found[1].advice
     assert all(blocker.advice for blocker in found)
+
+
+@pytest.mark.parametrize(
+    ("code", "optimizer", "told"),
+    [
+        ("scaler.step(optimizer)", "AdamW", "fused=True"),
+        ("loss = opt.step(closure)", "LBFGS", "no graph holds its step"),
+        ("optimizer.step()", "Adagrad", "The step of the optimizer reads"),
+        ("env.step(int(action))", "Adam", "Keep it as a tensor"),
+        ("loss.backward(); opt.step(); total += loss.item()", "Adam", "Keep it as a tensor"),
+    ],
+)
+def test_a_value_that_the_optimizers_step_reads_has_advice_of_its_own(
+    tmp_path: Path, code: str, optimizer: str, told: str
+) -> None:
+    record = BlockerRecord("aten._local_scalar_dense", "sync", "t.py:1", 1, code)
+    inspected = InspectResult(
+        1, ("a",), ("x",), (3,), (record,), optimizer_classes=(optimizer,)
+    )  # fmt: skip
+    (found,) = build_profile(recording(tmp_path, inspect=inspected)).blockers
+    assert told in found.advice

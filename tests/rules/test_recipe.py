@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import Profile
+from launchscope.model import Profile, Replay, Shapes
 from launchscope.rules.how import how_to
 from tests.rules.profiles import profile
 
@@ -116,3 +116,72 @@ def test_ddp_warms_up_longer_in_the_block_as_well() -> None:
     base = with_source()
     _, code = recipe(replace(base, environment=replace(base.environment, world_size=2)))
     assert "if steps_done < 11:" in code
+
+
+def test_inference_whose_replay_was_not_measured_gets_no_training_loop() -> None:
+    base = profile(facts={"step_source": {**SOURCE, "code": "out = model(batch['ids'])"}})
+    assert base.step is not None
+    inference = replace(
+        base,
+        step=replace(base.step, scope="forward", period=("forward",)),
+        replay=Replay("skipped", "the op stream changes from step to step", scope="full_step"),
+    )
+    steps, code = recipe(inference)
+    assert "def captured_step()" in code
+    assert "`loss` is the same tensor" in steps
+    _, code = recipe(replace(inference, facts={}))
+    assert "static_out = model(static_x)" in code
+    assert "backward" not in code
+
+
+def test_an_input_that_is_differentiated_stays_a_leaf_and_gathers_no_gradient() -> None:
+    entry = {**SOURCE["inputs"][0], "dtype": "torch.float32", "requires_grad": True}
+    _, code = recipe(with_source(inputs=[entry]))
+    assert 'dtype=torch.float32, device="cuda", requires_grad=True)' in code
+    assert "    static_ids.grad = None\n    loss = model(static_ids)" in code
+    assert "static_ids.detach().copy_(batch['ids'].detach(), non_blocking=True)" in code
+
+
+def test_the_step_stands_as_deep_in_the_loop_as_it_did() -> None:
+    _, code = recipe(with_source(before="with torch.no_grad():\n    batch = next(data)", depth=4))
+    compile(code, "recipe", "exec")
+    assert "        batch = next(data)\n        static_ids.copy_(" in code
+
+
+def test_what_comes_before_a_step_without_a_loop_is_not_forgotten() -> None:
+    _, code = recipe(with_source(before="", loop=None))
+    assert "while True:  # your loop\n    ...  # what comes before the step, as now\n" in code
+
+
+def test_rounds_that_accumulate_gradients_are_captured_together() -> None:
+    base = with_source(rounds=True)
+    assert base.step is not None
+    period = ("forward", "backward") * 4 + ("optimizer",)
+    steps, code = recipe(replace(base, step=replace(base.step, period=period)))
+    compile(code, "recipe", "exec")
+    assert "The step is 4 rounds of train.py:41-44" in steps
+    assert "`temperature`" not in steps
+    assert "for _ in range(4)]\nopt_a.zero_grad(set_to_none=True)" in code
+    assert "    if i % 4 == 3:\n        graph.replay()" in code
+
+
+def test_what_works_for_the_host_runs_after_each_replay() -> None:
+    _, code = recipe(with_source(behind="total += loss.item()\nlosses.append(loss.item())"))
+    compile(code, "recipe", "exec")
+    tail = "    total += loss.item()\n    losses.append(loss.item())\n    steps_done += 1"
+    assert f"        graph.replay()\n{tail}" in code
+
+
+def test_a_batch_fetched_inside_the_step_is_to_be_fetched_before_it() -> None:
+    assert "`x` comes from inside the step" in recipe(with_source(fetched=["x"]))[0]
+
+
+def test_a_batch_of_several_tensors_is_put_together_before_the_step() -> None:
+    _, code = recipe(with_source(gathers="static_batch = {'ids': static_ids}"))
+    assert "static_batch = {'ids': static_ids}\n\ndef captured_step()" in code
+
+
+def test_inputs_that_no_expression_gives_are_not_passed_over() -> None:
+    assert "    ...  # copy the step's inputs" in recipe(with_source(inputs=[]))[1]
+    unread = replace(with_source(inputs=[]), shapes=Shapes(True))
+    assert "copy the step's inputs" not in recipe(unread)[1]

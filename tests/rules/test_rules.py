@@ -355,3 +355,12 @@ def test_a_batch_that_the_step_picks_is_told_once_with_what_to_do() -> None:
     found = rule.check(profile(replay=wrong))
     assert [finding.where for finding in found] == ["t.py:9"]
     assert "Pick it before the step" in found[0].advice
+
+
+def test_scheduler_advice_names_each_of_several_optimizers() -> None:
+    rule = find_rule("LS035")
+    assert rule is not None
+    facts = {"scheduler_live": True, "optimizer_classes": ["SGD", "AdamW", "AdamW"]}
+    (finding,) = rule.check(profile(facts=facts))
+    assert "SGD: Construct it as SGD(" in finding.advice
+    assert finding.advice.count("AdamW: ") == 1

@@ -90,13 +90,16 @@ def verified(
         done, index = False, 0
         while not done:
             entry.begin()
-            held = step(index)  # as a script holds on to its loss
+            try:
+                held = step(index)  # as a script holds on to its loss
+            except StopIteration:  # it has no more batches
+                break
             done = entry.end()
             graph.captured = frozen
             between(index)
             del held
             index += 1
-        result = entry.finish(complete=True)
+        result = entry.finish(complete=done)
     finally:
         context.hooks.remove()
     assert isinstance(result, VerifyResult)

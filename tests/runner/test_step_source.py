@@ -130,6 +130,17 @@ def test_an_entry_of_a_list_that_nothing_fills_stays(tmp_path: Path) -> None:
     assert [entry.constant for entry in found.inputs] == [True]
 
 
+def test_an_entry_of_a_list_that_grows_is_another_tensor_each_time(tmp_path: Path) -> None:
+    code = "for x in more:\n    y = model(seen[-1])\n    probe()\n    seen.append(x)\n"
+    first = torch.ones(2, 3)
+    found = source_of(
+        tmp_path, code, [2], ("first",),
+        model=Doubles(), seen=[first], first=first, more=[first],
+    )  # fmt: skip
+    assert found is not None
+    assert [(i.expression, i.constant) for i in found.inputs] == [("seen[-1]", False)]
+
+
 def test_the_function_of_the_step_is_looked_into_and_nested_ones_are_not(tmp_path: Path) -> None:
     code = (
         "def helper(v):\n    return v * 2\n"
@@ -144,3 +155,222 @@ def test_the_function_of_the_step_is_looked_into_and_nested_ones_are_not(tmp_pat
 def test_without_the_file_on_the_stack_there_is_no_source() -> None:
     frame = sys._getframe()
     assert step_source(torch, frame, "elsewhere.py", [1], lambda tensor: True, []) is None
+
+
+def test_what_stands_before_the_step_is_kept_with_the_blocks_around_it(tmp_path: Path) -> None:
+    code = (
+        "for x in loader:\n    with no_grad():\n        z = x * 2\n"
+        "        y = model(z)\n        probe()\n"
+    )
+    z = torch.ones(2, 3)
+    found = source_of(
+        tmp_path, code, [4], model=Doubles(), loader=[z], no_grad=torch.no_grad
+    )  # fmt: skip
+    assert found is not None
+    assert found.before == "with no_grad():\n    z = x * 2"
+    assert (found.code, found.depth) == ("y = model(z)", 4)
+
+
+def test_a_step_of_several_rounds_of_the_loop_is_told_from_one_of_one(tmp_path: Path) -> None:
+    code = "for x in loader:\n    y = model(x)\n    y.backward()\n    probe()\n"
+    names: dict[str, Any] = {"model": Doubles(), "loader": [torch.ones(2, 3)]}
+    once = source_of(tmp_path, code, [2, 3], **names)
+    twice = source_of(tmp_path, code, [2, 3, 2, 3], **names)
+    assert once is not None
+    assert twice is not None
+    assert (once.rounds, twice.rounds) == (False, True)
+
+
+def host_work(tmp_path: Path, inside: str, **names: Any) -> StepSource:
+    """The step of a loop that has these lines between backward and the optimizer."""
+    code = (
+        "for x in loader:\n    loss = model(x)\n    loss.backward()\n"
+        + "".join(f"    {line}\n" for line in inside.splitlines())
+        + "    optimizer.step()\n    probe()\n"
+    )
+    model = Doubles()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    last = code.count("\n") - 1
+    found = source_of(
+        tmp_path, code, [2, 3, last], ("x",),
+        model=model, optimizer=optimizer, loader=[torch.ones(2, 3, requires_grad=True)], **names,
+    )  # fmt: skip
+    assert found is not None
+    return found
+
+
+STEP = "loss = model(static_x)\nloss.backward()\noptimizer.step()"
+
+
+@pytest.mark.parametrize(
+    ("line", "behind"),
+    [
+        ("total += loss.item()", "total += loss.item()"),
+        ("total += loss.item() * len(x)", "total += loss.item() * len(x)"),
+        ("value = loss.item()", "value = loss.item()"),
+        ("print(total, loss)", "print(total, loss)"),
+        ("losses.append(loss.item())", "losses.append(loss.item())"),
+        ("kept.append(loss.detach())", "kept.append(loss.detach().clone())"),
+        ("x = fetch()", "x = fetch()"),
+    ],
+)
+def test_what_the_host_does_in_the_step_goes_behind_the_replay(
+    tmp_path: Path, line: str, behind: str
+) -> None:
+    found = host_work(
+        tmp_path, line,
+        total=0.0, losses=[0.5], kept=[torch.ones(())], fetch=lambda: torch.ones(2, 3),
+    )  # fmt: skip
+    assert (found.static_code, found.behind) == (STEP, behind)
+    assert "loss" in found.results
+
+
+@pytest.mark.parametrize(
+    ("made", "behind", "kept"),
+    [
+        ("model(x)", "static_out.clone()", torch.ones(())),
+        ("model(x).cpu()", "static_out.cpu()", torch.ones(())),
+        ("model(x).item()", "static_out.item()", 0.5),
+    ],
+)
+def test_an_output_kept_in_a_list_is_made_in_the_step_and_kept_behind_it(
+    tmp_path: Path, made: str, behind: str, kept: Any
+) -> None:
+    code = f"for x in loader:\n    outs.append({made})\n    probe()\n"
+    x = torch.ones(2, 3)
+    found = source_of(tmp_path, code, [2], ("x",), model=Doubles(), loader=[x], outs=[kept])
+    assert found is not None
+    assert found.static_code == "static_out = model(static_x)"
+    assert found.results == ("static_out",)
+    assert found.behind == f"outs.append({behind})"
+
+
+@pytest.mark.parametrize(
+    "line", ["norm = clip(model).item()", "slope = x.grad.sum().item()", "scale(loss)"]
+)
+def test_what_might_change_the_step_stays_in_it(tmp_path: Path, line: str) -> None:
+    found = host_work(tmp_path, line, clip=lambda _: torch.ones(()), scale=lambda _: None)
+    assert found.behind == ""
+    assert line.replace("x.grad", "static_x.grad") in found.static_code
+
+
+def test_a_value_that_the_step_goes_on_with_stays_and_is_no_local_name(tmp_path: Path) -> None:
+    found = host_work(tmp_path, "n += 1\nloss = loss * n", n=0)
+    assert found.static_code.startswith("global n\nloss = model(static_x)\n")
+    assert (found.behind, found.results, found.frozen) == ("", ("loss",), ("n",))
+
+
+def test_a_batch_that_the_step_fetches_before_it_reads_it_is_told(tmp_path: Path) -> None:
+    found = host_work(tmp_path, "x = fetch()\nmodel(x)", fetch=lambda: torch.ones(2, 3))
+    assert found.fetched == ("x",)
+    assert "static_x" not in found.static_code
+
+
+def test_tensors_that_a_batch_holds_together_are_copied_one_by_one(tmp_path: Path) -> None:
+    code = "for batch in loader:\n    y = model(**batch)\n    probe()\n"
+    ids, mask = torch.ones(2, 3), torch.ones(2)
+    found = source_of(
+        tmp_path, code, [2], ("ids", "mask"),
+        model=lambda ids, mask: ids, loader=[{"ids": ids, "mask": mask}], ids=ids, mask=mask,
+    )  # fmt: skip
+    assert found is not None
+    assert found.static_code == "y = model(**static_batch)"
+    assert found.gathers == "static_batch = {'ids': static_ids, 'mask': static_mask}"
+    copied = [(i.copied_from, i.static_name, i.shape) for i in found.inputs]
+    assert copied == [
+        ("batch['ids']", "static_ids", (2, 3)),
+        ("batch['mask']", "static_mask", (2,)),
+    ]
+
+
+def test_a_list_of_inputs_stays_a_list(tmp_path: Path) -> None:
+    code = "for pair in loader:\n    y = model(pair)\n    probe()\n"
+    x = torch.ones(2, 3)
+    found = source_of(tmp_path, code, [2], ("x",), model=len, loader=[[x, x]], x=x)
+    assert found is not None
+    assert found.static_code == "y = model(static_pair)"
+    assert found.gathers == "static_pair = [static_pair_2, static_pair_3]"
+
+
+def test_a_cast_stays_where_the_copy_to_the_device_goes(tmp_path: Path) -> None:
+    code = "for x in loader:\n    y = model(x.to(device, dtype=half)).sum()\n    probe()\n"
+    found = source_of(
+        tmp_path, code, [2], model=lambda x: x, loader=[torch.randn(2, 3)], device="cpu",
+        half=torch.bfloat16,
+    )  # fmt: skip
+    assert found is not None
+    assert found.static_code == "y = model(static_x.to(device, dtype=half)).sum()"
+    assert [(i.copied_from, i.dtype) for i in found.inputs] == [("x", "torch.float32")]
+
+
+def test_two_inputs_whose_names_end_in_a_digit_are_two(tmp_path: Path) -> None:
+    code = "for a, b in loader:\n    y = model(a['x1'], b['x1'])\n    probe()\n"
+    one, two = torch.ones(2), torch.ones(3)
+    found = source_of(
+        tmp_path, code, [2], ("one", "two"), model=lambda a, b: a,
+        loader=[({"x1": one}, {"x1": two})], one=one, two=two,
+    )  # fmt: skip
+    assert found is not None
+    assert found.static_code == "y = model(static_x1, static_x1_2)"
+
+
+def test_a_scalers_update_belongs_to_the_step(tmp_path: Path) -> None:
+    code = "for x in loader:\n    scaler.step(optimizer)\n    scaler.update()\n    probe()\n"
+    model = Doubles()
+    found = source_of(
+        tmp_path, code, [2], loader=[torch.ones(2, 3)],
+        scaler=torch.amp.GradScaler("cpu", enabled=False),
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+    )  # fmt: skip
+    assert found is not None
+    assert found.code == "scaler.step(optimizer)\nscaler.update()"
+
+
+def test_a_closure_of_the_loop_belongs_to_the_step(tmp_path: Path) -> None:
+    code = (
+        "for x in loader:\n    def closure():\n        return model(x)\n"
+        "    y = call(closure)\n    probe()\n"
+    )
+    found = source_of(
+        tmp_path, code, [3, 4], ("x",),
+        model=Doubles(), loader=[torch.ones(2, 3)], call=lambda closure: closure(),
+    )  # fmt: skip
+    assert found is not None
+    assert (found.first_line, found.loop) == (2, "for x in loader:")
+    assert "return model(static_x)" in found.static_code
+
+
+def test_autocast_around_the_loop_is_no_part_of_the_step(tmp_path: Path) -> None:
+    code = (
+        "with autocast('cpu'):\n    for x in loader:\n        y = model(x)\n        probe()\n"
+        "        with autocast('cpu'):\n            y = model(y)\n"
+    )
+    names: dict[str, Any] = {"model": lambda x: x, "autocast": torch.autocast}
+    found = source_of(tmp_path, code, [3], loader=[torch.ones(2, 3)], **names)
+    assert found is not None
+    assert (found.code, found.loop) == ("y = model(x)", "for x in loader:")
+    found = source_of(tmp_path, code, [6], loader=[torch.ones(2, 3)], **names)
+    assert found is not None
+    assert found.code == "with autocast('cpu'):\n    y = model(y)"
+
+
+def test_a_batch_fetched_ahead_is_an_input_though_its_name_has_the_next_one(
+    tmp_path: Path,
+) -> None:
+    code = "for _ in range(1):\n    y = model(x)\n    x = fetch()\n    y.backward()\n    probe()\n"
+    batch = torch.ones(2, 3)
+    found = source_of(tmp_path, code, [2, 4], model=Doubles(), x=batch, fetch=batch.clone)
+    assert found is not None
+    assert found.static_code == "y = model(static_x)\ny.backward()"
+    assert found.behind == "x = fetch()"
+
+
+def test_batches_fetched_ahead_within_the_step_are_told(tmp_path: Path) -> None:
+    code = (
+        "for _ in range(1):\n    for _ in range(2):\n        y = model(x)\n        x = fetch()\n"
+        "    y.backward()\n    probe()\n"
+    )
+    batch = torch.ones(2, 3)
+    found = source_of(tmp_path, code, [3, 5], model=Doubles(), x=batch, fetch=batch.clone)
+    assert found is not None
+    assert found.fetched == ("x",)

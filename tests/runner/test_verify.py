@@ -226,3 +226,64 @@ def test_a_compiled_step_and_a_what_if_are_not_checked(tmp_path: Path) -> None:
     assert "compiled" in (VerifyPass().skip_reason(context) or "")
     context.live[LIVE_GRAPH].stubs = object()
     assert "recorded values" in (VerifyPass().skip_reason(context) or "")
+
+
+def test_outputs_count_beside_a_state_that_inference_writes(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 4))
+    inputs = [torch.randn(16, 8) for _ in range(BATCHES)]
+    results: list[Any] = []
+
+    def step(index: int) -> Any:
+        with torch.no_grad():
+            results.append(model(inputs[index]))
+        return results[-1]
+
+    def frozen(out: float) -> Callable[[], None]:
+        def graph() -> None:
+            with torch.no_grad():
+                results[1].copy_(model(inputs[0]) * out)
+
+        return graph
+
+    context = context_of(tmp_path, model)
+    context.boundary = replace(context.boundary, scope="forward")
+    assert verified(context, step, frozen(1.0)).status == "verified"
+    results.clear()
+    result = verified(context, step, frozen(0.5))
+    assert (result.status, result.causes) == ("different", ())
+
+
+def test_two_batches_are_too_few_unless_no_more_were_asked_for(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+    loop.inputs = loop.inputs[:3]
+
+    def step(index: int) -> Any:
+        if index == len(loop.inputs):
+            raise StopIteration
+        return loop.step(index)
+
+    def checked_with(wanted: int) -> VerifyResult:
+        context = context_of(tmp_path, loop.model, loop.optimizer, verify=wanted)
+        return verified(context, step, lambda: loop.step(0, 1.0))
+
+    assert checked_with(2).status == "verified"
+    result = checked_with(4)
+    assert (result.status, result.reason) == ("skipped", "only 2 of 4 steps could be compared")
+
+
+def test_a_scheduler_of_one_of_two_optimizers_of_a_class_is_named() -> None:
+    from launchscope.runner.causes import causes_between, hyperparameters
+    from launchscope.runner.witness import Call, Witness
+
+    pair = [torch.optim.Adam([torch.nn.Parameter(torch.ones(1))], lr=0.1) for _ in range(2)]
+    before = hyperparameters(pair)
+    pair[0].param_groups[0]["lr"] = 0.05
+    call = Call("aten.addcdiv_", "form", (0.1,), "train.py:9", True)
+    after = Call("aten.addcdiv_", "form", (0.05,), "train.py:9", True)
+    found = causes_between(
+        Witness(calls=[call]), Witness(calls=[after]), before, hyperparameters(pair)
+    )
+    assert [(cause.kind, cause.optimizer) for cause in found] == [("learning_rate", "Adam")]

@@ -102,7 +102,7 @@ class InspectPass(PassBase):
             device_ops=tuple(stream.device_ops for stream in self._streams),
             blockers=_merge(self._streams),
             ops=tuple(last.ops),
-            scheduler_live=bool(_live_schedulers(context)),
+            scheduler_live=bool(live_schedulers(context)),
             optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
             uncapturable_tensors=sum(len(group["params"]) for group in groups),
             uncapturable_groups=len(groups),
@@ -176,8 +176,8 @@ def known_storages(context: Context) -> set[Any]:
             tensors += [parameter.grad for parameter in group["params"]]
             tensors += group.values()
         for state in optimizer.state.values():
-            if isinstance(state, dict):
-                tensors += state.values()
+            for value in state.values() if isinstance(state, dict) else ():
+                tensors += value if isinstance(value, list | tuple) else (value,)  # as LBFGS's
     known = set()
     for tensor in tensors:
         if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
@@ -200,7 +200,7 @@ def _source(context: Context, stream: StepStream, frame: Any) -> StepSource | No
         return None
     file, _, begins = context.boundary.source.rpartition(":")
     places = [op.where.rpartition(":") for op in stream.ops if op.where is not None]
-    lines = {int(line) for name, _, line in places if name == file} | {int(begins)}
+    lines = [int(begins), *(int(line) for name, _, line in places if name == file)]
     known = known_storages(context)
 
     def is_input(tensor: Any) -> bool:
@@ -216,22 +216,36 @@ def _uncapturable(context: Context) -> list[Any]:
     return [g for g in groups if g.get("capturable") is False and not g.get("fused")]
 
 
-def _live_schedulers(context: Context) -> list[Any]:
-    """Schedulers that still change a float learning rate of this step's optimizers."""
+def live_schedulers(context: Context) -> list[Any]:
+    """Schedulers that still change a learning rate of this step's optimizers that a graph freezes.
+
+    Those of a library of its own (timm's) are known by name. A tensor on the host is handed to
+    kernels by value, as a float is.
+    """
     import gc
 
     base = context.torch.optim.lr_scheduler.LRScheduler
-    mine = {id(optimizer) for optimizer in context.optimizers}
-    return [
-        entry
-        for entry in gc.get_objects()
-        if issubclass(type(entry), base)
-        and id(getattr(entry, "optimizer", None)) in mine
-        and not all(
-            isinstance(group.get("lr"), context.torch.Tensor)
-            for group in entry.optimizer.param_groups
-        )
-    ]
+    mine = {id(optimizer): optimizer for optimizer in context.optimizers}
+    kinds: dict[type, bool] = {}
+
+    def schedules(kind: type) -> bool:
+        if kind not in kinds:
+            named = any(parent.__name__.endswith("Scheduler") for parent in kind.__mro__)
+            kinds[kind] = issubclass(kind, base) or named
+        return kinds[kind]
+
+    def follows(rate: Any) -> bool:
+        tensor = isinstance(rate, context.torch.Tensor)
+        return tensor and (rate.device.type != "cpu" or not context.on_gpu)
+
+    found = []
+    for entry in gc.get_objects():
+        if not schedules(type(entry)):
+            continue
+        optimizer = mine.get(id(getattr(entry, "__dict__", {}).get("optimizer")))
+        if optimizer and not all(follows(group.get("lr")) for group in optimizer.param_groups):
+            found.append(entry)
+    return found
 
 
 def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:
