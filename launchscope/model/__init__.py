@@ -23,6 +23,7 @@ from launchscope.model.comparison import (
     Trajectory,
 )
 from launchscope.model.difference import Difference
+from launchscope.model.facts import Facts, joined_facts
 from launchscope.model.gate import (
     CHECK_SCHEMA,
     Change,
@@ -110,6 +111,7 @@ __all__ = [
     "Crossover",
     "Difference",
     "Environment",
+    "Facts",
     "Finding",
     "InspectResult",
     "KernelChange",
@@ -154,4 +156,5 @@ __all__ = [
     "Verdict",
     "VerifyResult",
     "Work",
+    "joined_facts",
 ]

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any
 
-from launchscope.model import Profile
+from launchscope.model import Profile, StepInput, StepSource
 
 __all__ = [
-    "StepCode", "generic", "moving", "optimizer_names", "place", "specific", "step_code", "warmup",
+    "generic", "moving", "optimizer_names", "place", "specific", "step_code", "warmup",
 ]  # fmt: skip
 
 # NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.
 WARMUP = 3
 DDP_WARMUP = 11
-
-StepCode = dict[str, Any]  # a StepSource as plain values
 
 
 def warmup(profile: Profile) -> int:
@@ -23,51 +20,49 @@ def warmup(profile: Profile) -> int:
     return DDP_WARMUP if profile.environment.world_size > 1 else WARMUP
 
 
-def step_code(profile: Profile) -> StepCode | None:
+def step_code(profile: Profile) -> StepSource | None:
     """The person's own statements of the step, if they are known and lie in their own loop.
 
     One statement that holds a whole training step is a call of a library's loop.
     """
-    source = profile.facts.get("step_source")
-    if not isinstance(source, dict):
+    source = profile.facts.step_source
+    if source is None:
         return None
-    code = str(source["code"])
     trains = profile.step is not None and profile.step.scope == "full_step"
-    inside_library = trains and "backward" not in code and ".step(" not in code
+    inside_library = trains and "backward" not in source.code and ".step(" not in source.code
     return None if inside_library else source
 
 
-def place(source: StepCode) -> str:
+def place(source: StepSource) -> str:
     """The lines of the step: train.py:41-47."""
-    first, last = source["first_line"], source["last_line"]
-    return f"{source['file']}:{first}" + (f"-{last}" if last > first else "")
+    first, last = source.first_line, source.last_line
+    return f"{source.file}:{first}" + (f"-{last}" if last > first else "")
 
 
-def moving(source: StepCode) -> list[StepCode]:
+def moving(source: StepSource) -> list[StepInput]:
     """Inputs that change from step to step, one for each static tensor."""
-    found = {i["static_name"]: i for i in source["inputs"] if not i["constant"]}
+    found = {i.static_name: i for i in source.inputs if not i.constant}
     return list(found.values())
 
 
-def specific(profile: Profile, source: StepCode) -> str:
+def specific(profile: Profile, source: StepSource) -> str:
     """The loop with a captured step: warm-up, capture, copies, replay."""
-    inputs, results = moving(source), ", ".join(source["results"])
+    inputs, results = moving(source), ", ".join(source.results)
     lines = ["torch.cuda.set_stream(torch.cuda.Stream())  # before the model is made", "..."]
     for entry in inputs:
-        shape = tuple(entry["shape"])
+        shape = tuple(entry.shape)
         lines.append(
-            f'{entry["static_name"]} = torch.empty({shape}, dtype={entry["dtype"]}, device="cuda")'
+            f'{entry.static_name} = torch.empty({shape}, dtype={entry.dtype}, device="cuda")'
         )
     lines += ["", f"def captured_step():  # {place(source)}"]
-    lines.append(textwrap.indent(source["static_code"].rstrip(), "    "))
+    lines.append(textwrap.indent(source.static_code.rstrip(), "    "))
     if results:
         lines.append(f"    return {results}")
     call = f"{results} = captured_step()" if results else "captured_step()"
-    lines += ["", "graph, steps_done = None, 0", source["loop"] or "while True:  # your loop"]
-    body = source["before"].splitlines()
+    lines += ["", "graph, steps_done = None, 0", source.loop or "while True:  # your loop"]
+    body = source.before.splitlines()
     body += [
-        f"{entry['static_name']}.copy_({entry['copied_from']}, non_blocking=True)"
-        for entry in inputs
+        f"{entry.static_name}.copy_({entry.copied_from}, non_blocking=True)" for entry in inputs
     ]
     body += [
         f"if steps_done < {warmup(profile)}:",
@@ -104,11 +99,11 @@ def generic(profile: Profile, recommendation: str) -> str:
 
 def optimizer_names(profile: Profile) -> list[str]:
     """Variables of the optimizers, or stand-ins for them; none for a script without."""
-    source = profile.facts.get("step_source")
-    if isinstance(source, dict) and source["optimizers"]:
-        return [str(name) for name, _ in source["optimizers"]]
-    classes = profile.facts.get("optimizer_classes")
-    if not isinstance(classes, list) or len(classes) == 1:
+    source = profile.facts.step_source
+    if source is not None and source.optimizers:
+        return [str(name) for name, _ in source.optimizers]
+    classes = profile.facts.optimizer_classes
+    if classes is None or len(classes) == 1:
         return ["optimizer"]
     return [f"optimizer_{number}" for number in range(1, len(classes) + 1)]
 

@@ -5,28 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import Profile
+from launchscope.model import Profile, StepInput, StepSource
 from launchscope.rules.how import how_to
 from tests.rules.profiles import profile
 
-SOURCE: dict[str, Any] = {
-    "file": "train.py",
-    "first_line": 41,
-    "last_line": 44,
-    "code": "loss = model(batch['ids'])\nloss.backward()\nopt_a.step()\nopt_b.step()",
-    "static_code": "loss = model(static_ids)\nloss.backward()\nopt_a.step()\nopt_b.step()",
-    "before": "batch = next(data)",
-    "loop": "for step in range(9):",
-    "inputs": [
-        {"expression": "batch['ids']", "copied_from": "batch['ids']", "static_name": "static_ids",
-         "shape": [8, 128], "dtype": "torch.int64", "constant": False},
-        {"expression": "label", "copied_from": "label", "static_name": "static_label",
-         "shape": [8], "dtype": "torch.float32", "constant": True},
-    ],
-    "optimizers": [["opt_a", "AdamW"], ["opt_b", "AdamW"]],
-    "results": ["loss"],
-    "frozen": ["temperature"],
-}  # fmt: skip
+SOURCE = StepSource(
+    file="train.py",
+    first_line=41,
+    last_line=44,
+    code="loss = model(batch['ids'])\nloss.backward()\nopt_a.step()\nopt_b.step()",
+    static_code="loss = model(static_ids)\nloss.backward()\nopt_a.step()\nopt_b.step()",
+    before="batch = next(data)",
+    loop="for step in range(9):",
+    inputs=(
+        StepInput("batch['ids']", "batch['ids']", "static_ids", (8, 128), "torch.int64"),
+        StepInput("label", "label", "static_label", (8,), "torch.float32", constant=True),
+    ),
+    optimizers=(("opt_a", "AdamW"), ("opt_b", "AdamW")),
+    results=("loss",),
+    frozen=("temperature",),
+)
 
 
 def recipe(of: Profile) -> tuple[str, str]:
@@ -38,7 +36,7 @@ def recipe(of: Profile) -> tuple[str, str]:
 
 
 def with_source(**changes: Any) -> Profile:
-    return profile(facts={"step_source": {**SOURCE, **changes}})
+    return profile(facts={"step_source": replace(SOURCE, **changes)})
 
 
 def test_the_block_holds_the_scripts_own_lines_and_compiles() -> None:
@@ -64,17 +62,17 @@ def test_optimizers_are_named_by_their_variables() -> None:
 
 def test_values_that_a_graph_freezes_are_named() -> None:
     assert "`temperature` is a plain Python value" in recipe(with_source())[0]
-    assert "plain Python" not in recipe(with_source(frozen=[]))[0]
+    assert "plain Python" not in recipe(with_source(frozen=()))[0]
 
 
 def test_without_an_optimizer_no_line_speaks_of_one() -> None:
-    _, code = recipe(profile(facts={"optimizer_classes": []}))
+    _, code = recipe(profile(facts={"optimizer_classes": ()}))
     assert "optimizer" not in code
     assert "your own update" in code
 
 
 def test_two_optimizers_of_unknown_name_are_two() -> None:
-    _, code = recipe(profile(facts={"optimizer_classes": ["Adam", "Adam"]}))
+    _, code = recipe(profile(facts={"optimizer_classes": ("Adam", "Adam")}))
     assert "optimizer_1.step()" in code
     assert "optimizer_2.zero_grad(set_to_none=True)" in code
 
