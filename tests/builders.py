@@ -280,3 +280,9 @@ def recording(directory: Path, built: TraceBuilder | None = None, **changes: Any
         **changes,
     }
     return Recording(**fields)
+
+
+def known(value: float | None) -> float:
+    """A figure that has to be there."""
+    assert value is not None
+    return value

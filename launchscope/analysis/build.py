@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from launchscope.analysis.timing import step_times
 from launchscope.analysis.work import Work, gather
 from launchscope.errors import InputError
 from launchscope.model import (
+    Facts,
     InspectResult,
     Profile,
     Recording,
@@ -39,6 +40,7 @@ from launchscope.model import (
     ReplayResult,
     Shapes,
     ShapeSignature,
+    joined_facts,
 )
 from launchscope.parser import read_trace
 from launchscope.parser.trace import Trace
@@ -84,32 +86,26 @@ def build_profile(
         )
         parts.append(from_trace(work, timeline, accounts, predicted))
         parts.append(against_time(work, timeline, accounts, times))
-        if times is not None and "busy_exceeds_interval_pct" not in parts[-1].facts:
+        if times is not None and parts[-1].facts.busy_exceeds_interval_pct is None:
             known = None if replay.work.same is False else bursts  # else of other work
             source = recording.inspect.source if recording.inspect else None
             projected = Projector(work, predicted, accounts, times, source)
             parts.append(projected(recording.replay, known, whole))
             project_scope = projected.removable_pct
     told = any(
-        "removable_pct" in p.metrics or "busy_exceeds_interval_pct" in p.facts for p in parts
+        "removable_pct" in p.metrics or p.facts.busy_exceeds_interval_pct is not None for p in parts
     )
     if not told and times is not None and bursts is not None and replay.work.same is not False:
         parts.append(project_from_bursts(times, recording.replay, bursts, whole))
     iteration = middle(times.iteration) if times is not None else None
     scopes = scope_replays(recording, iteration, project_scope)
     metrics: dict[str, Any] = {}
-    facts = _facts(recording)
     for part in parts:
         metrics |= part.metrics
-        facts |= part.facts
         notes += part.notes
-    legacy = facts.pop("legacy_kernels", None)
-    if recording.trace is not None and recording.mode == "gpu":
-        facts["legacy_stream_kernels"] = (
-            -(-recording.trace.legacy_kernels // max(recording.trace.steps, 1))
-            if legacy is None
-            else legacy
-        )
+    facts = joined_facts([_facts(recording), *(part.facts for part in parts)])
+    if recording.mode != "gpu":  # nobody put the steps on a stream of their own
+        facts = replace(facts, legacy_stream_kernels=None, legacy_kernels_names=None)
     notes += [f"the {failed.name} pass gave no result: {failed.reason}"
               for failed in recording.failures]  # fmt: skip
     return Profile(
@@ -120,7 +116,7 @@ def build_profile(
         metrics=registry(metrics),
         shapes=_shapes(recording.inspect),
         blockers=blockers(recording.inspect),
-        replay=dataclasses.replace(replay, scopes=scopes),
+        replay=replace(replay, scopes=scopes),
         kernels=kernel_table(work, recording.inspect.ops if recording.inspect else ())
         if work is not None
         else (),
@@ -234,23 +230,23 @@ def _shapes(inspected: InspectResult | None) -> Shapes:
     )
 
 
-def _facts(recording: Recording) -> dict[str, Any]:
-    """What the rules need and the recording says by itself; unknown keys are left out."""
+def _facts(recording: Recording) -> Facts:
+    """What the recording says by itself, without the trace's rows."""
     step, inspected, trace = recording.step, recording.inspect, recording.trace
-    facts: dict[str, Any] = {"has_pass_failures": bool(recording.failures)}
+    facts = Facts(has_pass_failures=bool(recording.failures))
     if step is not None:
-        facts["compiled"] = step.compiled
-        facts["rare_kinds"] = [k.name for k in step.kinds if k.share_pct < RARE_KIND_PCT]
+        rare = tuple(kind.name for kind in step.kinds if kind.share_pct < RARE_KIND_PCT)
+        facts = replace(facts, rare_kinds=rare)
     if trace is not None:
-        facts["side_stream"] = trace.side_stream
+        legacy = -(-trace.legacy_kernels // max(trace.steps, 1))
+        facts = replace(facts, side_stream=trace.side_stream, legacy_stream_kernels=legacy)
     if inspected is not None:
-        facts |= {
-            "scheduler_live": inspected.scheduler_live,
-            "optimizer_classes": list(inspected.optimizer_classes),
-            "rng_used": inspected.rng_used,
-        }
-        if inspected.source is not None:
-            facts["step_source"] = dataclasses.asdict(inspected.source)
-        if inspected.scheduler_where is not None:
-            facts["scheduler_where"] = inspected.scheduler_where
+        facts = replace(
+            facts,
+            scheduler_live=inspected.scheduler_live,
+            scheduler_where=inspected.scheduler_where,
+            optimizer_classes=inspected.optimizer_classes,
+            rng_used=inspected.rng_used,
+            step_source=inspected.source,
+        )
     return facts

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from launchscope.analysis.prediction import Prediction
 from launchscope.analysis.projection import Model, ReplayCost, host_replay_us
 from launchscope.analysis.replay import ReplayTimes
 from launchscope.analysis.timing import StepTimes
-from launchscope.model import Metric, ReplayResult
+from launchscope.model import Facts, Metric, ReplayResult
 
 __all__ = ["from_replay", "project", "project_from_bursts"]
 
@@ -50,11 +50,8 @@ def from_replay(
         replay = median(bursts.replay)
         if eager is not None and replay > 0:
             metrics["speedup"] = eager / replay
-    facts: dict[str, Any] = {
-        "input_tensors": result.input_tensors,
-        "input_bytes": result.input_bytes,
-    }
-    return Measured(metrics, {key: value for key, value in facts.items() if value is not None})
+    facts = Facts(input_tensors=result.input_tensors, input_bytes=result.input_bytes)
+    return Measured(metrics, facts)
 
 
 def project(
@@ -80,7 +77,7 @@ def project(
     error = 100 * (model.iteration_ms / iteration - 1)
     waits = model.without_waits_ms()
     metrics: dict[str, Value] = {"sync_cost_ms": max(model.iteration_ms - waits, 0.0)}
-    facts: dict[str, Any] = {"simulation_error_pct": error}
+    facts = Facts(simulation_error_pct=error)
     measured = bursts is not None
     keeps_optimizer = (
         measured and not whole_step and result is not None and result.scope == "forward_backward"
@@ -112,17 +109,17 @@ def project(
         "iteration_speedup": iteration / whole if whole > 0 else None,
         "removable_pct": 100 * (1 - whole / iteration),
     }
-    facts |= {
-        "replay_ms_source": "measured" if measured else "predicted",
-        "removable_low_pct": 100 * (1 - max(projected(high), whole) / float(fast)),
-        "removable_high_pct": 100 * (1 - min(projected(low), whole) / float(slow)),
-        "removable_step_pct": 100 * (1 - gpu / step) if not keeps_optimizer else None,
-    }
-    if inside_syncs:
-        facts["projected_iteration_with_sync_ms"] = projected(gpu, wait_after=True)
+    facts = replace(
+        facts,
+        replay_ms_source="measured" if measured else "predicted",
+        removable_low_pct=100 * (1 - max(projected(high), whole) / float(fast)),
+        removable_high_pct=100 * (1 - min(projected(low), whole) / float(slow)),
+        removable_step_pct=100 * (1 - gpu / step) if not keeps_optimizer else None,
+        projected_iteration_with_sync_ms=projected(gpu, wait_after=True) if inside_syncs else None,
+    )
     if measured:
         metrics |= _break_even(result, iteration - whole)
-    return Measured(metrics, {key: value for key, value in facts.items() if value is not None})
+    return Measured(metrics, facts)
 
 
 def project_from_bursts(
@@ -148,18 +145,18 @@ def project_from_bursts(
         "removable_pct": 100 * (1 - whole / iteration),
         **_break_even(result, iteration - whole),
     }
-    facts = {
-        "replay_ms_source": "measured",
-        "projected_from_bursts": True,
-        "removable_low_pct": 100 * (1 - most / float(fast)),
-        "removable_high_pct": 100 * (1 - least / float(slow)),
-        "removable_step_pct": 100 * (1 - replay / step) if step > 0 else None,
-    }
+    facts = Facts(
+        replay_ms_source="measured",
+        projected_from_bursts=True,
+        removable_low_pct=100 * (1 - most / float(fast)),
+        removable_high_pct=100 * (1 - least / float(slow)),
+        removable_step_pct=100 * (1 - replay / step) if step > 0 else None,
+    )
     note = (
         "there is no trace: the iteration with a replay is the measured one less what the replay "
         "takes off the step"
     )
-    return Measured(metrics, {k: v for k, v in facts.items() if v is not None}, (note,))
+    return Measured(metrics, facts, (note,))
 
 
 def _break_even(result: ReplayResult | None, saved_ms: float) -> dict[str, Value]:

@@ -71,7 +71,7 @@ def _rung(trial: Trial, base_ms: float | None, eager: AdoptionResult | None) -> 
             return Rung(trial.mode, adoption=adoption, failure=PointFailure(_NO_GPU))
         failure = trial.failure or PointFailure("no step was timed")
         return Rung(trial.mode, adoption=adoption, failure=failure)
-    share = profile.facts.get("graph_kernel_share_pct")
+    share = profile.facts.graph_kernel_share_pct
     return Rung(
         trial.mode,
         iteration_ms=iteration,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from launchscope.analysis.prediction import Prediction
 from launchscope.analysis.timeline import IdleParts, Timeline
 from launchscope.analysis.timing import Floats, StepTimes
 from launchscope.analysis.work import Work
-from launchscope.model import Metric
+from launchscope.model import Facts, Metric
 from launchscope.parser import columns as c
 from launchscope.parser.trace import ints
 
@@ -31,7 +30,7 @@ class Measured:
     """A part of a Profile."""
 
     metrics: dict[str, Value] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
     notes: tuple[str, ...] = ()
 
 
@@ -54,15 +53,13 @@ def from_timing(times: StepTimes) -> Measured:
         "step_p95_ms": p95,
         "host_ms": _samples("host_ms", times.host),
     }
-    facts: dict[str, Any] = {"timing_steps": times.steps}
+    check = times.wall_check_pct
     notes: list[str] = []
-    if times.wall_check_pct is not None:
-        facts["iteration_check_pct"] = times.wall_check_pct
-        if times.wall_check_pct > 3:
-            notes.append(
-                f"the timing pass took {times.wall_check_pct:.1f} % more or less wall time than "
-                "its GPU events say"
-            )
+    if check is not None and check > 3:
+        notes.append(
+            f"the timing pass took {check:.1f} % more or less wall time than its GPU events say"
+        )
+    facts = Facts(timing_steps=times.steps, iteration_check_pct=check)
     return Measured(metrics, facts, tuple(notes))
 
 
@@ -88,32 +85,32 @@ def from_trace(
     }
     if predicted is not None:
         metrics["predicted_replay_ms"] = predicted.ms
-    facts: dict[str, Any] = {
-        "join_coverage_pct": work.coverage_pct,
-        "sync_names": list(accounts.sync_names),
-        "inside_step_syncs": counted("syncs_per_step", accounts.syncs_inside).value,
-        "between_step_syncs": counted("syncs_per_step", accounts.syncs_between).value,
-        "data_loader_seen": timeline.data_loader_seen,
-        "traced_iteration_ms": middle(timeline.traced_iteration),
-        "traced_idle_ms": middle(timeline.iteration_idle.idle),
-        "predicted_replay_low_ms": predicted.low_ms if predicted is not None else None,
-        "predicted_replay_high_ms": predicted.high_ms if predicted is not None else None,
-        **_kernel_facts(work),
-    }
+    facts = replace(
+        _kernel_facts(work),
+        join_coverage_pct=work.coverage_pct,
+        sync_names=tuple(accounts.sync_names),
+        inside_step_syncs=counted("syncs_per_step", accounts.syncs_inside).value,
+        between_step_syncs=counted("syncs_per_step", accounts.syncs_between).value,
+        data_loader_seen=timeline.data_loader_seen,
+        traced_iteration_ms=middle(timeline.traced_iteration),
+        traced_idle_ms=middle(timeline.iteration_idle.idle),
+        predicted_replay_low_ms=predicted.low_ms if predicted is not None else None,
+        predicted_replay_high_ms=predicted.high_ms if predicted is not None else None,
+    )
     notes = []
     if work.devices > 1:
         notes.append(f"{work.devices} devices are in the trace; figures are the busiest one's")
-    return Measured(metrics, {k: v for k, v in facts.items() if v is not None}, tuple(notes))
+    return Measured(metrics, facts, tuple(notes))
 
 
-def _kernel_facts(work: Work) -> dict[str, Any]:
+def _kernel_facts(work: Work) -> Facts:
     inside = np.isin(work.activity_step, work.iterations.used)
     rows = inside & (work.activities[c.KIND] == c.KERNEL).to_numpy(bool)
     kernels = work.activities[rows]
     # Nsight Systems may record a replay as a whole: its kernels are not in the trace.
     whole = work.activities[inside & (work.activities[c.KIND] == c.GRAPH).to_numpy(bool)]
     if not len(kernels):
-        return {"graph_kernel_share_pct": 100.0} if len(whole) else {}
+        return Facts(graph_kernel_share_pct=100.0 if len(whole) else None)
     duration = ints(kernels, c.DUR) / 1e3
     graph = np.append((work.launches[c.KIND] == c.GRAPH).to_numpy(bool), False)
     legacy = kernels[kernels[c.STREAM].isin(c.LEGACY_STREAMS)]
@@ -123,15 +120,15 @@ def _kernel_facts(work: Work) -> dict[str, Any]:
     if len(whole):  # of GPU time then, because their kernels cannot be counted
         spans = float(ints(whole, c.DUR).sum()) / 1e3
         share = float((in_graphs * duration).sum() + 100 * spans) / (float(duration.sum()) + spans)
-    return {
-        "median_kernel_us": float(np.median(duration)),
-        "large_kernel_share_pct": float(
+    return Facts(
+        median_kernel_us=float(np.median(duration)),
+        large_kernel_share_pct=float(
             100 * duration[duration >= LARGE_KERNEL_US].sum() / max(duration.sum(), 1e-9)
         ),
-        "graph_kernel_share_pct": share,
-        "legacy_kernels": round(len(legacy) / steps),
-        "legacy_kernels_names": sorted(set(map(str, legacy[c.NAME])))[:20],
-    }
+        graph_kernel_share_pct=share,
+        legacy_stream_kernels=round(len(legacy) / steps),
+        legacy_kernels_names=tuple(sorted(set(map(str, legacy[c.NAME])))[:20]),
+    )
 
 
 def from_idle(
@@ -154,7 +151,7 @@ def from_idle(
             f"the traced iteration kept the GPU busy for {busy:.3g} ms, {excess:.1f} % more than "
             f"the untraced iteration's {iteration_ms:.3g} ms: idle time cannot be told"
         )
-        return Measured({}, {"busy_exceeds_interval_pct": excess}, (text,))
+        return Measured({}, Facts(busy_exceeds_interval_pct=excess), (text,))
     if excess > 0:
         notes.append(f"GPU busy time exceeds the iteration by {excess:.1f} %, taken as no idle")
     idle = max(iteration_ms - busy, 0.0)
@@ -185,7 +182,7 @@ def from_idle(
     if step_ms and step_busy is not None:
         step_known = sum(_parts(timeline.step_idle, between).values())
         metrics["step_overhead_pct"] = 100 * max(step_ms - step_busy - step_known, 0.0) / step_ms
-    return Measured(metrics, {}, tuple(notes))
+    return Measured(metrics, notes=tuple(notes))
 
 
 def _parts(idle: IdleParts, between: float) -> dict[str, float]:

@@ -25,11 +25,10 @@ def rank_row(profile: Profile, name: str) -> RankRow:
     own = None
     if iteration is not None:
         own = max(iteration - (communication or 0.0), 0.0)
-    rank = profile.facts.get("rank")
     verdict = profile.verdict
     return RankRow(
         name=name,
-        rank=rank if isinstance(rank, int) else None,
+        rank=profile.facts.rank,
         iteration_ms=iteration,
         busy_ms=profile.value("iteration_busy_ms"),
         communication_ms=communication,

@@ -24,7 +24,16 @@ from launchscope.analysis.timeline import Timeline, build_timeline
 from launchscope.analysis.timing import Floats, StepTimes
 from launchscope.analysis.work import Work, gather
 from launchscope.errors import InputError
-from launchscope.model import Environment, Metric, Profile, Replay, Shapes, Target
+from launchscope.model import (
+    Environment,
+    Facts,
+    Metric,
+    Profile,
+    Replay,
+    Shapes,
+    Target,
+    joined_facts,
+)
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
 from launchscope.parser.trace import Ints, Trace, ints
@@ -100,17 +109,17 @@ def profile_of_trace(
         _projected(work, timeline, predicted, accounts, times),
     ]
     metrics: dict[str, Any] = {}
-    facts: dict[str, Any] = {}
     notes = [*steps.notes, *_notes(trace, joined, steps, work, times)]
     for part in parts:
         metrics |= part.metrics
-        facts |= part.facts
         notes += part.notes
-    facts.pop("legacy_kernels", None)
-    if unknown is not None:
-        facts["gain_unknown"] = unknown
-    if trace.rank is not None:
-        facts["rank"] = trace.rank
+    facts = replace(
+        joined_facts(part.facts for part in parts),
+        legacy_stream_kernels=None,  # nobody put the steps on a stream of their own
+        legacy_kernels_names=None,
+        gain_unknown=unknown,
+        rank=trace.rank,
+    )
     return Profile(
         target=Target("trace", name),
         environment=Environment(
@@ -212,7 +221,7 @@ def _timed(times: _Times, work: Work) -> Measured:
         "step_p95_ms": float(np.percentile(steps.step, 95)) if len(steps.step) else None,
         "host_ms": samples("host_ms", steps.host),
     }
-    return Measured(metrics, {"traced_steps": len(work.iterations.used)})
+    return Measured(metrics)
 
 
 def _notes(trace: Trace, joined: Launches, steps: Steps, work: Work, times: _Times) -> list[str]:
@@ -289,16 +298,14 @@ def _projected(
     whole = found.metrics.get("projected_iteration_ms")
     if not isinstance(whole, float):
         return found
-    low = found.facts.get("removable_low_pct", 0.0)
-    high = found.facts.get("removable_high_pct", 0.0)
+    low = found.facts.removable_low_pct or 0.0
+    high = found.facts.removable_high_pct or 0.0
     # A projection keeps the host's work between steps, which shrinks with the iteration.
     fastest = 100 * (1 - whole / times.fastest_ms) if times.fastest_ms > 0 else low
     slowest = 100 * (1 - whole / times.traced_ms) if times.traced_ms > 0 else high
-    facts = {
-        **found.facts,
-        "removable_low_pct": min(low, fastest),
-        "removable_high_pct": max(high, slowest),
-    }
+    facts = replace(
+        found.facts, removable_low_pct=min(low, fastest), removable_high_pct=max(high, slowest)
+    )
     return replace(found, facts=facts)
 
 
@@ -336,9 +343,9 @@ def _by_idle(timeline: Timeline, predicted: Prediction, iteration: float) -> Mea
         "iteration_speedup": iteration / whole if whole > 0 else None,
         "removable_pct": removed(predicted.ms),
     }
-    facts = {
-        "replay_ms_source": "predicted",
-        "removable_low_pct": removed(predicted.high_ms),
-        "removable_high_pct": removed(predicted.low_ms),
-    }
+    facts = Facts(
+        replay_ms_source="predicted",
+        removable_low_pct=removed(predicted.high_ms),
+        removable_high_pct=removed(predicted.low_ms),
+    )
     return Measured(metrics, facts)

@@ -102,8 +102,7 @@ def _difference(paths: list[Path], asked: Asked, typed: Typed) -> int:
 
 def _rank(profile: Profile) -> int | None:
     """The rank in a run of several, where the trace says it."""
-    rank = profile.facts.get("rank")
-    return rank if isinstance(rank, int) and profile.environment.world_size > 1 else None
+    return profile.facts.rank if profile.environment.world_size > 1 else None
 
 
 def _again(path: Path, noun: str, given: list[str], typed: Typed) -> int:

@@ -18,8 +18,8 @@ import msgspec
 
 from launchscope.errors import InputError, UsageError
 from launchscope.gate.history import from_here, git, kind_at, no_repository
-from launchscope.gate.measurement import BLOCKER_RANGES, PROCESSES, RANGES, range_of, sound
-from launchscope.model import KernelRow, Metric, Profile, Replay
+from launchscope.gate.measurement import processes_of, range_of, sound
+from launchscope.model import Facts, KernelRow, Metric, Profile, Replay
 from launchscope.parser import parse_profile, read_profile
 
 __all__ = ["Baseline", "BaselinePlace", "baseline_of", "baseline_place", "file_name"]
@@ -218,10 +218,7 @@ def baseline_of(profile: Profile) -> Profile:
             continue
         metrics[key] = Metric(_rounded(metric.value), metric.unit, metric.exact)
         if found.low != found.high:
-            ranges[key] = [_rounded(found.low), _rounded(found.high)]
-    facts = {RANGES: ranges, PROCESSES: profile.facts.get(PROCESSES, 1)}
-    if profile.facts.get(BLOCKER_RANGES):
-        facts[BLOCKER_RANGES] = profile.facts[BLOCKER_RANGES]
+            ranges[key] = _rounded(found.low), _rounded(found.high)
     return replace(
         profile,
         # What would differ although nothing changed.
@@ -237,7 +234,11 @@ def baseline_of(profile: Profile) -> Profile:
         ),
         ops=tuple(sorted(profile.ops, key=lambda op: (_place(op.where), op.name))),
         notes=(),
-        facts=facts,
+        facts=Facts(
+            ranges=ranges,
+            processes=processes_of(profile),
+            blocker_ranges=profile.facts.blocker_ranges,
+        ),
     )
 
 
@@ -248,7 +249,7 @@ def _encoded(baseline: Profile) -> bytes:
         for key, value in asdict(baseline).items()
         if key in _REQUIRED or value not in (None, ())
     }
-    for name in ("environment", "replay", "step"):
+    for name in ("environment", "facts", "replay", "step"):
         fields[name] = _set_only(fields[name])
     for name in ("kernels", "ops", "blockers"):
         fields[name] = [_set_only(row) for row in fields.get(name, ())]

@@ -11,13 +11,7 @@ from launchscope.errors import InputError
 from launchscope.gate import metrics
 from launchscope.model import Blocker, Metric, Profile
 
-__all__ = ["BLOCKER_RANGES", "PROCESSES", "RANGES", "Range", "blocker_ranges", "merged",
-           "processes_of", "range_of", "sound"]  # fmt: skip
-
-# Facts of a Profile that was merged, or is a baseline.
-RANGES = "ranges"
-BLOCKER_RANGES = "blocker_ranges"  # by op, where processes did not agree
-PROCESSES = "processes"
+__all__ = ["Range", "blocker_ranges", "merged", "processes_of", "range_of", "sound"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ def merged(profiles: Sequence[Profile]) -> Profile:
     """The first Profile with the metrics of all: medians, and in `facts` their ranges."""
     first = profiles[0]
     joined: dict[str, Metric] = {}
-    ranges: dict[str, list[float]] = {}
+    ranges: dict[str, tuple[float, float]] = {}
     for key, metric in first.metrics.items():
         found = [
             known for p in profiles if key in p.metrics and (known := range_of(p, key)) is not None
@@ -57,17 +51,20 @@ def merged(profiles: Sequence[Profile]) -> Profile:
         joined[key] = Metric(int(value) if value == int(value) and count else value, metric.unit,
                              exact, samples)  # fmt: skip
         if low != high:
-            ranges[key] = [low, high]
+            ranges[key] = low, high
     blockers, seen = _joined_blockers([p for p in profiles if p.shapes.stable is not None])
-    facts = {**first.facts, RANGES: ranges, PROCESSES: sum(map(processes_of, profiles))}
-    if seen:
-        facts[BLOCKER_RANGES] = seen
+    facts = replace(
+        first.facts,
+        ranges=ranges,
+        processes=sum(map(processes_of, profiles)),
+        blocker_ranges=seen or None,
+    )
     return replace(first, metrics=joined, blockers=blockers, facts=facts)
 
 
 def _joined_blockers(
     profiles: Sequence[Profile],
-) -> tuple[tuple[Blocker, ...], dict[str, list[int]]]:
+) -> tuple[tuple[Blocker, ...], dict[str, tuple[int, int]]]:
     """Those of any process, and by op the fewest and most that one process saw, where that is
     not the same for all."""
     rows: dict[tuple[object, ...], Blocker] = {}
@@ -88,38 +85,25 @@ def _joined_blockers(
         low = min(known.get(op, (0, 0))[0] for known in counts)
         high = max(known.get(op, (0, 0))[1] for known in counts)
         if (low, high) != (total[op], total[op]):
-            seen[op] = [low, high]
+            seen[op] = low, high
     return tuple(rows.values()), seen
 
 
 def sound(profile: Profile, place: str) -> Profile:
-    """The Profile, which came from `place`; InputError where its ranges cannot be ranges.
-
-    They are among the facts, whose types nobody looks at when a Profile is read.
-    """
-    for fact, noun in ((RANGES, "metrics"), (BLOCKER_RANGES, "blockers")):
-        known = profile.facts.get(fact, {})
-        if not isinstance(known, dict) or not all(map(_is_range, known.values())):
+    """The Profile, which came from `place`; InputError where its ranges cannot be ranges."""
+    facts = profile.facts
+    for known, noun in ((facts.ranges, "metrics"), (facts.blocker_ranges, "blockers")):
+        if any(low > high for low, high in (known or {}).values()):
             raise InputError(
-                f"{place} is damaged: the ranges of its {noun} are not pairs of numbers",
+                f"{place} is damaged: the ranges of its {noun} do not run upwards",
                 hint="measure it again, or take the file of an earlier commit",
             )
     return profile
 
 
-def _is_range(pair: object) -> bool:
-    return (
-        isinstance(pair, list)
-        and len(pair) == 2
-        and all(isinstance(end, int | float) for end in pair)
-        and pair[0] <= pair[1]
-    )
-
-
 def processes_of(profile: Profile) -> int:
     """In how many fresh processes it was measured."""
-    count = profile.facts.get(PROCESSES)
-    return count if isinstance(count, int) else 1
+    return profile.facts.processes or 1
 
 
 def blocker_ranges(profile: Profile) -> dict[str, tuple[int, int]]:
@@ -127,8 +111,8 @@ def blocker_ranges(profile: Profile) -> dict[str, tuple[int, int]]:
     counts: Counter[str] = Counter()
     for blocker in profile.blockers:
         counts[blocker.op] += blocker.count
-    known = profile.facts.get(BLOCKER_RANGES, {})
-    return {op: (*known[op],) if op in known else (count, count) for op, count in counts.items()}
+    known = profile.facts.blocker_ranges or {}
+    return {op: known.get(op, (count, count)) for op, count in counts.items()}
 
 
 def range_of(profile: Profile, metric: str) -> Range | None:
@@ -147,9 +131,9 @@ def range_of(profile: Profile, metric: str) -> Range | None:
     if value is None:
         return None
     own = profile.metrics[metric]
-    known = profile.facts.get(RANGES)
-    if isinstance(known, dict) and metric in known:
-        low, high = map(float, known[metric])
+    known = profile.facts.ranges or {}
+    if metric in known:
+        low, high = known[metric]
         return Range(value, low, high, own.exact)
     if metrics.is_count(metric) and own.samples:
         return Range(value, min(own.samples), max(own.samples), own.exact)

@@ -24,6 +24,7 @@ from launchscope.model.comparison import (
 )
 from launchscope.model.course import course
 from launchscope.model.difference import Difference
+from launchscope.model.facts import Facts, joined_facts
 from launchscope.model.gate import (
     CHECK_SCHEMA,
     Change,
@@ -111,6 +112,7 @@ __all__ = [
     "Crossover",
     "Difference",
     "Environment",
+    "Facts",
     "Finding",
     "InspectResult",
     "KernelChange",
@@ -156,4 +158,5 @@ __all__ = [
     "VerifyResult",
     "Work",
     "course",
+    "joined_facts",
 ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
+from launchscope.model.facts import Facts
 from launchscope.model.recording import Cause, ReplayStatus, StepBoundary
 from launchscope.model.run import Environment, Mode, Target
 
@@ -192,7 +193,7 @@ class Profile:
     kernels: tuple[KernelRow, ...] = ()
     ops: tuple[OpRow, ...] = ()  # of the inspected step, in the order in which they first ran
     notes: tuple[str, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)  # what rules need beyond metrics
+    facts: Facts = field(default_factory=Facts)
     threshold_pct: float = 15.0
     expected_steps: int | None = None
     schema: str = PROFILE_SCHEMA

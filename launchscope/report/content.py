@@ -244,13 +244,13 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
 def _bounds(profile: Profile) -> list[Row]:
     """What is predicted lies between bounds, and a prediction without them says little."""
     rows = []
-    for label, low_key, high_key, form in (
-        ("replay, bounds", "predicted_replay_low_ms", "predicted_replay_high_ms",
+    facts = profile.facts
+    for label, low, high, form in (
+        ("replay, bounds", facts.predicted_replay_low_ms, facts.predicted_replay_high_ms,
          fmt.milliseconds),
-        ("removed, bounds", "removable_low_pct", "removable_high_pct", fmt.percent),
+        ("removed, bounds", facts.removable_low_pct, facts.removable_high_pct, fmt.percent),
     ):  # fmt: skip
-        low, high = profile.facts.get(low_key), profile.facts.get(high_key)
-        if isinstance(low, int | float) and isinstance(high, int | float):
+        if low is not None and high is not None:
             rows.append(Row(label, "", _range(form(low), form(high))))
     return rows
 

@@ -25,9 +25,7 @@ from launchscope.rules.reading import (
     basis,
     busy_excess_pct,
     distinct_inputs,
-    flag,
     gain,
-    number,
     share_pct,
     wait_to_mend,
 )
@@ -72,7 +70,7 @@ def _decide(profile: Profile) -> Decision:
     excess = busy_excess_pct(profile)
     if excess is not None:
         return Decision("inconclusive", headline.contradiction(excess), ("LS006",))
-    if (number(profile, "graph_kernel_share_pct") or 0.0) >= GRAPHED_PCT:
+    if (profile.facts.graph_kernel_share_pct or 0.0) >= GRAPHED_PCT:
         return Decision("already_graphed", headline.graphed(profile), ("LS008",))
     found = gain(profile)
     if found is None:
@@ -191,7 +189,7 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
         found.basis != "measured",
         found.basis == "measured" and recommendation.startswith("adopt") and unchecked,
         is_partial(profile),
-        flag(profile, "projected_from_bursts"),
+        profile.facts.projected_from_bursts is True,
         recommendation == "adopt_bucketed",
         profile.step is not None and profile.step.boundary == "none",
     ]

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from launchscope.model import Profile
 from launchscope.rules.obstacles import Obstacle, clauses
-from launchscope.rules.reading import (
-    Gain,
-    branches,
-    distinct_inputs,
-    forward_unseen,
-    number,
-    waits,
-)
+from launchscope.rules.reading import Gain, branches, distinct_inputs, forward_unseen, waits
 from launchscope.rules.shape_change import every_step_differs, growth
 from launchscope.rules.wording import figures, ms, pct, pct_beside, plural, times
 
@@ -49,7 +42,7 @@ def bucketed(profile: Profile, found: Gain) -> str:
 
 
 def graphed(profile: Profile) -> str:
-    share = number(profile, "graph_kernel_share_pct") or 0.0
+    share = profile.facts.graph_kernel_share_pct or 0.0
     launches = profile.value("graph_launches_per_step")
     by = "" if launches is None else f" ({plural(launches, 'graph launch')} a step)"
     return f"Already graphed: {pct(share)} of the step's kernels run inside CUDA graphs{by}."
@@ -154,8 +147,8 @@ def no_gain_known(profile: Profile) -> str:
     iteration = profile.value("iteration_ms")
     if iteration is None:
         return "Inconclusive: no iteration was timed."
-    reason = profile.facts.get("gain_unknown")
-    if isinstance(reason, str):
+    reason = profile.facts.gain_unknown
+    if reason is not None:
         return f"Inconclusive: {reason}, so what a CUDA graph would remove is not known."
     return (
         f"Inconclusive: an iteration takes {ms(iteration)}, but neither a trace nor a replay "

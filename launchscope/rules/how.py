@@ -61,15 +61,15 @@ def _preparation(profile: Profile, recommendation: str) -> list[str]:
     )
     steps.append(_inputs(profile))
     source = recipe.step_code(profile)
-    if source is not None and source["frozen"] and recipe.rounds(profile) == 1:
-        values = [f"`{name}`" for name in source["frozen"]]
+    if source is not None and source.frozen and recipe.rounds(profile) == 1:
+        values = [f"`{name}`" for name in source.frozen]
         verb = "are plain Python values" if len(values) > 1 else "is a plain Python value"
         steps.append(
             f"{listed(values)} {verb} that the loop changes and the step reads: a graph keeps "
             "what it was at the capture. Make it a tensor on the GPU and fill it before the replay."
         )
-    if source is not None and source.get("fetched"):
-        values = [f"`{name}`" for name in source["fetched"]]
+    if source is not None and source.fetched:
+        values = [f"`{name}`" for name in source.fetched]
         steps.append(
             f"{listed(values)} {'come' if len(values) > 1 else 'comes'} from inside the step, "
             "which a replay does not run: fetch before the step and copy into tensors that keep "
@@ -82,8 +82,8 @@ def _preparation(profile: Profile, recommendation: str) -> list[str]:
 
 def _changes(profile: Profile) -> list[str]:
     """The changes with the variables they concern, where those are known."""
-    source = profile.facts.get("step_source")
-    named = source["optimizers"] if isinstance(source, dict) else []
+    source = profile.facts.step_source
+    named = source.optimizers if source is not None else ()
     told = []
     for change in profile.replay.changes:
         kind = change.split(" ")[0]
@@ -95,13 +95,13 @@ def _changes(profile: Profile) -> list[str]:
 
 def _inputs(profile: Profile) -> str:
     source = recipe.step_code(profile)
-    if source is not None and source["inputs"]:
+    if source is not None and source.inputs:
         moving = recipe.moving(source)
-        fixed = [f"`{i['expression']}`" for i in source["inputs"] if i["constant"]]
+        fixed = [f"`{i.expression}`" for i in source.inputs if i.constant]
         parts = []
         if moving:
             shown = [
-                f"`{i['expression']}` ({_shape(i['shape'])} {i['dtype'].removeprefix('torch.')})"
+                f"`{i.expression}` ({_shape(i.shape)} {i.dtype.removeprefix('torch.')})"
                 for i in moving
             ]
             parts.append(f"Copy {listed(shown)} into tensors that keep their addresses.")
@@ -109,9 +109,9 @@ def _inputs(profile: Profile) -> str:
             stay = "stays the same tensor" if len(fixed) == 1 else "stay the same tensors"
             parts.append(f"{listed(fixed)} {stay}: nothing to copy.")
         return " ".join(parts)
-    tensors, size = profile.facts.get("input_tensors"), profile.facts.get("input_bytes")
-    if isinstance(tensors, int) and tensors:
-        amount = f" ({size_of(size)})" if isinstance(size, int) and size else ""
+    tensors, size = profile.facts.input_tensors, profile.facts.input_bytes
+    if tensors:
+        amount = f" ({size_of(size)})" if size else ""
         shapes = profile.shapes.signatures[0].inputs if profile.shapes.signatures else ""
         which = f": {shapes}" if shapes else ""
         return (
@@ -121,7 +121,7 @@ def _inputs(profile: Profile) -> str:
     return "Keep the inputs of the step at fixed addresses and copy each batch in."
 
 
-def _shape(sizes: list[int]) -> str:
+def _shape(sizes: tuple[int, ...]) -> str:
     return "x".join(map(str, sizes)) or "one value,"
 
 
@@ -138,7 +138,7 @@ def _capture(profile: Profile, recommendation: str) -> str:
     begins = profile.step.source if profile.step is not None else None
     if begins is None:
         return "Capture the step, then replay it:"
-    if profile.facts.get("step_source") is not None and source is None:
+    if profile.facts.step_source is not None and source is None:
         return (
             f"The step runs in a library's loop, called at {begins}: override the library's "
             "training step, or graph the model alone (below). What is to be captured:"
@@ -154,7 +154,7 @@ def _whole(profile: Profile) -> bool:
 
 def _afterwards(profile: Profile, recommendation: str) -> list[str]:
     source = recipe.step_code(profile)
-    names = [f"`{name}`" for name in source["results"]] if source is not None else []
+    names = [f"`{name}`" for name in source.results] if source is not None else []
     if recommendation == "adopt_bucketed":
         return [_alternatives(profile)]
     trains = profile.step is None or profile.step.scope != "forward"
@@ -167,7 +167,7 @@ def _afterwards(profile: Profile, recommendation: str) -> list[str]:
 
 def _alternatives(profile: Profile) -> str:
     """Two other ways to the same end, and when each fits."""
-    compiled = profile.facts.get("compiled") is True
+    compiled = profile.step is not None and profile.step.compiled
     trains = profile.step is None or profile.step.scope != "forward"
     first = (
         '`torch.compile(model, mode="reduce-overhead")` if '

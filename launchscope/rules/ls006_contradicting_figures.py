@@ -23,7 +23,7 @@ Facts `simulation_error_pct`, `iteration_check_pct`, `join_coverage_pct`.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import TOLERANCE_PCT, busy_excess_pct, number
+from launchscope.rules.reading import TOLERANCE_PCT, busy_excess_pct
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import pct
 
@@ -45,7 +45,7 @@ def check(profile: Profile) -> list[Finding]:
                 busy_excess_pct=excess,
             )
         )
-    error = number(profile, "simulation_error_pct")
+    error = profile.facts.simulation_error_pct
     if error is not None and abs(error) > SIMULATION_PCT:
         found.append(
             _finding(
@@ -55,7 +55,7 @@ def check(profile: Profile) -> list[Finding]:
                 simulation_error_pct=error,
             )
         )
-    check_pct = number(profile, "iteration_check_pct")
+    check_pct = profile.facts.iteration_check_pct
     if check_pct is not None and abs(check_pct) > TOLERANCE_PCT:
         found.append(
             _finding(
@@ -66,7 +66,7 @@ def check(profile: Profile) -> list[Finding]:
                 iteration_check_pct=check_pct,
             )
         )
-    joined = number(profile, "join_coverage_pct")
+    joined = profile.facts.join_coverage_pct
     if joined is not None and joined < JOINED_PCT:
         found.append(
             _finding(

@@ -20,7 +20,6 @@ Facts `large_kernel_share_pct`, `median_kernel_us`.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import number
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import figures, pct
 
@@ -28,10 +27,10 @@ MOSTLY_PCT = 80.0
 
 
 def check(profile: Profile) -> list[Finding]:
-    share = number(profile, "large_kernel_share_pct")
+    share = profile.facts.large_kernel_share_pct
     if share is None or share < MOSTLY_PCT:
         return []
-    median = number(profile, "median_kernel_us")
+    median = profile.facts.median_kernel_us
     typical = "" if median is None else f" (median {figures(median)} us)"
     return [
         Finding(

@@ -21,7 +21,6 @@ Fact `graph_kernel_share_pct`, metric `graph_launches_per_step`.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import number
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import pct, plural
 
@@ -29,7 +28,7 @@ WORTH_TELLING_PCT = 1.0
 
 
 def check(profile: Profile) -> list[Finding]:
-    share = number(profile, "graph_kernel_share_pct")
+    share = profile.facts.graph_kernel_share_pct
     if share is None or share < WORTH_TELLING_PCT:
         return []
     launches = profile.value("graph_launches_per_step")

@@ -23,7 +23,7 @@ Metrics `sync_cost_ms`, `sync_wait_ms`, `syncs_per_step`.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import WORTH_MENDING_PCT, number, share_pct, wait_to_mend
+from launchscope.rules.reading import WORTH_MENDING_PCT, share_pct, wait_to_mend
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import ms, pct
 
@@ -32,8 +32,8 @@ def check(profile: Profile) -> list[Finding]:
     share, cost = share_pct(profile, "sync_cost_ms"), profile.value("sync_cost_ms")
     if share is None or cost is None or share < WORTH_MENDING_PCT:
         return []
-    inside = number(profile, "inside_step_syncs") or 0.0
-    between = number(profile, "between_step_syncs") or 0.0
+    inside = profile.facts.inside_step_syncs or 0.0
+    between = profile.facts.between_step_syncs or 0.0
     first = wait_to_mend(profile) == "synchronisation"
     line = next((b.where for b in profile.blockers if b.category == "sync" and b.where), None)
     return [
@@ -49,7 +49,7 @@ def check(profile: Profile) -> list[Finding]:
                 "share_pct": share,
                 "inside_step": inside,
                 "between_steps": between,
-                "calls": profile.facts.get("sync_names", []),
+                "calls": list(profile.facts.sync_names or ()),
             },
         )
     ]

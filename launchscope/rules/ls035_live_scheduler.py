@@ -24,23 +24,22 @@ from __future__ import annotations
 
 from launchscope.model import Finding, Profile
 from launchscope.rules.learning_rate import remedy
-from launchscope.rules.reading import flag, text
 from launchscope.rules.rule import Rule
 
 
 def scheduler_is_frozen(profile: Profile) -> bool:
     """Whether a live scheduler's rate would be frozen: it is, unless the replay used a tensor."""
     as_tensor = any("lr" in change and "tensor" in change for change in profile.replay.changes)
-    return flag(profile, "scheduler_live") and not as_tensor
+    return profile.facts.scheduler_live is True and not as_tensor
 
 
 def check(profile: Profile) -> list[Finding]:
     if not scheduler_is_frozen(profile):
         return []
-    classes = [str(c) for c in profile.facts.get("optimizer_classes") or []]
+    classes = list(profile.facts.optimizer_classes or ())
     kinds = list(dict.fromkeys(c.rsplit(".", 1)[-1] for c in classes)) or [""]
     named = [(f"{kind}: " if len(kinds) > 1 else "") + remedy(kind) for kind in kinds]
-    where = text(profile, "scheduler_where")
+    where = profile.facts.scheduler_where
     return [
         Finding(
             code="LS035",

@@ -22,19 +22,18 @@ CUDA programming guide: default stream. at::cuda::getCurrentCUDAStream.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import number, on_legacy_stream
+from launchscope.rules.reading import on_legacy_stream
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import plural
 
 
 def check(profile: Profile) -> list[Finding]:
-    count = number(profile, "legacy_stream_kernels") or 0.0
+    count = profile.facts.legacy_stream_kernels or 0
     if not on_legacy_stream(profile):
         return []
     # With all of the script on that stream, its kernels do not tell which ones insist on it.
-    apart = profile.facts.get("side_stream") is not False and count > 0
-    listed_names = profile.facts.get("legacy_kernels_names") if apart else None
-    names = [str(name) for name in listed_names or []]
+    apart = profile.facts.side_stream is not False and count > 0
+    names = list(profile.facts.legacy_kernels_names or ()) if apart else []
     named = f" ({names[0][:80]})" if names else ""
     what = plural(count, "kernel") if apart else "Part of the step"
     return [
@@ -47,7 +46,7 @@ def check(profile: Profile) -> list[Finding]:
             evidence={
                 "kernels": count,
                 "names": names,
-                "side_stream": profile.facts.get("side_stream"),
+                "side_stream": profile.facts.side_stream,
             },
         )
     ]

@@ -20,7 +20,6 @@ Passes that you left out with 0 are not missing.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import flag, number
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import plural
 
@@ -29,13 +28,13 @@ FEW_STEPS = 10
 
 def is_partial(profile: Profile) -> bool:
     """Whether the timings rest on few steps."""
-    steps = number(profile, "timing_steps")
+    steps = profile.facts.timing_steps
     return steps is not None and 0 < steps < FEW_STEPS
 
 
 def check(profile: Profile) -> list[Finding]:
     found = []
-    steps = number(profile, "timing_steps")
+    steps = profile.facts.timing_steps
     if steps is not None and is_partial(profile):
         found.append(
             Finding(
@@ -46,7 +45,7 @@ def check(profile: Profile) -> list[Finding]:
                 evidence={"timing_steps": steps},
             )
         )
-    if flag(profile, "has_pass_failures"):
+    if profile.facts.has_pass_failures is True:
         found.append(
             Finding(
                 code="LS040",

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launchscope.model import Profile
-from launchscope.rules.reading import (
-    branches,
-    distinct_inputs,
-    forward_unseen,
-    on_legacy_stream,
-)
+from launchscope.rules.reading import branches, distinct_inputs, forward_unseen, on_legacy_stream
 from launchscope.rules.shape_change import growth
 from launchscope.rules.wording import listed
 

@@ -55,16 +55,16 @@ def gain(profile: Profile) -> Gain | None:
     if removable is None:
         return None
     spread = spread_pct(profile, "iteration_ms") or 0.0
-    low = number(profile, "removable_low_pct")
-    high = number(profile, "removable_high_pct")
-    error = abs(number(profile, "simulation_error_pct") or 0.0)
+    low = profile.facts.removable_low_pct
+    high = profile.facts.removable_high_pct
+    error = abs(profile.facts.simulation_error_pct or 0.0)
     error = error if error > TOLERANCE_PCT else 0.0
     return Gain(
         basis=basis(profile),
         removable_pct=removable,
         low_pct=(removable - spread if low is None else low) - error,
         high_pct=(removable + spread if high is None else high) + error,
-        step_pct=number(profile, "removable_step_pct"),
+        step_pct=profile.facts.removable_step_pct,
     )
 
 
@@ -72,27 +72,12 @@ def basis(profile: Profile) -> Basis:
     """What the gain rests on."""
     if profile.mode == "rehearsal":
         return "structural"
-    source = profile.facts.get("replay_ms_source")
+    source = profile.facts.replay_ms_source
     if source is None:
         source = "predicted" if profile.value("replay_ms") is None else "measured"
     if source == "measured":
         return "what_if" if profile.replay.status == "what_if" else "measured"
     return "structural" if profile.value("removable_pct") is None else "predicted"
-
-
-def number(profile: Profile, fact: str) -> float | None:
-    """A fact that is a number."""
-    value = profile.facts.get(fact)
-    return float(value) if isinstance(value, int | float) else None
-
-
-def flag(profile: Profile, fact: str) -> bool:
-    return profile.facts.get(fact) is True
-
-
-def text(profile: Profile, fact: str) -> str | None:
-    value = profile.facts.get(fact)
-    return value if isinstance(value, str) and value else None
 
 
 def spread_pct(profile: Profile, key: str) -> float | None:
@@ -146,8 +131,8 @@ def on_legacy_stream(profile: Profile) -> bool:
     Either kernels ran there beside those of the side stream, or the run says so: then the
     whole script was measured on it.
     """
-    beside = (number(profile, "legacy_stream_kernels") or 0.0) > 0
-    if beside and profile.facts.get("side_stream") is not False:
+    beside = (profile.facts.legacy_stream_kernels or 0.0) > 0
+    if beside and profile.facts.side_stream is not False:
         return True
     told = (profile.replay.reason or "", *profile.notes)
     return any(_LEGACY in text for text in told)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any
 
-from launchscope.model import Profile
+from launchscope.model import Profile, StepInput, StepSource
 
 __all__ = [
-    "StepCode", "captured_scope", "generic", "moving", "optimizer_names", "place", "rounds",
+    "captured_scope", "generic", "moving", "optimizer_names", "place", "rounds",
     "specific", "step_code", "warmup",
 ]  # fmt: skip
 
@@ -19,32 +18,29 @@ DDP_WARMUP = 11
 # A replay of another status has the scope that was tried, or none that means anything.
 _REPLAYED = ("measured", "what_if")
 
-StepCode = dict[str, Any]  # a StepSource as plain values
-
 
 def warmup(profile: Profile) -> int:
     """Eager steps before the capture."""
     return DDP_WARMUP if profile.environment.world_size > 1 else WARMUP
 
 
-def step_code(profile: Profile) -> StepCode | None:
+def step_code(profile: Profile) -> StepSource | None:
     """The person's own statements of the step, if they are known and lie in their own loop.
 
     One statement that holds a whole training step is a call of a library's loop.
     """
-    source = profile.facts.get("step_source")
-    if not isinstance(source, dict):
+    source = profile.facts.step_source
+    if source is None:
         return None
-    code = str(source["code"])
     trains = profile.step is not None and profile.step.scope == "full_step"
-    inside_library = trains and "backward" not in code and ".step(" not in code
+    inside_library = trains and "backward" not in source.code and ".step(" not in source.code
     return None if inside_library else source
 
 
 def rounds(profile: Profile) -> int:
     """Rounds of the person's loop that make up one step, as where gradients are accumulated."""
     source = step_code(profile)
-    again = source is not None and source.get("rounds")
+    again = source is not None and source.rounds
     return max(profile.step.period.count("backward"), 1) if again and profile.step else 1
 
 
@@ -54,46 +50,44 @@ def captured_scope(profile: Profile) -> str:
     return profile.replay.scope or whole if profile.replay.status in _REPLAYED else whole
 
 
-def place(source: StepCode) -> str:
+def place(source: StepSource) -> str:
     """The lines of the step: train.py:41-47."""
-    first, last = source["first_line"], source["last_line"]
-    return f"{source['file']}:{first}" + (f"-{last}" if last > first else "")
+    first, last = source.first_line, source.last_line
+    return f"{source.file}:{first}" + (f"-{last}" if last > first else "")
 
 
-def moving(source: StepCode) -> list[StepCode]:
+def moving(source: StepSource) -> list[StepInput]:
     """Inputs that change from step to step, one for each static tensor."""
-    found = {i["static_name"]: i for i in source["inputs"] if not i["constant"]}
+    found = {i.static_name: i for i in source.inputs if not i.constant}
     return list(found.values())
 
 
-def specific(profile: Profile, source: StepCode) -> str:
+def specific(profile: Profile, source: StepSource) -> str:
     """The loop with a captured step: warm-up, capture, copies, replay."""
-    inputs, results = moving(source), ", ".join(source["results"])
+    inputs, results = moving(source), ", ".join(source.results)
     lines = ["torch.cuda.set_stream(torch.cuda.Stream())  # before the model is made", "..."]
     for entry in inputs:
-        shape = tuple(entry["shape"])
-        more = ", requires_grad=True" if entry.get("requires_grad") else ""
-        what = f'torch.empty({shape}, dtype={entry["dtype"]}, device="cuda"{more})'
-        lines.append(f"{entry['static_name']} = {what}")
-    lines += source.get("gathers", "").splitlines()
+        shape = tuple(entry.shape)
+        more = ", requires_grad=True" if entry.requires_grad else ""
+        what = f'torch.empty({shape}, dtype={entry.dtype}, device="cuda"{more})'
+        lines.append(f"{entry.static_name} = {what}")
+    lines += source.gathers.splitlines()
     lines += ["", f"def captured_step():  # {place(source)}"]
     # A gradient from before would be added to.
-    lines += [
-        f"    {entry['static_name']}.grad = None" for entry in inputs if entry.get("requires_grad")
-    ]
-    lines.append(textwrap.indent(source["static_code"].rstrip(), "    "))
+    lines += [f"    {entry.static_name}.grad = None" for entry in inputs if entry.requires_grad]
+    lines.append(textwrap.indent(source.static_code.rstrip(), "    "))
     if results:
         lines.append(f"    return {results}")
     call = f"{results} = captured_step()" if results else "captured_step()"
     lines += [
         "",
         "graph, steps_done = None, 0  # once, before all loops",
-        source["loop"] or "while True:  # your loop",
+        source.loop or "while True:  # your loop",
     ]
-    deeper = " " * source.get("depth", 0)
+    deeper = " " * source.depth
     body = [_copy(entry) for entry in inputs]
     read = any(signature.inputs for signature in profile.shapes.signatures)
-    if read and not source["inputs"]:
+    if read and not source.inputs:
         body = ["...  # copy the step's inputs to fixed addresses: no expression here gives them"]
     body += [
         f"if steps_done < {warmup(profile)}:",
@@ -105,22 +99,22 @@ def specific(profile: Profile, source: StepCode) -> str:
         '                              capture_error_mode="thread_local"):',
         f"            {call}",
         "    graph.replay()",
-        *source.get("behind", "").splitlines(),
+        *source.behind.splitlines(),
         "steps_done += 1",
         "...  # the rest of the loop, as now",
     ]
-    before = source["before"].splitlines()
-    if not before and (source["loop"] is None or deeper):
+    before = source.before.splitlines()
+    if not before and (source.loop is None or deeper):
         before = ["...  # what comes before the step, as now"]
     body = [*before, *(deeper + line for line in body)]
     return "\n".join([*lines, *(f"    {line}".rstrip() for line in body)])
 
 
-def _copy(entry: StepCode) -> str:
+def _copy(entry: StepInput) -> str:
     """Fills a static tensor; autograd takes no part in it."""
-    grad = ".detach()" if entry.get("requires_grad") else ""
-    source = entry["copied_from"]
-    return f"{entry['static_name']}{grad}.copy_({source}{grad}, non_blocking=True)"
+    grad = ".detach()" if entry.requires_grad else ""
+    source = entry.copied_from
+    return f"{entry.static_name}{grad}.copy_({source}{grad}, non_blocking=True)"
 
 
 def generic(profile: Profile, recommendation: str) -> str:
@@ -169,11 +163,11 @@ def _accumulated(times: int, names: list[str]) -> str:
 
 def optimizer_names(profile: Profile) -> list[str]:
     """Variables of the optimizers, or stand-ins for them; none for a script without."""
-    source = profile.facts.get("step_source")
-    if isinstance(source, dict) and source["optimizers"]:
-        return [str(name) for name, _ in source["optimizers"]]
-    classes = profile.facts.get("optimizer_classes")
-    if not isinstance(classes, list) or len(classes) == 1:
+    source = profile.facts.step_source
+    if source is not None and source.optimizers:
+        return [str(name) for name, _ in source.optimizers]
+    classes = profile.facts.optimizer_classes
+    if classes is None or len(classes) == 1:
         return ["optimizer"]
     return [f"optimizer_{number}" for number in range(1, len(classes) + 1)]
 

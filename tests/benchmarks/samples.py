@@ -76,7 +76,7 @@ def row_of(name: str, profile: Profile) -> dict[str, Any]:
         **{key: profile.value(key) for key, _, _ in _COLUMNS},
         "graph_memory_mib": profile.value("graph_memory_mib"),
         "predicted_replay_ms": profile.value("predicted_replay_ms"),
-        "simulation_error_pct": profile.facts.get("simulation_error_pct"),
+        "simulation_error_pct": profile.facts.simulation_error_pct,
         "device_ops_per_step": profile.value("device_ops_per_step"),
     }
 

@@ -28,7 +28,7 @@ def test_a_synthetic_trace_has_the_answers_it_promises(
     assert found.value("gpu_busy_ms") == answers.step_busy_ns / 1e6
     period_ms = (LAUNCHES * PERIOD_NS + BETWEEN_NS) / 1e6
     if marks:  # a gap in front of a step found by its launches is that step's
-        assert found.facts["traced_iteration_ms"] == pytest.approx(period_ms)
+        assert found.facts.traced_iteration_ms == pytest.approx(period_ms)
     whole = profile_of_trace(read, name, step_from="none")
     assert whole.value("launches_per_step") == answers.launches
     assert whole.value("gpu_busy_ms") == pytest.approx(answers.busy_ns / 1e6, abs=1e-9)

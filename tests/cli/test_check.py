@@ -214,7 +214,7 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
     )
     Path("nan.json").write_bytes(whole.replace(b"9.31", b"NaN"))
     Path("ranges.json").write_bytes(
-        whole.replace(b'"facts": {', b'"facts": {"ranges": {"launch_overhead_pct": [2, 1]}, ')
+        whole.replace(b'"ranges": null', b'"ranges": {"launch_overhead_pct": [2, 1]}')
     )
     Path("a.py").write_text("import torch")
     Path("c.toml").write_text("[check.workloads.a]\ncommand = 'a.py'\n")
@@ -373,7 +373,7 @@ def test_a_configured_command_is_checked(capsys: Streams) -> None:
 
 def test_strict_fails_what_is_inconclusive(capsys: Streams) -> None:
     now = gpu({"launch_overhead_pct": 66.0})
-    facts = {**now.facts, "ranges": {"launch_overhead_pct": [62.0, 67.0]}}
+    facts = replace(now.facts, ranges={"launch_overhead_pct": (62.0, 67.0)})
     save("unsure.json", replace(now, facts=facts))
     assert check("--baseline", "before.json", "unsure.json") == 0
     assert check("--strict", "--baseline", "before.json", "unsure.json") == 1

@@ -90,8 +90,8 @@ def failed_on_gpu() -> Check:
         *gpu().kernels,
     )
     now = gpu({"launches_per_step": 557, "launch_overhead_pct": 65.0}, kernels=kernels)
-    ranges = {"launch_overhead_pct": [62.0, 66.0]}
-    now = replace(now, facts={**now.facts, "ranges": ranges, "processes": 3})
+    ranges = {"launch_overhead_pct": (62.0, 66.0)}
+    now = replace(now, facts=replace(now.facts, ranges=ranges, processes=3))
     before = elsewhere(gpu(), torch="2.10.0")
     return checked(now, before)
 

@@ -206,7 +206,7 @@ def test_merged_profiles_keep_what_the_first_ran() -> None:
     first = gpu()
     joined = merged([first, replace(gpu({"launches_per_step": 556}), kernels=())])
     assert joined.kernels == first.kernels
-    assert joined.facts["ranges"] == {"launches_per_step": [555, 556]}
+    assert joined.facts.ranges == {"launches_per_step": (555, 556)}
 
 
 def test_a_place_where_nothing_may_be_written_is_told_before_the_run(
@@ -237,12 +237,12 @@ def test_a_baseline_keeps_that_not_every_process_met_a_blocker(tmp_path: Path) -
     place.write("train", joined)
     found = place.find("train", rehearsal())
     assert found is not None
-    assert found.profile.facts["blocker_ranges"] == {"aten._local_scalar_dense": [0, 1]}
+    assert found.profile.facts.blocker_ranges == {"aten._local_scalar_dense": (0, 1)}
 
 
 def test_ranges_of_blockers_that_are_none_are_damage(tmp_path: Path) -> None:
     place = baseline_place(str(tmp_path / "train.json"))
     path = place.write("train", merged([rehearsal(blockers=[item()]), rehearsal()]))
     path.write_bytes(path.read_bytes().replace(b":[0,1]", b":[1,0]"))
-    with pytest.raises(InputError, match="ranges of its blockers are not pairs"):
+    with pytest.raises(InputError, match="ranges of its blockers do not run upwards"):
         place.find("train", rehearsal())

@@ -55,7 +55,7 @@ def at(batch_size: int, eager: float, replayed: float, exposed: float, launches:
         }
     )
     shapes = Shapes(True, (ShapeSignature(3, f"({batch_size}, 256) float32"),))
-    facts = {**made.facts, "removable_low_pct": None, "removable_high_pct": None}
+    facts = replace(made.facts, removable_low_pct=None, removable_high_pct=None)
     advised = advise(replace(made, shapes=shapes, facts=facts))
     return with_rates(
         Point(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from launchscope.model import KernelRow, Metric
+from launchscope.model import Facts, KernelRow, Metric
 from launchscope.report import render
 from launchscope.rules import advise
 from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
@@ -45,7 +45,7 @@ def test_without_unicode_everything_is_ascii() -> None:
 def test_unknown_figures_are_said_and_never_zero() -> None:
     base = profile()
     unknown = {key: Metric(None, metric.unit) for key, metric in base.metrics.items()}
-    shown = text(advise(replace(base, metrics=unknown, facts={})))
+    shown = text(advise(replace(base, metrics=unknown, facts=Facts())))
     assert "not measured" in shown
     assert " 0 ms" not in shown
 

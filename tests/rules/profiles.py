@@ -9,6 +9,7 @@ from launchscope.model import (
     Blocker,
     Correctness,
     Environment,
+    Facts,
     KernelRow,
     Metric,
     Profile,
@@ -74,7 +75,6 @@ _UNMEASURED = {
 }
 
 _FACTS: dict[str, Any] = {
-    "compiled": False,
     "graph_kernel_share_pct": 0.0,
     "join_coverage_pct": 100.0,
     "legacy_stream_kernels": 0,
@@ -89,7 +89,7 @@ _FACTS: dict[str, Any] = {
     "removable_step_pct": 65.1,
     "timing_steps": 30,
     "scheduler_live": False,
-    "optimizer_classes": ["AdamW"],
+    "optimizer_classes": ("AdamW",),
     "input_tensors": 2,
     "input_bytes": 131072,
     "has_pass_failures": False,
@@ -139,7 +139,7 @@ def profile(
             KernelRow("void at::native::vectorized_elementwise_kernel<4, GeluCUDA>", 12, 231.0),
             KernelRow("multi_tensor_apply_kernel<FusedAdam>", 6.5, 163.42, "train.py:47"),
         ),
-        facts=_FACTS | (facts or {}),
+        facts=Facts(**(_FACTS | (facts or {}))),
     )
     return replace(base, **changes)
 
@@ -220,5 +220,5 @@ def rehearsal(**changes: Any) -> Profile:
         replay=Replay("skipped", reason="no CUDA device"),
         kernels=(),
     )
-    facts = {"compiled": False, "scheduler_live": False, "optimizer_classes": ["AdamW"]}
+    facts = Facts(scheduler_live=False, optimizer_classes=("AdamW",))
     return replace(base, metrics=known, facts=facts, **changes)

@@ -5,28 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import Profile, Replay, Shapes
+from launchscope.model import Facts, Profile, Replay, Shapes, StepInput, StepSource
 from launchscope.rules.how import how_to
 from tests.rules.profiles import profile
 
-SOURCE: dict[str, Any] = {
-    "file": "train.py",
-    "first_line": 41,
-    "last_line": 44,
-    "code": "loss = model(batch['ids'])\nloss.backward()\nopt_a.step()\nopt_b.step()",
-    "static_code": "loss = model(static_ids)\nloss.backward()\nopt_a.step()\nopt_b.step()",
-    "before": "batch = next(data)",
-    "loop": "for step in range(9):",
-    "inputs": [
-        {"expression": "batch['ids']", "copied_from": "batch['ids']", "static_name": "static_ids",
-         "shape": [8, 128], "dtype": "torch.int64", "constant": False},
-        {"expression": "label", "copied_from": "label", "static_name": "static_label",
-         "shape": [8], "dtype": "torch.float32", "constant": True},
-    ],
-    "optimizers": [["opt_a", "AdamW"], ["opt_b", "AdamW"]],
-    "results": ["loss"],
-    "frozen": ["temperature"],
-}  # fmt: skip
+SOURCE = StepSource(
+    file="train.py",
+    first_line=41,
+    last_line=44,
+    code="loss = model(batch['ids'])\nloss.backward()\nopt_a.step()\nopt_b.step()",
+    static_code="loss = model(static_ids)\nloss.backward()\nopt_a.step()\nopt_b.step()",
+    before="batch = next(data)",
+    loop="for step in range(9):",
+    inputs=(
+        StepInput("batch['ids']", "batch['ids']", "static_ids", (8, 128), "torch.int64"),
+        StepInput("label", "label", "static_label", (8,), "torch.float32", constant=True),
+    ),
+    optimizers=(("opt_a", "AdamW"), ("opt_b", "AdamW")),
+    results=("loss",),
+    frozen=("temperature",),
+)
 
 
 def recipe(of: Profile) -> tuple[str, str]:
@@ -38,7 +36,7 @@ def recipe(of: Profile) -> tuple[str, str]:
 
 
 def with_source(**changes: Any) -> Profile:
-    return profile(facts={"step_source": {**SOURCE, **changes}})
+    return profile(facts={"step_source": replace(SOURCE, **changes)})
 
 
 def test_the_block_holds_the_scripts_own_lines_and_compiles() -> None:
@@ -64,17 +62,17 @@ def test_optimizers_are_named_by_their_variables() -> None:
 
 def test_values_that_a_graph_freezes_are_named() -> None:
     assert "`temperature` is a plain Python value" in recipe(with_source())[0]
-    assert "plain Python" not in recipe(with_source(frozen=[]))[0]
+    assert "plain Python" not in recipe(with_source(frozen=()))[0]
 
 
 def test_without_an_optimizer_no_line_speaks_of_one() -> None:
-    _, code = recipe(profile(facts={"optimizer_classes": []}))
+    _, code = recipe(profile(facts={"optimizer_classes": ()}))
     assert "optimizer" not in code
     assert "your own update" in code
 
 
 def test_inference_that_was_not_captured_is_told_no_backward() -> None:
-    base = profile(facts={"optimizer_classes": []})
+    base = profile(facts={"optimizer_classes": ()})
     assert base.step is not None
     _, code = recipe(
         replace(
@@ -88,14 +86,14 @@ def test_inference_that_was_not_captured_is_told_no_backward() -> None:
 
 
 def test_several_outputs_are_them() -> None:
-    base = with_source(results=["logits", "cache"])
+    base = with_source(results=("logits", "cache"))
     assert base.step is not None
     steps, _ = recipe(replace(base, step=replace(base.step, scope="forward")))
     assert "copy them before the next replay" in steps
 
 
 def test_two_optimizers_of_unknown_name_are_two() -> None:
-    _, code = recipe(profile(facts={"optimizer_classes": ["Adam", "Adam"]}))
+    _, code = recipe(profile(facts={"optimizer_classes": ("Adam", "Adam")}))
     assert "optimizer_1.step()" in code
     assert "optimizer_2.zero_grad(set_to_none=True)" in code
 
@@ -119,7 +117,7 @@ def test_ddp_warms_up_longer_in_the_block_as_well() -> None:
 
 
 def test_inference_whose_replay_was_not_measured_gets_no_training_loop() -> None:
-    base = profile(facts={"step_source": {**SOURCE, "code": "out = model(batch['ids'])"}})
+    base = profile(facts={"step_source": replace(SOURCE, code="out = model(batch['ids'])")})
     assert base.step is not None
     inference = replace(
         base,
@@ -129,14 +127,14 @@ def test_inference_whose_replay_was_not_measured_gets_no_training_loop() -> None
     steps, code = recipe(inference)
     assert "def captured_step()" in code
     assert "`loss` is the same tensor" in steps
-    _, code = recipe(replace(inference, facts={}))
+    _, code = recipe(replace(inference, facts=Facts()))
     assert "static_out = model(static_x)" in code
     assert "backward" not in code
 
 
 def test_an_input_that_is_differentiated_stays_a_leaf_and_gathers_no_gradient() -> None:
-    entry = {**SOURCE["inputs"][0], "dtype": "torch.float32", "requires_grad": True}
-    _, code = recipe(with_source(inputs=[entry]))
+    entry = replace(SOURCE.inputs[0], dtype="torch.float32", requires_grad=True)
+    _, code = recipe(with_source(inputs=(entry,)))
     assert 'dtype=torch.float32, device="cuda", requires_grad=True)' in code
     assert "    static_ids.grad = None\n    loss = model(static_ids)" in code
     assert "static_ids.detach().copy_(batch['ids'].detach(), non_blocking=True)" in code
@@ -173,7 +171,7 @@ def test_what_works_for_the_host_runs_after_each_replay() -> None:
 
 
 def test_a_batch_fetched_inside_the_step_is_to_be_fetched_before_it() -> None:
-    assert "`x` comes from inside the step" in recipe(with_source(fetched=["x"]))[0]
+    assert "`x` comes from inside the step" in recipe(with_source(fetched=("x",)))[0]
 
 
 def test_a_batch_of_several_tensors_is_put_together_before_the_step() -> None:
@@ -182,6 +180,6 @@ def test_a_batch_of_several_tensors_is_put_together_before_the_step() -> None:
 
 
 def test_inputs_that_no_expression_gives_are_not_passed_over() -> None:
-    assert "    ...  # copy the step's inputs" in recipe(with_source(inputs=[]))[1]
-    unread = replace(with_source(inputs=[]), shapes=Shapes(True))
+    assert "    ...  # copy the step's inputs" in recipe(with_source(inputs=()))[1]
+    unread = replace(with_source(inputs=()), shapes=Shapes(True))
     assert "copy the step's inputs" not in recipe(unread)[1]

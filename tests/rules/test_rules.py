@@ -9,6 +9,7 @@ import pytest
 from launchscope.model import (
     Cause,
     Correctness,
+    Facts,
     KernelChange,
     Metric,
     Profile,
@@ -73,6 +74,7 @@ def within_spread() -> Profile:
 _STEP = profile().step
 assert _STEP is not None
 HEADLESS = replace(_STEP, period=("backward", "optimizer"), names=("", "AdamW"))
+COMPILED = replace(_STEP, compiled=True)
 
 CASES: dict[str, Case] = {
     "LS001": Case(profile(), profile(metrics={"removable_pct": None}), "removes 62 % of the"),
@@ -116,12 +118,12 @@ CASES: dict[str, Case] = {
     ),
     "LS036": Case(profile(), profile(replay=replace(profile().replay, changes=())), "capturable"),
     "LS037": Case(
-        profile(facts={"compiled": True}),
-        profile(facts={"compiled": True, "graph_kernel_share_pct": 97.0}),
+        profile(step=COMPILED),
+        profile(step=COMPILED, facts={"graph_kernel_share_pct": 97.0}),
         "measured compiled",
     ),
     "LS038": Case(
-        profile(facts={"legacy_stream_kernels": 2, "legacy_kernels_names": ["their_kernel"]}),
+        profile(facts={"legacy_stream_kernels": 2, "legacy_kernels_names": ("their_kernel",)}),
         profile(facts={"legacy_stream_kernels": 2, "side_stream": False}),
         "2 kernels ran on the legacy default stream (their_kernel)",
     ),
@@ -157,7 +159,7 @@ def test_rule_stays_silent(code: str) -> None:
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: str(rule.code))
 def test_rule_survives_a_profile_in_which_nothing_was_measured(rule: object) -> None:
     known = {key: Metric(None, metric.unit) for key, metric in profile().metrics.items()}
-    bare = replace(profile(), metrics=known, facts={}, step=None, shapes=Shapes(None))
+    bare = replace(profile(), metrics=known, facts=Facts(), step=None, shapes=Shapes(None))
     found = find_rule(rule.code)  # type: ignore[attr-defined]
     assert found is not None
     for finding in found.check(bare):
@@ -259,7 +261,7 @@ def test_a_wait_is_to_be_mended_first_where_the_verdict_says_so(
     ids=["reason", "note"],
 )
 def test_a_script_measured_on_the_legacy_stream_for_some_kernels_is_told(of: Profile) -> None:
-    told = replace(of, facts=of.facts | {"side_stream": False, "legacy_stream_kernels": 400})
+    told = replace(of, facts=replace(of.facts, side_stream=False, legacy_stream_kernels=400))
     assert titles("LS038", told) == ["Part of the step runs on the legacy default stream"]
 
 
@@ -298,7 +300,7 @@ def test_synchronisation_advice_depends_on_where_it_lies(
 def test_scheduler_advice_is_given_per_optimizer(optimizer: str, said: str) -> None:
     rule = find_rule("LS035")
     assert rule is not None
-    facts = {"scheduler_live": True, "optimizer_classes": [optimizer]}
+    facts = {"scheduler_live": True, "optimizer_classes": (optimizer,)}
     (finding,) = rule.check(profile(facts=facts))
     assert said in finding.advice
 

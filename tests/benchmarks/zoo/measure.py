@@ -94,5 +94,5 @@ def _said(profile: Profile) -> dict[str, Any]:
         "replay_status": profile.replay.status,
         "replay_reason": profile.replay.reason,
         **{key: profile.value(key) for key in _KEPT},
-        **{key: profile.facts.get(key) for key in _FACTS},
+        **{key: getattr(profile.facts, key) for key in _FACTS},
     }

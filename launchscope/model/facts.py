@@ -1,0 +1,74 @@
+"""What is known of a measurement beside its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from launchscope.model.recording import StepSource
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What rules, reports and the gate need that is no metric of its own; None: not known.
+
+    Shares are of GPU time unless they say otherwise; counts are per step.
+    """
+
+    # Of the run.
+    timing_steps: int | None = None  # of the timing pass
+    iteration_check_pct: float | None = None  # |wall time - event clock| of the timing pass
+    has_pass_failures: bool | None = None
+    side_stream: bool | None = None  # whether the traced steps ran on a stream of ours
+    rank: int | None = None  # of the trace's process in a run of several
+
+    # Of the step.
+    rare_kinds: tuple[str, ...] | None = None  # kinds of step too rare to be captured
+    scheduler_live: bool | None = None
+    scheduler_where: str | None = None
+    optimizer_classes: tuple[str, ...] | None = None
+    rng_used: bool | None = None
+    step_source: StepSource | None = None
+    input_tensors: int | None = None  # to be copied in before a replay
+    input_bytes: int | None = None
+
+    # Of the trace.
+    join_coverage_pct: float | None = None  # of the device work, joined to its launch
+    sync_names: tuple[str, ...] | None = None  # calls that wait
+    inside_step_syncs: float | None = None
+    between_step_syncs: float | None = None
+    data_loader_seen: bool | None = None
+    traced_iteration_ms: float | None = None
+    traced_idle_ms: float | None = None
+    median_kernel_us: float | None = None
+    large_kernel_share_pct: float | None = None
+    graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
+    legacy_stream_kernels: int | None = None
+    legacy_kernels_names: tuple[str, ...] | None = None
+    busy_exceeds_interval_pct: float | None = None  # traced busy time over the untraced iteration
+
+    # Of the gain.
+    gain_unknown: str | None = None  # why none can be told
+    replay_ms_source: Literal["measured", "predicted"] | None = None
+    predicted_replay_low_ms: float | None = None
+    predicted_replay_high_ms: float | None = None
+    removable_low_pct: float | None = None  # of the iteration, as the next
+    removable_high_pct: float | None = None
+    removable_step_pct: float | None = None  # of the step
+    simulation_error_pct: float | None = None  # of the iteration that the queue simulation gives
+    projected_iteration_with_sync_ms: float | None = None  # if the step still waits for its replay
+    projected_from_bursts: bool | None = None  # without a trace
+
+    # Of several processes, or of a baseline.
+    processes: int | None = None
+    ranges: dict[str, tuple[float, float]] | None = None  # by metric, where processes differed
+    blocker_ranges: dict[str, tuple[int, int]] | None = None  # by op, likewise
+
+
+def joined_facts(parts: Iterable[Facts]) -> Facts:
+    """What any of them knows; of two that know the same thing the later counts."""
+    known: dict[str, Any] = {}
+    for part in parts:
+        known |= {name: value for name, value in vars(part).items() if value is not None}
+    return Facts(**known)
