@@ -8,7 +8,6 @@ on every module call. Inert in forked children and in threads other than the fir
 from __future__ import annotations
 
 import functools
-import multiprocessing.process
 import os
 import sys
 import threading
@@ -21,7 +20,7 @@ from launchscope.runner.compiled import around_compile, around_module_compile, h
 from launchscope.runner.dynamo import keep_dynamo_out, let_dynamo_look_again
 from launchscope.runner.ends import Ends
 from launchscope.runner.listener import NOBODY, Listener
-from launchscope.runner.noting import noting_process, noting_profiler, noting_replay
+from launchscope.runner.noting import noted
 from launchscope.runner.unshared import Unshared
 from launchscope.runner.userlines import user_line
 
@@ -36,6 +35,7 @@ class Hooks:
         self.user_profiler = False
         self.graph_replays = 0
         self.processes = 0  # that the script started, DataLoader workers apart
+        self.scheduler_where: str | None = None
         self.works_in_optimizers = False  # forwards, or further optimizer steps: seen in the search
         self.optimizers: dict[str, Any] = {}
         # Finding a line takes microseconds: only in the search and where they are read.
@@ -86,10 +86,8 @@ class Hooks:
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", self._around_fetch)
         self._wrap(torch, "compile", partial(around_compile, self))
         self._wrap(torch.nn.Module, "compile", partial(around_module_compile, self))
-        self._wrap(torch.profiler.profile, "__init__", partial(noting_profiler, self))
-        self._wrap(torch.autograd.profiler.profile, "__init__", partial(noting_profiler, self))
-        self._wrap(torch.cuda.CUDAGraph, "replay", partial(noting_replay, self))
-        self._wrap(multiprocessing.process.BaseProcess, "start", partial(noting_process, self))
+        for owner, name, noting in noted(torch):
+            self._wrap(owner, name, partial(noting, self))
 
     def _wrap(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
         original = getattr(owner, name, None)

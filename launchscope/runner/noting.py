@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing.process
 import sys
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from launchscope.runner.target import is_ours
-from launchscope.runner.userlines import is_torch
+from launchscope.runner.userlines import is_torch, user_line
 
 
 class Notes(Protocol):
@@ -16,6 +18,8 @@ class Notes(Protocol):
     user_profiler: bool
     graph_replays: int
     processes: int  # that the script started, DataLoader workers apart
+    wants_lines: bool  # to find one takes microseconds
+    scheduler_where: str | None  # the line that steps a scheduler of learning rates
 
 
 def noting_profiler(notes: Notes, original: Any) -> Any:
@@ -51,3 +55,25 @@ def noting_process(notes: Notes, original: Any) -> Any:
         original(process)
 
     return start
+
+
+def noting_scheduler(notes: Notes, original: Any) -> Any:
+    """Around `LRScheduler.step`: where it is called. To make a scheduler steps it too."""
+
+    def step(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+        if notes.active and notes.wants_lines:
+            notes.scheduler_where = user_line(sys._getframe(1))
+        return original(scheduler, *args, **kwargs)
+
+    return step
+
+
+def noted(torch: Any) -> tuple[tuple[Any, str, Callable[[Notes, Any], Any]], ...]:
+    """What is wrapped: where it is, its name, and the wrapper."""
+    return (
+        (torch.profiler.profile, "__init__", noting_profiler),
+        (torch.autograd.profiler.profile, "__init__", noting_profiler),
+        (torch.cuda.CUDAGraph, "replay", noting_replay),
+        (multiprocessing.process.BaseProcess, "start", noting_process),
+        (torch.optim.lr_scheduler.LRScheduler, "step", noting_scheduler),
+    )

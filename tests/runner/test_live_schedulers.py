@@ -11,6 +11,7 @@ import torch
 
 from launchscope.runner.context import Context
 from launchscope.runner.passes.inspect import known_storages, live_schedulers
+from tests.runner.children import recorded
 from tests.runner.steps import context_of
 
 
@@ -72,3 +73,22 @@ def test_what_an_optimizer_keeps_in_lists_is_its_state(tmp_path: Path) -> None:
     known = known_storages(context_of(tmp_path, model, optimizer))
     assert state["old_dirs"]
     assert all(StorageWeakRef(one.untyped_storage()) in known for one in state["old_dirs"])
+
+
+def test_the_line_that_steps_the_scheduler_is_told(tmp_path: Path) -> None:
+    ran = recorded(
+        tmp_path,
+        "import torch\n"
+        "net = torch.nn.Linear(4, 1)\n"
+        "opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "decay = torch.optim.lr_scheduler.StepLR(opt, 1000)\n"
+        "for step in range(20):\n"
+        "    opt.zero_grad()\n"
+        "    net(torch.ones(2, 4)).sum().backward()\n"
+        "    opt.step()\n"
+        "    decay.step()  # here\n",
+    )
+    inspect = ran.recording.inspect
+    assert inspect is not None
+    assert inspect.scheduler_live
+    assert ran.line(inspect.scheduler_where).endswith("# here")

@@ -103,6 +103,7 @@ class InspectPass(PassBase):
             blockers=_merge(self._streams),
             ops=tuple(last.ops),
             scheduler_live=bool(live_schedulers(context)),
+            scheduler_where=context.hooks.scheduler_where,
             optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
             uncapturable_tensors=sum(len(group["params"]) for group in groups),
             uncapturable_groups=len(groups),
