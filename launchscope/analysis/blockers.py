@@ -60,18 +60,18 @@ _BY_CATEGORY = {
 
 
 # A value that an optimizer's step reads by itself, by what people call optimizers and scalers.
-_STEPPING = re.compile(r"(\w*(?:opt|scal)\w*)\.step\(", re.IGNORECASE)
+_STEPPING = re.compile(r"(\w*(?:opt|scal|adam|sgd|lbfgs)\w*)\.step\(", re.IGNORECASE)
 _IN_A_STEP = (
-    "The step of the optimizer reads a value on the host. {} Otherwise capture forward and "
-    "backward only, and leave this line eager, after the replay."
+    "The step of the optimizer reads a value on the host. {} capture forward and backward only, "
+    "and leave this line eager, after the replay."
 )
 _SCALER = (
     "With a GradScaler construct the optimizer with fused=True (Adam family: capturable=True as "
     "well), which looks for inf and NaN on the GPU, and capture scaler.update() with it; or train "
-    "in bf16, without a scaler."
+    "in bf16, without a scaler. Otherwise"
 )
-_LBFGS = "LBFGS decides on the host when to stop: no graph holds its step."
-_OTHER_STEP = "Adam and its kin read none with capturable=True, SGD none with fused=True."
+_LBFGS = "LBFGS decides on the host when to stop, so no graph holds its step:"
+_OTHER_STEP = "Adam and its kin read none with capturable=True, SGD none with fused=True. Otherwise"
 
 
 def advice(

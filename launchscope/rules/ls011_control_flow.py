@@ -23,8 +23,17 @@ PyTorch, CUDA semantics: CUDA Graphs, constraints.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import branches
+from launchscope.rules.reading import branches, decides_on_the_host
 from launchscope.rules.rule import Rule
+
+_BRANCH = (
+    "Replace the branch by torch.where or a mask, or keep it outside of the captured part and "
+    "hold one graph per path."
+)
+_LBFGS = (
+    "LBFGS decides by values how often it calls the closure: leave its step eager, and graph the "
+    "model inside the closure (torch.cuda.make_graphed_callables)."
+)
 
 
 def check(profile: Profile) -> list[Finding]:
@@ -36,8 +45,7 @@ def check(profile: Profile) -> list[Finding]:
             severity="warning",
             title="Steps with equal input shapes run different ops: "
             "control flow depends on data or on a counter",
-            advice="Replace the branch by torch.where or a mask, or keep it outside of the "
-            "captured part and hold one graph per path.",
+            advice=_LBFGS if decides_on_the_host(profile) else _BRANCH,
             evidence={
                 "signatures": len(profile.shapes.signatures),
                 "steps": [signature.steps for signature in profile.shapes.signatures],

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launchscope.model import Profile
-from launchscope.rules.reading import branches, distinct_inputs, forward_unseen, on_legacy_stream
+from launchscope.rules.reading import (
+    branches,
+    decides_on_the_host,
+    distinct_inputs,
+    forward_unseen,
+    on_legacy_stream,
+)
 from launchscope.rules.shape_change import growth
 from launchscope.rules.wording import listed
 
@@ -59,7 +65,18 @@ def obstacles(profile: Profile) -> list[Obstacle]:
         )
     if profile.shapes.stable is not False:
         return found
-    if branches(profile):
+    if branches(profile) and decides_on_the_host(profile):
+        found.append(
+            Obstacle(
+                "branch",
+                "LS011",
+                "the step of LBFGS is left eager",
+                "Leave the step of LBFGS eager: how often it calls the closure depends on values. "
+                "Graph the model's forward and backward inside the closure "
+                "(launchscope rules LS011).",
+            )
+        )
+    elif branches(profile):
         found.append(
             Obstacle(
                 "branch",

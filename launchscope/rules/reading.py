@@ -138,6 +138,11 @@ def on_legacy_stream(profile: Profile) -> bool:
     return any(_LEGACY in text for text in told)
 
 
+def decides_on_the_host(profile: Profile) -> bool:
+    """Whether an optimizer of the step chooses by values how much it does, as L-BFGS."""
+    return "LBFGS" in (profile.facts.optimizer_classes or ())
+
+
 def forward_unseen(profile: Profile) -> bool:
     """Whether the step begins with a backward, so that the forward it needs is outside of it."""
     step = profile.step

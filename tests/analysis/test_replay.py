@@ -136,6 +136,7 @@ def test_blockers_come_with_advice_in_order_of_appearance(tmp_path: Path) -> Non
     [
         ("scaler.step(optimizer)", "AdamW", "fused=True"),
         ("loss = opt.step(closure)", "LBFGS", "no graph holds its step"),
+        ("lbfgs.step(closure)", "LBFGS", "no graph holds its step"),
         ("optimizer.step()", "Adagrad", "The step of the optimizer reads"),
         ("env.step(int(action))", "Adam", "Keep it as a tensor"),
         ("loss.backward(); opt.step(); total += loss.item()", "Adam", "Keep it as a tensor"),

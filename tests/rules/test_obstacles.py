@@ -119,3 +119,12 @@ def test_a_step_that_begins_with_its_backward_is_to_be_marked_first() -> None:
     assert of.verdict.recommendation == "adopt_after_fixes"
     assert "the step is marked from its forward on" in of.verdict.headline
     assert "launchscope.step()" in (of.verdict.how or "")
+
+
+def test_lbfgs_is_left_eager_and_not_told_to_branch_less() -> None:
+    of = advise(predicted(shapes=BRANCH, facts={"optimizer_classes": ("LBFGS",)}))
+    assert of.verdict is not None
+    assert "the step of LBFGS is left eager" in of.verdict.headline
+    assert "torch.where" not in (of.verdict.how or "")
+    (finding,) = (found for found in of.findings if found.code == "LS011")
+    assert "inside the closure" in finding.advice
