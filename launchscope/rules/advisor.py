@@ -122,7 +122,7 @@ def _decide_paying(profile: Profile, found: Gain) -> Decision:
 
 def _decide_structure(profile: Profile) -> Decision:
     """A rehearsal: what the structure alone allows to say."""
-    codes = ("LS041", "LS010", "LS011", "LS030", "LS043")
+    codes = ("LS041", "LS010", "LS011", "LS030", "LS035", "LS043")
     fixes = obstacles(profile)
     padding = any(fix.kind == PADDING for fix in fixes)
     if padding and distinct_inputs(profile) > MAX_BUCKETS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from launchscope.model import Profile
+from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.obstacles import Obstacle, clauses
 from launchscope.rules.reading import Gain, branches, distinct_inputs, forward_unseen, waits
 from launchscope.rules.shape_change import every_step_differs, growth
@@ -200,9 +201,12 @@ def structure_clear(profile: Profile) -> str:
     ops = profile.value("device_ops_per_step")
     counted = "" if ops is None else f" of {plural(ops, 'device operation')}"
     shapes = "its shapes are stable and " if profile.shapes.stable else ""
+    wrong = ""
+    if scheduler_is_frozen(profile):
+        wrong = ", but a replay would keep the learning rate of the capture until it is a tensor"
     return (
         f"Not decided without a GPU: the step{counted} can be captured as far as the structure "
-        f"tells ({shapes}nothing was seen that stops a capture)."
+        f"tells ({shapes}nothing was seen that stops a capture){wrong}."
     )
 
 

@@ -9,7 +9,7 @@ from launchscope.runner.capturing import CapturePass, Scope
 from launchscope.runner.context import Context
 from launchscope.runner.live import LIVE_GRAPH, LiveReplay
 from launchscope.runner.passes import BLOCKED
-from launchscope.runner.passes.replay import legacy_or_graphed
+from launchscope.runner.passes.replay import uncapturable
 
 # The parts that a scope contains, in order.
 _PARTS: dict[str, tuple[StepPart, ...]] = {
@@ -38,7 +38,7 @@ class ScopePass(CapturePass):
         larger = context.result("scope_forward_backward")
         if self.captured == "forward" and larger is not None and larger["status"] == "measured":
             return "a larger part of the step was captured"
-        reason = legacy_or_graphed(context)
+        reason = uncapturable(context)
         if reason is not None:
             return reason
         inspect = context.result("inspect") or {}

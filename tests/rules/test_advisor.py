@@ -189,6 +189,15 @@ def test_a_live_scheduler_is_unsafe_whatever_the_check_saw() -> None:
     assert "LS035" in given.how
 
 
+def test_a_rehearsal_tells_that_a_replay_would_freeze_the_learning_rate() -> None:
+    known = rehearsal()
+    assert "learning rate" not in verdict(known).headline
+    live = replace(known, facts=replace(known.facts, scheduler_live=True))
+    given = verdict(live)
+    assert "a replay would keep the learning rate of the capture" in given.headline
+    assert "LS035" in given.because
+
+
 def test_a_live_scheduler_is_unsafe_however_wide_the_spread() -> None:
     facts = {"scheduler_live": True, "removable_low_pct": -3.0, "removable_high_pct": 43.0}
     given = verdict(profile(metrics={"removable_pct": 20.0}, facts=facts))

@@ -114,14 +114,6 @@ def test_an_entry_of_a_batch_is_named_after_its_key(tmp_path: Path) -> None:
     assert found.static_code == "y = model(static_ids)"
 
 
-def test_an_entry_of_a_list_that_the_loop_fills_changes(tmp_path: Path) -> None:
-    code = "for _ in range(2):\n    y = model(told[-1])\n    probe()\n    told.append(x)\n"
-    x = torch.randn(2, 3)
-    found = source_of(tmp_path, code, [2], ("x",), model=Doubles(), told=[x], x=x)
-    assert found is not None
-    assert found.static_code == "y = model(static_told)"
-
-
 def test_an_entry_of_a_list_that_nothing_fills_stays(tmp_path: Path) -> None:
     code = "for _ in range(2):\n    y = model(told[-1])\n    probe()\n"
     x = torch.randn(2, 3)

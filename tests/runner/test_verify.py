@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 import torch
 
 from launchscope.model import VerifyResult
+from launchscope.runner.causes import causes_between, hyperparameters
+from launchscope.runner.live import LIVE_GRAPH
+from launchscope.runner.passes.verify import VerifyPass
+from launchscope.runner.witness import Call, Witness
 from tests.runner.steps import context_of, verified
 
 BATCHES = 6
@@ -32,6 +37,31 @@ class Loop:
         loss.backward()
         self.optimizer.step()
         return loss
+
+
+class Inference:
+    """Batches through a model; `results[1]` is where a replay of the captured one writes."""
+
+    def __init__(self, *layers: Any):
+        torch.manual_seed(0)
+        self.model = torch.nn.Sequential(*layers)
+        self.inputs = [torch.randn(16, 8) for _ in range(BATCHES)]
+        self.results: list[Any] = []
+
+    @torch.no_grad()
+    def step(self, index: int) -> Any:
+        self.results.append(self.model(self.inputs[index]))
+        return self.results[-1]
+
+    @torch.no_grad()
+    def replay(self, scale: float = 1.0) -> None:
+        self.results[1].copy_(self.model(self.inputs[0]) * scale)
+
+    def checked(self, folder: Path, scale: float) -> VerifyResult:
+        self.results.clear()
+        context = context_of(folder, self.model)
+        context.boundary = replace(context.boundary, scope="forward")
+        return verified(context, self.step, lambda: self.replay(scale))
 
 
 def sgd(parameters: Any) -> torch.optim.Optimizer:
@@ -175,28 +205,10 @@ def test_gradients_that_are_zeroed_in_place_are(tmp_path: Path) -> None:
 
 
 def test_inference_is_compared_by_its_outputs(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    model = torch.nn.Linear(8, 4)
-    inputs = [torch.randn(16, 8) for _ in range(BATCHES)]
-    results: list[Any] = []
-
-    def step(index: int) -> Any:
-        with torch.no_grad():
-            results.append(model(inputs[index]))
-        return results[-1]
-
-    def frozen() -> None:
-        with torch.no_grad():
-            results[1].copy_(model(inputs[0]))
-
-    result = verified(context_of(tmp_path, model), step, frozen)
+    inference = Inference(torch.nn.Linear(8, 4))
+    result = inference.checked(tmp_path, 1.0)
     assert (result.status, result.update_diff) == ("verified", (0.0,) * 4)
-
-    def wrong() -> None:
-        results[1].zero_()
-
-    results.clear()
-    result = verified(context_of(tmp_path, model), step, wrong)
+    result = inference.checked(tmp_path, 0.0)
     assert (result.status, result.reason) == ("different", None)
 
 
@@ -214,11 +226,6 @@ def test_dropout_repeats_because_the_random_state_is_put_back(tmp_path: Path) ->
 
 
 def test_a_compiled_step_and_a_what_if_are_not_checked(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from launchscope.runner.live import LIVE_GRAPH
-    from launchscope.runner.passes.verify import VerifyPass
-
     loop = Loop(sgd)
     context = context_of(tmp_path, loop.model, loop.optimizer)
     assert VerifyPass().skip_reason(context) is None
@@ -229,30 +236,9 @@ def test_a_compiled_step_and_a_what_if_are_not_checked(tmp_path: Path) -> None:
 
 
 def test_outputs_count_beside_a_state_that_inference_writes(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 4))
-    inputs = [torch.randn(16, 8) for _ in range(BATCHES)]
-    results: list[Any] = []
-
-    def step(index: int) -> Any:
-        with torch.no_grad():
-            results.append(model(inputs[index]))
-        return results[-1]
-
-    def frozen(out: float) -> Callable[[], None]:
-        def graph() -> None:
-            with torch.no_grad():
-                results[1].copy_(model(inputs[0]) * out)
-
-        return graph
-
-    context = context_of(tmp_path, model)
-    context.boundary = replace(context.boundary, scope="forward")
-    assert verified(context, step, frozen(1.0)).status == "verified"
-    results.clear()
-    result = verified(context, step, frozen(0.5))
+    inference = Inference(torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 4))
+    assert inference.checked(tmp_path, 1.0).status == "verified"
+    result = inference.checked(tmp_path, 0.5)
     assert (result.status, result.causes) == ("different", ())
 
 
@@ -275,9 +261,6 @@ def test_two_batches_are_too_few_unless_no_more_were_asked_for(tmp_path: Path) -
 
 
 def test_a_scheduler_of_one_of_two_optimizers_of_a_class_is_named() -> None:
-    from launchscope.runner.causes import causes_between, hyperparameters
-    from launchscope.runner.witness import Call, Witness
-
     pair = [torch.optim.Adam([torch.nn.Parameter(torch.ones(1))], lr=0.1) for _ in range(2)]
     before = hyperparameters(pair)
     pair[0].param_groups[0]["lr"] = 0.05

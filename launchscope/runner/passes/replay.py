@@ -20,7 +20,7 @@ class ReplayPass(CapturePass):
 
     def skip_reason(self, context: Context) -> str | None:
         inspect = context.result("inspect")
-        reason = legacy_or_graphed(context)
+        reason = uncapturable(context)
         if reason is not None or inspect is None:
             return reason
         changing = len(set(inspect["signatures"]))
@@ -58,7 +58,7 @@ def on_gpu(tensor: Any) -> bool:
     return bool(tensor.device.type == "cuda")
 
 
-def legacy_or_graphed(context: Context) -> str | None:
+def uncapturable(context: Context) -> str | None:
     """Why no part of this step can be captured, whatever stands in it; None if nothing does."""
     trace = context.result("trace") or {}
     if not context.side_stream or trace.get("legacy_kernels"):

@@ -6,6 +6,7 @@ from typing import Any
 
 from launchscope.model import SizesResult
 from launchscope.runner.context import Context
+from launchscope.runner.events import timing_events
 from launchscope.runner.passes import PassBase
 
 # Asking for the peak of the memory costs the host tens of microseconds: only some steps are
@@ -29,11 +30,8 @@ class SizesPass(PassBase):
         self._peaks: dict[int, float] = {}
         self._held = 0
         if context.on_gpu:
-            cuda = context.torch.cuda
-            self._events = [cuda.Event(enable_timing=True) for _ in range(2 * self._wanted)]
-            for event in self._events:
-                event.record()
-            cuda.synchronize()
+            self._events = timing_events(context.torch, 2 * self._wanted)
+            context.torch.cuda.synchronize()
 
     def begin(self) -> None:
         index = self._ended
