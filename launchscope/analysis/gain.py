@@ -67,8 +67,8 @@ def project(
 ) -> Measured:
     """Projected iteration, share removed with its bounds, cost of synchronising, break-even.
 
-    The bounds take the slowest burst, or the prediction's upper bound, and the quartile of fast
-    iterations together, and the reverse. A replay of forward and backward leaves the
+    The bounds take the slowest burst, or the prediction's upper bound, and the fastest usual
+    iteration (`_usual`) together, and the reverse. A replay of forward and backward leaves the
     optimizer's launches as they are; for a smaller part of the step nothing is projected.
     """
     iteration, step = middle(times.iteration), middle(times.step)
@@ -103,7 +103,7 @@ def project(
         )
 
     whole = projected(gpu)
-    slow, fast = np.percentile(times.iteration, (75, 25))
+    fast, slow = _usual(times, iteration, step, result, bursts if whole_step else None)
     metrics |= {
         "projected_iteration_ms": whole,
         "iteration_speedup": iteration / whole if whole > 0 else None,
@@ -112,8 +112,8 @@ def project(
     facts = replace(
         facts,
         replay_ms_source="measured" if measured else "predicted",
-        removable_low_pct=100 * (1 - max(projected(high), whole) / float(fast)),
-        removable_high_pct=100 * (1 - min(projected(low), whole) / float(slow)),
+        removable_low_pct=100 * (1 - max(projected(high), whole) / fast),
+        removable_high_pct=100 * (1 - min(projected(low), whole) / slow),
         removable_step_pct=100 * (1 - gpu / step) if not keeps_optimizer else None,
         projected_iteration_with_sync_ms=projected(gpu, wait_after=True) if inside_syncs else None,
     )
@@ -135,7 +135,7 @@ def project_from_bursts(
     if iteration is None or step is None or iteration <= 0 or not whole_step:
         return Measured()
     replay = median(bursts.replay)
-    slow, fast = np.percentile(times.iteration, (75, 25))
+    fast, slow = _usual(times, iteration, step, result, bursts)
     whole = max(iteration - (step - replay), replay)
     most = max(iteration - (step - bursts.high_ms), whole)
     least = max(min(iteration - (step - bursts.low_ms), whole), 0.0)
@@ -148,8 +148,8 @@ def project_from_bursts(
     facts = Facts(
         replay_ms_source="measured",
         projected_from_bursts=True,
-        removable_low_pct=100 * (1 - most / float(fast)),
-        removable_high_pct=100 * (1 - least / float(slow)),
+        removable_low_pct=100 * (1 - most / fast),
+        removable_high_pct=100 * (1 - least / slow),
         removable_step_pct=100 * (1 - replay / step) if step > 0 else None,
     )
     note = (
@@ -157,6 +157,26 @@ def project_from_bursts(
         "takes off the step"
     )
     return Measured(metrics, facts, (note,))
+
+
+def _usual(
+    times: StepTimes,
+    iteration_ms: float,
+    step_ms: float,
+    result: ReplayResult | None,
+    bursts: ReplayTimes | None,
+) -> tuple[float, float]:
+    """How fast and how slow an iteration usually is: its quartiles, and what the eager bursts say.
+
+    The bursts are the same step seconds after the timing pass. On a shared host they differ by
+    more than the quartiles within either, so whichever of the two reaches further counts. Under
+    changes that the capture asked for they are not the person's eager, and are left out.
+    """
+    fast, slow = (float(ms) for ms in np.percentile(times.iteration, (25, 75)))
+    if bursts is not None and bursts.eager and result is not None and not result.changes:
+        later = median(bursts.eager) + max(iteration_ms - step_ms, 0.0)
+        fast, slow = min(fast, later), max(slow, later)
+    return fast, slow
 
 
 def _break_even(result: ReplayResult | None, saved_ms: float) -> dict[str, Value]:

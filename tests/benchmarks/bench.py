@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import subprocess
@@ -35,6 +36,18 @@ class Spread:
 
     def text(self, decimals: int) -> str:
         return f"{self.median:.{decimals}f} ({self.low:.{decimals}f} to {self.high:.{decimals}f})"
+
+
+def interval(values: list[float]) -> Spread:
+    """Median with its 95 % interval from order statistics (binomial, normal approximation).
+
+    The values themselves are not kept.
+    """
+    ordered = sorted(values)
+    reach = 0.98 * math.sqrt(len(ordered))
+    low = max(0, math.floor(len(ordered) / 2 - reach))
+    high = min(len(ordered) - 1, math.ceil(len(ordered) / 2 + reach))
+    return Spread(median(ordered), ordered[low], ordered[high], ())
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

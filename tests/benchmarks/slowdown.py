@@ -13,7 +13,6 @@ Run from the top of the checkout: python -m tests.benchmarks.slowdown [--output 
 
 from __future__ import annotations
 
-import math
 import random
 import sys
 import tempfile
@@ -144,15 +143,6 @@ def threes(times: list[float]) -> list[float]:
     return [fmean(times[at : at + 3]) for at in range(0, len(times) - 2, 3)]
 
 
-def interval(values: list[float]) -> bench.Spread:
-    """Median with its 95 % interval from order statistics (binomial, normal approximation)."""
-    ordered = sorted(values)
-    reach = 0.98 * math.sqrt(len(ordered))
-    low = max(0, math.floor(len(ordered) / 2 - reach))
-    high = min(len(ordered) - 1, math.ceil(len(ordered) / 2 + reach))
-    return bench.Spread(median(ordered), ordered[low], ordered[high], ())
-
-
 def main() -> None:
     parser = bench.parser(__doc__)
     parser.add_argument("--pairs", type=int, default=2000)
@@ -169,8 +159,8 @@ def main() -> None:
         count = max(200, round(args.pairs * min(1.0, 2.0 / target_ms)))
         plain, followed = pairs(torch, layers, count)
         sides = list(zip(threes(plain), threes(followed), strict=True))
-        slowdown = interval([100 * (b / a - 1) for a, b in sides])
-        added = interval([1e3 * (b - a) for a, b in sides])
+        slowdown = bench.interval([100 * (b / a - 1) for a, b in sides])
+        added = bench.interval([1e3 * (b - a) for a, b in sides])
         results.append(
             {
                 "target_ms": target_ms,

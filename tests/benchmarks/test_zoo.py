@@ -13,6 +13,7 @@ import torch
 from tests.benchmarks.zoo import fit, runner, table
 from tests.benchmarks.zoo.catalog import FAMILIES, chosen, find
 from tests.benchmarks.zoo.score import judged, score
+from tests.benchmarks.zoo.truth import Truth
 
 SMALL = ("mlp-train-b64", "mlp-inference-b1", "dqn-train-b64", "pinn-train-n4096",
          "lstm-train-b32", "dlrm-inference-b64", "encoder-train-b32")  # fmt: skip
@@ -35,7 +36,13 @@ def row(
     }
     return {
         "name": name,
-        "truth": {"eager_ms": 2.0, "replay_ms": 1.0, "removed_pct": removed},
+        "truth": {
+            "eager_ms": 2.0,
+            "replay_ms": 1.0,
+            "removed_pct": removed,
+            "removed_low_pct": removed - 1,
+            "removed_high_pct": removed + 1,
+        },
         "measured": {**said, "recommendation": measured},
         "predicted": {**said, "recommendation": predicted},
         "work_same": True,
@@ -66,12 +73,20 @@ def test_steps_near_the_threshold_and_failures_are_counted_apart() -> None:
     assert found.right["measured"] == ["a"]
 
 
-def test_a_truth_whose_quartiles_lie_on_both_sides_decides_nothing() -> None:
+def test_a_restless_truth_still_counts() -> None:
     restless = row("a", removed=11.0)
     restless["truth"] |= {"removed_low_pct": 7.0, "removed_high_pct": 28.0}
-    calm = row("b", removed=11.0)
-    calm["truth"] |= {"removed_low_pct": 10.0, "removed_high_pct": 12.0}
-    assert score([restless, calm]).near == ["a"]
+    found = score([restless])
+    assert (found.near, found.wrong["measured"]) == ([], ["a"])
+    assert "7.0 to 28.0" in table.cells(restless, found)
+
+
+def test_the_truth_is_the_ratio_of_medians_with_the_interval_of_its_bursts() -> None:
+    removed = [10.0, 12.0, 14.0, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 26.0, 30.0, 60.0]
+    found = Truth.of([(2.0, 2.0 * (1 - share / 100)) for share in removed])
+    assert found.eager_ms == 2.0
+    assert found.removed_pct == pytest.approx(22.5)
+    assert (found.removed_low_pct, found.removed_high_pct) == pytest.approx((14.0, 30.0))
 
 
 def test_the_error_is_told_of_steps_with_the_same_work_only() -> None:

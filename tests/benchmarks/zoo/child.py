@@ -33,7 +33,7 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.type == "cpu":
         torch.set_num_threads(2)
-    schedule = Schedule(warmup=6, timing=20, trace=3, inspect=2, replay=25, verify=args.verify)
+    schedule = Schedule(verify=args.verify)
     for name in args.names:
         print(f"begin {name}", flush=True)
         workload = find(name)

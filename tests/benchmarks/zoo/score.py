@@ -61,14 +61,6 @@ def _agrees(recommendation: str, gains: bool) -> bool:
     return recommendation in _ADOPT if gains else recommendation == "stay_eager"
 
 
-def _unsettled(truth: dict[str, Any]) -> bool:
-    """Close to the threshold, or measured at so restless a moment that it lies on both sides."""
-    if abs(truth["removed_pct"] - THRESHOLD_PCT) <= NEAR_PCT:
-        return True
-    low, high = truth.get("removed_low_pct"), truth.get("removed_high_pct")
-    return low is not None and high is not None and low < THRESHOLD_PCT < high
-
-
 def score(rows: Sequence[dict[str, Any]]) -> Score:
     right: dict[str, list[str]] = {rule: [] for rule in RULES}
     wrong: dict[str, list[str]] = {rule: [] for rule in RULES}
@@ -78,7 +70,7 @@ def score(rows: Sequence[dict[str, Any]]) -> Score:
         if "truth" not in row or "measured" not in row:
             failed.append(name)
             continue
-        if _unsettled(row["truth"]):
+        if abs(row["truth"]["removed_pct"] - THRESHOLD_PCT) <= NEAR_PCT:
             near.append(name)
         else:
             for rule, is_right in judged(row).items():

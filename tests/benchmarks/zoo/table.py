@@ -10,7 +10,7 @@ from tests.benchmarks.zoo.score import RULES, Score, judged
 __all__ = ["HEADER", "cells", "markdown", "summary"]
 
 HEADER = [
-    "step", "eager ms", "replay ms", "removed %", "measured", "predicted", "literal %",
+    "step", "eager ms", "replay ms", "removed %", "95 %", "measured", "predicted", "literal %",
     "predicted ms", "error %", "wrong",
 ]  # fmt: skip
 
@@ -19,7 +19,7 @@ def cells(row: dict[str, Any], score: Score) -> list[str]:
     """One line of the table; what was not measured is a dash."""
     name = str(row["name"])
     if "measured" not in row:
-        return [name, *["–"] * 8, str(row.get("failed", "no result"))[:60]]
+        return [name, *["–"] * 9, str(row.get("failed", "no result"))[:60]]
     truth, measured, predicted = row.get("truth"), row["measured"], row["predicted"]
     wrong = ""
     if truth is not None:
@@ -30,6 +30,7 @@ def cells(row: dict[str, Any], score: Score) -> list[str]:
         _figure(truth and truth["eager_ms"], 3),
         _figure(truth and truth["replay_ms"], 3),
         _figure(truth and truth["removed_pct"], 1),
+        "–" if truth is None else _interval(truth),
         measured["recommendation"],
         predicted["recommendation"],
         _figure(measured["launch_share_pct"], 0),
@@ -37,6 +38,10 @@ def cells(row: dict[str, Any], score: Score) -> list[str]:
         _figure(score.errors_pct.get(name), 1, sign=True),
         wrong,
     ]
+
+
+def _interval(truth: dict[str, float]) -> str:
+    return f"{truth['removed_low_pct']:.1f} to {truth['removed_high_pct']:.1f}"
 
 
 def _figure(value: float | None, decimals: int, *, sign: bool = False) -> str:
@@ -64,8 +69,7 @@ def summary(score: Score) -> list[str]:
         )
     if score.near:
         lines.append(
-            "apart, the truth being within two points of the threshold or its own quartiles "
-            f"on both sides of it: {', '.join(score.near)}"
+            f"apart, the truth being within two points of the threshold: {', '.join(score.near)}"
         )
     if score.failed:
         lines.append(f"without a truth or a result: {', '.join(score.failed)}")

@@ -6,15 +6,16 @@ Shares no code with launchscope: its own capture, its own bursts.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import torch
 
+from tests.benchmarks import bench
 from tests.benchmarks.zoo.workload import Step
 
-__all__ = ["THRESHOLD_PCT", "Truth", "measure"]
+__all__ = ["THRESHOLD_PCT", "Truth", "bursts"]
 
 THRESHOLD_PCT = 15.0
 _PAIRS = 7
@@ -26,7 +27,7 @@ _FEWEST, _MOST = 4, 60
 @dataclass(frozen=True)
 class Truth:
     """Medians of the bursts in ms per step, and the share of the eager time that a replay
-    takes away, with its smallest and largest over neighbouring bursts."""
+    takes away, with the 95 % interval of its median over neighbouring bursts."""
 
     eager_ms: float
     replay_ms: float
@@ -34,8 +35,15 @@ class Truth:
     removed_low_pct: float
     removed_high_pct: float
 
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[float, float]]) -> Truth:
+        """From the milliseconds per step of bursts of eager and replay in turn."""
+        eager, replay = (median(side) for side in zip(*pairs, strict=True))
+        removed = bench.interval([100 * (1 - r / e) for e, r in pairs])
+        return cls(eager, replay, 100 * (1 - replay / eager), removed.low, removed.high)
 
-def measure(step: Step) -> Truth:
+
+def bursts(step: Step) -> list[tuple[float, float]]:
     """Warm up and capture on a stream of its own, then bursts: eager, replay, eager, ..."""
     call = step.same_work or step.run
     stream = torch.cuda.Stream()
@@ -52,10 +60,9 @@ def measure(step: Step) -> Truth:
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
     del graph
-    eager = median(pair[0] for pair in pairs)
-    replay = median(pair[1] for pair in pairs)
-    removed = [100 * (1 - r / e) for e, r in pairs]
-    return Truth(eager, replay, 100 * (1 - replay / eager), min(removed), max(removed))
+    gc.collect()
+    torch.cuda.empty_cache()
+    return pairs
 
 
 def _bursts(eager: Callable[[], object], replay: Callable[[], object]) -> list[tuple[float, float]]:
