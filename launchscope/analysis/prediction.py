@@ -15,7 +15,7 @@
 
 The three costs were fitted on 60 steps of `python -m tests.benchmarks.zoo` whose replay ran the
 same work (NVIDIA H200, CUDA 13.0, PyTorch 2.11; least absolute relative error). With each step
-left out of the fit in turn the error is 0.8 % in the median and 5.5 % at the 90th percentile.
+left out of the fit in turn the error is 0.7 % in the median and 5.3 % at the 90th percentile.
 Earlier constants, fitted on eight sample workloads alone, came to 1.2 % and 11.0 % on these 60:
 too low for small kernels. Unexplained: an LSTM through cuDNN on several streams, whose replay
 overlaps what eager ran one after another. Cold caches and clocks are not modelled; the bounds

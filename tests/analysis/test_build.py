@@ -299,6 +299,23 @@ def test_kernels_on_the_legacy_stream_are_kept_when_all_of_it_was_measured_there
     assert elsewhere.facts.legacy_stream_kernels is None
 
 
+def test_the_bounds_take_in_what_eager_took_beside_the_replays(tmp_path: Path) -> None:
+    times = timing(iteration_ms=3.0, step_ms=2.5)
+    calm = replace(MEASURED, eager_bursts=((2.5,), (2.5,)))
+    quicker = replace(MEASURED, eager_bursts=((1.5,), (1.5,)))
+    slower = replace(MEASURED, eager_bursts=((4.5,), (4.5,)))
+    other = replace(quicker, changes=("AdamW capturable=True",))
+
+    def bounds(replay: ReplayResult) -> tuple[float, float]:
+        facts = build_profile(recording(tmp_path, timing=times, replay=replay)).facts
+        return known(facts.removable_low_pct), known(facts.removable_high_pct)
+
+    low, high = bounds(calm)
+    assert bounds(quicker) == (pytest.approx(50, abs=2), high)
+    assert bounds(slower) == (low, pytest.approx(80, abs=2))
+    assert bounds(other) == (low, high)  # not the person's own eager
+
+
 def test_a_measured_replay_without_a_trace_projects_the_iteration(tmp_path: Path) -> None:
     times = timing(iteration_ms=3.0, step_ms=2.5)
     profile = build_profile(recording(tmp_path, timing=times, replay=MEASURED))
