@@ -62,7 +62,8 @@ def build_profile(
     recording = with_largest_scope(recording)
     notes = list(recording.notes)
     kind = _kind(recording)
-    times = step_times(recording.timing, kind) if recording.timing else None
+    looks = [recording.timing, recording.timing_second, recording.timing_third]
+    times = step_times([look for look in looks if look is not None], kind)
     trace = _trace(recording, recording.trace.file if recording.trace else None, notes)
     work = _work(recording, trace, kind, notes)
     replay_trace = recording.replay_trace

@@ -1,7 +1,8 @@
-"""Samples of the timing pass: what a step and an iteration took with no profiler on."""
+"""Samples of the timing passes: what a step and an iteration took with no profiler on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,8 @@ class StepTimes:
     """Milliseconds per step of one kind. The GPU's are empty where there was none.
 
     `iteration` and `host_iteration` run from the end of the step before, so the first step of
-    the pass has none. `host_between` is the host's part of them outside the step.
+    the pass has none. `host_between` is the host's part of them outside the step. `looks_ms`
+    has the median iteration of each look that has one.
     """
 
     iteration: Floats
@@ -27,12 +29,38 @@ class StepTimes:
     step: Floats
     host: Floats
     host_between: Floats
-    wall_check_pct: float | None  # |wall time - time on the event clock| of the whole pass
-    steps: int  # of the pass, all kinds
+    wall_check_pct: float | None  # |wall time - time on the event clock| of a pass, the largest
+    steps: int  # of all kinds
+    looks_ms: tuple[float, ...] = ()
 
 
-def step_times(timing: TimingResult, kind: int | None = None) -> StepTimes:
-    """Times of the steps of `kind`, or of all."""
+def step_times(looks: Sequence[TimingResult], kind: int | None = None) -> StepTimes | None:
+    """Times of the steps of `kind`, or of all, from every look together; None without a look.
+
+    Where the looks differ the median is that of most steps. Two looks that agree are more
+    steps than the third.
+    """
+    found = [_of_look(look, kind) for look in looks]
+    if not found:
+        return None
+    checks = [each.wall_check_pct for each in found if each.wall_check_pct is not None]
+
+    def together(part: Callable[[StepTimes], Floats]) -> Floats:
+        return np.concatenate([part(each) for each in found])
+
+    return StepTimes(
+        iteration=together(lambda times: times.iteration),
+        host_iteration=together(lambda times: times.host_iteration),
+        step=together(lambda times: times.step),
+        host=together(lambda times: times.host),
+        host_between=together(lambda times: times.host_between),
+        wall_check_pct=max(checks, default=None),
+        steps=sum(each.steps for each in found),
+        looks_ms=tuple(float(np.median(e.iteration)) for e in found if len(e.iteration)),
+    )
+
+
+def _of_look(timing: TimingResult, kind: int | None) -> StepTimes:
     host_begin = np.asarray(timing.host_begin_ns, np.float64) / 1e6
     host_end = np.asarray(timing.host_end_ns, np.float64) / 1e6
     steps = min(len(host_begin), len(host_end))

@@ -15,6 +15,8 @@ _NAMES = {
     "warmup": "finding the step",
     "adoption": "adopting",
     "timing": "timing",
+    "timing_second": "timing again",
+    "timing_third": "timing a third time",
     "sizes": "counting shapes",
     "trace": "tracing",
     "inspect": "inspecting",

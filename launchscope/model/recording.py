@@ -346,6 +346,8 @@ class Recording:
     verify: VerifyResult | None = None
     sizes: SizesResult | None = None
     adoption: AdoptionResult | None = None
+    timing_second: TimingResult | None = None  # later looks at the times
+    timing_third: TimingResult | None = None
     failures: tuple[PassFailure, ...] = ()
     notes: tuple[str, ...] = ()
     runs: int = 1

@@ -48,3 +48,13 @@ class Schedule:
     adoption: int = 0  # steps after a way to adopt graphs was put in, before it is timed
     step_from: Literal["auto", "marker", "optimizer", "forward", "none"] = "auto"
     full: bool = False
+
+    @property
+    def timing_second(self) -> int:
+        """Steps of the second look at the times."""
+        return (self.timing + 1) // 2
+
+    @property
+    def timing_third(self) -> int:
+        """Steps of the third look, which is only taken if the first two do not agree."""
+        return self.timing

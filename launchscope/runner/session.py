@@ -156,13 +156,14 @@ class _Session:
         if not self.side_stream or not trace.get("legacy_kernels"):
             return ""
         self.side_stream = False
-        for name in ("timing", "trace"):
+        for name in ("timing", "timing_second", "timing_third", "trace"):
             self.collected.results.pop(name, None)
         return "some of its kernels run on the legacy default stream, so all of it has to"
 
     def _why_again(self, report: ChildReport, wanted: list[str]) -> str:
         """Why another run would give more; empty if it would not."""
-        open_ = [name for name in wanted if self.collected.lacks(name)]
+        worth = {kind.name for kind in all_passes() if kind.worth_a_run}
+        open_ = [name for name in wanted if self.collected.lacks(name) and name in worth]
         # The replay's own passes follow it or not at all.
         if "replay" not in open_:
             open_ = [name for name in open_ if name not in ("replay_trace", "verify")]
@@ -207,7 +208,10 @@ class _Session:
     def _shorter(self, report: ChildReport, open_: list[str]) -> Schedule | None:
         """A schedule that fits into the steps the script really makes; None if none does."""
         now = self.schedule
-        planned = now.warmup + sum(self._steps_of(name) for name in open_ if name != "replay_trace")
+        names = [name for name in open_ if name != "replay_trace"]
+        if self.collected.lacks("timing_second"):
+            names.append("timing_second")
+        planned = now.warmup + sum(self._steps_of(name) for name in names)
         room = report.steps
         if planned <= room and not report.searching:
             return now  # the next run has fewer passes to do and gets further
@@ -237,9 +241,9 @@ class _Session:
         collected.runs += 1
         folder = ResultFolder(self.directory / f"run-{collected.runs}")
         folder.path.mkdir(parents=True)
-        captures = {kind.name for kind in all_passes() if kind.captures}
+        harmless = {k.name for k in all_passes() if k.worth_a_run and not k.captures}
         # A script that is to go on must not share its process with a capture.
-        finishing = self.schedule.full and bool(set(passes) - captures)
+        finishing = self.schedule.full and bool(harmless.intersection(passes))
         (folder.path / SPEC_FILE).write_text(
             json.dumps(
                 {
