@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -83,11 +84,12 @@ class Update:
     def difference(self, reference: dict[int, Saved] | None = None) -> float | None:
         """Of the live state against `reference` (None: after the step), relative to the update.
 
-        The larger of that of the parameters and of everything else. None if the step
-        changed nothing: then there is no update to compare.
+        The largest of those of each group of parameters and of everything else: a learning
+        rate a thousand times smaller must not hide a wrong update. None if the step changed
+        nothing: then there is no update to compare.
         """
-        groups = {True: Apart(), False: Apart()}
-        moves = {True: Apart(), False: Apart()}
+        groups: defaultdict[int | None, Apart] = defaultdict(Apart)
+        moves: defaultdict[int | None, Apart] = defaultdict(Apart)
         for address, after in self._after.items():
             before = self._before.get(address)
             against = after if reference is None else reference.get(address)
@@ -97,11 +99,11 @@ class Update:
                 _typed(part, after.dtype)
                 for part in (after.live, before.copy, after.copy, against.copy)
             )
-            moves[after.parameter].add(end, end, start)
-            groups[after.parameter].add(live, other)
+            moves[after.group].add(end, end, start)
+            groups[after.group].add(live, other)
         if not any(move.moved for move in moves.values()):
             return None
-        return max(group.relative_to(moves[kind].moved) for kind, group in groups.items())
+        return max(apart.relative_to(moves[group].moved) for group, apart in groups.items())
 
 
 def of_outputs(pairs: Iterable[tuple[Any, Any]]) -> float | None:

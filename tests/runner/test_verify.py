@@ -80,6 +80,25 @@ def test_a_step_that_a_replay_repeats_exactly_is_verified(tmp_path: Path) -> Non
     assert result.update_diff == (0.0,) * 4
 
 
+def test_a_wrong_update_of_a_group_that_hardly_moves_is_seen(tmp_path: Path) -> None:
+    def two_groups(parameters: Any) -> torch.optim.Optimizer:
+        weights, *rest = list(parameters)
+        groups: list[dict[str, Any]] = [{"params": rest}, {"params": [weights], "lr": 1e-5}]
+        return torch.optim.SGD(groups, lr=0.1)
+
+    loop = Loop(two_groups)
+    group = loop.optimizer.param_groups[1]
+
+    def replay() -> None:
+        group["lr"] *= 2.0
+        loop.step(0, 1.0)
+        group["lr"] /= 2.0
+
+    result = verified(context_of(tmp_path, loop.model, loop.optimizer), loop.step, replay)
+    assert (result.status, result.causes) == ("different", ())
+    assert result.update_diff == pytest.approx((1.0,) * 4, rel=0.1)
+
+
 def test_the_script_goes_on_as_if_nothing_had_been_replayed(tmp_path: Path) -> None:
     watched, alone = Loop(sgd), Loop(sgd)
     inputs = [batch.clone() for batch in watched.inputs]
