@@ -62,8 +62,9 @@ def build_profile(
     recording = with_largest_scope(recording)
     notes = list(recording.notes)
     kind = _kind(recording)
-    looks = [recording.timing, recording.timing_second, recording.timing_third]
-    times = step_times([look for look in looks if look is not None], kind)
+    shapes = _shapes(recording.inspect)
+    looks = [look for look in (recording.timing, recording.timing_second) if look is not None]
+    times = step_times(looks, kind, alike=shapes.stable is not False)
     trace = _trace(recording, recording.trace.file if recording.trace else None, notes)
     work = _work(recording, trace, kind, notes)
     replay_trace = recording.replay_trace
@@ -115,7 +116,7 @@ def build_profile(
         mode=recording.mode,
         step=recording.step,
         metrics=registry(metrics),
-        shapes=_shapes(recording.inspect),
+        shapes=shapes,
         blockers=blockers(recording.inspect),
         replay=replace(replay, scopes=scopes),
         kernels=kernel_table(work, recording.inspect.ops if recording.inspect else ())

@@ -16,7 +16,6 @@ _NAMES = {
     "adoption": "adopting",
     "timing": "timing",
     "timing_second": "timing again",
-    "timing_third": "timing a third time",
     "sizes": "counting shapes",
     "trace": "tracing",
     "inspect": "inspecting",

@@ -51,10 +51,5 @@ class Schedule:
 
     @property
     def timing_second(self) -> int:
-        """Steps of the second look at the times."""
-        return (self.timing + 1) // 2
-
-    @property
-    def timing_third(self) -> int:
-        """Steps of the third look, which is only taken if the first two do not agree."""
-        return self.timing
+        """Steps of a second look at the times, which is for the verdict on a replay."""
+        return (self.timing + 1) // 2 if self.replay else 0

@@ -156,7 +156,7 @@ class _Session:
         if not self.side_stream or not trace.get("legacy_kernels"):
             return ""
         self.side_stream = False
-        for name in ("timing", "timing_second", "timing_third", "trace"):
+        for name in ("timing", "timing_second", "trace"):
             self.collected.results.pop(name, None)
         return "some of its kernels run on the legacy default stream, so all of it has to"
 
@@ -173,8 +173,9 @@ class _Session:
             open_ = [name for name in open_ if name == "inspect"]
         if not open_:
             return ""
-        if report.deferred:
-            return f"{report.deferred[0]} needs a process of its own"
+        deferred = [name for name in report.deferred if name in open_]
+        if deferred:
+            return f"{deferred[0]} needs a process of its own"
         if report.crashed_in is not None:
             return f"{report.crashed_in} ended the process; {', '.join(open_)} still to do"
         if all(name.startswith(SCOPE) for name in open_):
@@ -208,10 +209,7 @@ class _Session:
     def _shorter(self, report: ChildReport, open_: list[str]) -> Schedule | None:
         """A schedule that fits into the steps the script really makes; None if none does."""
         now = self.schedule
-        names = [name for name in open_ if name != "replay_trace"]
-        if self.collected.lacks("timing_second"):
-            names.append("timing_second")
-        planned = now.warmup + sum(self._steps_of(name) for name in names)
+        planned = now.warmup + sum(self._steps_of(name) for name in open_ if name != "replay_trace")
         room = report.steps
         if planned <= room and not report.searching:
             return now  # the next run has fewer passes to do and gets further

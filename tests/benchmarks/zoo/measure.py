@@ -28,7 +28,8 @@ _KEPT = (
 )  # fmt: skip
 _FACTS = (
     "predicted_replay_low_ms", "predicted_replay_high_ms", "removable_low_pct",
-    "removable_high_pct", "simulation_error_pct", "median_kernel_us", "looks_iteration_ms",
+    "removable_high_pct", "simulation_error_pct", "median_kernel_us",
+    "looks_iteration_ms", "unsteady",
 )  # fmt: skip
 
 
