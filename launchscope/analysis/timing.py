@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 # Looks whose median iterations differ by more than this, and than their own spread, disagree.
 _APART = 0.10
+_FEWEST = 5  # iterations of a look; of fewer the spread is not known
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def step_times(
 
 def _disagree(looks: Sequence[StepTimes], looks_ms: Sequence[float]) -> bool:
     """Whether the medians are further apart than the interquartile range of any look."""
-    if len(looks) < 2 or min(looks_ms) <= 0:
+    if len(looks) < 2 or min(looks_ms) <= 0 or min(len(k.iteration) for k in looks) < _FEWEST:
         return False
     spread = [
         float(np.subtract(*np.percentile(look.iteration, (75, 25)))) / ms

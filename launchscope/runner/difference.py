@@ -52,7 +52,7 @@ class Apart:
         )
         gap = _gap(left, right)
         if self._rounded and _is_wide(kind[0][0]):
-            gap = gap.masked_fill(gap <= torch.finfo(kind[0][0]).eps * right.abs(), 0.0)
+            gap = gap.masked_fill(gap <= torch.finfo(kind[0][0]).eps * _finite(right).abs(), 0.0)
         self._apart += _square(gap)
         self._size += _square(_finite(right))
         if start:

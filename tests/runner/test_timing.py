@@ -159,6 +159,12 @@ def test_looks_whose_own_spread_is_as_wide_do_not_disagree() -> None:
     assert not times.unsteady
 
 
+def test_a_look_at_two_or_three_steps_says_nothing() -> None:
+    times = step_times([timing(iteration_ms=4.5), timing(steps=4, iteration_ms=3.0)])
+    assert times is not None
+    assert not times.unsteady
+
+
 def test_of_steps_that_are_not_alike_no_look_is_the_better_one() -> None:
     looks = [timing(iteration_ms=4.5), timing(steps=15, iteration_ms=3.0)]
     times = step_times(looks, alike=False)
