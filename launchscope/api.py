@@ -23,7 +23,7 @@ def measure(
 ) -> Profile:
     """Profile `step(*example_inputs)`, one call being one step, as `launchscope profile` would.
 
-    The callable is run some 80 times in this process, on a side stream. Its changes to
+    The callable is run some 110 times in this process, on a side stream. Its changes to
     parameters stay; those of the replays are taken back. With a CUDA device the step is
     also captured and replayed, unless the inspection found something a capture cannot
     contain. A capture that fails all the same can leave CUDA unusable in this process:

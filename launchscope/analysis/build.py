@@ -62,7 +62,9 @@ def build_profile(
     recording = with_largest_scope(recording)
     notes = list(recording.notes)
     kind = _kind(recording)
-    times = step_times(recording.timing, kind) if recording.timing else None
+    shapes = _shapes(recording.inspect)
+    looks = [look for look in (recording.timing, recording.timing_second) if look is not None]
+    times = step_times(looks, kind, alike=shapes.stable is not False)
     trace = _trace(recording, recording.trace.file if recording.trace else None, notes)
     work = _work(recording, trace, kind, notes)
     replay_trace = recording.replay_trace
@@ -114,7 +116,7 @@ def build_profile(
         mode=recording.mode,
         step=recording.step,
         metrics=registry(metrics),
-        shapes=_shapes(recording.inspect),
+        shapes=shapes,
         blockers=blockers(recording.inspect),
         replay=replace(replay, scopes=scopes),
         kernels=kernel_table(work, recording.inspect.ops if recording.inspect else ())

@@ -166,13 +166,14 @@ def _usual(
     result: ReplayResult | None,
     bursts: ReplayTimes | None,
 ) -> tuple[float, float]:
-    """How fast and how slow an iteration usually is: its quartiles, and what the eager bursts say.
+    """How fast and how slow an iteration usually is: its quartiles, and what other moments say.
 
-    The bursts are the same step seconds after the timing pass. On a shared host they differ by
-    more than the quartiles within either, so whichever of the two reaches further counts. Under
-    changes that the capture asked for they are not the person's eager, and are left out.
+    Those are the looks that the quartiles are not of, and the eager bursts beside the replays. On
+    a shared host they differ by more than the quartiles within either, so what reaches furthest
+    counts. Under changes that the capture asked for bursts are not the person's eager.
     """
-    fast, slow = (float(ms) for ms in np.percentile(times.iteration, (25, 75)))
+    quartiles = (float(ms) for ms in np.percentile(times.iteration, (25, 75)))
+    fast, *_, slow = sorted((*quartiles, *(times.looks_ms if times.unsteady else ())))
     if bursts is not None and bursts.eager and result is not None and not result.changes:
         later = median(bursts.eager) + max(iteration_ms - step_ms, 0.0)
         fast, slow = min(fast, later), max(slow, later)

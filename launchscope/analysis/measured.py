@@ -59,7 +59,12 @@ def from_timing(times: StepTimes) -> Measured:
         notes.append(
             f"the timing pass took {check:.1f} % more or less wall time than its GPU events say"
         )
-    facts = Facts(timing_steps=times.steps, iteration_check_pct=check)
+    facts = Facts(
+        timing_steps=times.steps,
+        iteration_check_pct=check,
+        looks_iteration_ms=times.looks_ms,
+        unsteady=times.unsteady,
+    )
     return Measured(metrics, facts, tuple(notes))
 
 

@@ -27,7 +27,9 @@ def _pass(text: str, default: int) -> object:
 
 
 Warmup = Annotated[str | None, _pass("Steps to find the step and warm up.", 10)]
-Timing = Annotated[str | None, _pass("Steps timed, without any profiler.", 30)]
+Timing = Annotated[
+    str | None, _pass("Steps timed, without any profiler; half as many again at the end.", 30)
+]
 Trace = Annotated[str | None, _pass("Steps traced with Kineto.", 5)]
 Inspect = Annotated[str | None, _pass("Steps whose ops are inspected.", 3)]
 Replay = Annotated[str | None, _pass("Eager steps and replays in turn.", 30)]

@@ -15,6 +15,7 @@ _NAMES = {
     "warmup": "finding the step",
     "adoption": "adopting",
     "timing": "timing",
+    "timing_second": "timing again",
     "sizes": "counting shapes",
     "trace": "tracing",
     "inspect": "inspecting",

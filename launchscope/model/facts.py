@@ -18,6 +18,8 @@ class Facts:
 
     # Of the run.
     timing_steps: int | None = None  # of the timing pass
+    looks_iteration_ms: tuple[float, ...] | None = None  # median at each moment it was timed
+    unsteady: bool | None = None  # these disagree, and the times are those of the fastest
     iteration_check_pct: float | None = None  # |wall time - event clock| of the timing pass
     has_pass_failures: bool | None = None
     side_stream: bool | None = None  # whether the traced steps ran on a stream of ours

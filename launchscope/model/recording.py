@@ -346,6 +346,7 @@ class Recording:
     verify: VerifyResult | None = None
     sizes: SizesResult | None = None
     adoption: AdoptionResult | None = None
+    timing_second: TimingResult | None = None  # fewer steps, at the end of the run
     failures: tuple[PassFailure, ...] = ()
     notes: tuple[str, ...] = ()
     runs: int = 1

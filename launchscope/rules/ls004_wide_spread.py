@@ -51,10 +51,10 @@ def check(profile: Profile) -> list[Finding]:
 def _advice(profile: Profile) -> str:
     if profile.mode == "trace":
         return "Trace more steps, on a machine that runs nothing else."
-    samples = len(profile.metrics["iteration_ms"].samples)
+    steps = profile.facts.timing_steps or 0
     return (
         "Leave the machine to this script alone and time more steps: --timing "
-        f"{4 * max(30, samples)}."
+        f"{4 * max(30, steps)}."
     )
 
 

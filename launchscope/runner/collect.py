@@ -19,7 +19,7 @@ from launchscope.runner.passes import BLOCKED, all_passes
 _SCOPES = {"scope_forward_backward": "forward_backward", "scope_forward": "forward"}
 _RESULT_FIELDS = (
     *("timing", "trace", "inspect", "replay", "replay_trace"),
-    *(*_SCOPES, "verify", "sizes", "adoption"),
+    *(*_SCOPES, "verify", "sizes", "adoption", "timing_second"),
 )
 
 

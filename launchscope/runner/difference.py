@@ -18,10 +18,14 @@ class Apart:
     """Sums of squares over tensors: how far apart, how far both moved, how large.
 
     Tensors are taken together until they make a piece: a model has hundreds of small ones,
-    and one by one each would cost a dozen launches and a wait.
+    and one by one each would cost a dozen launches and a wait. With `rounded`, numbers of 32 and
+    64 bits that differ by their last bit are the same: in a group of parameters that hardly
+    moves, one such bit would be taken for a wrong update. In fewer bits a whole update can be
+    the last, so there every difference counts.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, rounded: bool = False) -> None:
+        self._rounded = rounded
         self._apart = self._moved = self._size = 0.0
         self._waiting: dict[Any, list[tuple[Any, ...]]] = {}
         self._elements: dict[Any, int] = {}
@@ -46,7 +50,10 @@ class Apart:
         left, right, *start = (
             _numbers(torch.cat(parts), device) for parts in zip(*pieces, strict=True)
         )
-        self._apart += _square(_gap(left, right))
+        gap = _gap(left, right)
+        if self._rounded and _is_wide(kind[0][0]):
+            gap = gap.masked_fill(gap <= torch.finfo(kind[0][0]).eps * _finite(right).abs(), 0.0)
+        self._apart += _square(gap)
         self._size += _square(_finite(right))
         if start:
             self._moved += _square(_finite(right) - _finite(start[0]))
@@ -83,11 +90,12 @@ class Update:
     def difference(self, reference: dict[int, Saved] | None = None) -> float | None:
         """Of the live state against `reference` (None: after the step), relative to the update.
 
-        The larger of that of the parameters and of everything else. None if the step
-        changed nothing: then there is no update to compare.
+        The largest of those of each group of parameters and of everything else: a learning
+        rate a thousand times smaller must not hide a wrong update. None if the step changed
+        nothing: then there is no update to compare.
         """
-        groups = {True: Apart(), False: Apart()}
-        moves = {True: Apart(), False: Apart()}
+        groups: dict[int | None, Apart] = {}
+        moves: dict[int | None, Apart] = {}
         for address, after in self._after.items():
             before = self._before.get(address)
             against = after if reference is None else reference.get(address)
@@ -97,11 +105,14 @@ class Update:
                 _typed(part, after.dtype)
                 for part in (after.live, before.copy, after.copy, against.copy)
             )
-            moves[after.parameter].add(end, end, start)
-            groups[after.parameter].add(live, other)
+            group = after.group
+            if group is not None and not _is_wide(after.dtype):
+                group = 0  # rounding is too much of what a small group moves
+            moves.setdefault(group, Apart()).add(end, end, start)
+            groups.setdefault(group, Apart(rounded=group is not None)).add(live, other)
         if not any(move.moved for move in moves.values()):
             return None
-        return max(group.relative_to(moves[kind].moved) for kind, group in groups.items())
+        return max(apart.relative_to(moves[group].moved) for group, apart in groups.items())
 
 
 def of_outputs(pairs: Iterable[tuple[Any, Any]]) -> float | None:
@@ -118,6 +129,12 @@ def _typed(data: Any, dtype: Any) -> Any:
     if dtype is None or len(data) % dtype.itemsize:
         return data
     return data.view(dtype)
+
+
+def _is_wide(dtype: Any) -> bool:
+    import torch
+
+    return dtype in (torch.float32, torch.float64)
 
 
 def _numbers(piece: Any, device: Any) -> Any:

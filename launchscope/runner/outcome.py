@@ -28,6 +28,7 @@ class ChildReport:
     pass_deadline: float | None = None
     deferred: list[str] = field(default_factory=list)
     done: bool = False
+    enough: bool = False  # nothing is left to do that is worth another run
     ended: bool = False
     script_ended: bool = False
     searching: bool = False
@@ -61,6 +62,8 @@ class ChildReport:
             self.current_pass, self.pass_deadline = None, None
         elif kind == "deferred":
             self.deferred = line["names"]
+        elif kind == "enough":
+            self.enough = True
         elif kind == "done":
             self.done = True
             self.current_pass, self.pass_deadline = None, None
@@ -86,7 +89,7 @@ class ChildReport:
     @property
     def failed(self) -> bool:
         """The script itself ended badly before everything was measured."""
-        return not self.done and self.exit_code not in (0, None)
+        return not (self.done or self.enough) and self.exit_code not in (0, None)
 
     @property
     def crashed_in(self) -> str | None:
@@ -107,7 +110,7 @@ class ChildReport:
 
     def remarks(self) -> list[str]:
         found = list(self.told)
-        if self.script_ended and not self.failed and not self.searching:
+        if self.script_ended and not (self.failed or self.searching or self.enough):
             found.append(f"the script ended after {self.steps} steps, before the last pass")
         if self.processes:
             found.append(
@@ -146,7 +149,7 @@ def judge(report: ChildReport, results: dict[str, Any], structure: bool) -> Laun
             f"the time limit was reached {where}, before any step was timed",
             hint="raise --timeout, or let the script reach its training loop sooner",
         )
-    if report.done or (measured and report.broken_pass() is not None):
+    if report.done or report.enough or (measured and report.broken_pass() is not None):
         return None
     code = report.exit_code or 0
     if code != 0:

@@ -156,6 +156,8 @@ class PassRunner:
                 context.folder.write(f"skipped-{entry.name}", {"reason": reason})
                 context.folder.tell("pass_end", name=entry.name, skipped=reason)
                 continue
+            if not any(other.worth_a_run for other in (entry, *self._queue)):
+                context.folder.tell("enough")
             steps = entry.steps(context)
             limit = entry.longest_s + _PASS_SLOWDOWN * steps * self._step_s
             context.folder.tell("pass_start", name=entry.name, total=steps, limit_s=limit)

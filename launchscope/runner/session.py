@@ -156,13 +156,14 @@ class _Session:
         if not self.side_stream or not trace.get("legacy_kernels"):
             return ""
         self.side_stream = False
-        for name in ("timing", "trace"):
+        for name in ("timing", "timing_second", "trace"):
             self.collected.results.pop(name, None)
         return "some of its kernels run on the legacy default stream, so all of it has to"
 
     def _why_again(self, report: ChildReport, wanted: list[str]) -> str:
         """Why another run would give more; empty if it would not."""
-        open_ = [name for name in wanted if self.collected.lacks(name)]
+        worth = {kind.name for kind in all_passes() if kind.worth_a_run}
+        open_ = [name for name in wanted if self.collected.lacks(name) and name in worth]
         # The replay's own passes follow it or not at all.
         if "replay" not in open_:
             open_ = [name for name in open_ if name not in ("replay_trace", "verify")]
@@ -172,8 +173,9 @@ class _Session:
             open_ = [name for name in open_ if name == "inspect"]
         if not open_:
             return ""
-        if report.deferred:
-            return f"{report.deferred[0]} needs a process of its own"
+        deferred = [name for name in report.deferred if name in open_]
+        if deferred:
+            return f"{deferred[0]} needs a process of its own"
         if report.crashed_in is not None:
             return f"{report.crashed_in} ended the process; {', '.join(open_)} still to do"
         if all(name.startswith(SCOPE) for name in open_):
@@ -237,9 +239,9 @@ class _Session:
         collected.runs += 1
         folder = ResultFolder(self.directory / f"run-{collected.runs}")
         folder.path.mkdir(parents=True)
-        captures = {kind.name for kind in all_passes() if kind.captures}
+        harmless = {k.name for k in all_passes() if k.worth_a_run and not k.captures}
         # A script that is to go on must not share its process with a capture.
-        finishing = self.schedule.full and bool(set(passes) - captures)
+        finishing = self.schedule.full and bool(harmless.intersection(passes))
         (folder.path / SPEC_FILE).write_text(
             json.dumps(
                 {

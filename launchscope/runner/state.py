@@ -26,7 +26,7 @@ class Saved:
     live: Any
     copy: Any
     dtype: Any  # None where it is not known
-    parameter: bool
+    group: int | None  # of parameters, those that are updated alike; None: something else
 
 
 class DeviceState:
@@ -56,38 +56,40 @@ class DeviceState:
         self._rng: Any = None
         self.on_host = False
 
-    def _tensors(self) -> Iterator[tuple[Any, bool]]:
-        """Every tensor of modules and optimizers, with whether it is a parameter."""
-        for module in self._modules:
-            for parameter in module.parameters():
-                yield parameter, True
-                yield parameter.grad, False
-            yield from ((buffer, False) for buffer in module.buffers())
+    def _tensors(self) -> Iterator[tuple[Any, int | None]]:
+        """Every tensor of optimizers and modules; of parameters with the number of their group."""
+        number = 0  # of the parameters that no optimizer has
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
+                number += 1
                 for parameter in group["params"]:
-                    yield parameter, True
-                    yield parameter.grad, False
-                yield from ((value, False) for value in group.values())
+                    yield parameter, number
+                    yield parameter.grad, None
+                yield from ((value, None) for value in group.values())
             for state in optimizer.state.values():
                 values = state.values() if isinstance(state, dict) else ()
-                yield from ((value, False) for value in values)
+                yield from ((value, None) for value in values)
+        for module in self._modules:
+            for parameter in module.parameters():
+                yield parameter, 0
+                yield parameter.grad, None
+            yield from ((buffer, None) for buffer in module.buffers())
 
-    def _storages(self) -> dict[int, tuple[Any, Any, bool]]:
-        """Live storages of the device by address, each once, with dtype and kind."""
+    def _storages(self) -> dict[int, tuple[Any, Any, int | None]]:
+        """Live storages of the device by address, each once, with dtype and group."""
         torch = self._torch
-        found: dict[int, tuple[Any, Any, bool]] = {}
-        for tensor, parameter in self._tensors():
+        found: dict[int, tuple[Any, Any, int | None]] = {}
+        for tensor, group in self._tensors():
             if not isinstance(tensor, torch.Tensor) or tensor.device.type != self._device:
                 continue
             if tensor.numel() and tensor.layout == torch.strided:
                 storage = tensor.untyped_storage()
-                found.setdefault(storage.data_ptr(), (storage, tensor.dtype, parameter))
+                found.setdefault(storage.data_ptr(), (storage, tensor.dtype, group))
         for reference, dtype in self._extra.items():
             cdata = getattr(reference, "cdata", None)
             storage = torch.UntypedStorage._new_with_weak_ptr(cdata) if cdata else None
             if storage is not None and storage.device.type == self._device and storage.nbytes():
-                found.setdefault(storage.data_ptr(), (storage, dtype, False))
+                found.setdefault(storage.data_ptr(), (storage, dtype, None))
         return found
 
     def bytes(self) -> int:
@@ -110,10 +112,10 @@ class DeviceState:
                 "more than the device or the host has free"
             )
         with torch.inference_mode(False), torch.no_grad():
-            for address, (storage, dtype, parameter) in storages.items():
+            for address, (storage, dtype, group) in storages.items():
                 live = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
                 copy = live.cpu() if self.on_host else live.clone()
-                self._saved[address] = Saved(live, copy, dtype, parameter)
+                self._saved[address] = Saved(live, copy, dtype, group)
         self._rng = self._generator().get_rng_state()
 
     def restore(self) -> None:

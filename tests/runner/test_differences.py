@@ -4,7 +4,7 @@ import json
 
 import torch
 
-from launchscope.runner.difference import of_outputs
+from launchscope.runner.difference import Apart, of_outputs
 
 
 def test_what_differs_from_nothing_is_far_and_still_a_number_of_json() -> None:
@@ -29,3 +29,11 @@ def test_a_number_against_none_is_far_and_the_same_infinity_is_not() -> None:
     apart = of_outputs([(torch.tensor([inf]), torch.tensor([-inf]))])
     assert apart is not None
     assert apart > 1000
+
+
+def test_rounding_hides_no_infinity() -> None:
+    inf = float("inf")
+    for one, other in ((0.0, inf), (inf, 0.0), (inf, -inf)):
+        apart = Apart(rounded=True)
+        apart.add(torch.tensor([one, 1.0]), torch.tensor([other, 1.0]))
+        assert apart.relative_to(1.0) > 1000

@@ -80,6 +80,46 @@ def test_a_step_that_a_replay_repeats_exactly_is_verified(tmp_path: Path) -> Non
     assert result.update_diff == (0.0,) * 4
 
 
+def test_a_wrong_update_of_a_group_that_hardly_moves_is_seen(tmp_path: Path) -> None:
+    def two_groups(parameters: Any) -> torch.optim.Optimizer:
+        weights, *rest = list(parameters)
+        groups: list[dict[str, Any]] = [{"params": rest}, {"params": [weights], "lr": 1e-5}]
+        return torch.optim.SGD(groups, lr=0.1)
+
+    loop = Loop(two_groups)
+    group = loop.optimizer.param_groups[1]
+
+    def replay() -> None:
+        group["lr"] *= 2.0
+        loop.step(0, 1.0)
+        group["lr"] /= 2.0
+
+    result = verified(context_of(tmp_path, loop.model, loop.optimizer), loop.step, replay)
+    assert (result.status, result.causes) == ("different", ())
+    assert result.update_diff == pytest.approx((1.0,) * 4, rel=0.1)
+
+
+@pytest.mark.parametrize(("ulps", "status"), [(1, "verified"), (200, "different")])
+def test_the_last_bit_of_a_number_is_no_wrong_update(
+    tmp_path: Path, ulps: int, status: str
+) -> None:
+    def small_group(parameters: Any) -> torch.optim.Optimizer:
+        weights, *rest = list(parameters)
+        groups: list[dict[str, Any]] = [{"params": rest}, {"params": [weights], "lr": 1e-6}]
+        return torch.optim.SGD(groups, lr=0.1)
+
+    loop = Loop(small_group)
+    weights = loop.optimizer.param_groups[1]["params"][0]
+
+    def replay() -> None:
+        loop.step(0, 1.0)
+        with torch.no_grad():
+            weights[0] += ulps * torch.finfo(torch.float32).eps / 2 * weights[0].abs()
+
+    result = verified(context_of(tmp_path, loop.model, loop.optimizer), loop.step, replay)
+    assert (result.status, result.causes) == (status, ())
+
+
 def test_the_script_goes_on_as_if_nothing_had_been_replayed(tmp_path: Path) -> None:
     watched, alone = Loop(sgd), Loop(sgd)
     inputs = [batch.clone() for batch in watched.inputs]

@@ -35,6 +35,7 @@ class Pass(Protocol):
     captures: bool  # a failure can take the process down, so it may not precede a full run
     needs: str | None  # the pass whose live results it uses
     ends_only: bool  # looks at nothing between a step's begin and its end
+    worth_a_run: bool  # the script is run again for it, if it could not run yet
     longest_s: float  # what it may take beside its steps before it is taken for hung
 
     def steps(self, context: Context) -> int: ...
@@ -59,6 +60,7 @@ class PassBase:
     captures = False
     needs: str | None = None
     ends_only = False
+    worth_a_run = True
     longest_s = 60.0
 
     def __init__(self) -> None:

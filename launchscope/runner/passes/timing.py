@@ -15,6 +15,8 @@ from launchscope.runner.passes import PassBase
 # of an H200, which finds its caches full of torch, and not the 2 us of a loop of nothing else.
 _SHORT_NS = 4_000_000
 _BEGINS_APART = 3
+# In `Context.live` once steps were timed: times of two processes cannot be held together.
+LIVE_TIMED = "timed"
 
 
 class TimingPass(PassBase):
@@ -79,6 +81,7 @@ class TimingPass(PassBase):
         steps = self._done
         if steps == 0:
             return None
+        self.context.live[LIVE_TIMED] = True
         if not complete:  # the script went on to other things before it ended
             closed = self._host_end[steps - 1]
         since = self._opening.elapsed_time

@@ -6,6 +6,7 @@ import tempfile
 import time
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ _KEPT = (
 _FACTS = (
     "predicted_replay_low_ms", "predicted_replay_high_ms", "removable_low_pct",
     "removable_high_pct", "simulation_error_pct", "median_kernel_us",
+    "looks_iteration_ms", "unsteady",
 )  # fmt: skip
 
 
@@ -50,12 +52,14 @@ def row_of(
         "changed_work": step.same_work is not None,
         "build_s": time.perf_counter() - begun,
     }
-    pairs = truth.bursts(step) if device.type == "cuda" else []
+    on_gpu = device.type == "cuda"
+    visits = [truth.bursts(step)] if on_gpu else []
     row |= _advised(step, schedule)
-    if pairs and row["measured"]["replay_status"] == "measured":
-        pairs += truth.bursts(step)
-    if pairs:
-        row["truth"] = asdict(truth.Truth.of(pairs))
+    if on_gpu and row["measured"]["replay_status"] == "measured":
+        visits.append(truth.bursts(step))
+    if visits:
+        row["truth"] = asdict(truth.Truth.of([pair for visit in visits for pair in visit]))
+        row["truth_eager_ms"] = [median(eager for eager, _ in visit) for visit in visits]
     row["seconds"] = time.perf_counter() - begun
     return row
 
@@ -70,11 +74,19 @@ def _advised(step: Step, schedule: Schedule) -> dict[str, Any]:
     return {
         "measured": _said(measured),
         "predicted": _said(predicted),
+        "bursts_eager_ms": _eager_ms(recording),
         "work_same": measured.replay.work.same,
         "shapes_stable": measured.shapes.stable,
         "blockers": [f"{b.op} {b.where}" for b in measured.blockers],
         "notes": list(measured.notes),
     }
+
+
+def _eager_ms(recording: Recording) -> float | None:
+    """Median of the eager steps beside the replays, under the flags of the capture."""
+    bursts = recording.replay.eager_bursts if recording.replay else ()
+    steps = [ms for burst in bursts for ms in burst]
+    return median(steps) if steps else None
 
 
 def without_replay(recording: Recording) -> Recording:
