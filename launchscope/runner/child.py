@@ -37,9 +37,11 @@ class _AfterImport:
         if name != self._name:
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:  # libraries ask whether torch is there long before they import it
             sys.meta_path.insert(0, self)
+        if spec is None or spec.loader is None:
             return None
         loader, action = spec.loader, self._action
         execute = loader.exec_module
@@ -47,6 +49,8 @@ class _AfterImport:
         def exec_module(module: ModuleType) -> None:
             with contextlib.suppress(AttributeError):
                 del loader.exec_module
+            with contextlib.suppress(ValueError):
+                sys.meta_path.remove(self)
             execute(module)
             action(module)
 

@@ -50,18 +50,34 @@ class Collected:
     def take(self, report: ChildReport) -> None:
         """Read the folder of a run that is over."""
         folder = ResultFolder(report.folder)
-        self.step = folder.read("step") or self.step
+        other = self._other_step(folder.read("step"))
         self.environment = folder.read("environment") or self.environment
         self.rehearsal = self.rehearsal or report.rehearsal
         if report.on_gpu is not None:
             self.on_gpu = report.on_gpu
         for kind in all_passes():
-            self._take_pass(kind.name, folder)
+            if other is None:
+                self._take_pass(kind.name, folder)
+            elif self.lacks(kind.name) and folder.read(f"pass-{kind.name}") is not None:
+                self.failures[kind.name] = {"name": kind.name, "reason": other}
         broken = report.broken_pass()
         if broken is not None and self.lacks(broken[0]):
             self._take_broken(*broken)
         for text in report.remarks():
             self.note(text)
+
+    def _other_step(self, found: Any) -> str | None:
+        """Why what this run gave cannot stand beside the rest: it is of another step.
+
+        A step of another run is the one that is measured, unless nothing was measured of it.
+        """
+        if found is None:
+            return None
+        if self.step is None or not self.results or found["period"] == self.step["period"]:
+            self.step = found
+            return None
+        now, before = (" > ".join(step["period"]) for step in (found, self.step))
+        return f"its run saw another step ({now}) than was measured before ({before})"
 
     def _take_pass(self, name: str, folder: ResultFolder) -> None:
         result = folder.read(f"pass-{name}")

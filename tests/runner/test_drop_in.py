@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner.children import ENVIRONMENT, Batch, python
+from tests.runner.children import ENVIRONMENT, Batch, python, recorded
 
 # Runs the runner alone, as the command line does, with nothing of its own on stdout.
 DRIVER = """\
@@ -357,6 +357,16 @@ def test_a_model_can_be_copied_and_saved_in_the_middle_of_a_pass(tmp_path: Path)
     assert (code, out, err) == (0, "done\n", "")
     text = next(tmp_path.glob("work-results-*/recording.json")).read_text()
     assert json.loads(text)["inspect"]["steps"] == 3
+
+
+def test_a_script_that_asks_whether_torch_is_there_before_it_imports_it_is_measured(
+    tmp_path: Path,
+) -> None:
+    asks = "import importlib.util\nassert importlib.util.find_spec('torch') is not None\n"
+    ran = recorded(tmp_path, 2 * asks + LOOP + "train(40)")
+    assert ran.outcome.problem is None
+    assert ran.recording.step is not None
+    assert ran.recording.step.names[-1] == "SGD"
 
 
 def test_plain_python_is_what_the_helper_runs(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from launchscope.model import Schedule, Target
-from launchscope.runner.folder import SPEC_FILE
+from launchscope.runner.collect import Collected
+from launchscope.runner.folder import SPEC_FILE, ResultFolder
 from launchscope.runner.outcome import ChildReport, judge
 from launchscope.runner.passes import all_passes
 from launchscope.runner.session import RunOptions, _Session
@@ -80,3 +81,26 @@ def test_a_script_that_is_to_go_on_never_shares_its_process_with_a_capture(
     spec: dict[str, Any] = json.loads((tmp_path / "run-1" / SPEC_FILE).read_text())
     assert spec["allow_captures"] is captures
     assert spec["stop_after"] is captures
+
+
+def test_results_of_another_step_are_not_put_beside_each_other(tmp_path: Path) -> None:
+    collected = Collected(tmp_path)
+    for number, period in enumerate((["backward", "optimizer"], ["forward", "backward"])):
+        run = ResultFolder(tmp_path / str(number))
+        run.path.mkdir()
+        run.write("step", {"period": period})
+        run.write(f"pass-{('timing', 'trace')[number]}", {"steps": 3})
+        collected.take(ChildReport(folder=run.path))
+    assert collected.step == {"period": ["backward", "optimizer"]}
+    assert collected.results == {"timing": {"steps": 3}}
+    assert "(forward > backward) than" in collected.failures["trace"]["reason"]
+
+
+def test_the_step_of_a_run_that_measured_nothing_is_forgotten(tmp_path: Path) -> None:
+    collected = Collected(tmp_path)
+    for number, period in enumerate((["forward"], ["optimizer"])):
+        run = ResultFolder(tmp_path / str(number))
+        run.path.mkdir()
+        run.write("step", {"period": period})
+        collected.take(ChildReport(folder=run.path))
+    assert collected.step == {"period": ["optimizer"]}
