@@ -169,6 +169,12 @@ def judge(report: ChildReport, results: dict[str, Any], structure: bool) -> Laun
 
 
 def _nothing_measured(report: ChildReport) -> MeasureError:
+    if not report.ended:
+        return NoStepError(
+            "the script ended its process from inside (os._exit, os.exec or a library's), before "
+            "enough steps were seen",
+            hint="let it run longer, or profile the program that it turns into",
+        )
     if not report.saw_torch:
         return NoStepError(
             "the script ended without importing torch",

@@ -104,3 +104,8 @@ def test_the_step_of_a_run_that_measured_nothing_is_forgotten(tmp_path: Path) ->
         run.write("step", {"period": period})
         collected.take(ChildReport(folder=run.path))
     assert collected.step == {"period": ["optimizer"]}
+
+
+def test_a_script_that_leaves_without_ending_python_is_told_so(tmp_path: Path) -> None:
+    problem = judge(ChildReport(exit_code=0, saw_torch=True), {}, structure=False)
+    assert "ended its process from inside" in str(problem)
