@@ -68,6 +68,14 @@ class StepStream:
         ]
 
 
+def holds_one_of(tensor: Any, storages: set[int]) -> bool:
+    """Whether its memory is one of these; what has none (torch.func's wrappers) is not."""
+    try:
+        return tensor.untyped_storage().data_ptr() in storages
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
 def make_dispatch_mode(
     torch: Any, stream: StepStream, hooks: KnowsBackward, on_device: Callable[[Any], bool]
 ) -> Any:
