@@ -61,7 +61,7 @@ def read_recording(path: str | Path) -> Recording:
     content = _checked(file, RECORDING_SCHEMA, "recording")
     try:
         fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        fields["directory"] = msgspec.Raw(msgspec.json.encode(str(file.parent)))
+        fields["directory"] = msgspec.Raw(b'""')  # set below: a path need not be valid Unicode
         recording = msgspec.json.decode(msgspec.json.encode(fields), type=Recording)
     except msgspec.MsgspecError as error:
         raise _damaged(file, "recording", error) from error

@@ -12,7 +12,7 @@ from typing import Any
 
 from launchscope import __version__
 from launchscope.model import RECORDING_SCHEMA, Schedule, Target
-from launchscope.runner.folder import ResultFolder
+from launchscope.runner.folder import ResultFolder, without_surrogates
 from launchscope.runner.outcome import ChildReport
 from launchscope.runner.passes import BLOCKED, all_passes
 
@@ -124,22 +124,21 @@ class Collected:
         environment["recorded_at"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
         environment["launchscope"] = __version__
         environment["git"] = _git_revision()
-        ResultFolder(self.directory).write(
-            "recording",
-            {
-                "schema": RECORDING_SCHEMA,
-                "target": asdict(target),
-                "environment": environment,
-                "mode": "gpu" if self.on_gpu else "rehearsal",
-                "schedule": asdict(schedule),
-                "step": self.step,
-                **{name: self.results.get(name) for name in _RESULT_FIELDS},
-                "failures": list(self.failures.values()),
-                "notes": self.notes,
-                "runs": self.runs,
-                "exit_code": exit_code,
-            },
-        )
+        recording = {
+            "schema": RECORDING_SCHEMA,
+            "target": asdict(target),
+            "environment": environment,
+            "mode": "gpu" if self.on_gpu else "rehearsal",
+            "schedule": asdict(schedule),
+            "step": self.step,
+            **{name: self.results.get(name) for name in _RESULT_FIELDS},
+            "failures": list(self.failures.values()),
+            "notes": self.notes,
+            "runs": self.runs,
+            "exit_code": exit_code,
+        }
+        # What runs get to read keeps every byte of a path; this is for readers of another kind.
+        ResultFolder(self.directory).write("recording", without_surrogates(recording))
 
 
 def _unmeasured(status: str, reason: str, scope: str | None = None) -> dict[str, Any]:

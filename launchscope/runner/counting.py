@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from typing import Any
 
-from launchscope.runner.opstream import StepStream, make_dispatch_mode
+from launchscope.runner.opstream import StepStream, holds_one_of, make_dispatch_mode
 from launchscope.runner.rehearsal import foreach_as_on_cuda
 
 __all__ = ["DeviceOps"]
@@ -59,7 +59,7 @@ class DeviceOps:
         return Counter((record.op, record.where) for record in self._stream.ops)
 
     def _counts(self, tensor: Any) -> bool:
-        return tensor.ndim > 0 or tensor.untyped_storage().data_ptr() not in self._host
+        return tensor.ndim > 0 or not holds_one_of(tensor, self._host)
 
     def _note_host_state(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Step counts stay on the host unless the optimizer is capturable or fused."""

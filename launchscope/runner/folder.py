@@ -23,6 +23,28 @@ def to_plain(value: Any) -> Any:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
+def without_surrogates(value: Any) -> Any:
+    """The same plain data with texts that are valid Unicode, for what is only ever shown.
+
+    Python holds bytes of a path that it cannot decode as lone surrogates, which no JSON reader
+    has to take. Bytes that are UTF-8 after all (a locale hid it) become their characters.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else _valid(value)
+    if isinstance(value, dict):
+        return {without_surrogates(k): without_surrogates(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_surrogates(entry) for entry in value]
+    return value
+
+
+def _valid(text: str) -> str:
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a surrogate that stands for no byte
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class ResultFolder:
     """One folder, written by a child and read by the parent while the child runs."""
 

@@ -19,6 +19,7 @@ from launchscope.runner.conductor import Conductor, Plan
 from launchscope.runner.folder import ResultFolder
 from launchscope.runner.outcome import ChildReport
 from launchscope.runner.passes import all_passes
+from launchscope.runner.rehearsal import foreach_as_on_cuda
 
 # More calls than any schedule takes: the loop below ends by itself well before.
 _CALL_LIMIT = 100_000
@@ -48,7 +49,7 @@ def record_callable(
     conductor = Conductor(torch, folder, plan, {})
     conductor.hooks.install()
     try:
-        with _side_stream(torch) if on_gpu else contextlib.nullcontext():
+        with _side_stream(torch) if on_gpu else _counted_as_on_cuda():
             _call_until_done(conductor, step, inputs)
     finally:
         if not conductor.finished:
@@ -80,6 +81,16 @@ def _call_until_done(
             ) from error
         if conductor.finished:
             return
+
+
+@contextlib.contextmanager
+def _counted_as_on_cuda() -> Any:
+    """Optimizers and clipping take CUDA's path, as in a rehearsal, and their own one afterwards."""
+    restore = foreach_as_on_cuda()
+    try:
+        yield
+    finally:
+        restore()
 
 
 @contextlib.contextmanager

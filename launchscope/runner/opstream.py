@@ -5,6 +5,7 @@ which memory the step reads and writes that it did not make itself.
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import warnings
 import weakref
@@ -65,6 +66,14 @@ class StepStream:
             BlockerRecord(op, category, where, count, part=part)
             for (op, category, where, part), count in self.blockers.items()
         ]
+
+
+def holds_one_of(tensor: Any, storages: set[int]) -> bool:
+    """Whether its memory is one of these; what has none (torch.func's wrappers) is not."""
+    try:
+        return tensor.untyped_storage().data_ptr() in storages
+    except (RuntimeError, NotImplementedError):
+        return False
 
 
 def make_dispatch_mode(
@@ -174,6 +183,26 @@ def names_cuda(torch: Any, device: Any) -> bool:
     return bool(torch.device(device).type == "cuda")
 
 
+def put_first(action: str, text: str) -> Callable[[], None]:
+    """A warnings filter before all others for messages with `text`; the result takes it out.
+
+    The list is changed behind the back of `warnings`: its own functions make Python forget which
+    warnings were shown, and those of the script would come once more at every step.
+    """
+    entry: Any = (action, re.compile(f"(?s).*{text}"), Warning, None, 0)
+    filters: Any = warnings.filters
+    filters.insert(0, entry)
+
+    def take_out() -> None:
+        # A catch_warnings() of the script's may have put a copy of the list in its place.
+        now: Any = warnings.filters
+        for held in (filters, now):
+            while entry in held:
+                held.remove(entry)
+
+    return take_out
+
+
 class SyncWatch:
     """Hears of synchronisations that are no ops: Python calls, and torch's sync warnings."""
 
@@ -182,7 +211,7 @@ class SyncWatch:
         self._stream = stream
         self._hooks = hooks
         self._undo: list[Callable[[], None]] = []
-        self._catch: Any = None
+        self._active = False
         self._mode = 0
 
     def start(self) -> None:
@@ -192,13 +221,12 @@ class SyncWatch:
             *((cuda, name, RNG) for name in RNG_CALLS),
         ):
             self._watch(owner, name, category)
-        self._catch = warnings.catch_warnings()
-        self._catch.__enter__()
-        warnings.simplefilter("always")
+        self._active = True
+        self._undo.append(put_first("always", "synchronizing CUDA operation"))
         shown = warnings.showwarning
 
         def show(message: Any, kind: Any, *rest: Any, **more: Any) -> None:
-            if "synchronizing CUDA operation" in str(message):
+            if self._active and "synchronizing CUDA operation" in str(message):
                 where = user_line(sys._getframe(1)) or self._hooks.backward_where
                 known = {line for _, _, line, _ in self._stream.blockers}
                 if where not in known:
@@ -206,12 +234,17 @@ class SyncWatch:
                 return
             shown(message, kind, *rest, **more)
 
+        def show_again() -> None:
+            if warnings.showwarning is show:  # else the step has put in one of its own
+                warnings.showwarning = shown
+
         warnings.showwarning = show  # type: ignore[assignment]
+        self._undo.append(show_again)
         if cuda.is_initialized():
             self._mode = cuda.get_sync_debug_mode()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch says that the mode is a prototype
-                cuda.set_sync_debug_mode("warn")
+            heard_again = put_first("ignore", "")  # torch says that the mode is a prototype
+            cuda.set_sync_debug_mode("warn")
+            heard_again()
 
     def _watch(self, owner: Any, name: str, category: str) -> None:
         original = getattr(owner, name)
@@ -221,7 +254,7 @@ class SyncWatch:
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             watch = watching()
-            if watch is not None and watch._catch is not None:
+            if watch is not None and watch._active:
                 where = user_line(sys._getframe(1))
                 watch._stream.block(f"torch.cuda.{name}", category, where)
             return original(*args, **kwargs)
@@ -230,12 +263,11 @@ class SyncWatch:
         self._undo.append(lambda: setattr(owner, name, original))
 
     def stop(self) -> None:
-        if self._catch is None:
+        if not self._active:
             return
+        self._active = False
         if self._torch.cuda.is_initialized():
             self._torch.cuda.set_sync_debug_mode(self._mode)
-        self._catch.__exit__(None, None, None)
-        self._catch = None
         while self._undo:
             self._undo.pop()()
 

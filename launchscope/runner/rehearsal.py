@@ -6,6 +6,7 @@ optimizers take the multi-tensor path that they would take on CUDA.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import sys
 import types
@@ -63,9 +64,10 @@ class Rehearsal:
         cuda.Event = _Event
         cuda.Stream = _Stream
         cuda.stream = lambda stream: contextlib.nullcontext()
-        cuda.device = cuda.device_of = lambda device: contextlib.nullcontext()
+        cuda.device = cuda.device_of = _Device
         cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
         self._answer_questions()
+        self._load_to_cpu()
         foreach_as_on_cuda()
         self._note_precision_helpers()
 
@@ -90,12 +92,28 @@ class Rehearsal:
 
         cuda.get_device_properties = get_device_properties
         cuda.mem_get_info = lambda device=None: (_MEMORY_BYTES, _MEMORY_BYTES)
+        cuda.memory_stats = lambda device=None: collections.defaultdict(int)
         cuda.memory_summary = lambda *args, **kwargs: _NAME
         cuda.is_bf16_supported = lambda *args, **kwargs: True
         cuda.get_rng_state = lambda device=None: torch.get_rng_state()
         cuda.set_rng_state = lambda state, device=None: torch.set_rng_state(state)
         for name in _SILENT_NVTX:
             setattr(cuda.nvtx, name, lambda *args, **kwargs: 0)
+
+    def _load_to_cpu(self) -> None:
+        """torch.load keeps what was saved from a GPU, or is to go to one, where it is read."""
+
+        def no_tag(storage: Any) -> None:
+            return None
+
+        def here(storage: Any, location: str) -> Any:
+            if str(location).partition(":")[0] != "cuda":
+                return None
+            self._live["named_cuda"] = True
+            return storage
+
+        # Asked before torch's own of 10 and more, which refuse a device that is not there.
+        self._torch.serialization.register_package(5, no_tag, here)
 
     def _map_devices(self) -> None:
         """Every torch call sees `cpu` where the script said `cuda`."""
@@ -230,6 +248,19 @@ def _generator_on_cpu(original: Any, mapped: Any) -> Any:
 
 def _is_index(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+class _Device:
+    """Stands in for torch.cuda.device, which torch also uses to ask for a value's type."""
+
+    def __init__(self, device: Any = None):
+        self.idx = self.prev_idx = 0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
 
 
 class _Stream:

@@ -7,6 +7,7 @@ import multiprocessing.process
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from torch.utils.data import dataloader
 import launchscope
 from launchscope.errors import MeasureError
 from launchscope.model import Profile, Schedule
+from tests.runner.children import recorded
 
 Step = Callable[[torch.Tensor], Any]
 
@@ -47,6 +49,8 @@ def patched_places() -> dict[str, Any]:
         "autograd profile": torch.autograd.profiler.profile.__init__,
         "replay": torch.cuda.CUDAGraph.replay,
         "process": multiprocessing.process.BaseProcess.start,
+        "foreach of Adam": sys.modules["torch.optim.adam"]._default_to_fused_or_foreach,
+        "foreach of clipping": vars(torch.nn.utils.clip_grad)["_has_foreach_support"],
         "synchronize": torch.cuda.synchronize,
         "Event": torch.cuda.Event.synchronize,
         "forward hooks": dict(module._global_forward_hooks),
@@ -87,6 +91,28 @@ def test_measuring_twice_gives_the_same_structure(step: Step) -> None:
     key = "device_ops_per_step"
     assert first.value(key) == second.value(key)
     assert first.environment.torch == second.environment.torch
+
+
+SGD_STEP = """
+import torch
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+batch = torch.ones(8, 4)
+def train():
+    optimizer.zero_grad()
+    net(batch).sum().backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+"""
+
+
+def test_a_callable_counts_as_many_device_ops_as_the_same_script(tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    exec(SGD_STEP, names)
+    profile = launchscope.measure(names["train"])
+    script = recorded(tmp_path, SGD_STEP + "for _ in range(20): train()\n")
+    assert script.recording.inspect is not None
+    assert profile.value("device_ops_per_step") == script.recording.inspect.device_ops[0]
 
 
 def test_fifty_in_place_adds_are_fifty_device_ops() -> None:

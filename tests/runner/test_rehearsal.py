@@ -87,6 +87,36 @@ for i in range(20):
     with torch.no_grad():
         net(x)
 """,
+    "loads_and_asks_for_memory": """
+import io, torch
+def loaded(**where):
+    file = io.BytesIO()
+    torch.save(torch.nn.Linear(4, 4).state_dict(), file)
+    file.seek(0)
+    return torch.load(file, **where)
+net = torch.nn.Linear(4, 4).cuda()
+for where in "cuda", "cuda:0", torch.device("cuda"), {"cpu": "cuda:0"}, None, "cpu":
+    net.load_state_dict(loaded(map_location=where))
+assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] == 0
+assert isinstance(torch.cuda.device(0), torch.cuda.device)
+for i in range(20):
+    with torch.no_grad(), torch.cuda.device(0), torch.cuda.device_of(net.weight):
+        net(torch.ones(2, 4))
+""",
+    "torch_func_over_a_module": """
+import torch, launchscope
+from torch.func import functional_call, grad
+net = torch.nn.Linear(4, 4)
+x = torch.ones(2, 4)
+def loss(weights):
+    return functional_call(net, weights, (x,)).sum()
+for i in range(30):
+    with launchscope.step(), torch.no_grad():
+        weights = dict(net.named_parameters())
+        slopes = grad(loss)(weights)
+        for name, weight in weights.items():
+            weight -= 0.1 * slopes[name]
+""",
     "adds": """
 import torch, launchscope
 x = torch.zeros(16, device="cuda")
@@ -152,9 +182,22 @@ def test_a_script_that_names_cuda_everywhere_runs_on_the_cpu(batch: Batch) -> No
     assert not inspected(batch["adamw"]).partial
 
 
-@pytest.mark.parametrize("name", ["default_device", "asks_about_the_gpu"])
+@pytest.mark.parametrize(
+    "name", ["default_device", "asks_about_the_gpu", "loads_and_asks_for_memory"]
+)
 def test_other_ways_to_ask_for_a_gpu_are_answered(batch: Batch, name: str) -> None:
     assert inspected(batch[name]).device_ops[0] >= 1
+
+
+def test_state_is_loaded_to_cuda_and_memory_statistics_are_zero(batch: Batch) -> None:
+    ran = batch["loads_and_asks_for_memory"]
+    assert any("cuda" in note for note in inspected(ran).notes)
+
+
+def test_tensors_without_a_storage_do_not_end_the_inspection(batch: Batch) -> None:
+    result = inspected(batch["torch_func_over_a_module"])
+    assert len(set(result.device_ops)) == 1
+    assert result.device_ops[0] >= 4
 
 
 def test_the_report_says_that_devices_were_mapped(batch: Batch) -> None:

@@ -14,6 +14,7 @@ from launchscope.runner.context import Context
 from launchscope.runner.opstream import (
     StepStream,
     SyncWatch,
+    holds_one_of,
     make_dispatch_mode,
     make_function_mode,
 )
@@ -138,7 +139,7 @@ def _would_be_on_gpu(context: Context) -> Callable[[Any], bool]:
     def would_be(tensor: Any) -> bool:
         if context.hooks.in_fetch:
             return False
-        return tensor.ndim > 0 or tensor.untyped_storage().data_ptr() not in host
+        return tensor.ndim > 0 or not holds_one_of(tensor, host)
 
     return would_be
 
@@ -182,7 +183,9 @@ def known_storages(context: Context) -> set[Any]:
     known = set()
     for tensor in tensors:
         if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
-            known.add(StorageWeakRef(tensor.untyped_storage()))
+            # torch.func leaves wrappers in a module, which have none of their own.
+            with contextlib.suppress(RuntimeError, NotImplementedError):
+                known.add(StorageWeakRef(tensor.untyped_storage()))
     return known
 
 
