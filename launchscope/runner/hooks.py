@@ -18,7 +18,7 @@ from typing import Any
 
 from launchscope.runner.compiled import around_compile, around_module_compile, heard_call
 from launchscope.runner.dynamo import keep_dynamo_out, let_dynamo_look_again
-from launchscope.runner.ends import Ends
+from launchscope.runner.ends import Ends, hook_call, is_part_of
 from launchscope.runner.listener import NOBODY, Listener
 from launchscope.runner.noting import noted
 from launchscope.runner.unshared import Unshared
@@ -135,6 +135,14 @@ class Hooks:
             module = self._modules.get(key, lambda: None)()
             if module is None:
                 continue
+            seen.add(key)
+            if isinstance(module, self.torch.jit.ScriptModule):
+                # TorchScript takes no hooks of single modules, but a call that goes before its own.
+                if (handle := hook_call(module, partial(heard_call, self, key, module))) is None:
+                    seen.discard(key)
+                else:
+                    self._local.append(handle)
+                continue
             self._local += [
                 module.register_forward_pre_hook(
                     Unshared(self._local_pre, key),
@@ -143,7 +151,6 @@ class Hooks:
                 ),
                 module.register_forward_hook(Unshared(self._local_post, key), always_call=True),
             ]
-            seen.add(key)
         return frozenset(seen)
 
     def follow_ends(self, ends: Ends) -> bool:
@@ -152,7 +159,8 @@ class Hooks:
         if module is None or self.compiling or ends.key not in self._narrowed:
             return False
         # Such a forward, or such a step, looks like an end of the step and is none.
-        if self.works_in_optimizers or self._is_part_of_another(module):
+        others = (self._modules.get(key, lambda: None)() for key in self._narrowed)
+        if self.works_in_optimizers or is_part_of(module, (o for o in others if o is not None)):
             return False
         handle = ends.hook(module)
         if handle is None:
@@ -167,16 +175,6 @@ class Hooks:
                 _swap_backward(owner, heard, own)
         self._ends = ends
         return True
-
-    def _is_part_of_another(self, module: Any) -> bool:
-        """Whether another module of the step calls this one inside its own forward."""
-        others = (self._modules.get(key, lambda: None)() for key in self._narrowed)
-        return any(
-            module is part
-            for other in others
-            if other is not None and other is not module
-            for part in other.modules()
-        )
 
     def follow_all(self) -> None:
         """Hear of every event again; takes back `follow_ends`."""
