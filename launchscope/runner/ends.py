@@ -118,6 +118,12 @@ def is_part_of(module: Any, others: Iterable[Any]) -> bool:
     )
 
 
+def swap_backward(owner: Any, present: Any, wanted: Any) -> None:
+    """Put one backward in the place of another, unless the script has put its own there."""
+    if owner.backward is present:
+        owner.backward = wanted
+
+
 class BeforeCall:
     """The handle of a call that goes before a module's own."""
 

@@ -207,6 +207,24 @@ with torch.no_grad():
     for _ in range(40):
         net(x)
 """,
+    "step_that_raises": ADAM
+    + """
+class Memory:
+    left = 3
+def short(*args):
+    Memory.left -= 1
+    if Memory.left == 0:
+        raise RuntimeError("out of memory")
+opt.register_step_pre_hook(short)
+for step in range(40):
+    try:
+        loss = F.cross_entropy(net(x), y)  # begins
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    except RuntimeError:
+        pass
+""",
     "marked": ADAM
     + """
 import launchscope
@@ -304,6 +322,7 @@ def begins(ran: Ran, mark: str = "begins") -> bool:
         ("raw_loop", (B,)),
         ("inference", (F,)),
         ("generating", (F,)),
+        ("step_that_raises", (F, B, O)),
         ("torchscript", (F, B, O)),
         ("loaded_torchscript", (F,)),
     ],

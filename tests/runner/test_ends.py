@@ -217,6 +217,47 @@ def test_a_script_whose_optimizer_works_with_the_model_is_left_to_the_full_hooks
         hooks.remove()
 
 
+class Failing(torch.optim.SGD):
+    """Runs its closure, and then out of memory as often as it is told."""
+
+    failures = 1
+
+    def step(self, closure: Any = None) -> Any:
+        with torch.enable_grad():
+            closure()
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("out of memory")
+
+
+def test_an_optimizer_step_that_raised_leaves_nothing_unheard() -> None:
+    events: list[str] = []
+    hooks = Hooks(torch, Everything(events))
+    hooks.install()
+    try:
+        model = torch.nn.Linear(4, 4)
+        optimizer = Failing(model.parameters(), lr=0.1)
+
+        def backward() -> None:
+            model(torch.ones(1, 4)).sum().backward()
+
+        for _ in range(2):
+            optimizer.failures = 1
+            with pytest.raises(RuntimeError):
+                optimizer.step(backward)
+            optimizer.step(backward)
+            assert events == ["optimizer_begin", "optimizer_begin", "optimizer_end"]
+            optimizer.failures = 1
+            with pytest.raises(RuntimeError):
+                optimizer.step(backward)
+            events.clear()
+            backward()
+            assert events == ["forward_begin", "forward_end", "backward_begin", "backward_end"]
+            events.clear()
+    finally:
+        hooks.remove()
+
+
 def test_a_model_that_is_part_of_another_of_the_step_is_left_to_the_full_hooks() -> None:
     hooks = Hooks(torch, NOBODY)
     hooks.install()
