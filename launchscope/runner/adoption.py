@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from launchscope.runner.hooks import Hooks, is_weighted
+from launchscope.runner.hooks import Hooks
+from launchscope.runner.shapes import is_weighted
 
 COMPILE: dict[str, Any] = {"mode": "reduce-overhead"}
 _SKIP = "log_cudagraph_skip_and_bump_counter"

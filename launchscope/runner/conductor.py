@@ -21,7 +21,7 @@ from launchscope.runner.ends import Ends
 from launchscope.runner.folder import ResultFolder
 from launchscope.runner.hooks import Hooks
 from launchscope.runner.passes.adoption import LIVE_ADOPTION, not_adopted
-from launchscope.runner.passrunner import PassRunner
+from launchscope.runner.passrunner import PassRunner, describe
 from launchscope.runner.ranges import NvtxRanges
 from launchscope.runner.recognise import OPENING, Recogniser, shape_signature
 from launchscope.runner.shapes import shapes_text
@@ -201,7 +201,11 @@ class Conductor:
         adoption = self._adoption
         if adoption is not None and not self._adopt(adoption, pattern):
             return
-        visible = self.hooks.narrow(frozenset() if pattern is None else pattern.keys)
+        try:
+            visible = self.hooks.narrow(frozenset() if pattern is None else pattern.keys)
+        except Exception as error:
+            self._cannot_follow(error)
+            return
         if pattern is not None:
             if adoption is not None and adoption.compiled:
                 pattern = pattern.visible_through(adoption.compiled)
@@ -266,6 +270,18 @@ class Conductor:
 
     def _follow_for(self, ends_only: bool) -> None:
         """Before a pass: follow its steps as closely as it needs, and no closer."""
+        try:
+            self._follow(ends_only)
+        except Exception as error:
+            self._cannot_follow(error)
+
+    def _cannot_follow(self, error: Exception) -> None:
+        """Hooks that could not be put in are our trouble: the script must not see the error."""
+        text = f"the modules of the step could not be watched ({describe(error)}): nothing more "
+        self.folder.tell("note", text=text + "is measured")
+        self._finish()
+
+    def _follow(self, ends_only: bool) -> None:
         self.hooks.follow_all()
         follower, runner = self._follower, self._runner
         # The inputs of each step are wanted where steps of several kinds or sizes are told apart.

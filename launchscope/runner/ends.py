@@ -8,7 +8,7 @@ every call, attribute and object between torch and the pass counts.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from launchscope.runner.steps import FORWARD, Pattern
@@ -61,14 +61,12 @@ class Ends:
             return pattern.forwards == 1
         return pattern.closing == "optimizer" and pattern.optimizers == 1
 
-    def hook(self, module: Any) -> _Call | None:
+    def hook(self, module: Any) -> BeforeCall | None:
         """Handle of what is put on the module whose forward begins a step.
 
-        None if somebody else goes before the call of the module already.
+        None if something else goes before the call of the module already.
         """
-        if getattr(module, _CALL, None) is not None:
-            return None
-        return _Call(module, self._around(module._call_impl))
+        return hook_call(module, self._around)
 
     def _around(self, call: Any) -> Any:
         ident, grad_enabled, trains = threading.get_ident, self._grad_enabled, self._trains
@@ -106,7 +104,27 @@ class Ends:
         return again or self.backwards < self._own_backwards
 
 
-class _Call:
+def hook_call(module: Any, around: Callable[[Any], Any]) -> BeforeCall | None:
+    """Handle of what `around` makes of a module's call; None if somebody went before us."""
+    if getattr(module, _CALL, None) is not None:
+        return None
+    return BeforeCall(module, around(module._call_impl))
+
+
+def is_part_of(module: Any, others: Iterable[Any]) -> bool:
+    """Whether another module calls this one inside its own forward."""
+    return any(
+        module is part for other in others if other is not module for part in other.modules()
+    )
+
+
+def swap_backward(owner: Any, present: Any, wanted: Any) -> None:
+    """Put one backward in the place of another, unless the script has put its own there."""
+    if owner.backward is present:
+        owner.backward = wanted
+
+
+class BeforeCall:
     """The handle of a call that goes before a module's own."""
 
     def __init__(self, module: Any, call: Any):

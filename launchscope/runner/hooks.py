@@ -14,13 +14,16 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from launchscope.runner.compiled import around_compile, around_module_compile, heard_call
 from launchscope.runner.dynamo import keep_dynamo_out, let_dynamo_look_again
-from launchscope.runner.ends import Ends
+from launchscope.runner.ends import Ends, hook_call, is_part_of, swap_backward
 from launchscope.runner.listener import NOBODY, Listener
 from launchscope.runner.noting import noted
+from launchscope.runner.shapes import is_weighted
+from launchscope.runner.stepping import StepFrame, goes_on
 from launchscope.runner.unshared import Unshared
 from launchscope.runner.userlines import user_line
 
@@ -53,7 +56,7 @@ class Hooks:
         self._process = os.getpid()
         self._thread: int | None = None
         self.depth = 0
-        self._in_optimizer = 0
+        self._step: StepFrame | None = None  # the outermost optimizer step; it may have raised
         self._in_backward = False
         self._in_fetch = False
         # Such a callback cannot be taken back, so it must not keep the script's models alive.
@@ -135,6 +138,14 @@ class Hooks:
             module = self._modules.get(key, lambda: None)()
             if module is None:
                 continue
+            seen.add(key)
+            if isinstance(module, self.torch.jit.ScriptModule):
+                # TorchScript takes no hooks of single modules, but a call that goes before its own.
+                if (handle := hook_call(module, partial(heard_call, self, key, module))) is None:
+                    seen.discard(key)
+                else:
+                    self._local.append(handle)
+                continue
             self._local += [
                 module.register_forward_pre_hook(
                     Unshared(self._local_pre, key),
@@ -143,7 +154,6 @@ class Hooks:
                 ),
                 module.register_forward_hook(Unshared(self._local_post, key), always_call=True),
             ]
-            seen.add(key)
         return frozenset(seen)
 
     def follow_ends(self, ends: Ends) -> bool:
@@ -152,7 +162,8 @@ class Hooks:
         if module is None or self.compiling or ends.key not in self._narrowed:
             return False
         # Such a forward, or such a step, looks like an end of the step and is none.
-        if self.works_in_optimizers or self._is_part_of_another(module):
+        others = (self._modules.get(key, lambda: None)() for key in self._narrowed)
+        if self.works_in_optimizers or is_part_of(module, (o for o in others if o is not None)):
             return False
         handle = ends.hook(module)
         if handle is None:
@@ -164,19 +175,9 @@ class Hooks:
         self._before_optimizer.remove()
         if not ends.counts_backwards:
             for owner, own, heard in self._backwards:
-                _swap_backward(owner, heard, own)
+                swap_backward(owner, heard, own)
         self._ends = ends
         return True
-
-    def _is_part_of_another(self, module: Any) -> bool:
-        """Whether another module of the step calls this one inside its own forward."""
-        others = (self._modules.get(key, lambda: None)() for key in self._narrowed)
-        return any(
-            module is part
-            for other in others
-            if other is not None and other is not module
-            for part in other.modules()
-        )
 
     def follow_all(self) -> None:
         """Hear of every event again; takes back `follow_ends`."""
@@ -186,7 +187,7 @@ class Hooks:
             self._hook_modules()
             self._before_optimizer = self._hook_before_optimizers()
             for owner, own, heard in self._backwards:
-                _swap_backward(owner, own, heard)
+                swap_backward(owner, own, heard)
 
     def _hook_before_optimizers(self) -> Any:
         return self._optim.register_optimizer_step_pre_hook(self._optimizer_pre)
@@ -221,7 +222,15 @@ class Hooks:
         # As `deaf` does: one call less is two microseconds less in every step.
         if (not self.active or threading.get_ident() != self._thread) and self.deaf():
             return True
-        return self._in_backward or self._in_fetch or self._in_optimizer > 0
+        if self._in_backward or self._in_fetch:
+            return True
+        return self._step is not None and self._in_step(sys._getframe(1))
+
+    def _in_step(self, frame: FrameType | None) -> bool:
+        """Whether an optimizer step is really under way; forgets one that raised."""
+        if not goes_on(self._step, frame):
+            self._step = None
+        return self._step is not None
 
     @property
     def in_fetch(self) -> bool:
@@ -231,7 +240,7 @@ class Hooks:
     @property
     def in_optimizer(self) -> bool:
         """Whether an optimizer step is under way."""
-        return self._in_optimizer > 0
+        return self._step is not None
 
     def module_key(self, module: Any) -> str:
         """A name that is stable over steps: modules with tensors by identity, others by class."""
@@ -253,7 +262,7 @@ class Hooks:
 
     def _global_pre(self, module: Any, args: Any) -> None:
         if self.not_a_step():
-            self.works_in_optimizers |= self._in_optimizer > 0
+            self.works_in_optimizers |= self._step is not None
             return
         self.depth += 1
         if self.depth == 1:
@@ -292,7 +301,9 @@ class Hooks:
 
     def _around_backward(self, original: Any) -> Any:
         def backward(*args: Any, **kwargs: Any) -> Any:
-            if self._in_optimizer or self._in_backward or self.deaf():
+            if self._in_backward or self.deaf():
+                return original(*args, **kwargs)
+            if self._step is not None and self._in_step(sys._getframe(1)):
                 return original(*args, **kwargs)
             ends = self._ends
             if ends is None:
@@ -323,14 +334,12 @@ class Hooks:
     def _optimizer_pre(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self.deaf():
             return
-        self._in_optimizer += 1
-        self.works_in_optimizers |= self._in_optimizer > 1
-        if self._in_optimizer == 1:
-            try:
-                self.listener.optimizer_begin(self._optimizer_key(optimizer), optimizer)
-            except BaseException:  # StopRun: torch will not call the hook behind the step
-                self._in_optimizer = 0
-                raise
+        wrapper = sys._getframe(1)
+        if self._step is not None and self._in_step(wrapper.f_back):
+            self.works_in_optimizers = True
+            return
+        self._step = id(wrapper), wrapper.f_code
+        self.listener.optimizer_begin(self._optimizer_key(optimizer), optimizer)
 
     def _optimizer_post(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         ends = self._ends
@@ -342,8 +351,8 @@ class Hooks:
             return
         if self.deaf():
             return
-        self._in_optimizer = max(0, self._in_optimizer - 1)
-        if self._in_optimizer == 0:
+        if self._step is not None and self._step[0] == id(sys._getframe(1)):
+            self._step = None
             self.listener.optimizer_end(self._optimizer_key(optimizer), optimizer)
 
     def _around_fetch(self, original: Any) -> Any:
@@ -384,14 +393,3 @@ class Hooks:
         self.compile_starts(mode)
         keep_dynamo_out()
         return heard_call(self, key, module, call)
-
-
-def _swap_backward(owner: Any, present: Any, wanted: Any) -> None:
-    """Nothing where the script has put something of its own there."""
-    if owner.backward is present:
-        owner.backward = wanted
-
-
-def is_weighted(module: Any) -> bool:
-    """True if the module holds a parameter, at any depth."""
-    return next(iter(module.parameters()), None) is not None

@@ -9,7 +9,8 @@ from collections import Counter, defaultdict, deque
 from typing import Any
 
 from launchscope.model import Schedule, StepBoundary, StepKind
-from launchscope.runner.hooks import Hooks, is_weighted
+from launchscope.runner.hooks import Hooks
+from launchscope.runner.shapes import is_weighted
 from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, StepSearch, Token
 from launchscope.runner.userlines import user_line
 

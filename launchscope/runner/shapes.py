@@ -1,4 +1,4 @@
-"""The shapes of the tensors that a forward is handed, nested ones too, as one line of text."""
+"""What tensors a forward is handed, nested ones too, as one line of text; and who holds some."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def shapes_text(torch: Any, args: Any, kwargs: Any) -> str:
         elif isinstance(value, tuple | list):
             left = [*value, *left]
     return " ".join(found)
+
+
+def is_weighted(module: Any) -> bool:
+    """True if the module holds a parameter, at any depth."""
+    return next(iter(module.parameters()), None) is not None
