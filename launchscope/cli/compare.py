@@ -151,11 +151,11 @@ def _run(
     saved = next((path for path, reporter in outputs.files if reporter.name == "json"), None)
     commands = () if saved is None else (f"launchscope report {shlex.quote(str(saved))}",)
     if not made.measured and not comparison.points and not comparison.ladders:
-        raise MeasureError("interrupted before anything was measured", exit_code=130)
+        raise MeasureError("interrupted before anything was measured", exit_code=runner.exit_code)
     code = outputs.deliver(comparison, screen, commands)
     if made.interrupted:
         screen.error("interrupted; this is what was measured until then")
-        return 130
+        return runner.exit_code
     if not made.measured:
         raise _nothing(comparison)
     from launchscope.analysis.comparing import same_work  # slow to load: a thread did it meanwhile

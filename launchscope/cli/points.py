@@ -43,6 +43,7 @@ class Runner:
         self._settings = settings
         self._screen = screen
         self._directory: Path | None = None
+        self.exit_code = 130  # of a comparison that was interrupted, by which signal
 
     def __enter__(self) -> Runner:
         return self
@@ -112,6 +113,7 @@ class Runner:
             failure = failure or failure_of(error)
         if outcome.interrupted:
             failure = failure or PointFailure("interrupted")
+            self.exit_code = outcome.exit_code
         return Ran(recording, profile, failure, outcome.interrupted)
 
     def _keep(self, combination: Combination, adopt: str | None, directory: Path) -> None:

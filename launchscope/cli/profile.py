@@ -132,7 +132,7 @@ def _nothing(outcome: Outcome) -> LaunchscopeError:
     if outcome.problem is not None:
         return outcome.problem
     if outcome.interrupted:
-        return MeasureError("interrupted before anything was measured", exit_code=130)
+        return MeasureError("interrupted before anything was measured", exit_code=outcome.exit_code)
     return MeasureError("the run left nothing to report on")
 
 

@@ -92,7 +92,7 @@ def _measured(
         if outcome.problem is not None:
             raise MeasureError(str(outcome.problem), hint=outcome.problem.hint)
         if outcome.interrupted:
-            raise MeasureError("interrupted", exit_code=_NOT_AGAIN)
+            raise MeasureError("interrupted", exit_code=outcome.exit_code)
         loading.join()
         return profile_of(outcome, settings)
     except KeyboardInterrupt:

@@ -20,6 +20,8 @@ from types import ModuleType
 from typing import Any
 
 from launchscope import markers
+from launchscope.runner.endsignals import end_with
+from launchscope.runner.flushing import flush_files
 from launchscope.runner.folder import SPEC_FILE, ResultFolder
 from launchscope.runner.target import StopRun, exit_code_of, load_target
 
@@ -72,6 +74,8 @@ def main(folder_path: str) -> int:
     """Run the target named in the folder's spec; the result is the process exit code."""
     folder = ResultFolder(folder_path)
     spec = json.loads((Path(folder_path) / SPEC_FILE).read_text(encoding="utf-8"))
+    if spec["parent"] is not None:
+        end_with(spec["parent"])
     os.environ["LAUNCHSCOPE"] = "1"
     running: list[Any] = []
 
@@ -119,8 +123,7 @@ def main(folder_path: str) -> int:
         with contextlib.suppress(Exception):
             threading._shutdown()  # type: ignore[attr-defined]  # joins what is still saving
             atexit._run_exitfuncs()
-            sys.stdout.flush()
-            sys.stderr.flush()
+        flush_files()
         folder.tell("child_ended", code=code)
         os._exit(code)
     folder.tell("child_ended", code=code)

@@ -6,10 +6,8 @@ process at once.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
-import sys
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +16,7 @@ from launchscope.model import Schedule
 from launchscope.runner.adoption import Adoption
 from launchscope.runner.context import Context
 from launchscope.runner.ends import Ends
+from launchscope.runner.flushing import flush_files
 from launchscope.runner.folder import ResultFolder
 from launchscope.runner.hooks import Hooks
 from launchscope.runner.passes.adoption import LIVE_ADOPTION, not_adopted
@@ -366,9 +365,7 @@ class Conductor:
         """End the process without running destructors: after a failed capture they may abort."""
         if not self.finished:
             self.folder.tell("done")
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
+        flush_files()
         os._exit(0)
 
     def absorbs(self, error: BaseException) -> bool:

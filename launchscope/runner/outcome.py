@@ -42,7 +42,7 @@ class ChildReport:
     error_text: str = ""
     exits: bool = False
     processes: int = 0
-    interrupted: bool = False
+    signal: int | None = None  # the one that asked us to end
     timed_out: bool = False
     killed: bool = False
     hung_in: str | None = None
@@ -85,6 +85,11 @@ class ChildReport:
             self.told.append(line["text"])
         elif kind == "child_ended":
             self.ended = True
+
+    @property
+    def interrupted(self) -> bool:
+        """The run was ended from outside, by Ctrl-C or another signal."""
+        return self.signal is not None
 
     @property
     def failed(self) -> bool:

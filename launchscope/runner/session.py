@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -101,6 +102,10 @@ class _Session:
         self._watch = ChildWatch(listen, options.timeout_s, schedule.full)
 
     def run(self) -> Outcome:
+        with self._watch.signals:
+            return self._run()
+
+    def _run(self) -> Outcome:
         wanted = [kind.name for kind in all_passes() if self._steps_of(kind.name) > 0]
         report = ChildReport()
         problem: LaunchscopeError | None = None
@@ -128,7 +133,7 @@ class _Session:
             self.directory,
             problem,
             report.interrupted,
-            130 if report.interrupted else (problem.exit_code if problem else 0),
+            _code(report, problem),
             self._watch.settle,
         )
 
@@ -253,6 +258,7 @@ class _Session:
                     "side_stream": self.side_stream,
                     "adopt": self.options.adopt,
                     "earlier": collected.results,
+                    "parent": os.getpid() if _on_main_thread() else None,
                 }
             ),
             encoding="utf-8",
@@ -280,6 +286,18 @@ class _Session:
             ) from error
         self._watch.follow(child, folder, report)
         return report
+
+
+def _code(report: ChildReport, problem: LaunchscopeError | None) -> int:
+    """Our exit code, as a shell gives it where a signal ended the run."""
+    if report.signal is not None:
+        return 128 + report.signal
+    return problem.exit_code if problem is not None else 0
+
+
+def _on_main_thread() -> bool:
+    """For Linux a child's parent is the thread that started it, which may end before we do."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def _nvtx_folder(python: str | None) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from launchscope.runner.endsignals import EndSignals
 from launchscope.runner.folder import ResultFolder
 from launchscope.runner.outcome import ChildReport
 from launchscope.runner.passes import SCOPE
@@ -38,6 +39,7 @@ class ChildWatch:
     """Watches child after child; `timeout_s` bounds them together."""
 
     def __init__(self, listen: Callable[[Event], None], timeout_s: float | None, full: bool):
+        self.signals = EndSignals()
         self._listen = listen
         self._full = full
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -48,7 +50,19 @@ class ChildWatch:
         self, child: subprocess.Popen[bytes], folder: ResultFolder, report: ChildReport
     ) -> None:
         """Return when the child is gone, by itself or with help, or is only on its way out."""
+        try:
+            self._follow(child, folder, report)
+        finally:
+            # Whatever went wrong here, a second Ctrl-C or a terminal that is closed while we
+            # print to it, nobody would be left to end the child.
+            if self._leaving is not child and child.poll() is None:
+                self._end(child, report)
+
+    def _follow(
+        self, child: subprocess.Popen[bytes], folder: ResultFolder, report: ChildReport
+    ) -> None:
         kill_at: float | None = None
+        passed_on = False
         quiet_since = time.monotonic()
         self._told = False
         while True:
@@ -57,6 +71,8 @@ class ChildWatch:
                     report.exit_code = child.wait(timeout=_POLL_S)
                 if self._hear(folder, report):
                     quiet_since = time.monotonic()
+                if self.signals.caught is not None:
+                    report.signal = self.signals.caught
                 if report.exit_code is not None:
                     return
                 if report.done and report.ended and not self._full:
@@ -65,6 +81,10 @@ class ChildWatch:
                     self._leaving = child
                     return
                 now = time.monotonic()
+                if self.signals.caught is not None and not passed_on:
+                    passed_on = True
+                    _press_ctrl_c(child)
+                    kill_at = now + _GRACE_INTERRUPT_S
                 if now - quiet_since > _QUIET_S:
                     self._say_what_is_awaited(report)
                 if kill_at is None and report.done and not self._full:
@@ -85,7 +105,7 @@ class ChildWatch:
                 if report.interrupted:
                     self._end(child, report)
                     return
-                report.interrupted = True
+                report.signal = signal.SIGINT
                 kill_at = time.monotonic() + _GRACE_INTERRUPT_S
 
     def settle(self) -> None:
@@ -105,7 +125,7 @@ class ChildWatch:
         child.send_signal(signal.SIGTERM)
         try:
             report.exit_code = child.wait(timeout=_GRACE_TERM_S)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             child.kill()
             report.exit_code = child.wait()
         for pid in below:
@@ -140,6 +160,13 @@ class ChildWatch:
         else:
             return
         self._listen(Event("note", "", text=text))
+
+
+def _press_ctrl_c(child: subprocess.Popen[bytes]) -> None:
+    """What a terminal does for us there: a child that ends so leaves what it has measured."""
+    for pid in (child.pid, *descendants(child.pid)):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGINT)
 
 
 def _event_of(line: dict[str, Any]) -> Event | None:

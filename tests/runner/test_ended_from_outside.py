@@ -1,0 +1,170 @@
+"""SIGTERM and SIGHUP end a run as Ctrl-C does, and leave no process and no folder behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from launchscope.runner.endsignals import EndSignals
+from tests.runner.children import ENVIRONMENT
+
+WAITS = """
+import os, time
+open("pid", "w").write(str(os.getpid()))
+open("now", "w").close()
+while True: time.sleep(0.05)
+"""
+TRAINS = """
+import os, time, torch
+open("pid", "w").write(str(os.getpid()))
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+step = 0
+while True:
+    step += 1
+    if step == 30: open("now", "w").close()
+    if step > 30: time.sleep(0.05)
+    opt.zero_grad()
+    net(torch.randn(8, 4)).sum().backward()
+    opt.step()
+"""
+DEAF = """
+import signal
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda *a: open("heard", "w").close())
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended to which a signal was sent, and what it left."""
+
+    code: int
+    out: str
+    err: str
+    child_lives: bool
+    folders: list[str]
+
+
+def ended(
+    folder: Path,
+    source: str,
+    number: int,
+    command: Sequence[str] = ("profile",),
+    prepare: Callable[[], None] | None = None,
+    then: int | None = None,
+) -> Ended:
+    """Send `number` to launchscope alone, and `then`, once the script has made the file `now`."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    (folder / "script.py").write_text(textwrap.dedent(source))
+    with subprocess.Popen(
+        [sys.executable, "-m", "launchscope", *command, "script.py"],
+        cwd=folder,
+        env={**ENVIRONMENT, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=prepare,
+    ) as process:
+        give_up = time.monotonic() + 60
+        while not (folder / "now").exists() and time.monotonic() < give_up:
+            time.sleep(0.02)
+        process.send_signal(number)
+        if then is not None:
+            time.sleep(0.3)
+            process.send_signal(then)
+        out, err = process.communicate(timeout=60)
+    child = int((folder / "pid").read_text())
+    give_up = time.monotonic() + 5
+    while lives(child) and time.monotonic() < give_up:
+        time.sleep(0.05)
+    left = lives(child)
+    if left:
+        os.kill(child, signal.SIGKILL)
+    found = sorted(path.name for path in temporary.glob("launchscope-*"))
+    return Ended(process.returncode, out, err, left, found)
+
+
+def lives(pid: int) -> bool:
+    """Whether the process is there and more than a zombie that nobody waits for."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_takes_child_and_folder_along(tmp_path: Path, number: int) -> None:
+    result = ended(tmp_path, WAITS, number)
+    assert result.code == 128 + number, result.err
+    assert "error: interrupted before anything was measured" in result.err
+    assert (result.child_lives, result.folders, result.out) == (False, [], "")
+
+
+def test_sigterm_gives_the_report_of_what_was_measured(tmp_path: Path) -> None:
+    result = ended(tmp_path, TRAINS, signal.SIGTERM, ("profile", "--inspect", "1500"))
+    assert result.code == 143, result.err
+    assert "error: interrupted; this is what was measured" in result.err
+    assert "device operations per step" in result.out
+    assert (result.child_lives, result.folders) == (False, [])
+
+
+def test_a_second_sigterm_does_not_cut_the_ending_short(tmp_path: Path) -> None:
+    deaf_for_a_while = DEAF + WAITS.replace("while True", "while not os.path.exists('heard')")
+    source = deaf_for_a_while + "time.sleep(1)\nopen('saved', 'w').close()\n"
+    result = ended(tmp_path, source, signal.SIGTERM, then=signal.SIGTERM)
+    assert result.code == 143, result.err
+    assert (tmp_path / "saved").exists()
+    assert (result.child_lives, result.folders) == (False, [])
+
+
+def test_a_script_deaf_to_both_signals_is_ended_all_the_same(tmp_path: Path) -> None:
+    result = ended(tmp_path, DEAF + WAITS, signal.SIGTERM)
+    assert (result.code, result.child_lives, result.folders) == (143, False, [])
+    assert (tmp_path / "heard").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("check", "--limit", "launches_per_step=9"), ("compare", "--param", "x=1,2")]
+)
+def test_check_and_compare_end_on_sigterm_too(tmp_path: Path, command: tuple[str, ...]) -> None:
+    result = ended(tmp_path, WAITS, signal.SIGTERM, command)
+    assert result.code == 143, result.err
+    assert "error: interrupted" in result.err
+    assert (result.child_lives, result.folders) == (False, [])
+
+
+def test_a_hangup_that_was_ignored_on_entry_stays_ignored(tmp_path: Path) -> None:
+    def nohup() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    source = WAITS.replace("while True: time.sleep(0.05)", "time.sleep(1)\nprint('went on')")
+    result = ended(tmp_path, source, signal.SIGHUP, prepare=nohup)
+    assert (result.code, result.folders) == (3, []), result.err
+    assert "went on" in result.out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
+def test_the_child_goes_with_a_parent_that_was_killed_outright(tmp_path: Path) -> None:
+    assert not ended(tmp_path, WAITS, signal.SIGKILL).child_lives
+
+
+def test_handlers_of_before_are_back_afterwards() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    with EndSignals() as signals:
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signals.caught == signal.SIGHUP
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before

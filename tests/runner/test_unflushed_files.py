@@ -1,0 +1,82 @@
+"""What a script has written is on disk after our stop, as it is after Python's own end."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tests.runner.children import Said, launchscope
+
+SOURCE = """
+import bz2, csv, gc, gzip, io, os, subprocess, sys, torch
+class Log:
+    def __init__(self, name): self.file = open(name, "w")
+at_top = open("at_top.txt", "w")
+held = Log("held.txt")
+rows = csv.writer(open("rows.csv", "w"))
+raw = open("raw.bin", "wb")
+both = open("both.bin", "w+b")
+zipped = gzip.open("zipped.gz", "wt")
+squeezed = bz2.open("squeezed.bz2", "wt")
+frozen = open("frozen.txt", "w")
+gc.freeze()
+# A pipe that nobody reads from, full; one whose reader is gone; a file that fails; a closed one.
+_, full = os.pipe()
+os.set_blocking(full, False)
+try:
+    while True: os.write(full, b"x" * 4096)
+except BlockingIOError: os.set_blocking(full, True)
+stuck = open(full, "w")
+reader, gone = os.pipe()
+os.close(reader)
+broken = open(gone, "w")
+class Fails(io.TextIOWrapper):
+    def flush(self): raise RuntimeError("no flushing here")
+fails = Fails(open("fails.bin", "wb"))
+closed = open("closed.txt", "w")
+closed.close()
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(200):
+    line = f"step {step}\\n"
+    try:
+        opt.zero_grad()
+        net(torch.randn(8, 4)).sum().backward()
+        opt.step()
+    except SWALLOWED: pass
+    for file in (at_top, held.file, zipped, squeezed, frozen): file.write(line)
+    rows.writerow([step])
+    raw.write(line.encode())
+    both.write(line.encode())
+    if step == 3:
+        stuck.write("stuck")
+        broken.write("broken")
+"""
+TEXTS = ("at_top.txt", "held.txt", "rows.csv", "raw.bin", "both.bin", "frozen.txt")
+
+
+# The first stop goes through the end of the child; the other, swallowed each time, leaves at once.
+@pytest.fixture(scope="module", params=["ValueError", "BaseException"])
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unflushed")
+    said: Said = launchscope(folder, SOURCE.replace("SWALLOWED", request.param))
+    assert said.code == 0, said.err
+    assert "Traceback" not in said.err
+    return folder
+
+
+def test_lines_that_were_not_flushed_are_kept(ran: Path) -> None:
+    lines = {name: len((ran / name).read_text().splitlines()) for name in TEXTS}
+    assert len(set(lines.values())) == 1, lines
+    assert lines["at_top.txt"] >= 10
+
+
+def test_archives_that_were_not_closed_can_be_read(ran: Path) -> None:
+    steps = len((ran / "at_top.txt").read_text().splitlines())
+    with gzip.open(ran / "zipped.gz", "rt") as zipped:
+        assert len(zipped.readlines()) == steps
+    with bz2.open(ran / "squeezed.bz2", "rt") as squeezed:
+        assert len(squeezed.readlines()) == steps
