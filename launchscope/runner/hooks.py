@@ -20,6 +20,7 @@ from typing import Any
 from launchscope.runner.compiled import around_compile, around_module_compile, heard_call
 from launchscope.runner.dynamo import keep_dynamo_out, let_dynamo_look_again
 from launchscope.runner.ends import Ends, hook_call, is_part_of, swap_backward
+from launchscope.runner.fetching import around_fetch
 from launchscope.runner.listener import NOBODY, Listener
 from launchscope.runner.noting import noted
 from launchscope.runner.shapes import is_weighted
@@ -51,14 +52,15 @@ class Hooks:
         self._global: list[Any] = []
         self._local: list[Any] = []
         self._narrowed: frozenset[str] = frozenset()
-        self._ends: Ends | None = None
+        self.ends: Ends | None = None
         self.active = True
         self._process = os.getpid()
         self._thread: int | None = None
         self.depth = 0
         self._step: StepFrame | None = None  # the outermost optimizer step; it may have raised
         self._in_backward = False
-        self._in_fetch = False
+        self.in_fetch = False  # a data loader is making a batch
+        self.fetching: set[int] = set()  # threads that make a batch before any is heard
         # Such a callback cannot be taken back, so it must not keep the script's models alive.
         quiet = weakref.WeakMethod(self._go_quiet)
         os.register_at_fork(after_in_child=lambda: (call := quiet()) and call())
@@ -86,7 +88,7 @@ class Hooks:
             own = owner.backward
             self._wrap(owner, "backward", self._around_backward)
             self._backwards.append((owner, own, owner.backward))
-        self._wrap(dataloader._BaseDataLoaderIter, "__next__", self._around_fetch)
+        self._wrap(dataloader._BaseDataLoaderIter, "__next__", partial(around_fetch, self))
         self._wrap(torch, "compile", partial(around_compile, self))
         self._wrap(torch.nn.Module, "compile", partial(around_module_compile, self))
         for owner, name, noting in noted(torch):
@@ -115,8 +117,8 @@ class Hooks:
 
     def _go_quiet(self) -> None:
         self.active = False
-        if self._ends is not None:
-            self._ends.hear = None
+        if self.ends is not None:
+            self.ends.hear = None
 
     def narrow(self, keys: frozenset[str]) -> frozenset[str]:
         """Swap the global module hooks for hooks on the modules named by `keys`.
@@ -176,13 +178,13 @@ class Hooks:
         if not ends.counts_backwards:
             for owner, own, heard in self._backwards:
                 swap_backward(owner, heard, own)
-        self._ends = ends
+        self.ends = ends
         return True
 
     def follow_all(self) -> None:
         """Hear of every event again; takes back `follow_ends`."""
-        if self._ends is not None:
-            self._ends = None
+        if self.ends is not None:
+            self.ends = None
             self._unhook_modules()
             self._hook_modules()
             self._before_optimizer = self._hook_before_optimizers()
@@ -204,7 +206,7 @@ class Hooks:
         if not self.active:
             return True
         thread = threading.get_ident()
-        if self._thread is None:
+        if self._thread is None and thread not in self.fetching:
             self._thread = thread
         return thread != self._thread
 
@@ -222,7 +224,7 @@ class Hooks:
         # As `deaf` does: one call less is two microseconds less in every step.
         if (not self.active or threading.get_ident() != self._thread) and self.deaf():
             return True
-        if self._in_backward or self._in_fetch:
+        if self._in_backward or self.in_fetch:
             return True
         return self._step is not None and self._in_step(sys._getframe(1))
 
@@ -231,11 +233,6 @@ class Hooks:
         if not goes_on(self._step, frame):
             self._step = None
         return self._step is not None
-
-    @property
-    def in_fetch(self) -> bool:
-        """Whether a data loader is making a batch."""
-        return self._in_fetch
 
     @property
     def in_optimizer(self) -> bool:
@@ -305,7 +302,7 @@ class Hooks:
                 return original(*args, **kwargs)
             if self._step is not None and self._in_step(sys._getframe(1)):
                 return original(*args, **kwargs)
-            ends = self._ends
+            ends = self.ends
             if ends is None:
                 if self.wants_lines:
                     self.backward_where = user_line(sys._getframe(1))
@@ -342,7 +339,7 @@ class Hooks:
         self.listener.optimizer_begin(self._optimizer_key(optimizer), optimizer)
 
     def _optimizer_post(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        ends = self._ends
+        ends = self.ends
         if ends is not None:
             # Done here: a method of its own would be one call more in every step.
             if ends.inside and ends.closes_with_optimizer and threading.get_ident() == ends.hear:
@@ -354,23 +351,6 @@ class Hooks:
         if self._step is not None and self._step[0] == id(sys._getframe(1)):
             self._step = None
             self.listener.optimizer_end(self._optimizer_key(optimizer), optimizer)
-
-    def _around_fetch(self, original: Any) -> Any:
-        def fetch(iterator: Any) -> Any:
-            if self._in_fetch or self.deaf():
-                return original(iterator)
-            self.listener.fetch_begin()
-            self._in_fetch, ends = True, self._ends
-            if ends is not None:
-                ends.hear = None
-            try:
-                return original(iterator)
-            finally:
-                self._in_fetch = False
-                if ends is not None:
-                    ends.hear = self._thread
-
-        return fetch
 
     # -------------------------------------------------------------------------- compile
 

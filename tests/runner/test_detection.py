@@ -225,6 +225,25 @@ for step in range(40):
     except RuntimeError:
         pass
 """,
+    "prefetching": ADAM
+    + """
+import queue, threading
+from torch.utils.data import DataLoader
+class Batches(threading.Thread):
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.queue = queue.Queue(2)
+        self.start()
+    def run(self):
+        for batch in DataLoader(range(40)):
+            self.queue.put(batch)
+        self.queue.put(None)
+for _ in iter(Batches().queue.get, None):
+    loss = F.cross_entropy(net(x), y)  # begins
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
     "marked": ADAM
     + """
 import launchscope
@@ -323,6 +342,7 @@ def begins(ran: Ran, mark: str = "begins") -> bool:
         ("inference", (F,)),
         ("generating", (F,)),
         ("step_that_raises", (F, B, O)),
+        ("prefetching", (F, B, O)),
         ("torchscript", (F, B, O)),
         ("loaded_torchscript", (F,)),
     ],
