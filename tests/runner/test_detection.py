@@ -179,71 +179,6 @@ model = Model()
 for request in range(20):
     model.generate(torch.randint(0, 16, (2, 12)), 6)
 """,
-    "torchscript": """
-net = torch.jit.script(net)
-opt = torch.optim.Adam(net.parameters())
-for step in range(30):
-    loss = F.cross_entropy(net(x), y)  # begins
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-""",
-    "loaded_torchscript": """
-import io
-file = io.BytesIO()
-torch.jit.save(torch.jit.script(net), file)
-file.seek(0)
-net = torch.jit.load(file)
-with torch.no_grad():
-    for _ in range(40):
-        net(x)  # begins
-""",
-    "takes_no_hooks": """
-class Net(torch.nn.Linear):
-    def register_forward_pre_hook(self, *args, **kwargs):
-        raise RuntimeError("no hooks here")
-net = Net(4, 2)
-with torch.no_grad():
-    for _ in range(40):
-        net(x)
-""",
-    "step_that_raises": ADAM
-    + """
-class Memory:
-    left = 3
-def short(*args):
-    Memory.left -= 1
-    if Memory.left == 0:
-        raise RuntimeError("out of memory")
-opt.register_step_pre_hook(short)
-for step in range(40):
-    try:
-        loss = F.cross_entropy(net(x), y)  # begins
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-    except RuntimeError:
-        pass
-""",
-    "prefetching": ADAM
-    + """
-import queue, threading
-from torch.utils.data import DataLoader
-class Batches(threading.Thread):
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.queue = queue.Queue(2)
-        self.start()
-    def run(self):
-        for batch in DataLoader(range(40)):
-            self.queue.put(batch)
-        self.queue.put(None)
-for _ in iter(Batches().queue.get, None):
-    loss = F.cross_entropy(net(x), y)  # begins
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-""",
     "marked": ADAM
     + """
 import launchscope
@@ -341,10 +276,6 @@ def begins(ran: Ran, mark: str = "begins") -> bool:
         ("raw_loop", (B,)),
         ("inference", (F,)),
         ("generating", (F,)),
-        ("step_that_raises", (F, B, O)),
-        ("prefetching", (F, B, O)),
-        ("torchscript", (F, B, O)),
-        ("loaded_torchscript", (F,)),
     ],
 )
 def test_one_period_of_the_script_is_the_step(batch: Batch, name: str, period: object) -> None:
@@ -433,10 +364,3 @@ def test_blockers_carry_the_line_and_its_text(batch: Batch) -> None:
 def test_a_step_without_blockers_has_none(batch: Batch) -> None:
     for name in ("accumulating", "gan", "by_hand", "inference"):
         assert inspected(batch[name]).blockers == ()
-
-
-def test_a_model_that_takes_no_hooks_ends_the_measuring_and_not_the_script(batch: Batch) -> None:
-    ran = batch["takes_no_hooks"]
-    assert ran.outcome.problem is None
-    assert ran.outcome.exit_code == 0
-    assert any("RuntimeError: no hooks here" in note for note in ran.recording.notes)

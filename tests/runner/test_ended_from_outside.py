@@ -62,13 +62,14 @@ def ended(
     command: Sequence[str] = ("profile",),
     prepare: Callable[[], None] | None = None,
     then: int | None = None,
+    arguments: Sequence[str] = (),
 ) -> Ended:
     """Send `number` to launchscope alone, and `then`, once the script has made the file `now`."""
     temporary = folder / "tmp"
     temporary.mkdir()
     (folder / "script.py").write_text(textwrap.dedent(source))
     with subprocess.Popen(
-        [sys.executable, "-m", "launchscope", *command, "script.py"],
+        [sys.executable, "-m", "launchscope", *command, "script.py", *arguments],
         cwd=folder,
         env={**ENVIRONMENT, "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
@@ -140,7 +141,7 @@ def test_a_script_deaf_to_both_signals_is_ended_all_the_same(tmp_path: Path) -> 
     "command", [("check", "--limit", "launches_per_step=9"), ("compare", "--param", "x=1,2")]
 )
 def test_check_and_compare_end_on_sigterm_too(tmp_path: Path, command: tuple[str, ...]) -> None:
-    result = ended(tmp_path, WAITS, signal.SIGTERM, command)
+    result = ended(tmp_path, WAITS, signal.SIGTERM, command, arguments=("{x}",))
     assert result.code == 143, result.err
     assert "error: interrupted" in result.err
     assert (result.child_lives, result.folders) == (False, [])

@@ -4,7 +4,6 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -217,47 +216,6 @@ def test_a_script_whose_optimizer_works_with_the_model_is_left_to_the_full_hooks
         hooks.remove()
 
 
-class Failing(torch.optim.SGD):
-    """Runs its closure, and then out of memory as often as it is told."""
-
-    failures = 1
-
-    def step(self, closure: Any = None) -> Any:
-        with torch.enable_grad():
-            closure()
-        if self.failures:
-            self.failures -= 1
-            raise RuntimeError("out of memory")
-
-
-def test_an_optimizer_step_that_raised_leaves_nothing_unheard() -> None:
-    events: list[str] = []
-    hooks = Hooks(torch, Everything(events))
-    hooks.install()
-    try:
-        model = torch.nn.Linear(4, 4)
-        optimizer = Failing(model.parameters(), lr=0.1)
-
-        def backward() -> None:
-            model(torch.ones(1, 4)).sum().backward()
-
-        for _ in range(2):
-            optimizer.failures = 1
-            with pytest.raises(RuntimeError):
-                optimizer.step(backward)
-            optimizer.step(backward)
-            assert events == ["optimizer_begin", "optimizer_begin", "optimizer_end"]
-            optimizer.failures = 1
-            with pytest.raises(RuntimeError):
-                optimizer.step(backward)
-            events.clear()
-            backward()
-            assert events == ["forward_begin", "forward_end", "backward_begin", "backward_end"]
-            events.clear()
-    finally:
-        hooks.remove()
-
-
 def test_a_model_that_is_part_of_another_of_the_step_is_left_to_the_full_hooks() -> None:
     hooks = Hooks(torch, NOBODY)
     hooks.install()
@@ -368,33 +326,6 @@ def test_a_model_whose_call_is_somebody_elses_is_left_to_the_full_hooks() -> Non
     ends = Ends(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
     assert ends.hook(model) is None
     assert model._compiled_call_impl is call
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_a_torchscript_model_is_heard_with_the_full_hooks_and_left_as_before() -> None:
-    events: list[str] = []
-    hooks = Hooks(torch, Everything(events))
-    hooks.install()
-    try:
-        model = torch.jit.script(torch.nn.Linear(4, 4))
-        model(torch.ones(1, 4))
-        (key,) = (hooks.module_key(module) for module in hooks.modules())
-        assert hooks.narrow(frozenset({key})) == {key}
-        ends = Ends(
-            torch,
-            hooks.thread,
-            replace(pattern("optimizer"), begin_key=key),
-            lambda: None,
-            lambda: None,
-        )
-        assert not hooks.follow_ends(ends)
-        events.clear()
-        model(torch.ones(1, 4))
-        copy.deepcopy(model)(torch.ones(1, 4))
-        assert events == ["forward_begin", "forward_end"]
-    finally:
-        hooks.remove()
-    assert "_compiled_call_impl" not in vars(model)
 
 
 def test_afterwards_the_model_is_as_before(followed: Make) -> None:
