@@ -55,12 +55,18 @@ class Ended:
     folders: list[str]
 
 
+def usual_signals() -> None:
+    """As in a terminal: tests that run under nohup or in the background inherit ignored ones."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def ended(
     folder: Path,
     source: str,
     number: int,
     command: Sequence[str] = ("profile",),
-    prepare: Callable[[], None] | None = None,
+    prepare: Callable[[], None] = usual_signals,
     then: int | None = None,
     arguments: Sequence[str] = (),
 ) -> Ended:
@@ -149,6 +155,7 @@ def test_check_and_compare_end_on_sigterm_too(tmp_path: Path, command: tuple[str
 
 def test_a_hangup_that_was_ignored_on_entry_stays_ignored(tmp_path: Path) -> None:
     def nohup() -> None:
+        usual_signals()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     source = WAITS.replace("while True: time.sleep(0.05)", "time.sleep(1)\nprint('went on')")
@@ -163,9 +170,14 @@ def test_the_child_goes_with_a_parent_that_was_killed_outright(tmp_path: Path) -
 
 
 def test_handlers_of_before_are_back_afterwards() -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
-    with EndSignals() as signals:
-        os.kill(os.getpid(), signal.SIGHUP)
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert signals.caught == signal.SIGHUP
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    entry = [signal.signal(number, signal.SIG_DFL) for number in numbers]
+    try:
+        with EndSignals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.caught == signal.SIGHUP
+        assert [signal.getsignal(number) for number in numbers] == [signal.SIG_DFL] * 2
+    finally:
+        for number, handler in zip(numbers, entry, strict=True):
+            signal.signal(number, handler)
