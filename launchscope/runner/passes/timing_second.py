@@ -14,7 +14,7 @@ class SecondLook(TimingPass):
     """
 
     name = "timing_second"
-    order = 65
+    order = 80
     needs = LIVE_TIMED
     worth_a_run = False
 
