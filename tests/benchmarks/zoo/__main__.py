@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for one step")
     parser.add_argument("--verify", type=int, default=0, help="batches of the correctness check")
     parser.add_argument("--batch", type=int, help="this batch size for every step")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="the recording of each step")
     args = parser.parse_args()
     if args.list:
         for family in FAMILIES:
@@ -45,7 +46,8 @@ def main() -> None:
     for workload in [workload for _, group in groups for workload in group]:
         (args.results / f"{workload.name}.json").unlink(missing_ok=True)
     begun = time.monotonic()
-    options = Options(args.results.resolve(), args.limit, args.verify, args.batch)
+    keep = args.keep and args.keep.resolve()
+    options = Options(args.results.resolve(), args.limit, args.verify, args.batch, keep)
     rows = run(groups, options, lambda line: print(line, file=sys.stderr, flush=True))
     found = score(rows)
     bench.table(table.HEADER, [table.cells(row, found) for row in rows])

@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--verify", type=int, required=True)
     parser.add_argument("--batch", type=int, default=None)
+    parser.add_argument("--keep", type=Path, default=None)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -38,7 +39,8 @@ def main() -> None:
         print(f"begin {name}", flush=True)
         workload = find(name)
         try:
-            row = row_of(workload, device, args.batch or workload.batch, schedule)
+            keep = args.keep and args.keep / name
+            row = row_of(workload, device, args.batch or workload.batch, schedule, keep)
         except Exception as error:
             row = {
                 "name": name,

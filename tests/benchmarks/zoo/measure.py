@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from dataclasses import asdict, fields, replace
@@ -34,13 +35,18 @@ _FACTS = (
 
 
 def row_of(
-    workload: Workload, device: torch.device, batch: int, schedule: Schedule
+    workload: Workload,
+    device: torch.device,
+    batch: int,
+    schedule: Schedule,
+    keep: Path | None = None,
 ) -> dict[str, Any]:
     """Everything about one workload, as plain JSON values.
 
     The truth comes first: a capture that fails inside launchscope can leave CUDA unusable. It
     is taken once more behind the verdict, because the speed of a shared host moves within
-    seconds, and what both look at is the same stretch of time then.
+    seconds, and what both look at is the same stretch of time then. The recording goes to
+    `keep`, if that is given.
     """
     begun = time.perf_counter()
     torch.manual_seed(0)
@@ -54,7 +60,7 @@ def row_of(
     }
     on_gpu = device.type == "cuda"
     visits = [truth.bursts(step)] if on_gpu else []
-    row |= _advised(step, schedule)
+    row |= _advised(step, schedule, keep)
     if on_gpu and row["measured"]["replay_status"] == "measured":
         visits.append(truth.bursts(step))
     if visits:
@@ -64,11 +70,13 @@ def row_of(
     return row
 
 
-def _advised(step: Step, schedule: Schedule) -> dict[str, Any]:
+def _advised(step: Step, schedule: Schedule, keep: Path | None) -> dict[str, Any]:
     """What `launchscope.measure` would return, and the same recording without its replay."""
     with tempfile.TemporaryDirectory(prefix="zoo-") as directory:
         record_callable(step.run, step.inputs, schedule, Path(directory))
         recording = read_recording(directory)
+        if keep is not None:
+            shutil.copytree(directory, keep, dirs_exist_ok=True)
         measured = advise(build_profile(recording))
         predicted = advise(build_profile(without_replay(recording)))
     return {

@@ -27,6 +27,7 @@ class Options:
     limit_s: float = 60.0
     verify: int = 0
     batch: int | None = None
+    keep: Path | None = None  # where the recordings go
 
 
 def run(
@@ -52,6 +53,8 @@ def _process(names: list[str], options: Options, say: Callable[[str], None]) -> 
     command += ["--results", str(options.results), "--verify", str(options.verify)]
     if options.batch is not None:
         command += ["--batch", str(options.batch)]
+    if options.keep is not None:
+        command += ["--keep", str(options.keep)]
     log = (options.results / "children.log").open("a")
     child = subprocess.Popen(
         command,
