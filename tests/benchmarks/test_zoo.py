@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.benchmarks.zoo import fit, runner, table
+from tests.benchmarks.zoo import fit, runner, table, truth
 from tests.benchmarks.zoo.catalog import FAMILIES, chosen, find
 from tests.benchmarks.zoo.score import judged, score
 from tests.benchmarks.zoo.truth import Truth
@@ -79,6 +79,25 @@ def test_a_restless_truth_still_counts() -> None:
     found = score([restless])
     assert (found.near, found.wrong["measured"]) == ([], ["a"])
     assert "7.0 to 28.0" in table.cells(restless, found)
+
+
+def visit(eager_ms: float) -> truth.Pairs:
+    return [(eager_ms + shift, 1.0) for shift in (-0.1, 0.0, 0.1)]
+
+
+def test_the_truth_is_what_two_of_the_fastest_visits_agree_on() -> None:
+    visits = [visit(4.0), visit(2.0)]
+    assert not truth.settled(visits[:1])
+    assert not truth.settled(visits)
+    visits += [visit(3.0), visit(2.05)]
+    assert truth.settled(visits)
+    assert truth.quiet(visits) == [*visit(2.0), *visit(2.05)]
+
+
+def test_a_truth_that_did_not_settle_counts_and_is_told() -> None:
+    found = score([row("a", removed=11.0, truth_settled=False)])
+    assert (found.unsettled, found.wrong["measured"]) == (["a"], ["a"])
+    assert "judged by a truth of which no two visits agreed: a" in table.summary(found)
 
 
 def test_the_truth_is_the_ratio_of_medians_with_the_interval_of_its_bursts() -> None:

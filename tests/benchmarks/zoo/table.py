@@ -71,6 +71,10 @@ def summary(score: Score) -> list[str]:
         lines.append(
             f"apart, the truth being within two points of the threshold: {', '.join(score.near)}"
         )
+    if score.unsettled:
+        lines.append(
+            f"judged by a truth of which no two visits agreed: {', '.join(score.unsettled)}"
+        )
     if score.failed:
         lines.append(f"without a truth or a result: {', '.join(score.failed)}")
     return lines
