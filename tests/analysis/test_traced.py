@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.analysis import build_profile, profile_of_trace
+from launchscope.analysis.prediction import ADDED_MS, Optimizer
 from launchscope.errors import InputError
 from launchscope.model import Profile
 from launchscope.parser import read_recording, read_trace
@@ -65,7 +66,17 @@ def test_the_gain_that_was_measured_lies_within_the_bounds_of_the_file(folder: P
     verdict = live(folder).verdict
     assert verdict is not None
     assert verdict.basis != "predicted"
-    assert known(read.facts.removable_low_pct) <= measured <= known(read.facts.removable_high_pct)
+    low = known(read.facts.removable_low_pct) - added_by_a_capture_pct(folder)
+    assert low <= measured <= known(read.facts.removable_high_pct)
+
+
+def added_by_a_capture_pct(folder: Path) -> float:
+    """Of the iteration: kernels of an optimizer made capturable, which no file tells of."""
+    inspected, iteration_ms = read_recording(folder).inspect, live(folder).value("iteration_ms")
+    assert inspected is not None
+    assert iteration_ms is not None
+    tensors, groups = inspected.uncapturable_tensors or 0, inspected.uncapturable_groups or 0
+    return 100 * ADDED_MS * Optimizer(tensors, groups).added_kernels / iteration_ms
 
 
 @pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)
