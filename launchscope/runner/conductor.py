@@ -23,7 +23,7 @@ from launchscope.runner.passes.adoption import LIVE_ADOPTION, not_adopted
 from launchscope.runner.passrunner import PassRunner, describe
 from launchscope.runner.ranges import NvtxRanges
 from launchscope.runner.recognise import OPENING, Recogniser, shape_signature
-from launchscope.runner.shapes import shapes_text
+from launchscope.runner.shapes import in_training, shapes_text
 from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, StepFollower
 from launchscope.runner.target import StopRun
 
@@ -97,7 +97,7 @@ class Conductor:
                 self._recogniser.forward(key, module, args, kwargs, trains)
                 return
         follower = self._follower
-        if follower is None or not follower.opens(FORWARD, key, trains):
+        if follower is None or not follower.opens(FORWARD, key, trains, in_training(module)):
             return
         if follower.closes_before():
             self._end_step()

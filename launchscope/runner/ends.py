@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from launchscope.runner.steps import FORWARD, Pattern
@@ -44,7 +45,7 @@ class Ends:
         self.counts_backwards = pattern.closing == "optimizer" and pattern.openings > 1
         self.backwards = 0
         self._own_backwards = pattern.backwards if self.counts_backwards else 0
-        self._trains = pattern.begin_trains
+        self._trains, self._training = pattern.begin_trains, pattern.begin_training
         self._grad_enabled = torch.is_grad_enabled
         self._graph_task = torch._C._current_graph_task_id
         self.closes_with_optimizer = pattern.closing == "optimizer"
@@ -66,9 +67,9 @@ class Ends:
 
         None if something else goes before the call of the module already.
         """
-        return hook_call(module, self._around)
+        return hook_call(module, partial(self._around, module))
 
-    def _around(self, call: Any) -> Any:
+    def _around(self, module: Any, call: Any) -> Any:
         ident, grad_enabled, trains = threading.get_ident, self._grad_enabled, self._trains
         running = False
 
@@ -78,6 +79,7 @@ class Ends:
                 running  # a module that calls itself
                 or ident() != self.hear
                 or grad_enabled() is not trains
+                or module.training is not self._training
                 or (self.inside and self._goes_on())
             ):
                 return call(*args, **kwargs)
@@ -94,6 +96,11 @@ class Ends:
             return output
 
         return called
+
+    def missed(self) -> None:
+        """An optimizer stepped outside of a step: it was not seen to open, being in the mode
+        that an evaluation has set for good."""
+        self._training = not self._training
 
     def _goes_on(self) -> bool:
         """Whether an opening forward is one more of the step that is under way.

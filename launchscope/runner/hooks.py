@@ -342,9 +342,12 @@ class Hooks:
         ends = self.ends
         if ends is not None:
             # Done here: a method of its own would be one call more in every step.
-            if ends.inside and ends.closes_with_optimizer and threading.get_ident() == ends.hear:
-                ends.inside = False
-                ends.end()
+            if ends.closes_with_optimizer and threading.get_ident() == ends.hear:
+                if ends.inside:
+                    ends.inside = False
+                    ends.end()
+                else:
+                    ends.missed()
             return
         if self.deaf():
             return

@@ -10,7 +10,7 @@ from typing import Any
 
 from launchscope.model import Schedule, StepBoundary, StepKind
 from launchscope.runner.hooks import Hooks
-from launchscope.runner.shapes import is_weighted
+from launchscope.runner.shapes import in_training, is_weighted
 from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, StepSearch, Token
 from launchscope.runner.userlines import user_line
 
@@ -21,7 +21,7 @@ _MOST_KINDS = 4
 # Training steps without a common period (a recurrent cell called once a token): after so many
 # warm-ups' worth of optimizer steps, a step is what lies between two of those.
 _UNEVEN_AFTER = 12
-_MARKER = ("marker", "", True)
+_MARKER = ("marker", "", True, True)
 _LINES_KEPT = 600
 OPENING = "opening"
 
@@ -34,8 +34,8 @@ class Recogniser:
         self._schedule = schedule
         self._hooks = hooks
         self._search = StepSearch()
-        # The lines at which an event began, by kind, key and grad mode; the latest last.
-        self._sources: defaultdict[tuple[str, str, bool], deque[str | None]] = defaultdict(
+        # The lines at which an event began, by kind, key and modes; the latest last.
+        self._sources: defaultdict[tuple[str, str, bool, bool], deque[str | None]] = defaultdict(
             lambda: deque(maxlen=_LINES_KEPT)
         )
         self._signatures: Counter[str] = Counter()
@@ -51,15 +51,16 @@ class Recogniser:
     def forward(self, key: str, module: Any, args: Any, kwargs: Any, trains: bool) -> None:
         """An outermost forward begins."""
         self._saw_forward = True
-        self._note_source(FORWARD, key, trains)
+        training = in_training(module)
+        self._note_source(FORWARD, key, trains, training)
         weighted = module is None or is_weighted(module)
         if weighted:
             self._signatures[shape_signature(self._torch, args, kwargs)] += 1
-        self._search.add(Token(FORWARD, key, trains, weighted))
+        self._search.add(Token(FORWARD, key, trains, weighted, training))
 
     def backward(self) -> None:
         self._note_time()
-        self._sources[BACKWARD, BACKWARD, True].append(self._hooks.backward_where)
+        self._sources[BACKWARD, BACKWARD, True, True].append(self._hooks.backward_where)
         self._search.add(Token(BACKWARD, BACKWARD))
 
     def optimizer_opens(self, key: str) -> None:
@@ -84,9 +85,9 @@ class Recogniser:
         if self._first_event is None:
             self._first_event = time.perf_counter()
 
-    def _note_source(self, kind: str, key: str, trains: bool) -> None:
+    def _note_source(self, kind: str, key: str, trains: bool, training: bool = True) -> None:
         self._note_time()
-        self._sources[kind, key, trains].append(user_line(sys._getframe(2)))
+        self._sources[kind, key, trains, training].append(user_line(sys._getframe(2)))
 
     # -------------------------------------------------------------------------- answers
 
@@ -208,19 +209,18 @@ class Recogniser:
             )
         forced = "optimizer" if self._uneven else self._schedule.step_from
         begin = (pattern.begin_kind, pattern.begin_key, pattern.begin_trains)
-        in_step = sum((token.kind, token.key, token.trains) == begin for token in pattern.tokens)
         return StepBoundary(
             boundary=forced if forced == "optimizer" or forced == "forward" else "period",
             period=tuple(token.kind for token in pattern.tokens),
             names=tuple(token.key.partition("@")[0] for token in pattern.tokens),
             scope="forward" if pattern.closing == "forward" else "full_step",
-            source=self._line_of(begin, in_step),
+            source=self._line_of((*begin, pattern.begin_training), pattern.openings),
             compiled=compiled,
             warmup_steps=self.seen,
             kinds=kinds,
         )
 
-    def _line_of(self, event: tuple[str, str, bool], back: int) -> str | None:
+    def _line_of(self, event: tuple[str, str, bool, bool], back: int) -> str | None:
         """The line of the event that was seen `back` times since the last step began."""
         lines = self._sources[event]
         return lines[-min(back, len(lines))] if lines else None

@@ -22,6 +22,11 @@ def shapes_text(torch: Any, args: Any, kwargs: Any) -> str:
     return " ".join(found)
 
 
+def in_training(module: Any) -> bool:
+    """The mode of a module; True of what has none, as a compiled function."""
+    return bool(getattr(module, "training", True))
+
+
 def is_weighted(module: Any) -> bool:
     """True if the module holds a parameter, at any depth."""
     return next(iter(module.parameters()), None) is not None

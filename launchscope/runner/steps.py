@@ -25,12 +25,16 @@ _OVER_AFTER, _OVER_TIMES = 20, 3
 
 
 class Token(NamedTuple):
-    """One event. `key` names the module or optimizer; `trains` = grad mode was on."""
+    """One event. `key` names the module or optimizer; `trains` = grad mode was on.
+
+    `training` is the mode of a forward's module: an evaluation may well run with gradients.
+    """
 
     kind: str
     key: str
     trains: bool = True
     weighted: bool = False  # the module has parameters of its own
+    training: bool = True
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Pattern:
     forwards: int
     backwards: int
     optimizers: int
+    begin_training: bool = True
 
     @property
     def keys(self) -> frozenset[str]:
@@ -59,8 +64,16 @@ class Pattern:
     @property
     def openings(self) -> int:
         """How many events of a step look like the one that opens it."""
-        opening = (self.begin_kind, self.begin_key, self.begin_trains)
-        return sum((token.kind, token.key, token.trains) == opening for token in self.tokens)
+        return sum(self.begun_by(*token[:3], token.training) for token in self.tokens)
+
+    def begun_by(self, kind: str, key: str, trains: bool, training: bool) -> bool:
+        """Whether such an event is one that opens a step."""
+        return (
+            key == self.begin_key
+            and kind == self.begin_kind
+            and trains == self.begin_trains
+            and training == self.begin_training
+        )
 
     def visible_through(self, keys: frozenset[str]) -> Pattern | None:
         """The same step as seen when only forwards of `keys` can be observed.
@@ -81,6 +94,7 @@ class Pattern:
             begin_kind=first.kind,
             begin_key=first.key,
             begin_trains=first.trains,
+            begin_training=first.training,
             forwards=forwards,
         )
 
@@ -195,6 +209,7 @@ class StepSearch:
             sum(token.kind == FORWARD for token in tokens),
             sum(token.kind == BACKWARD for token in tokens),
             optimizers,
+            first.training,
         )
 
     def _common_lead_in(self, start: int, period: int) -> tuple[Token, ...]:
@@ -219,7 +234,7 @@ class StepSearch:
         weighted = [index for index, token in enumerate(cycle) if token.weighted]
         if weighted:
             cycle = cycle[weighted[0] : weighted[-1] + 1]
-        return Pattern(cycle, FORWARD, cycle[0].key, cycle[0].trains, "forward", len(cycle), 0, 0)
+        return _of_forwards(cycle)
 
     def single_optimizer_pattern(self) -> Pattern | None:
         """`--step-from optimizer`: everything up to one optimizer step, whatever the period."""
@@ -236,8 +251,7 @@ class StepSearch:
         ranked = (weighted or forwards).most_common(1)
         if not ranked:
             return None
-        token = ranked[0][0]
-        return Pattern((token,), FORWARD, token.key, token.trains, "forward", 1, 0, 0)
+        return _of_forwards(ranked[0][:1])
 
     def steps_seen(self, pattern: Pattern) -> int:
         """How many steps of this pattern the history holds."""
@@ -248,6 +262,12 @@ class StepSearch:
         keys = pattern.keys
         seen = sum(token.kind == kind and token.key in keys for token in self._all)
         return seen // max(1, per_step)
+
+
+def _of_forwards(tokens: tuple[Token, ...]) -> Pattern:
+    """A step of forwards alone."""
+    first, count = tokens[0], len(tokens)
+    return Pattern(tokens, FORWARD, first.key, first.trains, "forward", count, 0, 0, first.training)
 
 
 def _first_of(tokens: Sequence[Token], period: int) -> int:
@@ -275,10 +295,9 @@ class StepFollower:
         self._backwards = 0
         self._optimizers = 0
 
-    def opens(self, kind: str, key: str, trains: bool = True) -> bool:
+    def opens(self, kind: str, key: str, trains: bool = True, training: bool = True) -> bool:
         """True if this event begins a step. Call before the event's work starts."""
-        pattern = self.pattern
-        if key != pattern.begin_key or kind != pattern.begin_kind or trains != pattern.begin_trains:
+        if not self.pattern.begun_by(kind, key, trains, training):
             return False
         return not self.inside or self._overdue()
 
@@ -298,6 +317,7 @@ class StepFollower:
     def closes(self, kind: str) -> bool:
         """True if this event, now over, ends the step."""
         if not self.inside:
+            self._missed(kind)
             return False
         pattern = self.pattern
         if kind == OPTIMIZER:
@@ -308,6 +328,15 @@ class StepFollower:
             return pattern.closing == "forward" and self._forwards >= pattern.forwards
         self._backwards += 1
         return False
+
+    def _missed(self, kind: str) -> None:
+        """A backward outside of a step: its forward was not known for the one that opens it.
+
+        So it is where a script goes on training in the mode that its evaluation has set.
+        """
+        if kind == BACKWARD and self.pattern.begin_kind == FORWARD:
+            other = not self.pattern.begin_training
+            self.pattern = replace(self.pattern, begin_training=other)
 
     def closes_before(self) -> bool:
         """For steps that end with the next fetch or opening: is this one complete?"""

@@ -1,8 +1,8 @@
 """Event sequences written as words, for tests of the step search.
 
 Histories are written as words: `F.net` a forward of the module `net` with grad mode on, `f.net`
-without, `F.mse~` a module without parameters, `B` a backward, `O.adam` an optimizer step and
-`|` a batch being fetched.
+without, `E.net` one with it on of a module in evaluation mode, `F.mse~` a module without
+parameters, `B` a backward, `O.adam` an optimizer step and `|` a batch being fetched.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def token(word: str) -> Token:
         return Token(BACKWARD, BACKWARD)
     if kind == "O":
         return Token(OPTIMIZER, key)
-    return Token(FORWARD, key.rstrip("~"), kind == "F", not key.endswith("~"))
+    return Token(FORWARD, key.rstrip("~"), kind != "f", not key.endswith("~"), kind != "E")
 
 
 def words(pattern: Pattern) -> str:
@@ -73,7 +73,7 @@ def followed(pattern: Pattern, history: str) -> list[str]:
                 close()
             continue
         event = token(word)
-        if follower.opens(event.kind, event.key, event.trains):
+        if follower.opens(event.kind, event.key, event.trains, event.training):
             if follower.closes_before():
                 close()
             follower.begin()

@@ -41,6 +41,20 @@ for step in range(20):
     opt.step()
     opt.zero_grad()
 """,
+    "evaluating_with_gradients": ADAM
+    + """
+def evaluate():
+    net.eval()
+    right = sum((net(x[:n]).argmax(-1) == y[:n]).sum().item() for n in (1, 3, 8))
+    net.train()
+for step in range(60):
+    loss = F.cross_entropy(net(x), y)  # begins
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    if step % 7 == 6:
+        evaluate()
+""",
     "gan": """
 gen = torch.nn.Linear(3, 4)
 dis = torch.nn.Linear(4, 1)
@@ -270,6 +284,7 @@ def begins(ran: Ran, mark: str = "begins") -> bool:
         ("lbfgs", (O,)),
         ("lightning", (O,)),
         ("evaluating", (F, B, O)),
+        ("evaluating_with_gradients", (F, B, O)),
         ("by_hand", (F, F, B)),
         ("raw_tensors", (B, O)),
         ("raw_by_hand", (B,)),
@@ -362,5 +377,5 @@ def test_blockers_carry_the_line_and_its_text(batch: Batch) -> None:
 
 
 def test_a_step_without_blockers_has_none(batch: Batch) -> None:
-    for name in ("accumulating", "gan", "by_hand", "inference"):
+    for name in ("accumulating", "gan", "by_hand", "inference", "evaluating_with_gradients"):
         assert inspected(batch[name]).blockers == ()

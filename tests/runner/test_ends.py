@@ -101,6 +101,25 @@ def test_evaluation_between_steps_is_no_step(followed: Make) -> None:
     assert it.heard == ["begin", "end"]
 
 
+def test_evaluation_with_gradients_between_steps_is_no_step(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    for _ in range(2):
+        it.backward()
+        it.optimizer.step()
+        it.model.eval()(torch.ones(1, 4)).sum().item()
+        it.model.train()
+    assert it.heard == ["begin", "end"] * 2
+
+
+def test_training_that_goes_on_in_evaluation_mode_costs_one_step(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    it.model.eval()
+    for _ in range(3):
+        it.backward()
+        it.optimizer.step()
+    assert it.heard == ["begin", "end"] * 2
+
+
 def test_accumulated_gradients_are_one_step(followed: Make) -> None:
     it = followed(pattern("optimizer", forwards=2, backwards=2))
     for _ in range(2):

@@ -32,6 +32,19 @@ def test_evaluation_between_steps_is_outside_of_them() -> None:
     assert followed(pattern, f"{PLAIN} f.net f.net {PLAIN} f.net {PLAIN}") == [PLAIN] * 3
 
 
+def test_evaluation_with_gradients_is_told_by_the_mode_of_the_module() -> None:
+    pattern = trained(f"{PLAIN} E.net E.net {PLAIN} {PLAIN} {PLAIN}")
+    assert followed(pattern, f"{PLAIN} E.net E.net {PLAIN} E.net {PLAIN}") == [PLAIN] * 3
+
+
+def test_training_that_stays_in_evaluation_mode_costs_one_step() -> None:
+    pattern = trained(f"{PLAIN} " * 3)
+    stays = "E.net B O.adam"
+    assert followed(pattern, f"{PLAIN} E.net {stays} {stays} {stays}") == [PLAIN, stays, stays]
+    back = followed(pattern, f"{stays} {stays} {PLAIN} {PLAIN}")
+    assert back == [stays, PLAIN]
+
+
 def test_a_step_that_grad_scaler_skips_is_not_reported() -> None:
     pattern = trained(f"{PLAIN} " * 3)
     follower = StepFollower(pattern)
@@ -76,7 +89,11 @@ def test_inference_of_several_modules_is_followed_as_one_step() -> None:
             "F.net F.net F.mse~ B O.adam",
         ]
     ),
-    st.lists(st.sampled_from(["", "f.net", "f.D f.G", "f.eval", "|"]), min_size=6, max_size=12),
+    st.lists(
+        st.sampled_from(["", "f.net", "f.D f.G", "f.eval", "E.net E.D", "|"]),
+        min_size=6,
+        max_size=12,
+    ),
 )
 def test_no_step_is_lost_whatever_runs_without_grad_between_them(
     step: str, between: list[str]
