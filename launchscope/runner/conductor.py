@@ -28,11 +28,6 @@ from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, Step
 from launchscope.runner.target import StopRun
 
 _SWALLOWED_STOPS = 3
-_NO_BACKWARD = (
-    "the forwards run with gradients enabled, but no backward() was seen: inference wants "
-    "torch.inference_mode(), and a step that trains through torch.autograd.grad has to be marked "
-    "with `with launchscope.step():`"
-)
 
 
 @dataclass(frozen=True)
@@ -221,8 +216,6 @@ class Conductor:
             self._follower = StepFollower(pattern)
         for text in recogniser.remarks(pattern):
             self.folder.tell("note", text=text)
-        if pattern is not None and pattern.closing == "forward" and pattern.begin_trains:
-            self.folder.tell("note", text=_NO_BACKWARD)
         kinds = recogniser.kinds(pattern)
         self._kinds = {kind.signature: index for index, kind in enumerate(kinds)}
         boundary = recogniser.boundary(pattern, kinds)
@@ -378,6 +371,7 @@ class Conductor:
     def script_ended(self) -> None:
         """The script is over, by itself or by an error: keep what there is."""
         recogniser, runner = self._recogniser, self._runner
+        missed = sum(one.missed for one in (self._follower, self.hooks.ends) if one is not None)
         self._follower = None
         if runner is not None:
             runner.cut_short()
@@ -391,5 +385,6 @@ class Conductor:
             forwards=0 if recogniser is None else recogniser.forwards,
             optimizer_steps=0 if recogniser is None else recogniser.optimizer_steps,
             processes=self.hooks.processes,
+            missed=missed,
         )
         self.hooks.remove()

@@ -50,6 +50,7 @@ class Ends:
         self._graph_task = torch._C._current_graph_task_id
         self.closes_with_optimizer = pattern.closing == "optimizer"
         self.inside = False
+        self.missed = 0  # optimizer steps outside of any step
         self._begin = begin
         self.end = end
 
@@ -97,9 +98,10 @@ class Ends:
 
         return called
 
-    def missed(self) -> None:
+    def miss(self) -> None:
         """An optimizer stepped outside of a step: it was not seen to open, being in the mode
         that an evaluation has set for good."""
+        self.missed += 1
         self._training = not self._training
 
     def _goes_on(self) -> bool:

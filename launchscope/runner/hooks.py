@@ -23,6 +23,7 @@ from launchscope.runner.ends import Ends, hook_call, is_part_of, swap_backward
 from launchscope.runner.fetching import around_fetch
 from launchscope.runner.listener import NOBODY, Listener
 from launchscope.runner.noting import noted
+from launchscope.runner.otherthreads import OtherThreads
 from launchscope.runner.shapes import is_weighted
 from launchscope.runner.stepping import StepFrame, goes_on
 from launchscope.runner.unshared import Unshared
@@ -41,6 +42,7 @@ class Hooks:
         self.processes = 0  # that the script started, DataLoader workers apart
         self.scheduler_where: str | None = None
         self.works_in_optimizers = False  # forwards, or further optimizer steps: seen in the search
+        self.steps_in_backward = False  # optimizers step as gradients come: no events of their own
         self.optimizers: dict[str, Any] = {}
         # Finding a line takes microseconds: only in the search and where they are read.
         self.wants_lines = True
@@ -56,6 +58,7 @@ class Hooks:
         self.active = True
         self._process = os.getpid()
         self._thread: int | None = None
+        self._others = OtherThreads()
         self.depth = 0
         self._step: StepFrame | None = None  # the outermost optimizer step; it may have raised
         self._in_backward = False
@@ -260,15 +263,29 @@ class Hooks:
     def _global_pre(self, module: Any, args: Any) -> None:
         if self.not_a_step():
             self.works_in_optimizers |= self._step is not None
-            return
+            if not self._taken_over(module):
+                return
         self.depth += 1
         if self.depth == 1:
+            self._others.heard_one()
             # A global hook is not handed the keyword inputs; its caller holds them.
             kwargs = sys._getframe(1).f_locals.get("kwargs") or {}
             self.listener.forward_begin(self._light_key(module), module, args, kwargs)
 
+    def _taken_over(self, module: Any) -> bool:
+        """Whether this forward is another thread's, and that thread is heard from now on."""
+        thread = threading.get_ident()
+        busy = self.depth or self._in_backward or self.in_fetch or self._step is not None
+        if thread == self._thread or busy or not self.active:
+            return False
+        if self._others.begins(thread, module):
+            self._thread = thread
+        return thread == self._thread
+
     def _global_post(self, module: Any, args: Any, output: Any) -> None:
         if self.not_a_step():
+            if (thread := threading.get_ident()) != self._thread:
+                self._others.ends(thread)
             return
         self.depth = max(0, self.depth - 1)
         if self.depth == 0:
@@ -305,6 +322,7 @@ class Hooks:
             ends = self.ends
             if ends is None:
                 if self.wants_lines:
+                    self._others.heard_one(trains=True)
                     self.backward_where = user_line(sys._getframe(1))
                 self.listener.backward_begin()
             self._in_backward = True
@@ -329,6 +347,10 @@ class Hooks:
         return key
 
     def _optimizer_pre(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._in_backward and self.active:  # in whichever thread the gradient came
+            self.steps_in_backward = True
+            self._optimizer_key(optimizer)
+            return
         if self.deaf():
             return
         wrapper = sys._getframe(1)
@@ -347,9 +369,9 @@ class Hooks:
                     ends.inside = False
                     ends.end()
                 else:
-                    ends.missed()
+                    ends.miss()
             return
-        if self.deaf():
+        if self._in_backward or self.deaf():
             return
         if self._step is not None and self._step[0] == id(sys._getframe(1)):
             self._step = None

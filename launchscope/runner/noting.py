@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing.process
+import os
+import re
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from launchscope.runner.target import is_ours
 from launchscope.runner.userlines import is_torch, user_line
+
+_TRAINERS = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed|lightning|fabric")
+_OF_TORCH = os.path.join("torch", "_inductor", "")  # its compile workers
+_FIRST_WORDS = 4  # `env NAME=1 python train.py`
 
 
 class Notes(Protocol):
@@ -57,6 +64,29 @@ def noting_process(notes: Notes, original: Any) -> Any:
     return start
 
 
+def noting_command(notes: Notes, original: Any) -> Any:
+    """Around `subprocess.Popen.__init__`: counts Pythons and launchers of such, torch's own apart.
+
+    Other programs (git, nvidia-smi, a compiler) make no steps.
+    """
+
+    def init(popen: Any, args: Any, *more: Any, **named: Any) -> None:
+        if notes.active and _trains(args):
+            notes.processes += 1
+        original(popen, args, *more, **named)
+
+    return init
+
+
+def _trains(command: Any) -> bool:
+    if isinstance(command, str | bytes | os.PathLike):
+        command = os.fsdecode(command).split()
+    words = [os.fsdecode(word) for word in command if isinstance(word, str | bytes | os.PathLike)]
+    if any(_OF_TORCH in word for word in words):
+        return False
+    return any(_TRAINERS.fullmatch(os.path.basename(word)) for word in words[:_FIRST_WORDS])
+
+
 def noting_scheduler(notes: Notes, original: Any) -> Any:
     """Around `LRScheduler.step`: where it is called. To make a scheduler steps it too."""
 
@@ -75,5 +105,6 @@ def noted(torch: Any) -> tuple[tuple[Any, str, Callable[[Notes, Any], Any]], ...
         (torch.autograd.profiler.profile, "__init__", noting_profiler),
         (torch.cuda.CUDAGraph, "replay", noting_replay),
         (multiprocessing.process.BaseProcess, "start", noting_process),
+        (subprocess.Popen, "__init__", noting_command),
         (torch.optim.lr_scheduler.LRScheduler, "step", noting_scheduler),
     )

@@ -16,6 +16,12 @@ from launchscope.errors import (
     ScriptError,
 )
 
+_FEW_MISSED = 2
+_OTHER_MODEL = (
+    "it went on to train another model than the one whose step had been found, as with a new one "
+    "for each trial or fold"
+)
+
 
 @dataclass
 class ChildReport:
@@ -42,6 +48,7 @@ class ChildReport:
     error_text: str = ""
     exits: bool = False
     processes: int = 0
+    missed: int = 0  # steps of training that were not those that had been found
     signal: int | None = None  # the one that asked us to end
     timed_out: bool = False
     killed: bool = False
@@ -78,6 +85,7 @@ class ChildReport:
             self.forwards = line["forwards"]
             self.optimizer_steps = line["optimizer_steps"]
             self.processes = line.get("processes", 0)
+            self.missed = line.get("missed", 0)
         elif kind == "script_failed":
             self.error, self.error_text = line["error"], line["text"]
             self.exits = line["exits"]
@@ -116,13 +124,21 @@ class ChildReport:
     def remarks(self) -> list[str]:
         found = list(self.told)
         if self.script_ended and not (self.failed or self.searching or self.enough):
-            found.append(f"the script ended after {self.steps} steps, before the last pass")
+            text = f"the script ended after {self.steps} steps, before the last pass"
+            found.append(f"{text}; {_OTHER_MODEL}" if self.other_model else text)
         if self.processes:
-            found.append(
-                f"the script started {self.processes} processes of its own; "
-                "what runs in them was not measured"
-            )
+            found.append(f"{self.started_others}; what runs in such was not measured")
         return found
+
+    @property
+    def other_model(self) -> bool:
+        """Whether training went on with what is not the model of the step that was found."""
+        return self.missed > _FEW_MISSED
+
+    @property
+    def started_others(self) -> str:
+        many = "es" if self.processes > 1 else ""
+        return f"the script started {self.processes} process{many} of its own"
 
 
 def death_of(exit_code: int | None) -> str:
@@ -187,8 +203,7 @@ def _nothing_measured(report: ChildReport) -> MeasureError:
         )
     if report.processes:
         return NoStepError(
-            f"no step was seen: the script started {report.processes} processes of its own, "
-            "and the work runs in those",
+            f"no step was seen: {report.started_others}, and the work seems to run there",
             hint="profile the worker itself, or run the script so that it trains in one process",
         )
     if report.forwards == 0 and report.steps == 0:
@@ -197,6 +212,12 @@ def _nothing_measured(report: ChildReport) -> MeasureError:
             hint="mark the step in the script: with launchscope.step(): ...",
         )
     if report.steps > 0:
+        if report.other_model:
+            return NoStepError(
+                f"only {report.steps} steps were seen, too few to warm up and time some: "
+                f"{_OTHER_MODEL}",
+                hint="mark the step with launchscope.step(), or let the first model train longer",
+            )
         return NoStepError(
             f"the script ended after {report.steps} steps, too few to warm up and time some",
             hint="let it run longer, or take fewer: --warmup 2 --timing 5",

@@ -24,6 +24,15 @@ _UNEVEN_AFTER = 12
 _MARKER = ("marker", "", True, True)
 _LINES_KEPT = 600
 OPENING = "opening"
+_NO_BACKWARD = (
+    "the forwards run with gradients enabled, but no backward() was seen: inference wants "
+    "torch.inference_mode(), and a step that trains through torch.autograd.grad has to be marked "
+    "with `with launchscope.step():`"
+)
+_FORWARD_ALONE = (
+    "the step is the forward alone, as asked for: the backward and the optimizer are no part of "
+    "it, and a graph of it cannot be trained through"
+)
 
 
 class Recogniser:
@@ -150,6 +159,9 @@ class Recogniser:
         return self._search.single_optimizer_pattern()
 
     def _has_optimizer(self) -> bool:
+        """Whether one is to be expected to end the steps."""
+        if self._hooks.steps_in_backward:
+            return False
         return bool(self._hooks.optimizers) or self._optimizer_exists
 
     def _look_for_optimizer(self) -> None:
@@ -179,6 +191,8 @@ class Recogniser:
                 f"torch.nn.Module that has parameters; to {measured}capture it, mark the step "
                 "with launchscope.step()"
             )
+        if pattern is not None and pattern.closing == "forward" and pattern.begin_trains:
+            found.append(_FORWARD_ALONE if self._search.trains else _NO_BACKWARD)
         return found
 
     def kinds(self, pattern: Pattern | None) -> tuple[StepKind, ...]:

@@ -291,6 +291,7 @@ class StepFollower:
     def __init__(self, pattern: Pattern):
         self.pattern = pattern
         self.inside = False
+        self.missed = 0  # backwards outside of any step
         self._forwards = 0
         self._backwards = 0
         self._optimizers = 0
@@ -335,6 +336,7 @@ class StepFollower:
         So it is where a script goes on training in the mode that its evaluation has set.
         """
         if kind == BACKWARD and self.pattern.begin_kind == FORWARD:
+            self.missed += 1
             other = not self.pattern.begin_training
             self.pattern = replace(self.pattern, begin_training=other)
 

@@ -131,7 +131,34 @@ if __name__ == "__main__":
     worker.join()
 """,
         0,
-        "started 1 processes of its own",
+        "started 1 process of its own",
+    ),
+    "trains_in_a_command": Case(
+        """
+import subprocess, sys, torch
+subprocess.run(["git", "--version"])
+subprocess.run([sys.executable, "-c", "print('trains')"])
+""",
+        3,
+        "started 1 process of its own, and the work seems to run there",
+    ),
+    "a_model_for_each_trial": Case(
+        """
+import torch
+for trial in range(8):
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    opt = torch.optim.Adam(net.parameters())
+    for i in range(12):
+        loss = net(torch.randn(8, 4)).sum()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+""",
+        0,
+        "went on to train another model",
+    ),
+    "forward_alone_of_training": Case(
+        TRAIN + LOOP, 0, "the step is the forward alone, as asked for", ("--step-from", "forward")
     ),
     "profiles_itself": Case(
         TRAIN

@@ -64,6 +64,40 @@ for step in range(40):
     except RuntimeError:
         pass
 """,
+    "trains_in_a_thread": ADAM
+    + """
+import threading
+print(net(x).shape)
+def train():
+    for step in range(60):
+        loss = F.cross_entropy(net(x), y)  # begins
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+thread = threading.Thread(target=train)
+thread.start()
+thread.join()
+""",
+    "serves_in_a_pool": """
+from concurrent.futures import ThreadPoolExecutor
+@torch.inference_mode()
+def serve(number):
+    return net(x).sum().item()  # begins
+serve(0)
+with ThreadPoolExecutor(1) as pool:
+    print(sum(pool.map(serve, range(200))))
+""",
+    "steps_in_backward": """
+optimizers = {p: torch.optim.Adam([p], foreach=False) for p in net.parameters()}
+def steps(p):
+    optimizers[p].step()
+    optimizers[p].zero_grad()
+for p in net.parameters():
+    p.register_post_accumulate_grad_hook(steps)
+for step in range(60):
+    loss = F.cross_entropy(net(x), y)  # begins
+    loss.backward()
+""",
     "prefetching": ADAM
     + """
 import queue, threading
@@ -101,6 +135,9 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     [
         ("step_that_raises", (F, B, O)),
         ("prefetching", (F, B, O)),
+        ("trains_in_a_thread", (F, B, O)),
+        ("serves_in_a_pool", (F,)),
+        ("steps_in_backward", (F, B)),
         ("torchscript", (F, B, O)),
         ("loaded_torchscript", (F,)),
     ],
