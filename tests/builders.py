@@ -29,6 +29,19 @@ from launchscope.parser import read_trace
 from launchscope.parser.trace import Trace
 
 PID, MAIN, STREAM = 403, 403, 13
+# Of a multiprocessor: room for 16 blocks of 128 threads with 32 registers each.
+LIMITS = {
+    "regsPerMultiprocessor": 65536, "sharedMemPerMultiprocessor": 233472,
+    "maxThreadsPerMultiprocessor": 2048, "warpSize": 32,
+}  # fmt: skip
+
+
+def of_share(share: float) -> dict[str, Any]:
+    """What Kineto says of a launch whose blocks take this share of the room for such blocks."""
+    return {
+        "registers per thread": 32, "shared memory": 0,
+        "blocks per SM": 16 * share, "warps per SM": 64 * share,
+    }  # fmt: skip
 
 
 class TraceBuilder:
@@ -104,13 +117,26 @@ class TraceBuilder:
 
     def launch(self, kernel_us: float = 3, delay_us: float = 5, *, call_us: float = 4,
                name: str = "kernel", api: str = "cudaLaunchKernel", stream: int = STREAM,
-               tid: int = MAIN) -> TraceBuilder:  # fmt: skip
-        """A launch call; its kernel starts `delay_us` after the call began, or when it can."""
+               tid: int = MAIN, share: float | None = None) -> TraceBuilder:  # fmt: skip
+        """A launch call; its kernel starts `delay_us` after the call began, or when it can.
+
+        With `share` the trace tells how much of the device's room its blocks take.
+        """
         correlation = self._launch_call(api, call_us, tid)
         begin = self.host - call_us + delay_us
         return self._run("kernel", name, begin, kernel_us, correlation, stream, {
-            "grid": [4, 1, 2], "block": [128, 1, 1],
+            "grid": [4, 1, 2], "block": [128, 1, 1], **({} if share is None else of_share(share)),
         })  # fmt: skip
+
+    def record(self, *, api: str = "cudaEventRecord") -> TraceBuilder:
+        """An event, behind what its stream was given."""
+        self._launch_call(api, 1, MAIN)
+        return self
+
+    def wait(self, *, api: str = "cudaStreamWaitEvent") -> TraceBuilder:
+        """A stream is made to wait for an event."""
+        self._launch_call(api, 1, MAIN)
+        return self
 
     def graph(self, kernels: Sequence[tuple[str, float]], *, call_us: float = 20,
               delay_us: float = 25, gap_us: float = 0) -> TraceBuilder:  # fmt: skip
@@ -155,7 +181,7 @@ class TraceBuilder:
         self.end()
         return {
             "schemaVersion": 1,
-            "deviceProperties": [{"id": 0, "name": "Imaginary GPU"}],
+            "deviceProperties": [{"id": 0, "name": "Imaginary GPU", **LIMITS}],
             "displayTimeUnit": "ms",
             "baseTimeNanoseconds": 1_790_857_026_000_000_000,
             "traceEvents": self.events,

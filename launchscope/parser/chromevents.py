@@ -59,6 +59,10 @@ class _Args(msgspec.Struct, gc=False):
     correlation: Any = -1
     device: Any = None
     stream: Any = None
+    blocks: Any = msgspec.field(default=None, name="blocks per SM")
+    warps: Any = msgspec.field(default=None, name="warps per SM")
+    registers: Any = msgspec.field(default=None, name="registers per thread")
+    shared: Any = msgspec.field(default=None, name="shared memory")
 
 
 _NO_ARGS = _Args()

@@ -17,6 +17,9 @@ KIND = "kind"  # of an activity: kernel, memcpy, memset
 DEVICE = "device"
 STREAM = "stream"
 COPY = "copy"  # "Pageable -> Device" and the like; "" for what is no copy
+# Of a kernel: how much of the device's room for blocks its own take, in millionths; -1 unknown,
+# as of all that is no kernel.
+SHARE = "share_ppm"
 
 KERNEL = "kernel"
 MEMCPY = "memcpy"
@@ -40,5 +43,5 @@ CALL_COLUMNS = (NAME, START, DUR, END, PID, TID, CORRELATION)
 RANGE_COLUMNS = (NAME, START, DUR, END, PID, TID)
 OP_COLUMNS = RANGE_COLUMNS
 OP_MARKS = (START, PID)
-ACTIVITY_COLUMNS = (NAME, START, DUR, END, PID, KIND, DEVICE, STREAM, CORRELATION, COPY)
+ACTIVITY_COLUMNS = (NAME, START, DUR, END, PID, KIND, DEVICE, STREAM, CORRELATION, COPY, SHARE)
 TEXT = frozenset({NAME, KIND, COPY})

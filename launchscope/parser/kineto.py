@@ -21,6 +21,7 @@ from launchscope.parser import columns as c
 from launchscope.parser.blocks import beginning, blocks
 from launchscope.parser.chromevents import CALL, DEVICE, OP, RANGE, Decoder, Rows
 from launchscope.parser.jsonevents import LONGEST, BeyondRepairError, Events
+from launchscope.parser.occupancy import LaunchShapes
 from launchscope.parser.sources import Reading, Source, too_large
 from launchscope.parser.tables import Table
 from launchscope.parser.trace import Damage, Ints, Trace, ints
@@ -64,11 +65,15 @@ def read(path: Path, reading: Reading) -> Trace:
         RANGE: Table(c.RANGE_COLUMNS),
         OP: Table(c.OP_COLUMNS if reading.op_names else c.OP_MARKS),
     }
+    shapes = LaunchShapes()
     limit = reading.limit()
     try:
         for pieces in events:
             for group, rows in decoder.decoded(pieces, kineto_layout=events.kineto_layout):
-                tables[group].add(_COLUMNS[group](rows))
+                values = _COLUMNS[group](rows)
+                if group == DEVICE and rows.kind == c.KERNEL:
+                    values[c.SHARE] = shapes.numbers(rows.args)
+                tables[group].add(values)
             if sum(table.bytes for table in tables.values()) > limit:
                 raise too_large(path, f"after {events.bytes_read / 1e9:.2f} GB of JSON", limit)
     except BeyondRepairError as error:
@@ -84,6 +89,8 @@ def read(path: Path, reading: Reading) -> Trace:
     frames = (tables[group].frame() for group in (CALL, DEVICE, RANGE, OP))
     calls, activities, ranges, ops = _from_zero(*frames)
     activities, ambiguous = _with_process(activities, calls)
+    share = shapes.shares_ppm(ints(activities, c.SHARE), about.deviceProperties)
+    activities = activities.assign(**{c.SHARE: share})
     rank, world_size = _distributed(about.distributedInfo)
     return Trace(
         calls=calls,
@@ -143,6 +150,7 @@ def _activities(rows: Rows) -> dict[str, Any]:
         c.COPY: [copy_kind(name) for name in rows.names]
         if rows.kind == c.MEMCPY
         else [""] * len(events),
+        c.SHARE: np.full(len(events), -1, np.int64),
     }
 
 

@@ -270,6 +270,7 @@ class _Reader:
                 c.STREAM: rows["streamId"],
                 c.CORRELATION: rows["correlationId"],
                 c.COPY: copies or [""] * count,
+                c.SHARE: np.full(count, -1, np.int64),
             }
         )
         self._bounded()
