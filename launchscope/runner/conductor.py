@@ -17,7 +17,7 @@ from launchscope.runner.adoption import Adoption
 from launchscope.runner.context import Context
 from launchscope.runner.ends import Ends
 from launchscope.runner.flushing import flush_files
-from launchscope.runner.folder import ResultFolder
+from launchscope.runner.folder import ChildFolder
 from launchscope.runner.hooks import Hooks
 from launchscope.runner.passes.adoption import LIVE_ADOPTION, not_adopted
 from launchscope.runner.passrunner import PassRunner, describe
@@ -55,7 +55,7 @@ class Plan:
 class Conductor:
     """The listener of the hooks and marks; one per process."""
 
-    def __init__(self, torch: Any, folder: ResultFolder, plan: Plan, earlier: dict[str, Any]):
+    def __init__(self, torch: Any, folder: ChildFolder, plan: Plan, earlier: dict[str, Any]):
         self.torch = torch
         self.folder = folder
         self.plan = plan

@@ -147,6 +147,9 @@ class PassRunner:
         """Start the next pass that has something to do; `on_done` if there is none."""
         context = self._context
         while self._queue and self._pass is None:
+            if context.folder.failed():  # no further result could be kept
+                self._queue = []
+                break
             entry = self._queue.pop(0)
             if entry.needs is not None and entry.needs not in context.live:
                 continue
@@ -161,6 +164,8 @@ class PassRunner:
             steps = entry.steps(context)
             limit = entry.longest_s + _PASS_SLOWDOWN * steps * self._step_s
             context.folder.tell("pass_start", name=entry.name, total=steps, limit_s=limit)
+            if context.folder.failed():
+                continue
             self._pass, self._pass_began = entry, time.perf_counter()
             # What steps of the other passes will take is not known before the first is over.
             self._news_at = _steps_until_news(self._step_s) if entry.ends_only else 1

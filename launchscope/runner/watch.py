@@ -93,6 +93,9 @@ class ChildWatch:
                     report.timed_out = not report.done
                     kill_at = now
                 if report.pass_deadline is not None and now > report.pass_deadline:
+                    if folder.unwritable() is not None:  # its end could not be told
+                        report.pass_deadline = None
+                        continue
                     report.hung_in = report.current_pass
                     kill_at = now
                 if kill_at is not None and now >= kill_at:
