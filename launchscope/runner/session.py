@@ -101,8 +101,13 @@ class _Session:
         self._watch = ChildWatch(listen, options.timeout_s, schedule.full)
 
     def run(self) -> Outcome:
-        with self._watch.signals:
-            return self._run()
+        signals = self._watch.signals
+        with signals:
+            outcome = self._run()
+        if signals.caught is None or outcome.interrupted:
+            return outcome
+        # It came when no child was left to be asked.
+        return replace(outcome, interrupted=True, exit_code=128 + signals.caught)
 
     def _run(self) -> Outcome:
         wanted = [kind.name for kind in all_passes() if self._steps_of(kind.name) > 0]
