@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from launchscope import markers
-from launchscope.runner.endsignals import end_with
+from launchscope.runner.endsignals import end_with, stop_when_asked
 from launchscope.runner.flushing import flush_files
 from launchscope.runner.folder import SPEC_FILE, ChildFolder
 from launchscope.runner.target import StopRun, exit_code_of, load_target
@@ -76,6 +76,7 @@ def main(folder_path: str) -> int:
     spec = json.loads((Path(folder_path) / SPEC_FILE).read_text(encoding="utf-8"))
     if spec["parent"] is not None:
         end_with(spec["parent"])
+    stop_when_asked(spec["asked_by"])
     os.environ["LAUNCHSCOPE"] = "1"
     running: list[Any] = []
 

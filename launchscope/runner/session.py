@@ -18,6 +18,7 @@ from pathlib import Path
 from launchscope.errors import LaunchscopeError, MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.collect import Collected
+from launchscope.runner.endsignals import asking_signal
 from launchscope.runner.folder import ResultFolder
 from launchscope.runner.outcome import ChildReport, judge, unwritable
 from launchscope.runner.passes import SCOPE, all_passes
@@ -267,6 +268,7 @@ class _Session:
             "adopt": self.options.adopt,
             "earlier": collected.results,
             "parent": os.getpid() if _on_main_thread() else None,
+            "asked_by": asking_signal(),
         }
         folder.make_for_child(spec)
         report = ChildReport(folder=folder.path)
