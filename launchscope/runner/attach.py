@@ -7,8 +7,9 @@ import os
 from typing import Any
 
 from launchscope.model import Environment, Schedule
-from launchscope.runner.conductor import Conductor, Plan
+from launchscope.runner.conductor import Conductor
 from launchscope.runner.folder import ChildFolder
+from launchscope.runner.plan import Plan
 from launchscope.runner.streams import SideStreams
 
 

@@ -134,6 +134,13 @@ class Hooks:
         self._narrowed = keys
         return self._hook_modules()
 
+    def forget_modules(self) -> None:
+        """Hear of no module any more; of backwards and optimizer steps as ever."""
+        self.follow_all()
+        self._narrowed = frozenset()
+        self._unhook_modules()
+        self.depth = 0  # the end of a forward that is under way is not heard
+
     def _hook_modules(self) -> frozenset[str]:
         seen = set()
         for key in self._narrowed:

@@ -51,6 +51,7 @@ class PassRunner:
         self._pass_steps = 0
         self._news_at = 0
         self._in_step = False
+        self._untouched = True  # no pass is over
         self.steps_done = first_step
         self._queue = self._choose(names, allow_captures)
 
@@ -184,6 +185,7 @@ class PassRunner:
     def _close(self, complete: bool) -> None:
         current = self._pass
         assert current is not None
+        self._untouched = False
         try:
             result = current.finish(complete)
         except Exception as error:
@@ -200,6 +202,7 @@ class PassRunner:
     def _failed(self, error: BaseException) -> None:
         current, self._pass = self._pass, None
         assert current is not None
+        self._untouched = False
         folder = self._context.folder
         result = None
         with contextlib.suppress(Exception):
@@ -219,6 +222,22 @@ class PassRunner:
         self._context.results[name] = to_plain(result)
 
     # --------------------------------------------------------------------------- ending
+
+    def abandon(self) -> bool:
+        """Forget the first pass and the others, if it is still under way; False if it is not.
+
+        What a capture has begun cannot be forgotten.
+        """
+        current = self._pass
+        if current is None or current.captures or not self._untouched:
+            return False
+        self._pass, self._queue = None, []
+        with contextlib.suppress(Exception):
+            current.finish(complete=False)  # it takes back what it has put in
+        if self._in_step and self._seen:
+            self._nvtx.pop()
+        self._nvtx.pop()
+        return True
 
     def takes_blame(self, error: BaseException) -> bool:
         """True if an error that left the script comes from the current pass; it is on disk then."""

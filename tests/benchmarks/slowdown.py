@@ -102,8 +102,9 @@ def out_of_torch(torch: Any, model: Any) -> Iterator[None]:
 def pairs(torch: Any, layers: int, count: int) -> tuple[list[float], list[float]]:
     """Step times in ms, plain and followed, index by index from the same pair."""
     from launchscope.model import Schedule
-    from launchscope.runner.conductor import Conductor, Plan
+    from launchscope.runner.conductor import Conductor
     from launchscope.runner.folder import ChildFolder
+    from launchscope.runner.plan import Plan
 
     plain: list[float] = []
     followed: list[float] = []
