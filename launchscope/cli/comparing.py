@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from launchscope.cli.axes import Axis, Combination
 from launchscope.cli.console import Console
+from launchscope.cli.ending import exit_code_of
 from launchscope.cli.points import Ran, Runner, point_of, relative
 from launchscope.config import Settings
 from launchscope.model import (
@@ -56,21 +57,27 @@ def measure(
         named = ", ".join(f"{name} {value}" for name, value in combination.parameters.items())
         if len(combinations) > 1:
             screen.progress(f"point {number} of {len(combinations)}: {named}")
-        whole: Ran | None = None
-        if not ways or "replay" in ways or wants_buckets:
-            whole = runner.run(combination, schedule=_schedule(settings, wants_buckets))
-            if not whole.interrupted or whole.profile is not None:
-                points.append(point_of(combination, whole))
-            interrupted = whole.interrupted
-            _note_environment(whole, environments)
-            plan = _plan(whole, combination, settings)
-            if plan is not None:
-                plans.append(plan)
-            elif wants_buckets and whole.recording is not None:
-                notes.append(_no_plan(whole.recording, named))
-        if ways and not interrupted:
-            ladder, interrupted = _climb(runner, combination, ways, whole, settings, environments)
-            ladders.append(ladder)
+        try:
+            whole: Ran | None = None
+            if not ways or "replay" in ways or wants_buckets:
+                whole = runner.run(combination, schedule=_schedule(settings, wants_buckets))
+                if not whole.interrupted or whole.profile is not None:
+                    points.append(point_of(combination, whole))
+                interrupted = whole.interrupted
+                _note_environment(whole, environments)
+                plan = _plan(whole, combination, settings)
+                if plan is not None:
+                    plans.append(plan)
+                elif wants_buckets and whole.recording is not None:
+                    notes.append(_no_plan(whole.recording, named))
+            if ways and not interrupted:
+                ladder, interrupted = _climb(
+                    runner, combination, ways, whole, settings, environments
+                )
+                ladders.append(ladder)
+        except KeyboardInterrupt as error:  # between two runs
+            runner.exit_code = exit_code_of(error)
+            interrupted = True
         if interrupted:
             if len(combinations) > 1:
                 notes.append(f"interrupted at point {number} of {len(combinations)}: {named}")

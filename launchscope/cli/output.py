@@ -119,9 +119,16 @@ def check_place(path: Path) -> None:
 def _rescue(value: Profile | Comparison, console: Console) -> None:
     """What was measured is never lost for want of a place."""
     noun = "Profile" if isinstance(value, Profile) else "comparison"
-    saved = Path(tempfile.mkdtemp(prefix="launchscope-")) / f"{noun.lower()}.json"
     content = reporter_named("json").render(value)
-    saved.write_bytes(content.encode() if isinstance(content, str) else content)
+    try:
+        saved = Path(tempfile.mkdtemp(prefix="launchscope-")) / f"{noun.lower()}.json"
+        write(saved, content)
+    except OSError as error:
+        console.error(
+            f"the {noun} could not be saved for later either: {error.strerror or error}",
+            "set TMPDIR to a folder with room",
+        )
+        return
     console.error(
         f"the {noun} was saved as {saved}", f"launchscope report {saved} -o PATH writes it again"
     )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launchscope.cli.axes import Combination
 from launchscope.cli.console import Console
+from launchscope.cli.ending import exit_code_of, held_back
 from launchscope.cli.profile import profile_of
+from launchscope.cli.recording import record, remove, temporary_folder
 from launchscope.config import Settings
 from launchscope.errors import LaunchscopeError, ScriptError
 from launchscope.model import Point, PointFailure, Profile, Recording, Schedule, Target
@@ -53,7 +54,7 @@ class Runner:
 
     def _drop(self) -> None:
         if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            remove(self._directory)
             self._directory = None
 
     def run(
@@ -66,26 +67,29 @@ class Runner:
         """One run; `adopt` names the way to adopt graphs that the script runs under."""
         settings = self._settings
         self._drop()
-        directory = self._directory = Path(tempfile.mkdtemp(prefix="launchscope-"))
         try:
-            outcome = self._record(combination, schedule or settings.schedule, adopt, directory)
+            with held_back():
+                self._directory = temporary_folder()
+            outcome = self._record(
+                combination, schedule or settings.schedule, adopt, self._directory
+            )
             outcome.settle()
             return self._judged(outcome)
         except LaunchscopeError as error:
             return Ran(None, None, failure_of(error))
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            self.exit_code = exit_code_of(error)
             return Ran(None, None, PointFailure("interrupted"), interrupted=True)
         finally:
-            if settings.keep_trace:
-                self._keep(combination, adopt, directory)
+            if settings.keep_trace and self._directory is not None:
+                self._keep(combination, adopt, self._directory)
 
     def _record(
         self, combination: Combination, schedule: Schedule, adopt: str | None, directory: Path
     ) -> Outcome:
-        from launchscope.cli.progress import Progress
-        from launchscope.runner import session
+        from launchscope.runner.session import RunOptions
 
-        options = session.RunOptions(
+        options = RunOptions(
             python=self._settings.python,
             timeout_s=self._settings.timeout,
             max_runs=self._settings.max_runs,
@@ -93,12 +97,7 @@ class Runner:
             stdout=_STDERR,
             adopt=adopt,
         )
-        try:
-            return session.record(
-                combination.target, schedule, options, directory, Progress(self._screen)
-            )
-        finally:
-            self._screen.clear_status()
+        return record(combination.target, schedule, options, directory, self._screen)
 
     def _judged(self, outcome: Outcome) -> Ran:
         from launchscope.parser import read_recording

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -17,6 +16,7 @@ import typer
 
 from launchscope.cli.console import Console
 from launchscope.cli.output import Outputs
+from launchscope.cli.recording import record, recording_folder
 from launchscope.cli.shared import Typed, runs_a_script
 from launchscope.config import Settings
 from launchscope.errors import InputError, LaunchscopeError, MeasureError, UsageError
@@ -64,11 +64,15 @@ def profile(
 def _run(
     target: Target, settings: Settings, outputs: Outputs, screen: Console, typed: list[str]
 ) -> int:
-    directory = recording_folder(target, keep=settings.keep_trace)
-    loading = threading.Thread(target=load_analysis, daemon=True)
-    loading.start()
-    try:
-        outcome = _record(target, settings, directory, screen)
+    from launchscope.runner.session import RunOptions
+
+    run_options = RunOptions(
+        python=settings.python, timeout_s=settings.timeout, max_runs=settings.max_runs
+    )
+    with recording_folder(target, screen, keep=settings.keep_trace) as directory:
+        loading = threading.Thread(target=load_analysis, daemon=True)
+        loading.start()
+        outcome = record(target, settings.schedule, run_options, directory, screen)
         loading.join()
         profile = profile_of(outcome, settings)
         outcome.settle()
@@ -78,27 +82,6 @@ def _run(
         elif outcome.interrupted:
             screen.error("interrupted; this is what was measured until then")
         return outcome.exit_code or code
-    except KeyboardInterrupt:
-        # typer would turn it into an exit code without a word.
-        raise MeasureError("interrupted", exit_code=130) from None
-    finally:
-        if settings.keep_trace:
-            screen.progress(f"kept the recording in {directory}")
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
-
-
-def _record(target: Target, settings: Settings, directory: Path, screen: Console) -> Outcome:
-    from launchscope.cli.progress import Progress
-    from launchscope.runner import session
-
-    run_options = session.RunOptions(
-        python=settings.python, timeout_s=settings.timeout, max_runs=settings.max_runs
-    )
-    try:
-        return session.record(target, settings.schedule, run_options, directory, Progress(screen))
-    finally:
-        screen.clear_status()
 
 
 def load_analysis() -> None:
@@ -222,27 +205,6 @@ def _is_report(path: str) -> bool:
     from launchscope.report import all_reporters
 
     return Path(path).suffix in {s for reporter in all_reporters() for s in reporter.suffixes}
-
-
-def recording_folder(target: Target, *, keep: bool) -> Path:
-    """A new folder: a temporary one, or `train.launchscope` (`train-2.launchscope`, ...) here."""
-    if not keep:
-        return Path(tempfile.mkdtemp(prefix="launchscope-"))
-    stem = Path(target.name).stem if target.kind == "script" else target.name
-    number = 1
-    while True:
-        folder = Path.cwd() / f"{stem}{'' if number == 1 else f'-{number}'}.launchscope"
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise UsageError(
-                f"--keep-trace: cannot make {folder}: {error.strerror or error}",
-                hint="run from a folder that can be written",
-            ) from error
-        else:
-            return folder
 
 
 # ------------------------------------------------------------------- after the run

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable
 
 from launchscope.cli.console import Console
-from launchscope.cli.profile import load_analysis, profile_of, recording_folder
+from launchscope.cli.profile import load_analysis, profile_of
+from launchscope.cli.recording import record, recording_folder
 from launchscope.config import Settings
 from launchscope.errors import MeasureError
 from launchscope.model import Profile, Target
 
 _STDERR = 2
-_NOT_AGAIN = 130  # interrupted: the person wants it to end
 
 
 class Repeats:
@@ -73,36 +72,22 @@ class Repeats:
 def _measured(
     target: Target, settings: Settings, screen: Console, loading: threading.Thread
 ) -> Profile:
-    from launchscope.cli.progress import Progress
-    from launchscope.runner import session
+    from launchscope.runner.session import RunOptions
 
-    run_options = session.RunOptions(
+    run_options = RunOptions(
         python=settings.python,
         timeout_s=settings.timeout,
         max_runs=settings.max_runs,
         stdout=_STDERR,
     )
-    directory = recording_folder(target, keep=settings.keep_trace)
-    settle = None
-    try:
-        outcome = session.record(
-            target, settings.schedule, run_options, directory, Progress(screen)
-        )
-        settle = outcome.settle
-        if outcome.problem is not None:
-            raise MeasureError(str(outcome.problem), hint=outcome.problem.hint)
-        if outcome.interrupted:
-            raise MeasureError("interrupted", exit_code=outcome.exit_code)
-        loading.join()
-        return profile_of(outcome, settings)
-    except KeyboardInterrupt:
-        # typer would turn it into an exit code without a word.
-        raise MeasureError("interrupted", exit_code=_NOT_AGAIN) from None
-    finally:
-        screen.clear_status()
-        if settle is not None:
-            settle()
-        if settings.keep_trace:
-            screen.progress(f"kept the recording in {directory}")
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
+    with recording_folder(target, screen, keep=settings.keep_trace) as directory:
+        outcome = record(target, settings.schedule, run_options, directory, screen)
+        try:
+            if outcome.problem is not None:
+                raise MeasureError(str(outcome.problem), hint=outcome.problem.hint)
+            if outcome.interrupted:
+                raise MeasureError("interrupted", exit_code=outcome.exit_code)
+            loading.join()
+            return profile_of(outcome, settings)
+        finally:
+            outcome.settle()

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from launchscope.cli import options
 from launchscope.cli.console import Console
+from launchscope.cli.ending import ending
 from launchscope.cli.output import Outputs
 from launchscope.cli.state import console
 from launchscope.config import Settings, load_settings
@@ -148,7 +149,8 @@ def _sharing(flags: dict[str, Any]) -> Callable[[Command], Command]:
                 quiet=given.pop("quiet", False),
                 verbose=given.pop("verbose", False),
             )
-            return command(**given, typed=typed)
+            with ending():
+                return command(**given, typed=typed)
 
         # What typer reads: the command's own options, then the shared ones.
         run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]

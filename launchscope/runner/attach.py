@@ -7,12 +7,13 @@ import os
 from typing import Any
 
 from launchscope.model import Environment, Schedule
-from launchscope.runner.conductor import Conductor, Plan
-from launchscope.runner.folder import ResultFolder
+from launchscope.runner.conductor import Conductor
+from launchscope.runner.folder import ChildFolder
+from launchscope.runner.plan import Plan
 from launchscope.runner.streams import SideStreams
 
 
-def attach(torch: Any, folder: ResultFolder, spec: dict[str, Any]) -> Conductor:
+def attach(torch: Any, folder: ChildFolder, spec: dict[str, Any]) -> Conductor:
     """Called once, right after the script's own `import torch`."""
     plan = Plan(
         passes=tuple(spec["passes"]),

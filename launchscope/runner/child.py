@@ -20,9 +20,9 @@ from types import ModuleType
 from typing import Any
 
 from launchscope import markers
-from launchscope.runner.endsignals import end_with
+from launchscope.runner.endsignals import end_with, stop_when_asked
 from launchscope.runner.flushing import flush_files
-from launchscope.runner.folder import SPEC_FILE, ResultFolder
+from launchscope.runner.folder import SPEC_FILE, ChildFolder
 from launchscope.runner.target import StopRun, exit_code_of, load_target
 
 
@@ -72,10 +72,11 @@ def _quiet_about_our_stop(shown: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def main(folder_path: str) -> int:
     """Run the target named in the folder's spec; the result is the process exit code."""
-    folder = ResultFolder(folder_path)
+    folder = ChildFolder(folder_path)
     spec = json.loads((Path(folder_path) / SPEC_FILE).read_text(encoding="utf-8"))
     if spec["parent"] is not None:
         end_with(spec["parent"])
+    stop_when_asked(spec["asked_by"])
     os.environ["LAUNCHSCOPE"] = "1"
     running: list[Any] = []
 

@@ -117,7 +117,10 @@ class Collected:
         return {**_unmeasured("blocked", reason), "where": where}
 
     def write_recording(self, target: Target, schedule: Schedule, exit_code: int | None) -> None:
-        """Everything so far as `recording.json`; the trace files lie beside it."""
+        """Everything so far as `recording.json`; the trace files lie beside it.
+
+        OSError if there is no room even in place of what the runs wrote.
+        """
         if self.on_gpu is False and not self.rehearsal:
             self.note("the script ran on the CPU, although this machine may have a GPU")
         environment = dict(self.environment or {})
@@ -138,7 +141,14 @@ class Collected:
             "exit_code": exit_code,
         }
         # What runs get to read keeps every byte of a path; this is for readers of another kind.
-        ResultFolder(self.directory).write("recording", without_surrogates(recording))
+        plain, folder = without_surrogates(recording), ResultFolder(self.directory)
+        try:
+            folder.write("recording", plain)
+        except OSError:
+            # All that the runs wrote is in it: on a full disk their folders are room enough.
+            for run in self.directory.glob("run-*"):
+                shutil.rmtree(run, ignore_errors=True)
+            folder.write("recording", plain)
 
 
 def _unmeasured(status: str, reason: str, scope: str | None = None) -> dict[str, Any]:

@@ -6,51 +6,33 @@ process at once.
 
 from __future__ import annotations
 
-import functools
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from launchscope.model import Schedule
 from launchscope.runner.adoption import Adoption
 from launchscope.runner.context import Context
 from launchscope.runner.ends import Ends
 from launchscope.runner.flushing import flush_files
-from launchscope.runner.folder import ResultFolder
+from launchscope.runner.folder import ChildFolder
 from launchscope.runner.hooks import Hooks
 from launchscope.runner.passes.adoption import LIVE_ADOPTION, not_adopted
 from launchscope.runner.passrunner import PassRunner, describe
+from launchscope.runner.plan import Plan
 from launchscope.runner.ranges import NvtxRanges
 from launchscope.runner.recognise import OPENING, Recogniser, shape_signature
+from launchscope.runner.remarks import MARKED_LATE, MARKED_TOO_LATE
 from launchscope.runner.shapes import in_training, shapes_text
 from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, StepFollower
+from launchscope.runner.stopping import Stopping
 from launchscope.runner.target import StopRun
-
-_SWALLOWED_STOPS = 3
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What this process is asked to do: which passes, and what happens after the last.
-
-    `own_process` False: the process belongs to someone else (`measure`) and is never ended.
-    `adopt` names a way to adopt graphs, put in after the warm-up.
-    """
-
-    passes: tuple[str, ...]
-    schedule: Schedule
-    stop_after: bool
-    allow_captures: bool = True
-    side_stream: bool = True
-    own_process: bool = True
-    adopt: str | None = None
 
 
 class Conductor:
     """The listener of the hooks and marks; one per process."""
 
-    def __init__(self, torch: Any, folder: ResultFolder, plan: Plan, earlier: dict[str, Any]):
+    def __init__(self, torch: Any, folder: ChildFolder, plan: Plan, earlier: dict[str, Any]):
         self.torch = torch
         self.folder = folder
         self.plan = plan
@@ -68,16 +50,20 @@ class Conductor:
         self._in_marker = False
         self._opening: Any = None  # the arguments of the forward that opens a step
         self._adoption = None if plan.adopt is None else Adoption(torch, self.hooks, plan.adopt)
-        self._stops = 0
-        self._began = time.perf_counter()
-        self._nvtx.push("pass:warmup")
-        folder.tell("pass_start", name="warmup", total=plan.schedule.warmup)
+        self._detected = False  # the step was found, not marked
+        self._told_of_marks = False
+        self._warm_up()
 
     def install(self) -> None:
         """Put the hooks in."""
         self.hooks.install()
         if self._adoption is not None:
             self._adoption.install()
+
+    def _warm_up(self) -> None:
+        self._began = time.perf_counter()
+        self._nvtx.push("pass:warmup")
+        self.folder.tell("pass_start", name="warmup", total=self.plan.schedule.warmup)
 
     # -------------------------------------------------------------- events of the script
 
@@ -161,12 +147,16 @@ class Conductor:
 
     def marker_begin(self) -> None:
         if self.hooks.deaf() or self.plan.schedule.step_from in ("forward", "optimizer"):
+            if self.finished and self.plan.schedule.step_from == "auto":
+                self._marked_too_late()
             return
         self._in_marker = True
         if self._recogniser is not None:
             self._recogniser.marker_opens()
         elif self._follower is None:
             self._begin_step()
+        elif not self._start_again():
+            self._marked_too_late()
 
     def marker_end(self) -> None:
         if not self._in_marker or self.hooks.deaf():
@@ -177,6 +167,27 @@ class Conductor:
                 self._start_measuring(None)
         elif self._follower is None:
             self._end_step()
+
+    def _start_again(self) -> bool:
+        """Marks begin after a step was found: they win, unless something was measured."""
+        runner = self._runner
+        if self._adoption is not None or runner is None or not runner.abandon():
+            return False
+        self.hooks.forget_modules()
+        self._follower = self._runner = None
+        self._kinds, self._current_kind = {}, 0
+        self.folder.tell("note", text=MARKED_LATE.format(runner.steps_done))
+        self._recogniser = Recogniser(self.torch, self.plan.schedule, self.hooks)
+        self._recogniser.marker_opens()
+        self._warm_up()
+        return True
+
+    def _marked_too_late(self) -> None:
+        if self._told_of_marks or not self._detected or not self.hooks.on_script_thread():
+            return
+        if self._runner is not None:
+            self._told_of_marks = True
+            self.folder.tell("note", text=MARKED_TOO_LATE.format(self._runner.steps_done))
 
     def _consider(self, event: str) -> None:
         recogniser = self._recogniser
@@ -192,6 +203,7 @@ class Conductor:
         """From here on only single modules carry hooks, and every step belongs to a pass."""
         recogniser, self._recogniser = self._recogniser, None
         assert recogniser is not None
+        self._detected = pattern is not None
         adoption = self._adoption
         if adoption is not None and not self._adopt(adoption, pattern):
             return
@@ -329,25 +341,8 @@ class Conductor:
         self.folder.tell("done")
         if self.plan.stop_after:
             self.stopped = True
-            self._keep_stopping()
+            Stopping(self.torch, self.hooks, self._leave_at_once)
             raise StopRun
-
-    def _keep_stopping(self) -> None:
-        """An `except:` in the script may swallow StopRun: the next model call raises it again."""
-        for owner, name in ((self.torch.nn.Module, "__call__"), (self.torch.autograd, "backward")):
-            setattr(owner, name, self._stopping(getattr(owner, name)))
-
-    def _stopping(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def stop_again(*args: Any, **kwargs: Any) -> Any:
-            if not self.hooks.on_script_thread():
-                return original(*args, **kwargs)
-            self._stops += 1
-            if self._stops >= _SWALLOWED_STOPS:
-                self._leave_at_once()
-            raise StopRun
-
-        return stop_again
 
     def _poisoned(self) -> None:
         if self.plan.own_process:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from launchscope.model import Schedule, StepBoundary
-from launchscope.runner.folder import ResultFolder
+from launchscope.runner.folder import ChildFolder
 from launchscope.runner.hooks import Hooks
 from launchscope.runner.ranges import NvtxRanges
 
@@ -17,7 +17,7 @@ class Context:
     """Mutable, one per child process."""
 
     torch: Any
-    folder: ResultFolder
+    folder: ChildFolder
     schedule: Schedule
     hooks: Hooks
     nvtx: NvtxRanges

@@ -11,6 +11,9 @@ from types import FrameType, TracebackType
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+# Asks a child to stop where Ctrl-C is ignored. Nothing else is likely to send it, and unlike
+# SIGTERM it is not what a script, or multiprocessing for its workers, gives a meaning to.
+_INSTEAD_OF_CTRL_C = getattr(signal, "SIGRTMAX", 0) - 3
 
 
 class EndSignals:
@@ -45,6 +48,24 @@ class EndSignals:
     def _catch(self, number: int, frame: FrameType | None) -> None:
         if self.caught is None:
             self.caught = number
+
+
+def asking_signal() -> int:
+    """The signal at which a child of this process stops as at Ctrl-C.
+
+    Shells start what runs in the background with SIGINT ignored, and children inherit that.
+    """
+    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    return _INSTEAD_OF_CTRL_C if ignored and _INSTEAD_OF_CTRL_C > 0 else signal.SIGINT
+
+
+def stop_when_asked(number: int) -> None:
+    """In a child: `number`, from `asking_signal`, raises KeyboardInterrupt from now on.
+
+    What is deaf to Ctrl-C stays deaf to it: the terminal's is not for the background.
+    """
+    if number != signal.SIGINT:
+        signal.signal(number, signal.default_int_handler)
 
 
 def end_with(parent: int) -> None:

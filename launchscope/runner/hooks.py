@@ -22,6 +22,7 @@ from launchscope.runner.dynamo import keep_dynamo_out, let_dynamo_look_again
 from launchscope.runner.ends import Ends, hook_call, is_part_of, swap_backward
 from launchscope.runner.fetching import around_fetch
 from launchscope.runner.listener import NOBODY, Listener
+from launchscope.runner.modulekeys import ModuleKeys
 from launchscope.runner.noting import noted
 from launchscope.runner.otherthreads import OtherThreads
 from launchscope.runner.shapes import is_weighted
@@ -47,8 +48,7 @@ class Hooks:
         # Finding a line takes microseconds: only in the search and where they are read.
         self.wants_lines = True
         self.backward_where: str | None = None
-        self._modules: dict[str, weakref.ref[Any]] = {}
-        self._keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._modules = ModuleKeys()
         self._optimizer_keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._undo: list[Callable[[], None]] = []
         self._global: list[Any] = []
@@ -137,10 +137,17 @@ class Hooks:
         self._narrowed = keys
         return self._hook_modules()
 
+    def forget_modules(self) -> None:
+        """Hear of no module any more; of backwards and optimizer steps as ever."""
+        self.follow_all()
+        self._narrowed = frozenset()
+        self._unhook_modules()
+        self.depth = 0  # the end of a forward that is under way is not heard
+
     def _hook_modules(self) -> frozenset[str]:
         seen = set()
         for key in self._narrowed:
-            module = self._modules.get(key, lambda: None)()
+            module = self._modules.get(key)
             if module is None:
                 continue
             seen.add(key)
@@ -163,11 +170,11 @@ class Hooks:
 
     def follow_ends(self, ends: Ends) -> bool:
         """Hear of nothing but where steps begin and end; False if that cannot be."""
-        module = self._modules.get(ends.key, lambda: None)()
+        module = self._modules.get(ends.key)
         if module is None or self.compiling or ends.key not in self._narrowed:
             return False
         # Such a forward, or such a step, looks like an end of the step and is none.
-        others = (self._modules.get(key, lambda: None)() for key in self._narrowed)
+        others = (self._modules.get(key) for key in self._narrowed)
         if self.works_in_optimizers or is_part_of(module, (o for o in others if o is not None)):
             return False
         handle = ends.hook(module)
@@ -243,20 +250,12 @@ class Hooks:
         return self._step is not None
 
     def module_key(self, module: Any) -> str:
-        """A name that is stable over steps: modules with tensors by identity, others by class."""
-        try:
-            known = self._keys.get(module)
-        except TypeError:  # an unhashable module
-            return type(module).__name__
-        if known is None:
-            known = f"{type(module).__name__}@{len(self._modules)}"
-            self._keys[module] = known
-            self._modules[known] = weakref.ref(module)
-        return known
+        """A name of this module that is stable over steps."""
+        return self._modules.key(module)
 
     def modules(self) -> list[Any]:
         """Outermost modules seen so far that are still alive."""
-        return [module for ref in self._modules.values() if (module := ref()) is not None]
+        return self._modules.alive()
 
     # ---------------------------------------------------------------------- the forward
 

@@ -15,10 +15,11 @@ from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.attach import environment_of
 from launchscope.runner.collect import Collected
-from launchscope.runner.conductor import Conductor, Plan
-from launchscope.runner.folder import ResultFolder
-from launchscope.runner.outcome import ChildReport
+from launchscope.runner.conductor import Conductor
+from launchscope.runner.folder import ChildFolder
+from launchscope.runner.outcome import ChildReport, unwritable
 from launchscope.runner.passes import all_passes
+from launchscope.runner.plan import Plan
 from launchscope.runner.rehearsal import foreach_as_on_cuda
 
 # More calls than any schedule takes: the loop below ends by itself well before.
@@ -30,11 +31,12 @@ def record_callable(
 ) -> None:
     """Call `step(*inputs)` as often as the passes need; writes recording.json to `directory`.
 
-    Raises MeasureError if the callable itself raises; the cause is attached.
+    Raises MeasureError if the callable itself raises, the cause being attached, and where there
+    is no room for the results.
     """
     import torch
 
-    folder = ResultFolder(directory / "run-1")
+    folder = ChildFolder(directory / "run-1")
     folder.path.mkdir(parents=True)
     on_gpu = torch.cuda.is_available()
     plan = Plan(
@@ -61,7 +63,12 @@ def record_callable(
             report.hear(line)
         collected.rehearsal = not on_gpu
         collected.take(report)
-        collected.write_recording(Target("callable", name), schedule, None)
+        try:
+            collected.write_recording(Target("callable", name), schedule, None)
+        except OSError as error:
+            folder.lost = folder.lost or error
+    if folder.lost is not None:
+        raise unwritable(directory, folder.lost) from folder.lost
 
 
 def _call_until_done(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import signal
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +55,7 @@ class ChildReport:
     timed_out: bool = False
     killed: bool = False
     hung_in: str | None = None
+    unwritable: OSError | None = None  # why not all of what it found is on disk
     told: list[str] = field(default_factory=list)  # notes of the child itself
 
     def hear(self, line: dict[str, Any]) -> None:
@@ -109,6 +112,8 @@ class ChildReport:
         """The pass during which the process died without a word; None if it did not."""
         if self.ended or self.done or self.killed or self.interrupted or self.error:
             return None
+        if self.unwritable is not None:  # it may have told us, and we did not hear
+            return None
         return None if self.current_pass == "warmup" else self.current_pass
 
     def broken_pass(self) -> tuple[str, str] | None:
@@ -126,6 +131,10 @@ class ChildReport:
         if self.script_ended and not (self.failed or self.searching or self.enough):
             text = f"the script ended after {self.steps} steps, before the last pass"
             found.append(f"{text}; {_OTHER_MODEL}" if self.other_model else text)
+        if self.unwritable is not None and not self.done:
+            found.append(
+                f"not everything is here: results could not be written ({_why(self.unwritable)})"
+            )
         if self.processes:
             found.append(f"{self.started_others}; what runs in such was not measured")
         return found
@@ -173,6 +182,11 @@ def judge(report: ChildReport, results: dict[str, Any], structure: bool) -> Laun
     if report.done or report.enough or (measured and report.broken_pass() is not None):
         return None
     code = report.exit_code or 0
+    lost = (
+        None if report.unwritable is None else unwritable(report.folder.parent, report.unwritable)
+    )
+    if lost is not None and code == 0:
+        return lost
     if code != 0:
         shell_code = 128 - code if code < 0 else code
         how = f"was ended by {death_of(code)}" if code < 0 else f"ended with exit code {code}"
@@ -182,11 +196,30 @@ def judge(report: ChildReport, results: dict[str, Any], structure: bool) -> Laun
             if not measured
             else f"the script {how}{what} before every pass was done",
             exit_code=shell_code,
-            hint="run it without launchscope first; the same failure should appear",
+            hint="run it without launchscope first; the same failure should appear"
+            if lost is None
+            else f"{lost}; {lost.hint}",
         )
     if measured:
         return None
     return _nothing_measured(report)
+
+
+def unwritable(directory: Path, error: OSError) -> MeasureError:
+    """What to say where results could not be written to `directory`, or below it."""
+    if error.errno == errno.ENOENT:
+        hint = "set TMPDIR to a folder that nothing empties meanwhile"
+    elif directory.is_relative_to(tempfile.gettempdir()):
+        hint = "make room there, or set TMPDIR to a folder with room"
+    else:
+        hint = "make room there"
+    return MeasureError(
+        f"what was measured could not be written to {directory}: {_why(error)}", hint=hint
+    )
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 def _nothing_measured(report: ChildReport) -> MeasureError:

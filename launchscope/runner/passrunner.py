@@ -51,6 +51,7 @@ class PassRunner:
         self._pass_steps = 0
         self._news_at = 0
         self._in_step = False
+        self._untouched = True  # no pass is over
         self.steps_done = first_step
         self._queue = self._choose(names, allow_captures)
 
@@ -147,6 +148,9 @@ class PassRunner:
         """Start the next pass that has something to do; `on_done` if there is none."""
         context = self._context
         while self._queue and self._pass is None:
+            if context.folder.failed():  # no further result could be kept
+                self._queue = []
+                break
             entry = self._queue.pop(0)
             if entry.needs is not None and entry.needs not in context.live:
                 continue
@@ -161,6 +165,8 @@ class PassRunner:
             steps = entry.steps(context)
             limit = entry.longest_s + _PASS_SLOWDOWN * steps * self._step_s
             context.folder.tell("pass_start", name=entry.name, total=steps, limit_s=limit)
+            if context.folder.failed():
+                continue
             self._pass, self._pass_began = entry, time.perf_counter()
             # What steps of the other passes will take is not known before the first is over.
             self._news_at = _steps_until_news(self._step_s) if entry.ends_only else 1
@@ -179,6 +185,7 @@ class PassRunner:
     def _close(self, complete: bool) -> None:
         current = self._pass
         assert current is not None
+        self._untouched = False
         try:
             result = current.finish(complete)
         except Exception as error:
@@ -195,6 +202,7 @@ class PassRunner:
     def _failed(self, error: BaseException) -> None:
         current, self._pass = self._pass, None
         assert current is not None
+        self._untouched = False
         folder = self._context.folder
         result = None
         with contextlib.suppress(Exception):
@@ -214,6 +222,22 @@ class PassRunner:
         self._context.results[name] = to_plain(result)
 
     # --------------------------------------------------------------------------- ending
+
+    def abandon(self) -> bool:
+        """Forget the first pass and the others, if it is still under way; False if it is not.
+
+        What a capture has begun cannot be forgotten.
+        """
+        current = self._pass
+        if current is None or current.captures or not self._untouched:
+            return False
+        self._pass, self._queue = None, []
+        with contextlib.suppress(Exception):
+            current.finish(complete=False)  # it takes back what it has put in
+        if self._in_step and self._seen:
+            self._nvtx.pop()
+        self._nvtx.pop()
+        return True
 
     def takes_blame(self, error: BaseException) -> bool:
         """True if an error that left the script comes from the current pass; it is on disk then."""

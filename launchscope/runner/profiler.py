@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 import warnings
@@ -62,6 +63,7 @@ class KinetoSession:
             warnings.simplefilter("ignore")
             self._profiler.stop()
             self._profiler.export_chrome_trace(os.fspath(path))
+        require_whole(path)
         return self._legacy_kernels()
 
     def _legacy_kernels(self) -> int:
@@ -71,6 +73,21 @@ class KinetoSession:
             event.device_type() == device and event.device_resource_id() == _LEGACY_STREAM
             for event in results.events()
         )
+
+
+def require_whole(path: Path) -> None:
+    """OSError unless the trace ends as one does: Kineto says nothing of a disk that is full.
+
+    Then the file is taken away, and there is room for the results.
+    """
+    ending = b""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 64))
+        ending = file.read()
+    if not ending.rstrip().endswith(b"}"):
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise OSError(errno.ENOSPC, "the trace could not be written whole; is TMPDIR full?")
 
 
 def step_range(index: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from launchscope.model import Schedule, StepBoundary, StepKind
 from launchscope.runner.hooks import Hooks
+from launchscope.runner.remarks import FORWARD_ALONE, NO_BACKWARD
 from launchscope.runner.shapes import in_training, is_weighted
 from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, StepSearch, Token
 from launchscope.runner.userlines import user_line
@@ -24,15 +25,6 @@ _UNEVEN_AFTER = 12
 _MARKER = ("marker", "", True, True)
 _LINES_KEPT = 600
 OPENING = "opening"
-_NO_BACKWARD = (
-    "the forwards run with gradients enabled, but no backward() was seen: inference wants "
-    "torch.inference_mode(), and a step that trains through torch.autograd.grad has to be marked "
-    "with `with launchscope.step():`"
-)
-_FORWARD_ALONE = (
-    "the step is the forward alone, as asked for: the backward and the optimizer are no part of "
-    "it, and a graph of it cannot be trained through"
-)
 
 
 class Recogniser:
@@ -192,7 +184,7 @@ class Recogniser:
                 "with launchscope.step()"
             )
         if pattern is not None and pattern.closing == "forward" and pattern.begin_trains:
-            found.append(_FORWARD_ALONE if self._search.trains else _NO_BACKWARD)
+            found.append(FORWARD_ALONE if self._search.trains else NO_BACKWARD)
         return found
 
     def kinds(self, pattern: Pattern | None) -> tuple[StepKind, ...]:

@@ -7,7 +7,6 @@ written by then is kept, and `recording.json` is always written.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -19,8 +18,9 @@ from pathlib import Path
 from launchscope.errors import LaunchscopeError, MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.collect import Collected
-from launchscope.runner.folder import SPEC_FILE, ResultFolder
-from launchscope.runner.outcome import ChildReport, judge
+from launchscope.runner.endsignals import asking_signal
+from launchscope.runner.folder import ResultFolder
+from launchscope.runner.outcome import ChildReport, judge, unwritable
 from launchscope.runner.passes import SCOPE, all_passes
 from launchscope.runner.watch import ChildWatch, Event
 
@@ -102,8 +102,13 @@ class _Session:
         self._watch = ChildWatch(listen, options.timeout_s, schedule.full)
 
     def run(self) -> Outcome:
-        with self._watch.signals:
-            return self._run()
+        signals = self._watch.signals
+        with signals:
+            outcome = self._run()
+        if signals.caught is None or outcome.interrupted:
+            return outcome
+        # It came when no child was left to be asked.
+        return replace(outcome, interrupted=True, exit_code=128 + signals.caught)
 
     def _run(self) -> Outcome:
         wanted = [kind.name for kind in all_passes() if self._steps_of(kind.name) > 0]
@@ -122,13 +127,20 @@ class _Session:
             self._watch.settle()
             self._announce(why)
             remaining = [name for name in wanted if self.collected.lacks(name)]
-            report = self._run_child(remaining)
+            try:
+                report = self._run_child(remaining)
+            except OSError as error:
+                report.unwritable = error
+                break
             self.collected.take(report)
-            if report.interrupted or report.timed_out:
+            if report.interrupted or report.timed_out or report.unwritable is not None:
                 break
             why = self._on_default_stream() or self._why_again(report, wanted)
         problem = judge(report, self.collected.results, "inspect" in self.collected.results)
-        self.collected.write_recording(self.target, self.schedule, report.exit_code)
+        try:
+            self.collected.write_recording(self.target, self.schedule, report.exit_code)
+        except OSError as error:
+            raise unwritable(self.directory, error) from error
         return Outcome(
             self.directory,
             problem,
@@ -243,26 +255,22 @@ class _Session:
         collected = self.collected
         collected.runs += 1
         folder = ResultFolder(self.directory / f"run-{collected.runs}")
-        folder.path.mkdir(parents=True)
         harmless = {k.name for k in all_passes() if k.worth_a_run and not k.captures}
         # A script that is to go on must not share its process with a capture.
         finishing = self.schedule.full and bool(harmless.intersection(passes))
-        (folder.path / SPEC_FILE).write_text(
-            json.dumps(
-                {
-                    "target": asdict(self.target),
-                    "passes": passes,
-                    "schedule": asdict(self.schedule),
-                    "stop_after": not finishing,
-                    "allow_captures": not finishing,
-                    "side_stream": self.side_stream,
-                    "adopt": self.options.adopt,
-                    "earlier": collected.results,
-                    "parent": os.getpid() if _on_main_thread() else None,
-                }
-            ),
-            encoding="utf-8",
-        )
+        spec = {
+            "target": asdict(self.target),
+            "passes": passes,
+            "schedule": asdict(self.schedule),
+            "stop_after": not finishing,
+            "allow_captures": not finishing,
+            "side_stream": self.side_stream,
+            "adopt": self.options.adopt,
+            "earlier": collected.results,
+            "parent": os.getpid() if _on_main_thread() else None,
+            "asked_by": asking_signal(),
+        }
+        folder.make_for_child(spec)
         report = ChildReport(folder=folder.path)
         package = Path(__file__).resolve().parents[1]
         command = [
@@ -285,6 +293,7 @@ class _Session:
                 hint="--python takes the path of a Python interpreter",
             ) from error
         self._watch.follow(child, folder, report)
+        report.unwritable = folder.unwritable()
         return report
 
 

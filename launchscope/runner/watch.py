@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from launchscope.runner.endsignals import EndSignals
+from launchscope.runner.endsignals import EndSignals, asking_signal
 from launchscope.runner.folder import ResultFolder
 from launchscope.runner.outcome import ChildReport
 from launchscope.runner.passes import SCOPE
@@ -63,6 +63,7 @@ class ChildWatch:
     ) -> None:
         kill_at: float | None = None
         passed_on = False
+        below: list[int] = []
         quiet_since = time.monotonic()
         self._told = False
         while True:
@@ -74,6 +75,7 @@ class ChildWatch:
                 if self.signals.caught is not None:
                     report.signal = self.signals.caught
                 if report.exit_code is not None:
+                    _terminate(below)
                     return
                 if report.done and report.ended and not self._full:
                     # With CUDA the process's own end takes its time: meanwhile the results
@@ -83,7 +85,7 @@ class ChildWatch:
                 now = time.monotonic()
                 if self.signals.caught is not None and not passed_on:
                     passed_on = True
-                    _press_ctrl_c(child)
+                    below = _press_ctrl_c(child)
                     kill_at = now + _GRACE_INTERRUPT_S
                 if now - quiet_since > _QUIET_S:
                     self._say_what_is_awaited(report)
@@ -93,6 +95,9 @@ class ChildWatch:
                     report.timed_out = not report.done
                     kill_at = now
                 if report.pass_deadline is not None and now > report.pass_deadline:
+                    if folder.unwritable() is not None:  # its end could not be told
+                        report.pass_deadline = None
+                        continue
                     report.hung_in = report.current_pass
                     kill_at = now
                 if kill_at is not None and now >= kill_at:
@@ -162,11 +167,26 @@ class ChildWatch:
         self._listen(Event("note", "", text=text))
 
 
-def _press_ctrl_c(child: subprocess.Popen[bytes]) -> None:
-    """What a terminal does for us there: a child that ends so leaves what it has measured."""
-    for pid in (child.pid, *descendants(child.pid)):
+def _press_ctrl_c(child: subprocess.Popen[bytes]) -> list[int]:
+    """What a terminal does for us there: a child that ends so leaves what it has measured.
+
+    Returns the processes below it that are deaf to this: they are to end after the child.
+    """
+    below, asking = descendants(child.pid), asking_signal()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(child.pid, asking)
+    if asking != signal.SIGINT:
+        return below
+    for pid in below:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGINT)
+    return []
+
+
+def _terminate(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
 
 
 def _event_of(line: dict[str, Any]) -> Event | None:

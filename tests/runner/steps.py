@@ -11,7 +11,7 @@ import torch
 from launchscope.model import Schedule, StepBoundary, VerifyResult
 from launchscope.runner.capture import CapturedStep
 from launchscope.runner.context import Context
-from launchscope.runner.folder import ResultFolder
+from launchscope.runner.folder import ChildFolder
 from launchscope.runner.hooks import Hooks
 from launchscope.runner.live import LIVE_GRAPH, LiveReplay
 from launchscope.runner.passes.verify import VerifyPass
@@ -47,7 +47,7 @@ def context_of(folder: Path, model: Any, optimizer: Any = None, verify: int = 4)
     live = LiveReplay(CapturedStep(Graph(), 0.0, None, None, 0), state, flags, [])
     return Context(
         torch=torch,
-        folder=ResultFolder(folder),
+        folder=ChildFolder(folder),
         schedule=Schedule(verify=verify),
         hooks=hooks,
         nvtx=NvtxRanges(),

@@ -128,6 +128,50 @@ def test_sigterm_gives_the_report_of_what_was_measured(tmp_path: Path) -> None:
     assert (result.child_lives, result.folders) == (False, [])
 
 
+def in_the_background() -> None:
+    """As a shell that takes no commands from a person starts what has `&` behind it."""
+    usual_signals()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMAX"), reason="no signal to ask by")
+def test_in_the_background_sigterm_gives_the_report_of_what_was_measured(tmp_path: Path) -> None:
+    command = ("profile", "--inspect", "1500")
+    result = ended(tmp_path, TRAINS, signal.SIGTERM, command, in_the_background)
+    assert result.code == 143, result.err
+    assert "error: interrupted; this is what was measured" in result.err
+    assert "device operations per step" in result.out
+    assert (result.child_lives, result.folders) == (False, [])
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMAX"), reason="no signal to ask by")
+def test_in_the_background_processes_of_the_script_end_with_it(tmp_path: Path) -> None:
+    starts = (
+        "import subprocess, sys\nother = subprocess.Popen([sys.executable, '-c', 'import time\\n"
+    )
+    starts += "time.sleep(100)'])\nopen('other', 'w').write(str(other.pid))\n"
+    result = ended(tmp_path, starts + WAITS, signal.SIGTERM, prepare=in_the_background)
+    assert (result.code, result.child_lives, result.folders) == (143, False, []), result.err
+    other = int((tmp_path / "other").read_text())
+    give_up = time.monotonic() + 5
+    while lives(other) and time.monotonic() < give_up:
+        time.sleep(0.05)
+    assert not lives(other)
+
+
+def test_in_the_background_a_script_stays_deaf_to_ctrl_c(tmp_path: Path) -> None:
+    asks = """
+    import os, signal, time
+    open("pid", "w").write(str(os.getpid()))
+    os.kill(os.getpid(), signal.SIGINT)
+    print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN, flush=True)
+    open("now", "w").close()
+    time.sleep(60)
+    """
+    result = ended(tmp_path, asks, signal.SIGTERM, prepare=in_the_background)
+    assert (result.code, result.out) == (143, "True\n"), result.err
+
+
 def test_a_second_sigterm_does_not_cut_the_ending_short(tmp_path: Path) -> None:
     deaf_for_a_while = DEAF + WAITS.replace("while True", "while not os.path.exists('heard')")
     source = deaf_for_a_while + "time.sleep(1)\nopen('saved', 'w').close()\n"

@@ -52,10 +52,12 @@ class ReplayTracePass(PassBase):
         return True
 
     def finish(self, complete: bool) -> Any:
-        self._session.stop(self.context.folder.path / REPLAY_FILE)
-        self._live.state.restore()
-        self._live.flags.revert()
-        self._live.state.forget()
+        try:
+            self._session.stop(self.context.folder.path / REPLAY_FILE)
+        finally:  # also where there is no room for the trace
+            self._live.state.restore()
+            self._live.flags.revert()
+            self._live.state.forget()
         self.context.torch.cuda.synchronize()
         return ReplayTraceResult(file=REPLAY_FILE, replays=_REPLAYS) if complete else None
 

@@ -1,0 +1,187 @@
+"""A disk that fills up is told in one sentence, and the script never hears of it from us."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import launchscope
+from launchscope.errors import MeasureError
+from launchscope.model import Schedule, Target
+from launchscope.runner.collect import Collected
+from launchscope.runner.folder import ChildFolder, ResultFolder
+from launchscope.runner.profiler import require_whole
+from tests.runner.children import ENVIRONMENT, Said, recorded
+from tests.runner.children import launchscope as profile
+
+TRAIN = """
+import errno, os, resource, sys, torch
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+def step():
+    opt.zero_grad()
+    net(torch.randn(8, 4)).sum().backward()
+    opt.step()
+
+def no_room():  # as on a full disk: no file grows any more
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+"""
+LOOP = "for i in range(60): step()\n"
+NO_ROOM = "what was measured could not be written to"
+FILLS = """
+def fill():
+    try:
+        with open(os.path.join(os.environ["TMPDIR"], "filler"), "wb", buffering=0) as file:
+            while True: file.write(bytes(512))
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+"""
+MOUNTS = "mount -t tmpfs -o size=256k launchscope-test tmp"
+
+
+def sentence(said: Said) -> str:
+    """What is said at the end, and never a trace of how it came about."""
+    assert "Traceback" not in said.err, said.err
+    return said.error
+
+
+def test_a_script_ends_as_after_the_last_pass_where_no_result_can_be_kept(tmp_path: Path) -> None:
+    source = TRAIN + "step()\nno_room()\n" + LOOP + "sys.exit('not stopped')"
+    said = profile(tmp_path, source)
+    assert said.code == 3, said.err
+    assert sentence(said).startswith(NO_ROOM)
+    assert "set TMPDIR to a folder with room" in said.error
+    assert "not stopped" not in said.err
+
+
+def test_results_of_before_are_still_reported(tmp_path: Path) -> None:
+    """The sizes are on disk; the inspection that was to follow them finds no room."""
+    source = TRAIN + "for i in range(300):\n    if i == 20: no_room()\n    step()\n"
+    ran = recorded(tmp_path, source, schedule=Schedule(sizes=5, inspect=20))
+    assert isinstance(ran.outcome.problem, MeasureError)
+    assert (ran.outcome.exit_code, ran.recording.runs) == (3, 1)
+    assert ran.recording.sizes is not None
+    assert ran.recording.inspect is None
+    assert any("could not be written" in note for note in ran.recording.notes)
+
+
+def test_with_full_the_script_goes_on_to_its_end(tmp_path: Path) -> None:
+    source = TRAIN + "step()\nno_room()\n" + LOOP + "os.write(1, b'went on')"
+    said = profile(tmp_path, source, "--full")
+    assert (said.code, said.out) == (3, "went on"), said.err
+    assert sentence(said).startswith(NO_ROOM)
+
+
+def test_a_script_that_fails_for_want_of_room_keeps_its_exit_code(tmp_path: Path) -> None:
+    source = TRAIN + "no_room()\nstep()\nsys.exit(7)"
+    said = profile(tmp_path, source)
+    assert said.code == 7, said.err
+    assert "the script ended with exit code 7" in said.error
+    assert "hint: " + NO_ROOM in re.sub(r"\s+", " ", said.error)
+
+
+def test_a_script_that_empties_tmpdir_is_told_of_it(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    source = (
+        TRAIN + "import shutil, tempfile\nstep()\nshutil.rmtree(tempfile.gettempdir())\n" + LOOP
+    )
+    (tmp_path / "script.py").write_text(source)
+    said = _run(tmp_path, [sys.executable, "-m", "launchscope", "profile", "script.py"])
+    assert said.code == 3, said.err
+    assert "No such file or directory" in sentence(said)
+    assert "that nothing empties" in said.error
+
+
+@pytest.mark.parametrize("options", [(), ("--full",)])
+def test_a_disk_that_is_really_full(tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "tmp").mkdir()
+    source = TRAIN + FILLS + "step()\nfill()\n" + LOOP
+    (tmp_path / "script.py").write_text(source)
+    if shutil.which("unshare") is None or _in_a_mount(tmp_path, ["true"]).code != 0:
+        pytest.skip("file systems cannot be mounted here")
+    command = [sys.executable, "-m", "launchscope", "profile", *options, "script.py"]
+    said = _in_a_mount(tmp_path, command)
+    assert said.code == 3, said.err
+    assert "No space left on device" in sentence(said)
+
+
+def test_no_room_for_the_recording_is_made_from_what_the_runs_wrote(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    source = TRAIN + FILLS + "import atexit\natexit.register(fill)\n" + LOOP
+    (tmp_path / "script.py").write_text(source)
+    if shutil.which("unshare") is None or _in_a_mount(tmp_path, ["true"]).code != 0:
+        pytest.skip("file systems cannot be mounted here")
+    said = _in_a_mount(tmp_path, [sys.executable, "-m", "launchscope", "profile", "script.py"])
+    assert "device operations per step" in said.out, said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_recording_without_any_room_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: ResultFolder, name: str, value: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ResultFolder, "write", full)
+    with pytest.raises(MeasureError, match="No space left on device") as raised:
+        launchscope.measure(lambda: None, schedule=Schedule(warmup=1, inspect=1))
+    assert "TMPDIR" in str(raised.value.hint)
+    with pytest.raises(OSError, match="No space"):
+        Collected(tmp_path).write_recording(Target("script", "train.py", ()), Schedule(), 0)
+
+
+def test_after_a_lost_line_nothing_more_is_written(tmp_path: Path) -> None:
+    parent = ResultFolder(tmp_path / "run")
+    parent.make_for_child({})
+    assert parent.unwritable() is None
+    child = ChildFolder(parent.path)
+    child.tell("first")
+    log = parent.path / "status.jsonl"
+    log.rename(tmp_path / "kept")
+    log.mkdir()
+    child.tell("second")
+    log.rmdir()
+    (tmp_path / "kept").rename(log)
+    child.tell("third")
+    child.write("result", {})
+    assert [line["kind"] for line in parent.told()] == ["first"]
+    assert parent.read("result") is None
+    assert child.lost is not None
+    assert str(parent.unwritable()) == str(OSError(child.lost.errno, child.lost.strerror))
+
+
+def test_a_trace_that_was_cut_off_is_taken_away(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole.json", tmp_path / "cut.json"
+    whole.write_text('{"traceEvents": [\n],\n"displayTimeUnit": "ms"\n}\n')
+    cut.write_text('{"traceEvents": [\n{"ph": "X", "na')
+    require_whole(whole)
+    for path in (cut, tmp_path / "none.json"):
+        with pytest.raises(OSError, match="not be written whole"):
+            require_whole(path)
+    assert (whole.exists(), cut.exists()) == (True, False)
+
+
+def _in_a_mount(folder: Path, command: list[str]) -> Said:
+    """Run a command with a file system of its own, which is soon full, as TMPDIR."""
+    inside = f'{MOUNTS} && exec "$@"'
+    return _run(folder, ["unshare", "-rm", "sh", "-c", inside, "sh", *command])
+
+
+def _run(folder: Path, command: list[str]) -> Said:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**ENVIRONMENT, "TMPDIR": os.fspath(folder / "tmp")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
