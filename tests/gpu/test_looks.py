@@ -17,9 +17,9 @@ def test_a_steady_machine_is_looked_at_twice(profile_script: ProfileScript) -> N
     looks = ran.measured.facts.looks_iteration_ms
     assert looks is not None
     assert len(looks) == 2
-    # This machine too may be slow for a while.
-    expected = min(looks) if ran.measured.facts.unsteady else sum(looks) / 2
-    assert ran.metric("iteration_ms") == pytest.approx(expected, rel=0.2)
+    # This machine too may be slow for a while, and then the looks are not the same.
+    slowest = min(looks) if ran.measured.facts.unsteady else max(looks)
+    assert 0.9 * min(looks) < ran.metric("iteration_ms") < 1.1 * slowest
 
 
 @pytest.mark.parametrize("when", ["step < 41", "step > 88"])
