@@ -12,7 +12,7 @@ import numpy as np
 
 from launchscope.analysis.accounting import account
 from launchscope.analysis.blockers import blockers
-from launchscope.analysis.gain import from_replay, project_from_bursts
+from launchscope.analysis.gain import from_replay, project_from_bursts, timed_again
 from launchscope.analysis.iterations import find_iterations
 from launchscope.analysis.joining import Projector, against_time
 from launchscope.analysis.kernels import kernel_table, op_table
@@ -94,11 +94,12 @@ def build_profile(
             projected = Projector(work, predicted, accounts, times, source)
             parts.append(projected(recording.replay, known, whole))
             project_scope = projected.removable_pct
-    told = any(
-        "removable_pct" in p.metrics or p.facts.busy_exceeds_interval_pct is not None for p in parts
-    )
-    if not told and times is not None and bursts is not None and replay.work.same is not False:
-        parts.append(project_from_bursts(times, recording.replay, bursts, whole))
+    told = any("removable_pct" in p.metrics for p in parts) or replay.work.same is False
+    stretched = any(p.facts.busy_exceeds_interval_pct is not None for p in parts)
+    # A trace that contradicts the timings counts for less than a second look at them.
+    confirmed = not stretched or timed_again(times, recording.replay, bursts)
+    if times is not None and bursts is not None and confirmed and not told:
+        parts.append(project_from_bursts(times, recording.replay, bursts, whole, stretched))
     iteration = middle(times.iteration) if times is not None else None
     scopes = scope_replays(recording, iteration, project_scope)
     metrics: dict[str, Any] = {}

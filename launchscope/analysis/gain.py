@@ -7,7 +7,7 @@ from statistics import median
 
 import numpy as np
 
-from launchscope.analysis.measured import Measured, Value, middle
+from launchscope.analysis.measured import BUSY_TOLERANCE_PCT, Measured, Value, middle
 from launchscope.analysis.metrics import UNITS, exactly
 from launchscope.analysis.prediction import Prediction
 from launchscope.analysis.projection import Model, ReplayCost, host_replay_us
@@ -15,7 +15,7 @@ from launchscope.analysis.replay import ReplayTimes
 from launchscope.analysis.timing import StepTimes
 from launchscope.model import Facts, Metric, ReplayResult
 
-__all__ = ["from_replay", "project", "project_from_bursts"]
+__all__ = ["from_replay", "project", "project_from_bursts", "timed_again"]
 
 # Inputs to copy in per step where the recording does not say: a batch and its targets.
 _USUAL_INPUTS = 2
@@ -123,9 +123,14 @@ def project(
 
 
 def project_from_bursts(
-    times: StepTimes, result: ReplayResult | None, bursts: ReplayTimes, whole_step: bool
+    times: StepTimes,
+    result: ReplayResult | None,
+    bursts: ReplayTimes,
+    whole_step: bool,
+    stretched: bool = False,
 ) -> Measured:
-    """The iteration where a replay was measured and no trace says what lies between the steps.
+    """The iteration where a replay was measured and no trace says what lies between the steps,
+    or only one whose kernels were `stretched` beyond the iteration that they are of.
 
     The replay takes off the iteration what it takes off the step, nothing more and nothing less:
     a host that is behind, or waits between the steps, would change that. Bounds as in `project`.
@@ -152,11 +157,26 @@ def project_from_bursts(
         removable_high_pct=100 * (1 - least / slow),
         removable_step_pct=100 * (1 - replay / step) if step > 0 else None,
     )
+    why = "the trace stretched the GPU's work" if stretched else "there is no trace"
     note = (
-        "there is no trace: the iteration with a replay is the measured one less what the replay "
-        "takes off the step"
+        f"{why}: the iteration with a replay is the measured one less what the replay takes off "
+        "the step"
     )
     return Measured(metrics, facts, (note,))
+
+
+def timed_again(
+    times: StepTimes | None, result: ReplayResult | None, bursts: ReplayTimes | None
+) -> bool:
+    """Whether the eager steps beside the replays took what the timing pass had measured.
+
+    Then the steps had not changed meanwhile, and a trace that says otherwise was disturbed by
+    its own recording. Under changes that the capture asked for it cannot be told.
+    """
+    step = None if times is None else middle(times.step)
+    if not step or bursts is None or not bursts.eager or result is None or result.changes:
+        return False
+    return 100 * abs(median(bursts.eager) / step - 1) <= BUSY_TOLERANCE_PCT
 
 
 def _usual(

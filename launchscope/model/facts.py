@@ -60,7 +60,7 @@ class Facts:
     removable_step_pct: float | None = None  # of the step
     simulation_error_pct: float | None = None  # of the iteration that the queue simulation gives
     projected_iteration_with_sync_ms: float | None = None  # if the step still waits for its replay
-    projected_from_bursts: bool | None = None  # without a trace
+    projected_from_bursts: bool | None = None  # without a trace, or against a stretched one
 
     # Of several processes, or of a baseline.
     processes: int | None = None

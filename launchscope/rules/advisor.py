@@ -68,7 +68,7 @@ def _verdict(profile: Profile, findings: tuple[Finding, ...]) -> Verdict:
 
 def _decide(profile: Profile) -> Decision:
     excess = busy_excess_pct(profile)
-    if excess is not None:
+    if excess is not None and not profile.facts.projected_from_bursts:
         return Decision("inconclusive", headline.contradiction(excess), ("LS006",))
     if (profile.facts.graph_kernel_share_pct or 0.0) >= GRAPHED_PCT:
         return Decision("already_graphed", headline.graphed(profile), ("LS008",))

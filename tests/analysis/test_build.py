@@ -331,6 +331,29 @@ def test_a_measured_replay_without_a_trace_projects_the_iteration(tmp_path: Path
     assert (verdict.recommendation, verdict.basis) == ("adopt", "measured")
 
 
+def test_a_trace_that_was_stretched_counts_for_less_than_steps_timed_twice(
+    tmp_path: Path,
+) -> None:
+    times = timing(iteration_ms=0.45, step_ms=0.44)  # the trace: 0.5 ms busy
+
+    def built(eager_ms: float, changes: tuple[str, ...] = ()) -> Profile:
+        bursts = ((eager_ms, eager_ms), (eager_ms, eager_ms))
+        replay = replace(
+            MEASURED, eager_bursts=bursts, replay_bursts=((0.42, 0.42),) * 2, changes=changes
+        )
+        return advise(whole(tmp_path, timing=times, replay=replay))
+
+    again = built(0.445)
+    assert again.facts.projected_from_bursts is True
+    assert again.value("removable_pct") == pytest.approx(4.4, abs=0.1)
+    assert again.verdict is not None
+    assert (again.verdict.recommendation, again.verdict.basis) == ("stay_eager", "measured")
+    assert any("the trace stretched the GPU's work" in note for note in again.notes)
+    for other in (built(0.5), built(0.445, ("AdamW capturable=True",))):
+        assert other.verdict is not None
+        assert other.verdict.recommendation == "inconclusive"
+
+
 def test_with_a_trace_the_queue_simulation_projects_the_iteration(tmp_path: Path) -> None:
     assert whole(tmp_path, replay=MEASURED).facts.projected_from_bursts is None
 

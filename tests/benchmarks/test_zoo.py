@@ -94,6 +94,12 @@ def test_the_truth_is_what_two_of_the_fastest_visits_agree_on() -> None:
     assert truth.quiet(visits) == [*visit(2.0), *visit(2.05)]
 
 
+def test_near_the_threshold_the_visits_have_to_agree_more_closely() -> None:
+    assert truth.settled([visit(2.0), visit(2.05)])
+    assert not truth.settled([visit(1.2), visit(1.23)])
+    assert truth.settled([visit(1.2), visit(1.23), visit(1.205)])
+
+
 def test_a_truth_that_did_not_settle_counts_and_is_told() -> None:
     found = score([row("a", removed=11.0, truth_settled=False)])
     assert (found.unsettled, found.wrong["measured"]) == (["a"], ["a"])

@@ -320,6 +320,17 @@ def test_figures_that_contradict_each_other_are_each_named() -> None:
     assert len(titles("LS006", profile(facts=facts))) == 3
 
 
+def test_a_stretched_trace_is_a_warning_where_the_timings_were_confirmed() -> None:
+    metrics: dict[str, float | None] = {"iteration_busy_ms": 12.0}
+    rule = find_rule("LS006")
+    assert rule is not None
+    (found,) = rule.check(profile(metrics=metrics))
+    assert found.severity == "error"
+    (found,) = rule.check(profile(metrics=metrics, facts={"projected_from_bursts": True}))
+    assert found.severity == "warning"
+    assert "Recording stretched" in found.title
+
+
 def test_a_failed_capture_is_told_with_its_reason_and_line() -> None:
     rule = find_rule("LS031")
     assert rule is not None
