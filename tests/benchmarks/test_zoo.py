@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 import torch
 
+from launchscope.analysis.prediction import StepWork, predict
 from tests.benchmarks.zoo import fit, runner, table, truth
 from tests.benchmarks.zoo.catalog import FAMILIES, chosen, find
 from tests.benchmarks.zoo.score import judged, score
 from tests.benchmarks.zoo.truth import Truth
 
 SMALL = ("mlp-train-b64", "mlp-inference-b1", "dqn-train-b64", "pinn-train-n4096",
-         "lstm-train-b32", "dlrm-inference-b64", "encoder-train-b32")  # fmt: skip
+         "lstm-train-b32", "lstm-both-ways-train-b32", "branches-2-matmul-512",
+         "dlrm-inference-b64", "encoder-train-b32")  # fmt: skip
 
 
 def row(
@@ -141,6 +143,8 @@ def test_the_fit_finds_the_constants_that_made_the_rows() -> None:
         made = row(str(kernels))
         made["measured"] |= {"kernels_per_step": int(kernels), "memsets_per_step": int(copies)}
         made["measured"]["replay_ms"] = 0.98 + (0.1 * kernels + 0.5 * copies + 2) / 1e3
+        work = StepWork(0.98, 0.98, int(kernels), int(copies))
+        made["measured"]["predicted_replay_ms"] = predict(work).ms
         rows.append(made)
     (line,) = fit.told(rows)
     assert "0.100 us a kernel, 0.50 us a copy or set, 2.0 us a replay" in line

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from launchscope.analysis.prediction import COPY_MS, KERNEL_MS, START_MS
+
 __all__ = ["told"]
 
 Floats = npt.NDArray[np.float64]
 _FEWEST = 8
+_NOW = np.array([KERNEL_MS, COPY_MS, START_MS])
 
 
 def told(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -41,17 +44,18 @@ def told(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def _all_known(row: dict[str, Any]) -> bool:
     said = row["measured"]
-    keys = ("gpu_busy_ms", "replay_ms", "kernels_per_step")
+    keys = ("predicted_replay_ms", "replay_ms", "kernels_per_step")
     return all(said[key] is not None for key in keys)
 
 
 def _system(rows: Sequence[dict[str, Any]]) -> tuple[Floats, Floats, Floats]:
+    """Nodes by kind, what a replay takes beyond the rest of its prediction, and its time in ms."""
     said = [row["measured"] for row in rows]
     copies = [(s["memcpys_per_step"] or 0) + (s["memsets_per_step"] or 0) for s in said]
     parts = np.array([[s["kernels_per_step"], n, 1.0] for s, n in zip(said, copies)], np.float64)
     replay = np.array([s["replay_ms"] for s in said], np.float64)
-    busy = np.array([s["gpu_busy_ms"] for s in said], np.float64)
-    return parts, replay - busy, replay
+    predicted = np.array([s["predicted_replay_ms"] for s in said], np.float64)
+    return parts, replay - (predicted - parts @ _NOW), replay
 
 
 def _solved(parts: Floats, excess: Floats, replay: Floats) -> Floats:

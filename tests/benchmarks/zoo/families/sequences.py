@@ -21,13 +21,14 @@ VOCABULARY = 256
 
 
 class Recurrent(nn.Module):
-    """Next-token model on an LSTM or a GRU."""
+    """Next-token model on recurrent layers that take the batch first."""
 
-    def __init__(self, cell: type[nn.LSTM] | type[nn.GRU], width: int, layers: int) -> None:
+    def __init__(self, cell: nn.RNNBase) -> None:
         super().__init__()
+        width = cell.hidden_size
         self.tokens = nn.Embedding(VOCABULARY, width)
-        self.cell = cell(width, width, layers, batch_first=True)
-        self.head = nn.Linear(width, VOCABULARY)
+        self.cell = cell
+        self.head = nn.Linear(width * (1 + cell.bidirectional), VOCABULARY)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.head(self.cell(self.tokens(tokens))[0])
@@ -47,6 +48,10 @@ class Encoder(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.head(self.layers(self.tokens(tokens)))
         return logits
+
+
+def _cells(kind: type[nn.LSTM | nn.GRU], width: int, layers: int) -> Callable[[], nn.Module]:
+    return lambda: Recurrent(kind(width, width, layers, batch_first=True))
 
 
 def _language_model(
@@ -75,19 +80,19 @@ FAMILY = Family(
     (
         Workload(
             "lstm-train-b32", "train", 32,
-            _language_model(lambda: Recurrent(nn.LSTM, 256, 2), 64, "train"),
+            _language_model(_cells(nn.LSTM, 256, 2), 64, "train"),
         ),
         Workload(
             "lstm-train-b256", "train", 256,
-            _language_model(lambda: Recurrent(nn.LSTM, 1024, 2), 128, "train"),
+            _language_model(_cells(nn.LSTM, 1024, 2), 128, "train"),
         ),
         Workload(
             "lstm-inference-b1", "inference", 1,
-            _language_model(lambda: Recurrent(nn.LSTM, 256, 1), 100, "inference"),
+            _language_model(_cells(nn.LSTM, 256, 1), 100, "inference"),
         ),
         Workload(
             "gru-train-b64", "train", 64,
-            _language_model(lambda: Recurrent(nn.GRU, 512, 2), 64, "train"),
+            _language_model(_cells(nn.GRU, 512, 2), 64, "train"),
         ),
         Workload(
             "encoder-train-b32", "train", 32,
