@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from launchscope.runner.ends import hook_call
 from launchscope.runner.hooks import Hooks
 from launchscope.runner.shapes import is_weighted
 
@@ -169,15 +170,12 @@ class Adoption:
         """Note the output of every call of a module."""
         wrapped = getattr(module, "_compiled_call_impl", None)
         if wrapped is not None:  # a hook would be compiled with it
-
-            @functools.wraps(wrapped)
-            def noting(*args: Any, **kwargs: Any) -> Any:
-                output = wrapped(*args, **kwargs)
-                self._note_output(output)
-                return output
-
-            module._compiled_call_impl = noting
+            module._compiled_call_impl = self._noting(wrapped)
             self._undo.append(lambda: setattr(module, "_compiled_call_impl", wrapped))
+            return
+        if isinstance(module, self._torch.jit.ScriptModule):  # it takes no hooks
+            handle = hook_call(module, self._noting)
+            self._undo += [] if handle is None else [handle.remove]
             return
         own = weakref.ref(self)
 
@@ -187,6 +185,15 @@ class Adoption:
                 adoption._note_output(output)
 
         self._undo.append(module.register_forward_hook(hook).remove)
+
+    def _noting(self, call: Any) -> Any:
+        @functools.wraps(call)
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            output = call(*args, **kwargs)
+            self._note_output(output)
+            return output
+
+        return noting
 
     def _note_output(self, output: Any) -> None:
         if self._open and not self._hooks.deaf():

@@ -114,10 +114,14 @@ class Ends:
 
 
 def hook_call(module: Any, around: Callable[[Any], Any]) -> BeforeCall | None:
-    """Handle of what `around` makes of a module's call; None if somebody went before us."""
-    if getattr(module, _CALL, None) is not None:
-        return None
-    return BeforeCall(module, around(module._call_impl))
+    """Handle of what `around` makes of a module's call; None if somebody went before us.
+
+    Of several of ours the last goes first, and is to be removed first.
+    """
+    before = getattr(module, _CALL, None)
+    if before is None:
+        return BeforeCall(module, around(module._call_impl), None)
+    return BeforeCall(module, around(before), before) if type(before) is UnsharedCall else None
 
 
 def is_part_of(module: Any, others: Iterable[Any]) -> bool:
@@ -136,12 +140,16 @@ def swap_backward(owner: Any, present: Any, wanted: Any) -> None:
 class BeforeCall:
     """The handle of a call that goes before a module's own."""
 
-    def __init__(self, module: Any, call: Any):
-        self._module = module
+    def __init__(self, module: Any, call: Any, before: UnsharedCall | None):
+        self._module, self._before = module, before
         # torch leaves it out of copies; classes with a way of their own to copy (DDP) do not.
         self._call = UnsharedCall(call)
         module.__dict__[_CALL] = self._call
 
     def remove(self) -> None:
-        if self._module.__dict__.get(_CALL) is self._call:
+        if self._module.__dict__.get(_CALL) is not self._call:
+            return
+        if self._before is None:
             del self._module.__dict__[_CALL]
+        else:
+            self._module.__dict__[_CALL] = self._before

@@ -100,6 +100,15 @@ def test_outputs_stand_in_for_losses_where_nothing_is_trained(tmp_path: Path) ->
     assert trajectory(eager, compiled).status == "follows"
 
 
+def test_outputs_of_torchscript_which_takes_no_hooks_are_noted(tmp_path: Path) -> None:
+    scripted = INFER.replace(".eval()", ".eval()\nmodel = torch.jit.script(model)")
+    found = adopted(tmp_path / "scripted", scripted, "eager")
+    plain = adopted(tmp_path / "plain", INFER, "eager")
+    assert found.modules == ("RecursiveScriptModule",)
+    assert len(found.values) >= 5
+    assert trajectory(plain, found).status == "follows"
+
+
 def test_a_backend_that_fails_is_a_result_with_its_reason(tmp_path: Path) -> None:
     failing = """
     import launchscope.runner.adoption as adoption
