@@ -112,6 +112,9 @@ def main(folder_path: str) -> int:
             code = exit_code_of(error)
     if os.getpid() != own:
         return code
+    with contextlib.suppress(BaseException):
+        # As Python does at its end: threads of the script's may train, or still be saving.
+        threading._shutdown()  # type: ignore[attr-defined]
     stopped = False
     for conductor in running:
         if not conductor.finished:
@@ -122,7 +125,6 @@ def main(folder_path: str) -> int:
         # The script was ended early, and all of it that can be heard of is over once its exit
         # handlers ran. Taking the interpreter and CUDA apart in order would cost a second.
         with contextlib.suppress(Exception):
-            threading._shutdown()  # type: ignore[attr-defined]  # joins what is still saving
             atexit._run_exitfuncs()
         flush_files()
         folder.tell("child_ended", code=code)

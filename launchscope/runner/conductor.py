@@ -381,5 +381,6 @@ class Conductor:
             optimizer_steps=0 if recogniser is None else recogniser.optimizer_steps,
             processes=self.hooks.processes,
             missed=missed,
+            elsewhere=self.hooks.others.unheard,
         )
         self.hooks.remove()

@@ -113,15 +113,19 @@ class Ends:
         return again or self.backwards < self._own_backwards
 
 
-def hook_call(module: Any, around: Callable[[Any], Any]) -> BeforeCall | None:
+def hook_call(
+    module: Any, around: Callable[[Any], Any], *, over_ours: bool = False
+) -> BeforeCall | None:
     """Handle of what `around` makes of a module's call; None if somebody went before us.
 
-    Of several of ours the last goes first, and is to be removed first.
+    With `over_ours` that may be one of ours, which then has to stay for as long.
     """
     before = getattr(module, _CALL, None)
     if before is None:
         return BeforeCall(module, around(module._call_impl), None)
-    return BeforeCall(module, around(before), before) if type(before) is UnsharedCall else None
+    if over_ours and type(before) is UnsharedCall:
+        return BeforeCall(module, around(before), before)
+    return None
 
 
 def is_part_of(module: Any, others: Iterable[Any]) -> bool:

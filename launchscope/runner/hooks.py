@@ -58,7 +58,7 @@ class Hooks:
         self.active = True
         self._process = os.getpid()
         self._thread: int | None = None
-        self._others = OtherThreads()
+        self.others = OtherThreads()
         self.depth = 0
         self._step: StepFrame | None = None  # the outermost optimizer step; it may have raised
         self._in_backward = False
@@ -153,7 +153,8 @@ class Hooks:
             seen.add(key)
             if isinstance(module, self.torch.jit.ScriptModule):
                 # TorchScript takes no hooks of single modules, but a call that goes before its own.
-                if (handle := hook_call(module, partial(heard_call, self, key, module))) is None:
+                around = partial(heard_call, self, key, module)
+                if (handle := hook_call(module, around, over_ours=True)) is None:
                     seen.discard(key)
                 else:
                     self._local.append(handle)
@@ -266,7 +267,7 @@ class Hooks:
                 return
         self.depth += 1
         if self.depth == 1:
-            self._others.heard_one()
+            self.others.heard_one()
             # A global hook is not handed the keyword inputs; its caller holds them.
             kwargs = sys._getframe(1).f_locals.get("kwargs") or {}
             self.listener.forward_begin(self._light_key(module), module, args, kwargs)
@@ -277,14 +278,14 @@ class Hooks:
         busy = self.depth or self._in_backward or self.in_fetch or self._step is not None
         if thread == self._thread or busy or not self.active:
             return False
-        if self._others.begins(thread, module):
+        if self.others.begins(thread, module):
             self._thread = thread
         return thread == self._thread
 
     def _global_post(self, module: Any, args: Any, output: Any) -> None:
         if self.not_a_step():
             if (thread := threading.get_ident()) != self._thread:
-                self._others.ends(thread)
+                self.others.ends(thread)
             return
         self.depth = max(0, self.depth - 1)
         if self.depth == 0:
@@ -321,7 +322,7 @@ class Hooks:
             ends = self.ends
             if ends is None:
                 if self.wants_lines:
-                    self._others.heard_one(trains=True)
+                    self.others.heard_one(trains=True)
                     self.backward_where = user_line(sys._getframe(1))
                 self.listener.backward_begin()
             self._in_backward = True

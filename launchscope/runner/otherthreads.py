@@ -25,6 +25,7 @@ class OtherThreads:
         self._depth: Counter[int] = Counter()
         self._made: Counter[int] = Counter()
         self._heard = 0
+        self.unheard = 0  # outermost forwards of other threads
         self._decided = self._taken = False
         self._lock = threading.Lock()
 
@@ -32,7 +33,10 @@ class OtherThreads:
         """A forward of another thread begins; True if that thread is to be heard from it on."""
         self._depth[thread] += 1
         # Transforms of batches that are fetched ahead are modules too.
-        if self._decided or self._depth[thread] > 1 or not is_weighted(module):
+        if self._depth[thread] > 1 or not is_weighted(module):
+            return False
+        self.unheard += 1
+        if self._decided:
             return False
         with self._lock:
             self._made[thread] += 1

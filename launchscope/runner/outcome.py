@@ -19,6 +19,7 @@ from launchscope.errors import (
 )
 
 _FEW_MISSED = 2
+_OTHER_THREADS = "the script runs its model in several threads, and one alone is followed"
 _OTHER_MODEL = (
     "it went on to train another model than the one whose step had been found, as with a new one "
     "for each trial or fold"
@@ -50,6 +51,7 @@ class ChildReport:
     error_text: str = ""
     exits: bool = False
     processes: int = 0
+    elsewhere: int = 0  # forwards seen in threads that are not followed
     missed: int = 0  # steps of training that were not those that had been found
     signal: int | None = None  # the one that asked us to end
     timed_out: bool = False
@@ -89,6 +91,7 @@ class ChildReport:
             self.optimizer_steps = line["optimizer_steps"]
             self.processes = line.get("processes", 0)
             self.missed = line.get("missed", 0)
+            self.elsewhere = line.get("elsewhere", 0)
         elif kind == "script_failed":
             self.error, self.error_text = line["error"], line["text"]
             self.exits = line["exits"]
@@ -130,7 +133,11 @@ class ChildReport:
         found = list(self.told)
         if self.script_ended and not (self.failed or self.searching or self.enough):
             text = f"the script ended after {self.steps} steps, before the last pass"
-            found.append(f"{text}; {_OTHER_MODEL}" if self.other_model else text)
+            if self.several_threads:
+                text = f"{text}; {_OTHER_THREADS}"
+            elif self.other_model:
+                text = f"{text}; {_OTHER_MODEL}"
+            found.append(text)
         if self.unwritable is not None and not self.done:
             found.append(
                 f"not everything is here: results could not be written ({_why(self.unwritable)})"
@@ -143,6 +150,11 @@ class ChildReport:
     def other_model(self) -> bool:
         """Whether training went on with what is not the model of the step that was found."""
         return self.missed > _FEW_MISSED
+
+    @property
+    def several_threads(self) -> bool:
+        """Whether much of the work was seen in threads that are not followed."""
+        return 2 * self.elsewhere > max(self.steps, self.forwards)
 
     @property
     def started_others(self) -> str:
@@ -245,6 +257,12 @@ def _nothing_measured(report: ChildReport) -> MeasureError:
             hint="mark the step in the script: with launchscope.step(): ...",
         )
     if report.steps > 0:
+        if report.several_threads:
+            return NoStepError(
+                f"only {report.steps} steps were seen in the thread that is followed, too few to "
+                f"warm up and time some: {_OTHER_THREADS}",
+                hint="let it run longer, or use one thread for the profile",
+            )
         if report.other_model:
             return NoStepError(
                 f"only {report.steps} steps were seen, too few to warm up and time some: "

@@ -197,6 +197,8 @@ class _Session:
             return f"{report.crashed_in} ended the process; {', '.join(open_)} still to do"
         if all(name.startswith(SCOPE) for name in open_):
             return "a smaller part of the step may be captured"
+        if report.several_threads:  # fewer steps would not bring them into one
+            return ""
         if report.script_ended and report.steps >= 3 and not report.failed:
             shorter = self._shorter(report, open_)
             if shorter is not None:

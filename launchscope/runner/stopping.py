@@ -8,6 +8,7 @@ from typing import Any
 
 from launchscope.runner.hooks import Hooks
 from launchscope.runner.target import StopRun
+from launchscope.runner.waiting import leave_when_all_wait
 
 _SWALLOWED_STOPS = 3
 
@@ -15,13 +16,15 @@ _SWALLOWED_STOPS = 3
 class Stopping:
     """An `except:` in the script may swallow StopRun: the next model call raises it again.
 
-    `leave` ends the process at once, where that is of no avail either.
+    `leave` ends the process at once, where that is of no avail either, and where all that is
+    left of the script waits for what was ended.
     """
 
     def __init__(self, torch: Any, hooks: Hooks, leave: Callable[[], None]):
         self._hooks = hooks
         self._leave = leave
         self._stops = 0
+        leave_when_all_wait(leave)
         for owner, name in ((torch.nn.Module, "__call__"), (torch.autograd, "backward")):
             setattr(owner, name, self._stopping(getattr(owner, name)))
 

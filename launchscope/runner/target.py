@@ -50,6 +50,8 @@ def load_target(kind: str, name: str, args: list[str]) -> Callable[[], None]:
     """
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = sys.modules["builtins"]
+    if sys.version_info < (3, 14):
+        main.__annotations__ = {}
     if kind == "module":
         code, filename = _find_module(name, main)
         sys.argv[:] = [filename, *args]
@@ -102,7 +104,17 @@ def exit_code_of(error: BaseException) -> int:
         print(code, file=sys.stderr)
         return 1
     _forget_our_frames(error)
-    sys.excepthook(type(error), error, error.__traceback__)
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except SystemExit as ends:
+        return exit_code_of(ends)
+    except BaseException as broken:  # the script's own hook; Python shows both errors
+        broken.__context__ = None
+        _forget_our_frames(broken)
+        print("Error in sys.excepthook:", file=sys.stderr)
+        sys.__excepthook__(type(broken), broken, broken.__traceback__)
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(type(error), error, error.__traceback__)
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 

@@ -157,6 +157,21 @@ for trial in range(8):
         0,
         "went on to train another model",
     ),
+    "several_threads": Case(
+        """
+import time, torch
+from concurrent.futures import ThreadPoolExecutor
+net = torch.nn.Linear(4, 4)
+@torch.no_grad()
+def serve(number):
+    time.sleep(0.002)
+    return net(torch.randn(2, 4))
+with ThreadPoolExecutor(8) as pool:
+    list(pool.map(serve, range(80)))
+""",
+        3,
+        "in several threads, and one alone is followed",
+    ),
     "forward_alone_of_training": Case(
         TRAIN + LOOP, 0, "the step is the forward alone, as asked for", ("--step-from", "forward")
     ),

@@ -1,0 +1,59 @@
+"""Tells when nobody in the process can go on, because the stop has ended what others wait for.
+
+A thread or a task that StopRun ended serves no queue any more: who feeds it, or waits for its
+answers, does so for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["leave_when_all_wait"]
+
+_LOOK_EVERY_S = 0.5
+_LOOKS = 6
+_BUSY_S = 0.03  # of processor time between two looks: somebody works
+# The standard library's ways to wait for another thread or task. For a process, a file or the
+# network is waited elsewhere, and there something may still come.
+_LIBRARY = sysconfig.get_path("stdlib")
+_WAITING = tuple(
+    os.path.join(_LIBRARY, *name)
+    for name in (
+        ("threading.py",), ("queue.py",), ("selectors.py",), ("asyncio", ""),
+        ("concurrent", "futures", ""),
+    )
+)  # fmt: skip
+
+
+def leave_when_all_wait(leave: Callable[[], None]) -> None:
+    """Calls `leave` from a thread of its own once all others have done nothing but wait."""
+    threading.Thread(target=_watch, args=(leave,), name="launchscope", daemon=True).start()
+
+
+def _watch(leave: Callable[[], None]) -> None:
+    still, used = 0, time.process_time()
+    while still < _LOOKS:
+        time.sleep(_LOOK_EVERY_S)
+        before, used = used, time.process_time()
+        still = still + 1 if used - before < _BUSY_S and _all_wait() else 0
+    leave()
+
+
+def _all_wait() -> bool:
+    """Whether every thread that keeps the process alive waits for another one.
+
+    Threads that do not may be anywhere: a process without work for a processor has none for them.
+    """
+    frames = sys._current_frames()
+    for thread in threading.enumerate():
+        frame = frames.get(thread.ident or 0)
+        if thread.daemon or frame is None:
+            continue
+        if not frame.f_code.co_filename.startswith(_WAITING):
+            return False
+    return True
