@@ -138,7 +138,15 @@ def target_of(command: list[str], *, module: bool, typed: str = "profile") -> Ta
             f"{name} is a directory", hint="name the script in it, or run a package with -m"
         )
     require_file(path, lambda: _nearest_script(path, typed))
+    if _is_archive(path):
+        raise UsageError(f"{name} is an archive", hint="unpack it, and name the script in it")
     return Target("script", name, args)
+
+
+def _is_archive(path: Path) -> bool:
+    import zipfile  # no other command needs it
+
+    return zipfile.is_zipfile(path)
 
 
 def require_file(path: Path, hint: Callable[[], str | None] = lambda: None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -250,6 +251,17 @@ def test_a_place_lost_during_the_run_loses_nothing(
     assert read_profile(saved).target.name == "train.py"
     saved.unlink()
     saved.parent.rmdir()
+
+
+def test_an_archive_that_python_would_run_is_refused_with_the_way_out(
+    runner: Runner, tmp_path: Path, capsys: Streams
+) -> None:
+    with zipfile.ZipFile("app.zip", "w") as archive:
+        archive.writestr("__main__.py", "import torch")
+    assert main(["profile", "app.zip"]) == 2
+    err = capsys.readouterr().err
+    assert "error: app.zip is an archive\nhint: unpack it, and name the script in it" in err
+    assert runner.asked == {}
 
 
 @pytest.mark.parametrize(
