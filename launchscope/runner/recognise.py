@@ -19,6 +19,7 @@ from launchscope.runner.userlines import user_line
 # many: a script may evaluate before it trains.
 _FORWARDS_BEFORE_TRAINING = 2_000
 _MOST_KINDS = 4
+_FEW_FORWARDS = 20
 # Training steps without a common period (a recurrent cell called once a token): after so many
 # warm-ups' worth of optimizer steps, a step is what lies between two of those.
 _UNEVEN_AFTER = 12
@@ -191,8 +192,10 @@ class Recogniser:
         """The kinds of step of an inference script, most frequent first; empty if one."""
         if pattern is None or pattern.closing != "forward" or pattern.forwards != 1:
             return ()
-        total = self.forwards
-        usual = [(text, n) for text, n in self._signatures.most_common() if n >= 2 or total < 20]
+        total, seen = self.forwards, self._signatures.most_common()
+        # One that was seen once may be a prefill. Several such were tried before it all began.
+        once = total < _FEW_FORWARDS and sum(n == 1 for _, n in seen) == 1
+        usual = [(text, n) for text, n in seen if n >= 2 or once]
         if not 2 <= len(usual) <= _MOST_KINDS:
             return ()
         texts = [text for text, _ in usual]

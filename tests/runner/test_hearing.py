@@ -87,6 +87,13 @@ serve(0)
 with ThreadPoolExecutor(1) as pool:
     print(sum(pool.map(serve, range(200))))
 """,
+    "sizes_tried_before_it_serves": """
+with torch.no_grad():
+    for size in (1, 2, 4, 8):
+        net(x[:size])
+    for _ in range(40):
+        net(x[:4])  # begins
+""",
     "steps_in_backward": """
 optimizers = {p: torch.optim.Adam([p], foreach=False) for p in net.parameters()}
 def steps(p):
@@ -145,6 +152,10 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
 def test_the_step_is_found_all_the_same(batch: Batch, name: str, period: object) -> None:
     assert step_of(batch[name]).period == period
     assert begins(batch[name])
+
+
+def test_sizes_that_were_tried_once_are_no_kinds_of_step(batch: Batch) -> None:
+    assert step_of(batch["sizes_tried_before_it_serves"]).kinds == ()
 
 
 def test_a_model_that_takes_no_hooks_ends_the_measuring_and_not_the_script(batch: Batch) -> None:
