@@ -161,6 +161,19 @@ def take(tensor):
             there[0].to("cpu").to(device).add(1).tolist()  # back again
 take(x)
 """,
+    "episodes": """
+import random, torch
+lengths = random.Random(0)
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for episode in range(40):
+    calls = lengths.randint(5, 12)
+    outs = [net(torch.ones(4)).sum() for _ in range(calls)]
+    loss = (torch.stack(outs) * torch.tensor([0.5] * calls)).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
     "fetches": """
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -282,6 +295,14 @@ def test_what_a_rehearsal_sees_of_copies_is_noted(batch: Batch) -> None:
     (note,) = (note for note in inspected(batch["adamw"]).notes if "copies" in note)
     assert "from the host to the device are not seen" in note
     assert ".cpu()" in note
+
+
+def test_the_forwards_of_each_step_are_counted(batch: Batch) -> None:
+    steps = inspected(batch["episodes"])
+    assert set(steps.forwards) < set(range(5, 13))
+    assert all(f"({n},)" in text for n, text in zip(steps.forwards, steps.inputs, strict=True))
+    assert inspected(batch["adamw"]).forwards == (1, 1)
+    assert inspected(batch["names_cuda"]).forwards == (2, 2)
 
 
 def test_what_a_data_loader_does_in_the_step_is_work_of_the_host(batch: Batch) -> None:

@@ -40,6 +40,7 @@ class InspectPass(PassBase):
         self._open: list[Any] = []
         self._source: StepSource | None = None
         self._host = HostTensors()
+        self._forwards: list[int] = []
 
     def begin(self) -> None:
         self._leave()
@@ -59,6 +60,7 @@ class InspectPass(PassBase):
         for mode in modes:
             mode.__enter__()
         self._current = stream
+        self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
         self._open = [watch, *modes]
 
     def part_ended(self, part: StepPart) -> None:
@@ -77,6 +79,10 @@ class InspectPass(PassBase):
         if self._in_library_loop():
             return False  # this step's lines are all one: look at another one
         self._streams.append(self._current)
+        # The forward that begins the next step may be what ends this one.
+        hooks = self.context.hooks
+        forwards = hooks.forwards - bool(hooks.depth)
+        self._forwards.append(forwards - self._forwards_before)
         with contextlib.suppress(Exception):  # the recipe is worth no failed pass
             self._source = self._source or _source(self.context, self._current, sys._getframe(1))
         return len(self._streams) >= self._wanted
@@ -117,6 +123,7 @@ class InspectPass(PassBase):
             rng_used=any(stream.rng_used for stream in self._streams),
             input_tensors=len(read),
             input_bytes=sum(last.read_bytes[ref] for ref in read),
+            forwards=tuple(self._forwards),
             partial=partial,
             notes=notes,
         )
