@@ -227,9 +227,13 @@ def _shapes(inspected: InspectResult | None) -> Shapes:
         return Shapes(None)
     seen = Counter(inspected.signatures)
     inputs = dict(zip(reversed(inspected.signatures), reversed(inspected.inputs)))
+    forwards = dict(zip(inspected.signatures, inspected.forwards))
     return Shapes(
         len(seen) == 1,
-        tuple(ShapeSignature(count, inputs.get(key, "")) for key, count in seen.most_common()),
+        tuple(
+            ShapeSignature(count, inputs.get(key, ""), forwards.get(key))
+            for key, count in seen.most_common()
+        ),
     )
 
 

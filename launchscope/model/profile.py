@@ -58,8 +58,11 @@ class Metric:
 
 @dataclass(frozen=True)
 class ShapeSignature:
+    """`forwards` None: how often such a step calls its model is not known."""
+
     steps: int
     inputs: str
+    forwards: int | None = None
 
 
 @dataclass(frozen=True)

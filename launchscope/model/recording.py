@@ -188,6 +188,7 @@ class InspectResult:
     # Parameters, and their groups, whose optimizer lacks the `capturable` that a capture needs.
     uncapturable_tensors: int = 0
     uncapturable_groups: int = 0
+    forwards: tuple[int, ...] = ()  # per step; none in a recording that did not count them
     source: StepSource | None = None
     partial: bool = False  # the count is known to be incomplete; `notes` says why
     notes: tuple[str, ...] = ()

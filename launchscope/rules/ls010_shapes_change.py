@@ -12,7 +12,8 @@ Sequences padded to the longest of each batch: lengths 97, 101, 88. Padded to 12
 one shape. A key-value cache that grows by one in every step: preallocated, it is one shape too.
 
 ## When it does not apply
-When the shapes agree and only the ops differ it is control flow: LS011.
+When the shapes agree and only the ops differ, or the number of calls of the model, it is
+control flow: LS011.
 
 ## Reference
 PyTorch, CUDA semantics: CUDA Graphs, constraints. Metric `shape_signatures`.

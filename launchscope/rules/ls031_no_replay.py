@@ -104,6 +104,7 @@ def _advice(profile: Profile) -> str:
         how = {
             "growth": "keep the inputs that grow at one size (LS010)",
             "branch": "replace the branch that depends on data (LS011)",
+            "calls": "call the model equally often in every step (LS011)",
             PADDING: "pad the inputs to a few sizes (LS010)",
             "blockers": "mend the lines named by LS030",
         }

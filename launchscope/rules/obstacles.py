@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from launchscope.model import Profile
 from launchscope.rules.reading import (
     branches,
+    calls_change,
     decides_on_the_host,
     distinct_inputs,
     forward_unseen,
@@ -74,6 +75,16 @@ def obstacles(profile: Profile) -> list[Obstacle]:
                 "Leave the step of LBFGS eager: how often it calls the closure depends on values. "
                 "Graph the model's forward and backward inside the closure "
                 "(launchscope rules LS011).",
+            )
+        )
+    elif calls_change(profile):
+        found.append(
+            Obstacle(
+                "calls",
+                "LS011",
+                "every step calls the model equally often",
+                "Make the same number of calls in every step, with a mask over what is beyond the "
+                "end, or capture the forward alone (launchscope rules LS011).",
             )
         )
     elif branches(profile):

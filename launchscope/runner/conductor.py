@@ -68,6 +68,7 @@ class Conductor:
     # -------------------------------------------------------------- events of the script
 
     def forward_begin(self, key: str, module: Any, args: Any, kwargs: Any) -> None:
+        self.hooks.forwards += 1
         trains = self.torch.is_grad_enabled()
         if self._recogniser is not None:
             if not self._in_marker:  # a step without a closing event ends before this one

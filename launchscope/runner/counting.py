@@ -8,6 +8,7 @@ from typing import Any
 
 from launchscope.runner.opstream import StepStream, holds_one_of, make_dispatch_mode
 from launchscope.runner.rehearsal import foreach_as_on_cuda
+from launchscope.runner.tohost import HostTensors
 
 __all__ = ["DeviceOps"]
 
@@ -40,7 +41,9 @@ class DeviceOps:
         if optimizers is not None:
             self._hook = optimizers.register_optimizer_step_pre_hook(self._note_host_state)
         self._restore = foreach_as_on_cuda()
-        self._mode = make_dispatch_mode(torch, self._stream, _NoHooks(), self._counts)
+        self._mode = make_dispatch_mode(
+            torch, self._stream, _NoHooks(), self._counts, HostTensors()
+        )
         self._mode.__enter__()
         return self
 

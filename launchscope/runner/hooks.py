@@ -60,6 +60,7 @@ class Hooks:
         self._thread: int | None = None
         self.others = OtherThreads()
         self.depth = 0
+        self.forwards = 0  # outermost ones that were heard to begin
         self._step: StepFrame | None = None  # the outermost optimizer step; it may have raised
         self._in_backward = False
         self.in_fetch = False  # a data loader is making a batch

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from launchscope.model import BlockerRecord, OpRecord, StepPart
 from launchscope.runner.blocking import HOST_COPY, RNG, SYNC, blocker_of, runs_no_kernel
 from launchscope.runner.hooks import Hooks
+from launchscope.runner.tohost import HostTensors, reference
 from launchscope.runner.userlines import user_line
 
 _RANDOM_OPS = ("dropout", "bernoulli", "rand", "normal", "exponential", "uniform", "multinomial")
@@ -77,20 +78,20 @@ def holds_one_of(tensor: Any, storages: set[int]) -> bool:
 
 
 def make_dispatch_mode(
-    torch: Any, stream: StepStream, hooks: KnowsBackward, on_device: Callable[[Any], bool]
+    torch: Any,
+    stream: StepStream,
+    hooks: KnowsBackward,
+    on_device: Callable[[Any], bool],
+    host: HostTensors,
 ) -> Any:
-    """A TorchDispatchMode that records into `stream`; enter it around one step."""
-    from torch.multiprocessing.reductions import StorageWeakRef
+    """A TorchDispatchMode that records into `stream`; enter it around one step.
+
+    What is made of tensors in `host` alone, none of them on the device, is added to it.
+    """
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
     no_kernel: dict[Any, bool] = {}
-
-    def reference(tensor: Any) -> Any:
-        try:
-            return StorageWeakRef(tensor.untyped_storage())
-        except (RuntimeError, NotImplementedError):  # sparse and other tensors without one
-            return None
 
     def note_memory(func: Any, args: Any, kwargs: Any, leaves: list[Any]) -> None:
         for tensor in leaves:
@@ -131,6 +132,9 @@ def make_dispatch_mode(
                 note_memory(func, args, kwargs, leaves)
             result = func(*args, **kwargs)
             made = [v for v in tree_leaves(result) if isinstance(v, torch.Tensor)]
+            if not touches and any(host.holds(tensor) for tensor in leaves):
+                for tensor in made:
+                    host.add(tensor)
             on_gpu = touches or any(on_device(tensor) for tensor in made)
             if not on_gpu:
                 return result

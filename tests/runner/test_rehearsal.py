@@ -135,6 +135,45 @@ for i in range(20):
         "    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n    opt.step()",
     )
     + LOOP,
+    "copies_to_the_host": """
+import torch, launchscope
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = torch.nn.Linear(8, 8)
+x = torch.randn(4, 8)
+def take(tensor):
+    for i in range(20):
+        with launchscope.step():
+            y = net(x.to(device).to("cuda" if torch.cuda.is_available() else "cpu")).detach()
+            y.sum().tolist()
+            y.tolist()
+            y.cpu().numpy()
+            y.to("cpu")
+            y.to(device="cpu", dtype=torch.double)
+            y.to(
+                torch.device("cpu"), non_blocking=True
+            )
+            y.numpy(force=True)
+            y[0, 0].item()
+            y.sum().to("cpu").item()  # once
+            y.mean().cpu().tolist()  # once
+            there = y.cpu(), y.cpu()
+            sum(there).add_(1)[0].tolist()  # of the host
+            there[0].to("cpu").to(device).add(1).tolist()  # back again
+take(x)
+""",
+    "episodes": """
+import random, torch
+lengths = random.Random(0)
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for episode in range(40):
+    calls = lengths.randint(5, 12)
+    outs = [net(torch.ones(4)).sum() for _ in range(calls)]
+    loss = (torch.stack(outs) * torch.tensor([0.5] * calls)).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
     "fetches": """
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -222,6 +261,48 @@ def test_an_optimizer_is_counted_with_foreach_as_on_cuda(batch: Batch) -> None:
 def test_clipping_is_counted_with_foreach_too(batch: Batch) -> None:
     names = [op.op for op in inspected(batch["clips"]).ops]
     assert "aten._foreach_norm" in names
+
+
+def test_copies_to_the_host_are_blockers_as_on_a_gpu(batch: Batch) -> None:
+    ran = batch["copies_to_the_host"]
+    found = [(ran.line(b.where), b.op, b.category, b.count) for b in inspected(ran).blockers]
+    copy = "aten._to_copy"
+    assert found == [
+        ("y.sum().tolist()", copy, "sync", 1),
+        ("y.tolist()", copy, "sync", 1),
+        ("y.cpu().numpy()", copy, "sync", 1),
+        ('y.to("cpu")', copy, "sync", 1),
+        ('y.to(device="cpu", dtype=torch.double)', copy, "sync", 1),
+        ("y.to(", copy, "host_copy", 1),
+        ("y.numpy(force=True)", copy, "sync", 1),
+        ("y[0, 0].item()", "aten._local_scalar_dense", "sync", 1),
+        ('y.sum().to("cpu").item()  # once', copy, "sync", 1),
+        ("y.mean().cpu().tolist()  # once", copy, "sync", 1),
+        ("there = y.cpu(), y.cpu()", copy, "sync", 2),
+        ('there[0].to("cpu").to(device).add(1).tolist()  # back again', copy, "sync", 1),
+    ]
+
+
+def test_a_copy_to_the_host_is_counted_and_what_follows_there_is_not(batch: Batch) -> None:
+    ran = batch["copies_to_the_host"]
+    ops = [(ran.line(op.where), op.op) for op in inspected(ran).ops]
+    assert [op for line, op in ops if line == "y.cpu().numpy()"] == ["aten._to_copy"]
+    assert not [op for line, op in ops if "of the host" in line]
+    assert any(op == "aten.add" for line, op in ops if "back again" in line)
+
+
+def test_what_a_rehearsal_sees_of_copies_is_noted(batch: Batch) -> None:
+    (note,) = (note for note in inspected(batch["adamw"]).notes if "copies" in note)
+    assert "from the host to the device are not seen" in note
+    assert ".cpu()" in note
+
+
+def test_the_forwards_of_each_step_are_counted(batch: Batch) -> None:
+    steps = inspected(batch["episodes"])
+    assert set(steps.forwards) < set(range(5, 13))
+    assert all(f"({n},)" in text for n, text in zip(steps.forwards, steps.inputs, strict=True))
+    assert inspected(batch["adamw"]).forwards == (1, 1)
+    assert inspected(batch["names_cuda"]).forwards == (2, 2)
 
 
 def test_what_a_data_loader_does_in_the_step_is_work_of_the_host(batch: Batch) -> None:

@@ -20,6 +20,7 @@ from launchscope.runner.opstream import (
 )
 from launchscope.runner.passes import PassBase
 from launchscope.runner.source import step_source
+from launchscope.runner.tohost import HostTensors, make_host_copy_mode
 from launchscope.runner.userlines import note_library_loop, user_line
 
 
@@ -38,22 +39,28 @@ class InspectPass(PassBase):
         self._streams: list[StepStream] = []
         self._open: list[Any] = []
         self._source: StepSource | None = None
+        self._host = HostTensors()
+        self._forwards: list[int] = []
 
     def begin(self) -> None:
         self._leave()
         self._begun = user_line(sys._getframe(1))
         context = self.context
         stream = StepStream()
-        on_device = _on_gpu if context.on_gpu else _would_be_on_gpu(context)
-        watch = SyncWatch(context.torch, stream, context.hooks)
-        modes = (
-            make_function_mode(context.torch, stream),
-            make_dispatch_mode(context.torch, stream, context.hooks, on_device),
-        )
+        torch, hooks, host = context.torch, context.hooks, self._host
+        on_device = _on_gpu if context.on_gpu else _would_be_on_gpu(context, host)
+        watch = SyncWatch(torch, stream, hooks)
+        modes = [
+            make_function_mode(torch, stream),
+            make_dispatch_mode(torch, stream, hooks, on_device, host),
+        ]
+        if not context.on_gpu:
+            modes.append(make_host_copy_mode(torch, stream, hooks, on_device, host))
         watch.start()
         for mode in modes:
             mode.__enter__()
         self._current = stream
+        self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
         self._open = [watch, *modes]
 
     def part_ended(self, part: StepPart) -> None:
@@ -72,6 +79,10 @@ class InspectPass(PassBase):
         if self._in_library_loop():
             return False  # this step's lines are all one: look at another one
         self._streams.append(self._current)
+        # The forward that begins the next step may be what ends this one.
+        hooks = self.context.hooks
+        forwards = hooks.forwards - bool(hooks.depth)
+        self._forwards.append(forwards - self._forwards_before)
         with contextlib.suppress(Exception):  # the recipe is worth no failed pass
             self._source = self._source or _source(self.context, self._current, sys._getframe(1))
         return len(self._streams) >= self._wanted
@@ -112,6 +123,7 @@ class InspectPass(PassBase):
             rng_used=any(stream.rng_used for stream in self._streams),
             input_tensors=len(read),
             input_bytes=sum(last.read_bytes[ref] for ref in read),
+            forwards=tuple(self._forwards),
             partial=partial,
             notes=notes,
         )
@@ -121,10 +133,11 @@ def _on_gpu(tensor: Any) -> bool:
     return bool(tensor.device.type == "cuda")
 
 
-def _would_be_on_gpu(context: Context) -> Callable[[Any], bool]:
+def _would_be_on_gpu(context: Context, on_host: HostTensors) -> Callable[[Any], bool]:
     """In a rehearsal everything counts, but for what would be on the host beside a GPU too.
 
-    That is the work of data loaders, and the step counts that optimizers keep there.
+    That is the work of data loaders, the step counts that optimizers keep there, and what the
+    step itself copied there.
     """
     host = set()
     for optimizer in context.optimizers:
@@ -137,7 +150,7 @@ def _would_be_on_gpu(context: Context) -> Callable[[Any], bool]:
                     host.add(count.untyped_storage().data_ptr())
 
     def would_be(tensor: Any) -> bool:
-        if context.hooks.in_fetch:
+        if context.hooks.in_fetch or on_host.holds(tensor):
             return False
         return tensor.ndim > 0 or not holds_one_of(tensor, host)
 
@@ -254,7 +267,8 @@ def live_schedulers(context: Context) -> list[Any]:
 
 def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:
     notes = [
-        "copies between host and device are not seen without a GPU",
+        "copies from the host to the device are not seen without a GPU, and copies to the host "
+        'only where a line says .cpu(), .to("cpu"), .tolist() or .item()',
     ]
     if context.live.get("named_cuda"):
         notes.append("what the script puts on a cuda device was on the CPU in this run")

@@ -1,0 +1,129 @@
+"""Copies from the device to the host in a rehearsal, where both are the CPU.
+
+What a GPU would have to copy is copied here too, so that its op is seen and counted as there.
+The copy counts as a tensor of the host from then on, and so does what is computed of it alone.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from launchscope.runner.blocking import HOST_COPY, SYNC
+from launchscope.runner.userlines import user_line
+
+if TYPE_CHECKING:
+    from launchscope.runner.opstream import KnowsBackward, StepStream
+
+_COPY = "aten._to_copy"  # what .cpu(), .to("cpu"), .tolist() and .numpy(force=True) run on a GPU
+_CPU = r"""(torch\.device\(\s*)?(?P<quote>["'])cpu(:0)?(?P=quote)\s*[,)]"""
+_NAMES_CPU = re.compile(
+    rf"^\.to\(\s*({_CPU}|.*\bdevice\s*=\s*{_CPU.replace('quote', 'mark')})", re.S
+)
+
+
+class HostTensors:
+    """The memory that would be on the host beside a GPU, as far as the inspected steps tell."""
+
+    def __init__(self) -> None:
+        self._storages: set[Any] = set()
+
+    def holds(self, tensor: Any) -> bool:
+        return bool(self._storages) and reference(tensor) in self._storages
+
+    def add(self, tensor: Any) -> None:
+        ref = reference(tensor)
+        if ref is not None:
+            self._storages.add(ref)
+
+    def discard(self, tensor: Any) -> None:
+        if self._storages:
+            self._storages.discard(reference(tensor))
+
+
+def reference(tensor: Any) -> Any:
+    """The memory of a tensor, whoever shares it; None for what has none, as sparse ones."""
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    try:
+        return StorageWeakRef(tensor.untyped_storage())
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def make_host_copy_mode(
+    torch: Any,
+    stream: StepStream,
+    hooks: KnowsBackward,
+    on_device: Callable[[Any], bool],
+    host: HostTensors,
+) -> Any:
+    """A TorchFunctionMode that notes what copies to the host, and adds the copy to `host`."""
+    from torch.overrides import TorchFunctionMode
+
+    tensor_class = torch.Tensor
+    cpu, to, to_device = tensor_class.cpu, tensor_class.to, tensor_class.cuda
+    tolist, numpy = tensor_class.tolist, tensor_class.numpy
+
+    def copied(source: Any, func: Any, call: Any, *args: Any, **kwargs: Any) -> Any:
+        waits = not (kwargs.get("non_blocking") or (func is to and args[2:3] == (True,)))
+        where = user_line(call) or hooks.backward_where
+        stream.block(_COPY, SYNC if waits else HOST_COPY, where)
+        result = func(source, *args, **kwargs)
+        if result is source:  # on the CPU already
+            result = source.to("cpu", copy=True)
+        host.add(result)
+        return result
+
+    def forced(args: Any, kwargs: Any) -> bool:
+        return bool(kwargs.get("force")) or args[1:] == (True,)
+
+    class Recorder(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            source = args[0] if args else None
+            call = sys._getframe(1)
+            if func is cpu or (func is to and _names_cpu(call)):
+                if on_device(source):
+                    return copied(source, func, call, *args[1:], **kwargs)
+            elif func is to or func is to_device or kwargs.get("device") is not None:
+                if isinstance(source, tensor_class):
+                    host.discard(source)  # it may well go to the device
+            elif (func is tolist or (func is numpy and forced(args, kwargs))) and on_device(source):
+                args = (copied(args[0].detach(), cpu, call), *args[1:])
+            return func(*args, **kwargs)
+
+    return Recorder()
+
+
+def _names_cpu(call: Any) -> bool:
+    """Whether the call that the frame is at says `.to("cpu")` in so many words.
+
+    A script that chooses its device says `.to(device)`, and chose the CPU only as there is no
+    GPU here: with one, that is no copy to the host.
+    """
+    code, first = call.f_code, call.f_lineno
+    if sys.version_info < (3, 11):
+        said = linecache.getline(code.co_filename, first)
+    else:
+        begin, end, left, right = next(islice(code.co_positions(), call.f_lasti // 2, None))
+        if begin is None or end is None:
+            return False
+        lines = linecache.getlines(code.co_filename)[begin - 1 : end]
+        if not lines:
+            return False
+        lines[-1] = _bytes_of(lines[-1], 0, right)
+        lines[0] = _bytes_of(lines[0], left, None)
+        said = "".join(lines)
+    return bool(_NAMES_CPU.match(said[max(said.rfind(".to("), 0) :]))
+
+
+def _bytes_of(text: str, first: int | None, end: int | None) -> str:
+    """Part of a line by columns, which Python counts in bytes."""
+    return text.encode()[first:end].decode(errors="replace")

@@ -1,0 +1,80 @@
+"""Steps that only call their model more or less often are told from steps whose shapes change."""
+
+from __future__ import annotations
+
+import pytest
+
+from launchscope.model import Shapes, ShapeSignature
+from launchscope.rules import find_rule
+from launchscope.rules.calls import calls_seen
+from launchscope.rules.obstacles import obstacles
+from launchscope.rules.reading import distinct_inputs
+from tests.rules.profiles import profile
+
+
+def seen(*steps: tuple[int | None, str]) -> Shapes:
+    return Shapes(False, tuple(ShapeSignature(1, text, calls) for calls, text in steps))
+
+
+def observed(count: int) -> str:
+    return ", ".join(["() float32", *["(4,) float32"] * count])
+
+
+EPISODES = seen((7, f"{observed(1)}, (7,) float32"), (12, f"{observed(1)}, (12,) float32"))
+
+
+def codes(shapes: Shapes) -> list[str]:
+    found = []
+    for code in ("LS010", "LS011"):
+        rule = find_rule(code)
+        assert rule is not None
+        found += [finding.code for finding in rule.check(profile(shapes=shapes))]
+    return found
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        EPISODES,
+        seen((5, observed(5)), (9, observed(9))),
+        seen((None, observed(5)), (None, observed(9))),
+        seen((4, observed(4)), *((n, f"{observed(n)}, ({n},) float32") for n in (6, 5))),
+        seen((9, "(4,) float32, (8, 2) int64"), (12, "(4,) float32, (11, 2) int64")),
+        seen((14, "(4,) float32, (7,) int64"), (18, "(4,) float32, (9,) int64")),
+    ],
+    ids=["stack", "inputs", "no count", "as long as wide", "one call more", "two calls each"],
+)  # fmt: skip
+def test_more_calls_of_the_model_are_control_flow_and_no_change_of_shapes(shapes: Shapes) -> None:
+    assert distinct_inputs(profile(shapes=shapes)) == 1
+    assert codes(shapes) == ["LS011"]
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        seen((None, "(4, 7) float32"), (None, "(4, 12) float32")),
+        seen((1, "(4, 7) float32"), (1, "(4, 12) float32")),
+        seen((2, "(4, 97) float32"), (3, "(4, 101) float32")),
+        seen((7, "(7,) float32"), (9, "(9, 1) float32")),
+        seen((7, "(7,) float32"), (9, "(9,) float32"), (9, "(11,) float32")),
+    ],
+    ids=["no count", "same count", "by themselves", "another rank", "same calls, other size"],
+)
+def test_sizes_that_do_not_follow_from_the_calls_are_a_change_of_shapes(shapes: Shapes) -> None:
+    assert codes(shapes) == ["LS010"]
+
+
+def test_the_advice_for_more_or_fewer_calls_is_to_fix_their_number_or_capture_the_forward() -> None:
+    rule, of = find_rule("LS011"), profile(shapes=EPISODES)
+    assert rule is not None
+    (finding,) = rule.check(of)
+    assert "call the model 7 and 12 times" in finding.title
+    assert "same number of calls" in finding.advice
+    assert "make_graphed_callables" in finding.advice
+    assert "torch.where" not in finding.advice
+    assert [(o.kind, o.code) for o in obstacles(of)] == [("calls", "LS011")]
+
+
+def test_calls_are_unknown_where_a_recording_did_not_count_them() -> None:
+    assert calls_seen(profile(shapes=seen((None, "a"), (3, "b")))) == []
+    assert calls_seen(profile(shapes=EPISODES)) == [7, 12]
