@@ -60,7 +60,7 @@ class Hooks:
         self._thread: int | None = None
         self.others = OtherThreads()
         self.depth = 0
-        self.forwards = 0  # outermost ones that were heard to begin
+        self.forwards = 0  # outermost ones heard
         self._step: StepFrame | None = None  # the outermost optimizer step; it may have raised
         self._in_backward = False
         self.in_fetch = False  # a data loader is making a batch
@@ -377,8 +377,6 @@ class Hooks:
         if self._step is not None and self._step[0] == id(sys._getframe(1)):
             self._step = None
             self.listener.optimizer_end(self._optimizer_key(optimizer), optimizer)
-
-    # -------------------------------------------------------------------------- compile
 
     def compile_starts(self, mode: str | None) -> None:
         """From the first torch.compile on no global module hook may be left.
