@@ -16,7 +16,7 @@ from collections.abc import Callable
 __all__ = ["leave_when_all_wait"]
 
 _LOOK_EVERY_S = 0.5
-_LOOKS = 6
+_LOOKS = 16  # in a row; a logger that hands its last to another process has this long for it
 _BUSY_S = 0.03  # of processor time between two looks: somebody works
 # The standard library's ways to wait for another thread or task. For a process, a file or the
 # network is waited elsewhere, and there something may still come.
