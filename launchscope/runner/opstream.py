@@ -16,7 +16,8 @@ from typing import Any, Protocol
 from launchscope.model import BlockerRecord, OpRecord, StepPart
 from launchscope.runner.blocking import HOST_COPY, RNG, SYNC, blocker_of, runs_no_kernel
 from launchscope.runner.hooks import Hooks
-from launchscope.runner.tohost import HostTensors, reference
+from launchscope.runner.storages import weak_storage
+from launchscope.runner.tohost import HostTensors
 from launchscope.runner.userlines import user_line
 
 _RANDOM_OPS = ("dropout", "bernoulli", "rand", "normal", "exponential", "uniform", "multinomial")
@@ -97,7 +98,7 @@ def make_dispatch_mode(
         for tensor in leaves:
             if not on_device(tensor):
                 continue
-            ref = reference(tensor)
+            ref = weak_storage(tensor)
             if ref is not None and ref not in stream.produced and ref not in stream.read:
                 stream.read[ref] = f"{tuple(tensor.shape)} {_short(tensor.dtype)}"
                 stream.read_bytes[ref] = tensor.numel() * tensor.element_size()
@@ -111,7 +112,7 @@ def make_dispatch_mode(
     def mark_written(value: Any) -> None:
         for tensor in value if isinstance(value, list | tuple) else (value,):
             if isinstance(tensor, torch.Tensor) and on_device(tensor):
-                ref = reference(tensor)
+                ref = weak_storage(tensor)
                 if ref is not None and ref not in stream.produced:
                     stream.written.add(ref)
 
@@ -142,7 +143,7 @@ def make_dispatch_mode(
             if silent is None:
                 silent = no_kernel[func] = runs_no_kernel(func)
             for tensor in made:
-                ref = reference(tensor)
+                ref = weak_storage(tensor)
                 if ref is not None and ref not in stream.read:
                     stream.produced.add(ref)
             shapes = ";".join(f"{tuple(t.shape)}{t.dtype}" for t in leaves)

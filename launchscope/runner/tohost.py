@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from launchscope.runner.blocking import HOST_COPY, SYNC
+from launchscope.runner.storages import weak_storage
 from launchscope.runner.userlines import user_line
 
 if TYPE_CHECKING:
@@ -33,26 +34,16 @@ class HostTensors:
         self._storages: set[Any] = set()
 
     def holds(self, tensor: Any) -> bool:
-        return bool(self._storages) and reference(tensor) in self._storages
+        return bool(self._storages) and weak_storage(tensor) in self._storages
 
     def add(self, tensor: Any) -> None:
-        ref = reference(tensor)
+        ref = weak_storage(tensor)
         if ref is not None:
             self._storages.add(ref)
 
     def discard(self, tensor: Any) -> None:
         if self._storages:
-            self._storages.discard(reference(tensor))
-
-
-def reference(tensor: Any) -> Any:
-    """The memory of a tensor, whoever shares it; None for what has none, as sparse ones."""
-    from torch.multiprocessing.reductions import StorageWeakRef
-
-    try:
-        return StorageWeakRef(tensor.untyped_storage())
-    except (RuntimeError, NotImplementedError):
-        return None
+            self._storages.discard(weak_storage(tensor))
 
 
 def make_host_copy_mode(

@@ -14,6 +14,7 @@ from typing import Any
 
 from launchscope.runner.hooks import Hooks
 from launchscope.runner.opstream import dotted
+from launchscope.runner.storages import weak_storage
 from launchscope.runner.userlines import user_line
 
 Scalar = bool | int | float | complex | str
@@ -266,13 +267,10 @@ def _arguments(func: Any, args: Any, kwargs: Any) -> list[tuple[Any, Any]]:
 
 def _key(tensor: Any) -> tuple[Any, ...] | None:
     """Which memory the tensor shows, and how; the storage is held weakly."""
-    from torch.multiprocessing.reductions import StorageWeakRef
-
-    try:
-        storage = StorageWeakRef(tensor.untyped_storage())
-        return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
-    except (RuntimeError, NotImplementedError):  # sparse and other tensors without one
+    storage = weak_storage(tensor)
+    if storage is None:
         return None
+    return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 def _alias(torch: Any, tensor: Any) -> Any:

@@ -15,19 +15,11 @@ import pytest
 
 from launchscope.cli.ending import ending, held_back
 from launchscope.errors import MeasureError
-from tests.runner.children import ENVIRONMENT
+from tests.runner.children import ENVIRONMENT, SMALL_STEP, python
 from tests.runner.test_ended_from_outside import Ended as Seen
 from tests.runner.test_ended_from_outside import usual_signals
 
-TRAIN = """
-import os, signal, time, torch
-net = torch.nn.Linear(4, 2)
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-def step():
-    opt.zero_grad()
-    net(torch.randn(8, 4)).sum().backward()
-    opt.step()
-"""
+TRAIN = f"import signal\n{SMALL_STEP}"
 LOOP = "for i in range(100): step()\n"
 # Runs launchscope, which gets the signal when it calls a function of its own for the nth time.
 STRIKES = """
@@ -144,18 +136,9 @@ def test_without_a_place_for_temporary_files_there_is_one_sentence(tmp_path: Pat
         "from launchscope.cli import main\nsys.exit(main(sys.argv[1:]))\n"
     )
     (tmp_path / "script.py").write_text(TRAIN + LOOP)
-    done = subprocess.run(
-        [sys.executable, "-c", broken, "profile", "script.py"],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 3
+    said = python(tmp_path, "-c", broken, "profile", "script.py", code=3)
     assert re.fullmatch(
-        r"error: no folder for the results can be made: .*\nhint: set TMPDIR.*\n", done.stderr
+        r"error: no folder for the results can be made: .*\nhint: set TMPDIR.*\n", said.err
     )
 
 

@@ -21,6 +21,16 @@ from launchscope.runner.watch import Event
 
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
 _AT_ONCE = 2
+# The head of a script that trains: a step is `step()`.
+SMALL_STEP = """
+import os, sys, time, torch
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def step():
+    opt.zero_grad()
+    net(torch.randn(8, 4)).sum().backward()
+    opt.step()
+"""
 
 
 @dataclass(frozen=True)

@@ -17,22 +17,17 @@ from launchscope.model import Schedule, Target
 from launchscope.runner.collect import Collected
 from launchscope.runner.folder import ChildFolder, ResultFolder
 from launchscope.runner.profiler import require_whole
-from tests.runner.children import ENVIRONMENT, Said, recorded
+from tests.runner.children import ENVIRONMENT, SMALL_STEP, Said, recorded
 from tests.runner.children import launchscope as profile
 
-TRAIN = """
-import errno, os, resource, sys, torch
-net = torch.nn.Linear(4, 2)
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-
-def step():
-    opt.zero_grad()
-    net(torch.randn(8, 4)).sum().backward()
-    opt.step()
-
+TRAIN = (
+    SMALL_STEP
+    + """
+import errno, resource
 def no_room():  # as on a full disk: no file grows any more
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 """
+)
 LOOP = "for i in range(60): step()\n"
 NO_ROOM = "what was measured could not be written to"
 FILLS = """

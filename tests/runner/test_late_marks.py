@@ -8,18 +8,12 @@ from functools import partial
 import pytest
 
 from launchscope.model import Schedule
-from tests.runner.children import Batch, Ran, recorded
+from tests.runner.children import SMALL_STEP, Batch, Ran, recorded
 
-HEAD = """
-import torch, launchscope
-net = torch.nn.Linear(4, 2)
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-
-def step():
-    opt.zero_grad()
-    net(torch.randn(8, 4)).sum().backward()
-    opt.step()
-
+HEAD = (
+    SMALL_STEP
+    + """
+import launchscope
 def unmarked(count):
     for i in range(count): step()
 
@@ -29,6 +23,7 @@ def marked(count):
             step()
             step()
 """
+)
 WON = "the marks of the script begin after"
 LOST = "the script marks its steps only after"
 

@@ -20,6 +20,7 @@ from launchscope.runner.opstream import (
 )
 from launchscope.runner.passes import PassBase
 from launchscope.runner.source import step_source
+from launchscope.runner.storages import weak_storage
 from launchscope.runner.tohost import HostTensors, make_host_copy_mode
 from launchscope.runner.userlines import note_library_loop, user_line
 
@@ -178,8 +179,6 @@ def _source_of(where: str | None) -> str | None:
 def known_storages(context: Context) -> set[Any]:
     """Parameters, buffers, gradients and optimizer state: read by a step, not its inputs."""
     torch = context.torch
-    from torch.multiprocessing.reductions import StorageWeakRef
-
     tensors: list[Any] = []
     for module in context.modules:
         for parameter in module.parameters():
@@ -193,13 +192,8 @@ def known_storages(context: Context) -> set[Any]:
         for state in optimizer.state.values():
             for value in state.values() if isinstance(state, dict) else ():
                 tensors += value if isinstance(value, list | tuple) else (value,)  # as LBFGS's
-    known = set()
-    for tensor in tensors:
-        if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
-            # torch.func leaves wrappers in a module, which have none of their own.
-            with contextlib.suppress(RuntimeError, NotImplementedError):
-                known.add(StorageWeakRef(tensor.untyped_storage()))
-    return known
+    known = {weak_storage(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)}
+    return known - {None}
 
 
 def _inputs_of(stream: StepStream, known: set[Any]) -> str:
@@ -211,8 +205,6 @@ def _inputs_of(stream: StepStream, known: set[Any]) -> str:
 
 def _source(context: Context, stream: StepStream, frame: Any) -> StepSource | None:
     """The step in the person's own words: the statements at which it worked on the device."""
-    from torch.multiprocessing.reductions import StorageWeakRef
-
     if context.boundary.source is None:
         return None
     file, _, begins = context.boundary.source.rpartition(":")
@@ -221,7 +213,7 @@ def _source(context: Context, stream: StepStream, frame: Any) -> StepSource | No
     known = known_storages(context)
 
     def is_input(tensor: Any) -> bool:
-        ref = StorageWeakRef(tensor.untyped_storage())
+        ref = weak_storage(tensor)
         return ref in stream.read and ref not in known and ref not in stream.written
 
     return step_source(context.torch, frame, file, lines, is_input, context.optimizers)
