@@ -19,9 +19,9 @@ from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.ls040_partial_run import is_partial
 from launchscope.rules.obstacles import PADDING, obstacles
 from launchscope.rules.reading import (
-    GRAPHED_PCT,
     MAX_BUCKETS,
     Gain,
+    already_graphed,
     basis,
     busy_excess_pct,
     distinct_inputs,
@@ -67,11 +67,12 @@ def _verdict(profile: Profile, findings: tuple[Finding, ...]) -> Verdict:
 
 
 def _decide(profile: Profile) -> Decision:
+    # First, as it rests on counts alone: tracing stretches the kernels of a graph like any others.
+    if already_graphed(profile):
+        return Decision("already_graphed", headline.graphed(profile), ("LS008",))
     excess = busy_excess_pct(profile)
     if excess is not None and not profile.facts.projected_from_bursts:
         return Decision("inconclusive", headline.contradiction(excess), ("LS006",))
-    if (profile.facts.graph_kernel_share_pct or 0.0) >= GRAPHED_PCT:
-        return Decision("already_graphed", headline.graphed(profile), ("LS008",))
     found = gain(profile)
     if found is None:
         return Decision("inconclusive", headline.no_gain_known(profile), ("LS040", "LS031"))

@@ -1,11 +1,11 @@
 """# The figures contradict each other
 
 ## What it finds
-GPU busy time more than 3 % above the iteration it lies in (the verdict then rests on the
-timings alone, if a second look at them agrees with the first, else on nothing); a queue
-simulation that, with nothing changed, misses the measured iteration by more than 10 %;
-iterations by CUDA events that differ from the wall clock by more than 3 %; a trace of which
-less than 95 % of the device work could be joined to its launch.
+GPU busy time more than 3 % above the iteration it lies in (the verdict then rests on counts
+if the step is graphed already, on the timings alone if a second look at them agrees with the
+first, else on nothing); a queue simulation that, with nothing changed, misses the measured
+iteration by more than 10 %; iterations by CUDA events that differ from the wall clock by more
+than 3 %; a trace of which less than 95 % of the device work could be joined to its launch.
 
 ## Why it matters
 Timing and trace come from different steps of the run. When they do not fit together, what is
@@ -24,7 +24,7 @@ Facts `simulation_error_pct`, `iteration_check_pct`, `join_coverage_pct`.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import TOLERANCE_PCT, busy_excess_pct
+from launchscope.rules.reading import TOLERANCE_PCT, already_graphed, busy_excess_pct
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import pct
 
@@ -35,28 +35,8 @@ JOINED_PCT = 95.0
 def check(profile: Profile) -> list[Finding]:
     found = []
     excess = busy_excess_pct(profile)
-    if excess is not None and profile.facts.projected_from_bursts:
-        found.append(
-            _finding(
-                "warning",
-                f"Recording stretched the GPU's work: it lasts {pct(excess)} longer than the "
-                "iteration",
-                "The steps timed beside the replays took what the timed ones had taken, so the "
-                "verdict rests on these; idle time and a prediction cannot be told.",
-                busy_excess_pct=excess,
-            )
-        )
-    elif excess is not None:
-        found.append(
-            _finding(
-                "error",
-                f"The GPU was busy for {pct(excess)} longer than the iteration lasts",
-                "The traced steps did other work than the timed ones; no verdict can rest on "
-                "them. Profile a stretch of equal steps: raise --warmup, or mark the step with "
-                "launchscope.step().",
-                busy_excess_pct=excess,
-            )
-        )
+    if excess is not None:
+        found.append(_too_busy(profile, excess))
     error = profile.facts.simulation_error_pct
     if error is not None and abs(error) > SIMULATION_PCT:
         found.append(
@@ -89,6 +69,32 @@ def check(profile: Profile) -> list[Finding]:
             )
         )
     return found
+
+
+def _too_busy(profile: Profile, excess: float) -> Finding:
+    """The trace is busy for longer than the iteration lasts; what the verdict rests on then."""
+    stretched = (
+        f"Recording stretched the GPU's work: it lasts {pct(excess)} longer than the iteration"
+    )
+    if already_graphed(profile):
+        advice = (
+            "Which kernels come from graphs is counted, not timed, and the verdict rests on it."
+        )
+        return _finding("warning", stretched, advice, busy_excess_pct=excess)
+    if profile.facts.projected_from_bursts:
+        advice = (
+            "The steps timed beside the replays took what the timed ones had taken, so the "
+            "verdict rests on these; idle time and a prediction cannot be told."
+        )
+        return _finding("warning", stretched, advice, busy_excess_pct=excess)
+    return _finding(
+        "error",
+        f"The GPU was busy for {pct(excess)} longer than the iteration lasts",
+        "The traced steps did other work than the timed ones; no verdict can rest on them. "
+        "Profile a stretch of equal steps: raise --warmup, or mark the step with "
+        "launchscope.step().",
+        busy_excess_pct=excess,
+    )
 
 
 def _finding(severity: str, title: str, advice: str, **evidence: float) -> Finding:

@@ -21,13 +21,13 @@ PyTorch documentation of torch.compile. TORCH_LOGS=cudagraphs,perf_hints shows w
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.reading import GRAPHED_PCT
+from launchscope.rules.reading import already_graphed
 from launchscope.rules.rule import Rule
 
 
 def check(profile: Profile) -> list[Finding]:
     compiled = profile.step is not None and profile.step.compiled
-    if not compiled or (profile.facts.graph_kernel_share_pct or 0.0) >= GRAPHED_PCT:
+    if not compiled or already_graphed(profile):
         return []
     return [
         Finding(

@@ -95,6 +95,11 @@ def share_pct(profile: Profile, key: str, whole: str = "iteration_ms") -> float 
     return 100.0 * part / total if part is not None and total else None
 
 
+def already_graphed(profile: Profile) -> bool:
+    """Whether most of the step's kernels come from CUDA graphs already."""
+    return (profile.facts.graph_kernel_share_pct or 0.0) >= GRAPHED_PCT
+
+
 def busy_excess_pct(profile: Profile) -> float | None:
     """By how much the GPU's busy time exceeds the iteration it lies in; None if it does not."""
     share = share_pct(profile, "iteration_busy_ms")

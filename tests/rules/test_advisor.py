@@ -135,6 +135,16 @@ def test_graphed_steps_are_told_so() -> None:
     assert given.how is None
 
 
+def test_graphed_steps_are_told_so_also_where_tracing_stretched_their_kernels() -> None:
+    facts = {"graph_kernel_share_pct": 100.0}
+    metrics = {"graph_launches_per_step": 1, "iteration_busy_ms": 12.0}
+    advised = advise(profile(metrics=metrics, facts=facts))
+    assert advised.verdict is not None
+    assert advised.verdict.recommendation == "already_graphed"
+    (told,) = [found for found in advised.findings if found.code == "LS006"]
+    assert (told.severity, "stretched" in told.title) == ("warning", True)
+
+
 def test_a_capture_that_never_pays_back_stays_eager() -> None:
     given = verdict(profile(metrics={"break_even_steps": 900.0}, expected_steps=500))
     assert (given.recommendation, given.because[0]) == ("stay_eager", "LS009")
