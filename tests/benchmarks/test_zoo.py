@@ -11,10 +11,12 @@ import pytest
 import torch
 
 from launchscope.analysis.prediction import StepWork, predict
-from tests.benchmarks.zoo import fit, runner, table, truth
+from launchscope.model import Schedule
+from tests.benchmarks.zoo import fit, measure, runner, table, truth
 from tests.benchmarks.zoo.catalog import FAMILIES, chosen, find
 from tests.benchmarks.zoo.score import judged, score
 from tests.benchmarks.zoo.truth import Truth
+from tests.benchmarks.zoo.workload import Step
 
 SMALL = ("mlp-train-b64", "mlp-inference-b1", "dqn-train-b64", "pinn-train-n4096",
          "lstm-train-b32", "lstm-both-ways-train-b32", "branches-2-matmul-512",
@@ -87,25 +89,39 @@ def visit(eager_ms: float) -> truth.Pairs:
     return [(eager_ms + shift, 1.0) for shift in (-0.1, 0.0, 0.1)]
 
 
-def test_the_truth_is_what_two_of_the_fastest_visits_agree_on() -> None:
-    visits = [visit(4.0), visit(2.0)]
-    assert not truth.settled(visits[:1])
-    assert not truth.settled(visits)
-    visits += [visit(3.0), visit(2.05)]
-    assert truth.settled(visits)
-    assert truth.quiet(visits) == [*visit(2.0), *visit(2.05)]
+def test_a_truth_that_is_the_same_before_the_verdict_and_behind_it_stands() -> None:
+    assert truth.held_still(visit(1.2), visit(1.22))
+    assert not truth.held_still(visit(1.05), visit(1.2))
 
 
-def test_near_the_threshold_the_visits_have_to_agree_more_closely() -> None:
-    assert truth.settled([visit(2.0), visit(2.05)])
-    assert not truth.settled([visit(1.2), visit(1.23)])
-    assert truth.settled([visit(1.2), visit(1.23), visit(1.205)])
+def test_far_from_the_threshold_the_moods_of_the_machine_do_not_matter() -> None:
+    assert truth.held_still(visit(2.0), visit(4.0))
+    assert truth.held_still(visit(1.0), visit(1.04))
+    assert not truth.held_still(visit(1.3), visit(1.4))
 
 
-def test_a_truth_that_did_not_settle_counts_and_is_told() -> None:
-    found = score([row("a", removed=11.0, truth_settled=False)])
-    assert (found.unsettled, found.wrong["measured"]) == (["a"], ["a"])
-    assert "judged by a truth of which no two visits agreed: a" in table.summary(found)
+def test_a_verdict_is_made_again_where_the_machine_changed_around_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    visits = iter([visit(1.05), visit(1.25), visit(1.26), visit(9.0)])
+    verdicts = iter([5.0, 20.0, 99.0])
+    monkeypatch.setattr(truth, "bursts", lambda step: next(visits))
+    monkeypatch.setattr(
+        measure,
+        "_advised",
+        lambda *_: {"measured": {"replay_status": "measured", "removable_pct": next(verdicts)}},
+    )
+    made = measure._held_against_truth(Step(lambda: None, ()), Schedule(), None)
+    assert made["measured"]["removable_pct"] == 20.0
+    assert made["truth"]["eager_ms"] == pytest.approx(1.255)
+    assert (made["held_still"], made["verdicts_removable_pct"]) == (True, [5.0, 20.0])
+    assert len(made["visits"]) == 3
+
+
+def test_a_machine_that_never_held_still_counts_and_is_told() -> None:
+    found = score([row("a", removed=11.0, held_still=False)])
+    assert (found.restless, found.wrong["measured"]) == (["a"], ["a"])
+    assert table.summary(found)[-1].endswith("behind it each time: a")
 
 
 def test_the_truth_is_the_ratio_of_medians_with_the_interval_of_its_bursts() -> None:

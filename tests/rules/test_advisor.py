@@ -137,7 +137,10 @@ def test_graphed_steps_are_told_so() -> None:
 
 def test_graphed_steps_are_told_so_also_where_tracing_stretched_their_kernels() -> None:
     facts = {"graph_kernel_share_pct": 100.0}
-    metrics = {"graph_launches_per_step": 1, "iteration_busy_ms": 12.0}
+    metrics: dict[str, float | None] = {
+        "graph_launches_per_step": 1,
+        "iteration_busy_ms": 12.0,
+    }
     advised = advise(profile(metrics=metrics, facts=facts))
     assert advised.verdict is not None
     assert advised.verdict.recommendation == "already_graphed"

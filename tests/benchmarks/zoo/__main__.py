@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], metavar="FAMILY|NAME")
     parser.add_argument("--list", action="store_true", help="the families and their steps")
     parser.add_argument("--results", type=Path, default=Path("zoo-results"), metavar="DIR")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds for one step")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for one step")
     parser.add_argument("--verify", type=int, default=0, help="batches of the correctness check")
     parser.add_argument("--batch", type=int, help="this batch size for every step")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="the recording of each step")

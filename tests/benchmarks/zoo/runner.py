@@ -24,7 +24,7 @@ class Options:
     """`limit_s` is for one workload; the first of a process also imports the library in it."""
 
     results: Path
-    limit_s: float = 60.0
+    limit_s: float = 120.0
     verify: int = 0
     batch: int | None = None
     keep: Path | None = None  # where the recordings go

@@ -25,7 +25,7 @@ class Score:
     wrong: dict[str, list[str]]
     near: list[str]
     failed: list[str]
-    unsettled: list[str]  # their truth; it is judged by all the same
+    restless: list[str]  # on a machine that never held still; judged all the same
     errors_pct: dict[str, float]  # of the prediction against the replay, same work only
     inside_bounds: int
 
@@ -65,14 +65,14 @@ def _agrees(recommendation: str, gains: bool) -> bool:
 def score(rows: Sequence[dict[str, Any]]) -> Score:
     right: dict[str, list[str]] = {rule: [] for rule in RULES}
     wrong: dict[str, list[str]] = {rule: [] for rule in RULES}
-    near, failed, unsettled, errors, inside = [], [], [], {}, 0
+    near, failed, restless, errors, inside = [], [], [], {}, 0
     for row in rows:
         name = row["name"]
         if "truth" not in row or "measured" not in row:
             failed.append(name)
             continue
-        if not row.get("truth_settled", True):
-            unsettled.append(name)
+        if not row.get("held_still", True):
+            restless.append(name)
         if abs(row["truth"]["removed_pct"] - THRESHOLD_PCT) <= NEAR_PCT:
             near.append(name)
         else:
@@ -83,4 +83,4 @@ def score(rows: Sequence[dict[str, Any]]) -> Score:
             errors[name] = 100 * (found["predicted_replay_ms"] / replay - 1)
             low, high = found["predicted_replay_low_ms"], found["predicted_replay_high_ms"]
             inside += low <= replay <= high
-    return Score(right, wrong, near, failed, unsettled, errors, inside)
+    return Score(right, wrong, near, failed, restless, errors, inside)

@@ -71,9 +71,10 @@ def summary(score: Score) -> list[str]:
         lines.append(
             f"apart, the truth being within two points of the threshold: {', '.join(score.near)}"
         )
-    if score.unsettled:
+    if score.restless:
         lines.append(
-            f"judged by a truth of which no two visits agreed: {', '.join(score.unsettled)}"
+            "on a machine that changed from before the verdict to behind it each time: "
+            + ", ".join(score.restless)
         )
     if score.failed:
         lines.append(f"without a truth or a result: {', '.join(score.failed)}")

@@ -3,16 +3,16 @@
 Shares no code with launchscope: its own capture, its own bursts.
 
 On a shared host eager steps take up to twice as long in one second as in the next, and a step
-near the threshold is worth a graph then and not worth one now. What is asked for is the step on
-a quiet machine, which others can only make slower. So the bursts are taken at several moments,
-until the two fastest of them tell the same (where the answer hangs on it, within 1 %); those two
-are the truth, and all are on record.
+near the threshold is worth a graph then and not worth one now. A verdict can only be held against
+the machine that it was made on, so the truth is taken right before it and right behind it; where
+these two visits do not tell the same, the machine has changed in between, and both the verdict and
+the truth are made again. What the verdict says has no part in that.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
@@ -21,12 +21,12 @@ import torch
 from tests.benchmarks import bench
 from tests.benchmarks.zoo.workload import Step
 
-__all__ = ["MOST_VISITS", "THRESHOLD_PCT", "Truth", "bursts", "eager_ms", "quiet", "settled"]
+__all__ = ["LONGEST_S", "THRESHOLD_PCT", "Truth", "bursts", "held_still"]
 
 THRESHOLD_PCT = 15.0
-MOST_VISITS = 8
-_APART, _APART_NEAR = 0.05, 0.01  # of the two fastest visits, at most
-_NEAR_PCT = 10.0  # so far from the threshold a percent of the eager time decides nothing
+LONGEST_S = 45.0  # no further try after that
+_SAME_PCT = 2.0  # points of the share removed, between two visits that tell the same
+_FAR_PCT = 10.0  # points from the threshold, where the machine's moods do not reach the answer
 _PAIRS = 7
 _WARMUP = 4
 _BURST_MS = 25.0  # about this long is a burst, within the numbers of steps below
@@ -54,22 +54,16 @@ class Truth:
         return cls(eager, replay, 100 * (1 - replay / eager), removed.low, removed.high)
 
 
-def eager_ms(visit: Pairs) -> float:
-    return median(eager for eager, _ in visit)
+def held_still(before: Pairs, behind: Pairs) -> bool:
+    """Whether the visits on both sides of a verdict tell the same.
 
-
-def settled(visits: Sequence[Pairs]) -> bool:
-    """Whether the two fastest visits took the same."""
-    fastest = sorted(map(eager_ms, visits))[:2]
-    if len(fastest) < 2:
-        return False
-    near = abs(Truth.of(quiet(visits)).removed_pct - THRESHOLD_PCT) <= _NEAR_PCT
-    return fastest[1] <= fastest[0] * (1 + (_APART_NEAR if near else _APART))
-
-
-def quiet(visits: Sequence[Pairs]) -> Pairs:
-    """The bursts of the two visits in which eager was fastest."""
-    return [pair for visit in sorted(visits, key=eager_ms)[:2] for pair in visit]
+    That is the same share removed, or the same answer by far: both visits well above the
+    threshold, or both well below it.
+    """
+    shares = [Truth.of(visit).removed_pct for visit in (before, behind)]
+    low, high = min(shares), max(shares)
+    far = low >= THRESHOLD_PCT + _FAR_PCT or high <= THRESHOLD_PCT - _FAR_PCT
+    return far or high - low <= _SAME_PCT
 
 
 def bursts(step: Step) -> Pairs:
