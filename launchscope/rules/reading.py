@@ -46,8 +46,15 @@ class Gain:
         return self.removable_pct < 0 and self.high_pct < 0
 
     def within_spread_of(self, threshold_pct: float) -> bool:
-        """Whether the gain may be nothing and may be worth it: the timings do not tell."""
-        return self.high_pct >= threshold_pct and not self.beyond_spread
+        """Whether the timings do not tell if the gain is worth it.
+
+        An estimate that would be worth it may be nothing; of one that would not, the bounds
+        have to reach as far below nothing as the threshold lies above: a gain that is small and
+        may be none is no reason to adopt, however far up the bounds go.
+        """
+        if self.high_pct < threshold_pct:
+            return False
+        return self.low_pct <= (0.0 if self.removable_pct >= threshold_pct else -threshold_pct)
 
 
 def gain(profile: Profile) -> Gain | None:

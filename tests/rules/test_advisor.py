@@ -108,6 +108,21 @@ def test_nothing_within_the_spread_counts_as_a_gain() -> None:
     assert "LS005" in given.because
 
 
+def test_a_small_gain_that_may_be_none_is_no_reason_to_adopt() -> None:
+    facts = {"removable_low_pct": -0.1, "removable_high_pct": 16.0}
+    given = verdict(profile(metrics={"removable_pct": 4.0}, facts=facts))
+    assert (given.recommendation, given.because[:2]) == ("stay_eager", ("LS001", "LS005"))
+    assert given.confidence != "high"
+    assert "nothing that can be told from the spread (4.0 %" in given.headline
+    assert "at most 16 %" in given.headline
+
+
+def test_bounds_as_far_below_nothing_as_above_the_threshold_tell_nothing() -> None:
+    facts = {"removable_low_pct": -30.0, "removable_high_pct": 40.0}
+    given = verdict(profile(metrics={"removable_pct": 4.0}, facts=facts))
+    assert (given.recommendation, given.because[0]) == ("inconclusive", "LS005")
+
+
 def test_the_error_of_the_simulation_widens_the_bounds() -> None:
     facts = {"removable_low_pct": 19.0, "removable_high_pct": 21.0, "simulation_error_pct": 30.0}
     of = profile(metrics={"removable_pct": 20.0}, facts=facts)
