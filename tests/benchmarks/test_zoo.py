@@ -118,10 +118,18 @@ def test_a_verdict_is_made_again_where_the_machine_changed_around_it(
     assert len(made["visits"]) == 3
 
 
-def test_a_machine_that_never_held_still_counts_and_is_told() -> None:
-    found = score([row("a", removed=11.0, held_still=False)])
-    assert (found.restless, found.wrong["measured"]) == (["a"], ["a"])
-    assert table.summary(found)[-1].endswith("behind it each time: a")
+@pytest.mark.parametrize(
+    ("shares", "apart"), [((4.0, 20.0, 14.0), True), ((4.0, 12.0, 9.0), False)]
+)
+def test_a_machine_that_never_held_still_leaves_the_truth_open_if_it_tells_either_answer(
+    shares: tuple[float, ...], apart: bool
+) -> None:
+    visits = [{"removed_pct": share} for share in shares]
+    restless = row("a", removed=11.0, held_still=False, visits=visits)
+    found = score([restless])
+    assert (found.unknown, found.wrong["measured"]) == ((["a"], []) if apart else ([], ["a"]))
+    assert any(line.endswith("the other: a") for line in table.summary(found)) is apart
+    assert (table.cells(restless, found)[-1] == "unknown") is apart
 
 
 def test_the_truth_is_the_ratio_of_medians_with_the_interval_of_its_bursts() -> None:

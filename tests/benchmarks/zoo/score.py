@@ -19,13 +19,14 @@ _ADOPT = ("adopt", "adopt_after_fixes", "adopt_bucketed")
 
 @dataclass(frozen=True)
 class Score:
-    """`right[rule]` and `wrong[rule]` name workloads; `near` and `failed` are in neither."""
+    """`right[rule]` and `wrong[rule]` name workloads; `near`, `unknown` and `failed` are in
+    neither."""
 
     right: dict[str, list[str]]
     wrong: dict[str, list[str]]
     near: list[str]
     failed: list[str]
-    restless: list[str]  # on a machine that never held still; judged all the same
+    unknown: list[str]  # the machine never held still, and its visits tell either answer
     errors_pct: dict[str, float]  # of the prediction against the replay, same work only
     inside_bounds: int
 
@@ -58,6 +59,12 @@ def judged(row: dict[str, Any]) -> dict[str, bool]:
     }
 
 
+def _tells_either(visits: Sequence[dict[str, float]]) -> bool:
+    """Whether no answer stands apart from the threshold in every visit of the truth."""
+    shares = [visit["removed_pct"] - THRESHOLD_PCT for visit in visits]
+    return min(shares) <= NEAR_PCT and max(shares) >= -NEAR_PCT
+
+
 def _agrees(recommendation: str, gains: bool) -> bool:
     return recommendation in _ADOPT if gains else recommendation == "stay_eager"
 
@@ -65,15 +72,15 @@ def _agrees(recommendation: str, gains: bool) -> bool:
 def score(rows: Sequence[dict[str, Any]]) -> Score:
     right: dict[str, list[str]] = {rule: [] for rule in RULES}
     wrong: dict[str, list[str]] = {rule: [] for rule in RULES}
-    near, failed, restless, errors, inside = [], [], [], {}, 0
+    near, failed, unknown, errors, inside = [], [], [], {}, 0
     for row in rows:
         name = row["name"]
         if "truth" not in row or "measured" not in row:
             failed.append(name)
             continue
-        if not row.get("held_still", True):
-            restless.append(name)
-        if abs(row["truth"]["removed_pct"] - THRESHOLD_PCT) <= NEAR_PCT:
+        if not row.get("held_still", True) and _tells_either(row["visits"]):
+            unknown.append(name)
+        elif abs(row["truth"]["removed_pct"] - THRESHOLD_PCT) <= NEAR_PCT:
             near.append(name)
         else:
             for rule, is_right in judged(row).items():
@@ -83,4 +90,4 @@ def score(rows: Sequence[dict[str, Any]]) -> Score:
             errors[name] = 100 * (found["predicted_replay_ms"] / replay - 1)
             low, high = found["predicted_replay_low_ms"], found["predicted_replay_high_ms"]
             inside += low <= replay <= high
-    return Score(right, wrong, near, failed, restless, errors, inside)
+    return Score(right, wrong, near, failed, unknown, errors, inside)

@@ -24,7 +24,7 @@ def cells(row: dict[str, Any], score: Score) -> list[str]:
     wrong = ""
     if truth is not None:
         wrong = ", ".join(rule for rule, right in judged(row).items() if not right)
-        wrong = "near" if name in score.near else wrong
+        wrong = "near" if name in score.near else "unknown" if name in score.unknown else wrong
     return [
         name,
         _figure(truth and truth["eager_ms"], 3),
@@ -71,10 +71,10 @@ def summary(score: Score) -> list[str]:
         lines.append(
             f"apart, the truth being within two points of the threshold: {', '.join(score.near)}"
         )
-    if score.restless:
+    if score.unknown:
         lines.append(
-            "on a machine that changed from before the verdict to behind it each time: "
-            + ", ".join(score.restless)
+            "apart, the machine having changed around each verdict, from one side of the "
+            f"threshold to the other: {', '.join(score.unknown)}"
         )
     if score.failed:
         lines.append(f"without a truth or a result: {', '.join(score.failed)}")
