@@ -161,6 +161,9 @@ class StepSource:
     behind: str = ""  # those of them that work for the host, to run after each replay
     gathers: str = ""  # what puts static tensors together where the step reads them in one batch
     fetched: tuple[str, ...] = ()  # names of inputs that they bind before they read them
+    adapts: str = ""  # makes static batches of the first ones, which have to be there for it
+    kept: tuple[str, ...] = ()  # parts of these that stay as the first batch has them
+    unseen: tuple[str, ...] = ()  # what holds inputs that no line here copies
 
 
 @dataclass(frozen=True)

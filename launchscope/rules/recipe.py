@@ -15,6 +15,9 @@ __all__ = [
 WARMUP = 3
 DDP_WARMUP = 11
 
+# What the lines that adapt a batch may call.
+_MODULES = ("copy", "dataclasses")
+
 # A replay of another status has the scope that was tried, or none that means anything.
 _REPLAYED = ("measured", "what_if")
 
@@ -65,7 +68,8 @@ def moving(source: StepSource) -> list[StepInput]:
 def specific(profile: Profile, source: StepSource) -> str:
     """The loop with a captured step: warm-up, capture, copies, replay."""
     inputs, results = moving(source), ", ".join(source.results)
-    lines = ["torch.cuda.set_stream(torch.cuda.Stream())  # before the model is made", "..."]
+    lines = [f"import {name}" for name in _MODULES if f"{name}." in source.adapts]
+    lines += ["torch.cuda.set_stream(torch.cuda.Stream())  # before the model is made", "..."]
     for entry in inputs:
         shape = tuple(entry.shape)
         more = ", requires_grad=True" if entry.requires_grad else ""
@@ -90,6 +94,13 @@ def specific(profile: Profile, source: StepSource) -> str:
     if read and not source.inputs:
         body = ["...  # copy the step's inputs to fixed addresses: no expression here gives them"]
     body += [
+        f"...  # copy what the step reads of {name} to fixed addresses: it cannot be exchanged here"
+        for name in source.unseen
+    ]
+    if source.adapts:
+        kept = f"  # {', '.join(source.kept)}: as it is now" if source.kept else ""
+        body += [f"if steps_done == 0:{kept}", textwrap.indent(source.adapts, "    ")]
+    body += [
         f"if steps_done < {warmup(profile)}:",
         f"    {call}",
         "else:",
@@ -106,8 +117,8 @@ def specific(profile: Profile, source: StepSource) -> str:
     before = source.before.splitlines()
     if not before and (source.loop is None or deeper):
         before = ["...  # what comes before the step, as now"]
-    body = [*before, *(deeper + line for line in body)]
-    return "\n".join([*lines, *(f"    {line}".rstrip() for line in body)])
+    body = [*before, *(textwrap.indent(line, deeper) for line in body)]
+    return "\n".join([*lines, *(textwrap.indent(line, "    ").rstrip() for line in body)])
 
 
 def _copy(entry: StepInput) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from launchscope.model import StepInput
+from launchscope.runner.sourcebatch import batch_of
 
 __all__ = [
     "Edit", "Read", "bound", "changing", "edited", "inputs_of", "is_chain", "loads", "names_read",
@@ -68,10 +69,13 @@ class Read:
     inputs: tuple[StepInput, ...]
     static_name: str
     gathers: str = ""  # the line that puts static tensors together as the batch did
+    adapts: str = ""  # the lines that do it with the first batch at hand
+    kept: tuple[str, ...] = ()  # what stays as that batch has it
+    unseen: tuple[str, ...] = ()  # what has inputs that none of these lines gives
 
     @property
     def constant(self) -> bool:
-        return all(entry.constant for entry in self.inputs)
+        return all(entry.constant for entry in self.inputs)  # of none, too: nothing to exchange
 
 
 def inputs_of(
@@ -80,16 +84,18 @@ def inputs_of(
     statements: Sequence[ast.AST],
     names: dict[str, Any],
     changes: set[str],
+    fresh: set[str],
     is_input: Callable[[Any], bool],
 ) -> list[Read]:
     """Every place at which the statements read an input, in source order.
 
     A tensor of the host that the expression itself moves to the device counts as well.
+    `fresh` are names that the loop binds anew, of all in `changes`.
     """
     found: list[Read] = []
     taken: dict[str, str] = {}
 
-    def visit(node: ast.AST) -> None:
+    def visit(node: ast.AST, whole: bool = True) -> None:
         source = _moved(node)
         if isinstance(node, ast.expr) and (source is not None or is_chain(node)):
             plain = source or node
@@ -106,12 +112,13 @@ def inputs_of(
                     found.append(Read(read, (entry,), entry.static_name))
                     return
             elif set(names_read([plain])) & changes and not _casts(torch, node, names):
-                batch = gathered(node, plain, value)
+                batch = gathered(node, plain, value, whole)
                 if batch is not None:
                     found.append(batch)
                     return
         for child in ast.iter_child_nodes(node):
-            visit(child)
+            # Of an object that has some attribute read, no more than that is known to be read.
+            visit(child, not isinstance(node, ast.Attribute | ast.Subscript))
 
     def text_of(node: ast.expr) -> str:
         return ast.get_source_segment(text, node) or ast.unparse(node)
@@ -133,39 +140,31 @@ def inputs_of(
             requires_grad=bool(value.requires_grad),
         )
 
-    def gathered(node: ast.expr, plain: ast.expr, value: Any) -> Read | None:
-        """A dict, list or tuple that holds nothing but tensors, some of them inputs."""
-        if isinstance(value, Mapping):
-            items = list(value.items())
-        else:
-            items = list(enumerate(value)) if type(value) in (list, tuple) else []
+    def gathered(node: ast.expr, plain: ast.expr, value: Any, whole: bool) -> Read | None:
+        """Several tensors that a batch holds together, some of them inputs."""
+        base, origin, shown = _base_name(plain), text_of(plain), text_of(node)
+        known = origin in taken
+        static = named(origin, f"static_{base}")
         moves = node is not plain
-        if not items or not all(
-            isinstance(key, str | int)
-            and isinstance(tensor, torch.Tensor)
-            and (is_input(tensor) or moves)
-            for key, tensor in items
-        ):
+        batch = batch_of(
+            torch,
+            value,
+            origin,
+            static,
+            lambda tensor: moves or is_input(tensor),
+            lambda path, key, tensor: described(shown + path, origin + path, key or base, tensor),
+            made_anew=whole and bool(set(names_read([plain])) & fresh),
+        )
+        if batch is None or not batch.inputs:
+            taken.pop(origin if not known else "", None)
+        if batch is None:
             return None
-        base, origin = _base_name(plain), text_of(plain)
-        whole = named(origin, f"static_{base}")
-        entries = [
-            described(
-                f"{text_of(node)}[{key!r}]",
-                f"{origin}[{key!r}]",
-                key if isinstance(key, str) and key.isidentifier() else base,
-                tensor,
-            )
-            for key, tensor in items
-        ]
-        parts = [entry.static_name for entry in entries]
-        if isinstance(value, Mapping):
-            inner = (f"{key!r}: {part}" for (key, _), part in zip(items, parts, strict=True))
-            made = "{" + ", ".join(inner) + "}"
-        else:
-            made = f"[{', '.join(parts)}]"
-            made = made if isinstance(value, list) else f"tuple({made})"
-        return Read(node, tuple(entries), whole, f"{whole} = {made}")
+        if not batch.inputs:
+            return Read(node, (), "", unseen=tuple(batch.unseen))
+        made = "\n".join([f"{static} = {batch.code}", *batch.exchanges])
+        where = {"adapts" if batch.needs_one else "gathers": made}
+        more = {"kept": tuple(batch.kept), "unseen": tuple(batch.unseen)}
+        return Read(node, tuple(batch.inputs), static, **where, **more)  # type: ignore[arg-type]
 
     for statement in statements:
         visit(statement)

@@ -183,3 +183,14 @@ def test_inputs_that_no_expression_gives_are_not_passed_over() -> None:
     assert "    ...  # copy the step's inputs" in recipe(with_source(inputs=()))[1]
     unread = replace(with_source(inputs=()), shapes=Shapes(True))
     assert "copy the step's inputs" not in recipe(unread)[1]
+
+
+def test_what_an_adapted_batch_keeps_and_what_cannot_be_copied_is_told() -> None:
+    steps, code = recipe(
+        with_source(adapts="static_batch = copy.copy(batch)", kept=("batch.n",), unseen=("pack",))
+    )
+    assert "`batch.n` stays in the static batch as in the first one" in steps
+    assert "`pack` holds inputs of the step that cannot be exchanged from outside" in steps
+    assert "    ...  # copy what the step reads of pack to fixed addresses" in code
+    assert code.startswith("import copy\n")
+    compile(code, "recipe", "exec")

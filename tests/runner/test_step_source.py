@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -366,3 +367,25 @@ def test_batches_fetched_ahead_within_the_step_are_told(tmp_path: Path) -> None:
     found = source_of(tmp_path, code, [3, 5], model=Doubles(), x=batch, fetch=batch.clone)
     assert found is not None
     assert found.fetched == ("x",)
+
+
+def test_a_number_that_the_batch_holds_and_the_step_reads_is_frozen(tmp_path: Path) -> None:
+    code = (
+        "for batch in loader:\n    loss = model(batch.x) / batch.count / batch.x.shape[0]\n"
+        "    loss = loss * model.in_features\n    model.train()\n    probe()\n"
+    )
+    model, x = Doubles(), torch.ones(2, 3)
+    batch = SimpleNamespace(x=x, count=3)
+    found = source_of(tmp_path, code, [2, 3], ("x",), model=model, loader=[batch], x=x)
+    assert found is not None
+    assert found.frozen == ("batch.count",)
+
+
+def test_numbers_and_tensors_that_stay_with_an_adapted_batch_are_told(tmp_path: Path) -> None:
+    code = "for batch in loader:\n    y = model(batch)\n    probe()\n"
+    x = torch.ones(2, 3)
+    batch = SimpleNamespace(x=x, count=3, of=torch.ones(2), names=["a"], rest=None)
+    found = source_of(tmp_path, code, [2], ("x",), model=lambda batch: batch.x, loader=[batch], x=x)
+    assert found is not None
+    assert found.kept == ("batch.count", "batch.of")
+    assert found.adapts == "static_batch = copy.copy(batch)\nstatic_batch.x = static_x"
