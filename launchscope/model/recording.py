@@ -139,6 +139,7 @@ class StepInput:
     dtype: str  # "torch.float32"
     constant: bool = False
     requires_grad: bool = False
+    strides: tuple[int, ...] = ()  # none where they are those of a contiguous tensor
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 
 from launchscope.model import Profile, StepInput, StepSource
@@ -70,11 +71,7 @@ def specific(profile: Profile, source: StepSource) -> str:
     inputs, results = moving(source), ", ".join(source.results)
     lines = [f"import {name}" for name in _MODULES if f"{name}." in source.adapts]
     lines += ["torch.cuda.set_stream(torch.cuda.Stream())  # before the model is made", "..."]
-    for entry in inputs:
-        shape = tuple(entry.shape)
-        more = ", requires_grad=True" if entry.requires_grad else ""
-        what = f'torch.empty({shape}, dtype={entry.dtype}, device="cuda"{more})'
-        lines.append(f"{entry.static_name} = {what}")
+    lines += [f"{entry.static_name} = {_buffer(entry)}" for entry in inputs]
     lines += source.gathers.splitlines()
     lines += ["", f"def captured_step():  # {place(source)}"]
     # A gradient from before would be added to.
@@ -119,6 +116,27 @@ def specific(profile: Profile, source: StepSource) -> str:
         before = ["...  # what comes before the step, as now"]
     body = [*before, *(textwrap.indent(line, deeper) for line in body)]
     return "\n".join([*lines, *(textwrap.indent(line, "    ").rstrip() for line in body)])
+
+
+def _buffer(entry: StepInput) -> str:
+    """A tensor like the input, in the same order in memory: kernels are chosen by it."""
+    shape, strides = tuple(entry.shape), tuple(entry.strides)
+    made, more = f"empty({shape}", ", requires_grad=True" if entry.requires_grad else ""
+    if strides and strides == _channels_last(shape):
+        kind = "channels_last" if len(shape) == 4 else "channels_last_3d"
+        more = f", memory_format=torch.{kind}{more}"
+    elif strides:
+        made = f"empty_strided({shape}, {strides}"
+    return f'torch.{made}, dtype={entry.dtype}, device="cuda"{more})'
+
+
+def _channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in that order; none for a tensor that has none of it."""
+    if len(shape) not in (4, 5):
+        return ()
+    sizes = (*shape[2:], shape[1])  # a channel is the nearest neighbour
+    inner = [math.prod(sizes[place + 1 :]) for place in range(len(sizes))]
+    return math.prod(sizes), 1, *inner[:-1]
 
 
 def _copy(entry: StepInput) -> str:

@@ -104,9 +104,12 @@ def inputs_of(
                 from_host = source is not None and value.device.type == "cpu"
                 if is_input(value) or from_host:
                     # What also casts stays, behind the static tensor.
-                    read = plain if _casts(torch, node, names) else node
+                    format_of = _format(torch, node, names) if from_host else None
+                    casts = _casts(torch, node, names, but=format_of is not None)
+                    read = plain if casts else node
                     shown = node if from_host else read
-                    entry = described(text_of(shown), text_of(plain), _base_name(plain), value)
+                    like = value if casts or format_of is None else _formatted(value, format_of)
+                    entry = described(text_of(shown), text_of(plain), _base_name(plain), like)
                     constant = shown is plain and not set(names_read([plain])) & changes
                     entry = replace(entry, constant=constant)
                     found.append(Read(read, (entry,), entry.static_name))
@@ -138,6 +141,7 @@ def inputs_of(
             shape=tuple(int(size) for size in value.shape),
             dtype=str(value.dtype),
             requires_grad=bool(value.requires_grad),
+            strides=_strides(torch, value),
         )
 
     def gathered(node: ast.expr, plain: ast.expr, value: Any, whole: bool) -> Read | None:
@@ -171,12 +175,34 @@ def inputs_of(
     return found
 
 
-def _casts(torch: Any, node: ast.AST, names: dict[str, Any]) -> bool:
-    """Whether ".to()" may change more than the device."""
+def _casts(torch: Any, node: ast.AST, names: dict[str, Any], but: bool = False) -> bool:
+    """Whether ".to()" may change more than the device; `but`: than the order in memory, too."""
     if not isinstance(node, ast.Call):
         return False
     places = [a for a in node.args if not isinstance(value_of(a, names), str | int | torch.device)]
-    return bool(places) or any(k.arg not in ("device", "non_blocking") for k in node.keywords)
+    known = ("device", "non_blocking", *(("memory_format",) if but else ()))
+    return bool(places) or any(k.arg not in known for k in node.keywords)
+
+
+def _format(torch: Any, node: ast.AST, names: dict[str, Any]) -> Any:
+    """The order in memory that ".to()" asks for; None if it asks for none of its own."""
+    asked = [k.value for k in getattr(node, "keywords", []) if k.arg == "memory_format"]
+    found = value_of(asked[0], names) if asked else None
+    ordered = isinstance(found, torch.memory_format) and found != torch.preserve_format
+    return found if ordered else None
+
+
+def _formatted(value: Any, order: Any) -> Any:
+    return value.detach().to("meta").to(memory_format=order).requires_grad_(value.requires_grad)
+
+
+def _strides(torch: Any, value: Any) -> tuple[int, ...]:
+    """Those of a dense tensor in the same order, if that is another one than by rows."""
+    if value.layout != torch.strided:
+        return ()
+    like = torch.empty_like(value, device="meta").stride()
+    rows = torch.empty(value.shape, device="meta").stride()
+    return () if like == rows else tuple(int(stride) for stride in like)
 
 
 def is_chain(node: ast.AST) -> bool:

@@ -153,3 +153,53 @@ def test_an_output_that_hands_an_input_on_is_no_batch(tmp_path: Path) -> None:
     eager, graphed, code = pasted(head, loop, tmp_path)
     assert_same(eager, graphed, "loss")
     assert "static_out" not in code
+
+
+CONVOLUTION = """\
+class Net(torch.nn.Conv2d):
+    def __init__(self):
+        super().__init__(3, 2, 2)
+        self.seen = []
+    def forward(self, x):
+        self.seen.append(x.stride())
+        return super().forward(x)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+last = torch.channels_last
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "read", "says"),
+    [
+        (
+            "torch.randn(2, 3, 5, 4).to(memory_format=last)",
+            "x",
+            "memory_format=torch.channels_last",
+        ),
+        ("torch.randn(2, 3, 5, 4)", "x.to('cuda', memory_format=last)", "torch.channels_last)"),
+        ("torch.randn(2, 3, 5, 4).transpose(2, 3)", "x", "torch.empty_strided((2, 3, 4, 5), (60, "),
+        ("torch.randn(2, 3, 5, 9)[..., ::2]", "x", "torch.empty((2, 3, 5, 5), dtype"),
+        ("torch.randn(2, 3, 5, 4)", "x", 'torch.empty((2, 3, 5, 4), dtype=torch.float32, device="'),
+    ],
+    ids=["channels last", "made so on the way", "transposed", "with gaps", "by rows"],
+)
+def test_an_input_keeps_its_order_in_memory(
+    tmp_path: Path, made: str, read: str, says: str
+) -> None:
+    head = CONVOLUTION + f"data = [{made} for _ in range(6)]\ninputs = data\n"
+    loop = LOOP.replace("model(x)", f"model({read})")
+    eager, graphed, code = pasted(head, loop, tmp_path)
+    assert_same(eager, graphed, "loss")
+    assert says in code
+    assert "model(static_x)" in code
+    if "::" not in made:  # a buffer without gaps is as good
+        assert set(graphed["model"].seen) == set(eager["model"].seen)
+
+
+def test_images_of_three_dimensions_keep_their_order_as_well(tmp_path: Path) -> None:
+    head = CONVOLUTION.replace("Conv2d", "Conv3d").replace("_last", "_last_3d")
+    head += "data = [torch.randn(2, 3, 5, 4, 3).to(memory_format=last) for _ in range(6)]\n"
+    eager, graphed, code = pasted(head + "inputs = data\n", LOOP, tmp_path)
+    assert_same(eager, graphed, "loss")
+    assert "memory_format=torch.channels_last_3d)" in code
