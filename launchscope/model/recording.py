@@ -168,6 +168,22 @@ class StepSource:
 
 
 @dataclass(frozen=True)
+class ModelCall:
+    """How a step calls one of its models; the classes are those of what is no tensor."""
+
+    module: str  # its class
+    times: int = 1
+    arguments: int = 0  # by position
+    keywords: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # classes among the arguments by position
+    outputs: tuple[str, ...] = ()  # classes among what it returns
+    hooks: bool = False  # of the script's own
+    inner_hooks: bool = False  # on a part of it
+    trained_buffers: bool = False
+    autocast: bool = False  # within one that keeps its casts
+
+
+@dataclass(frozen=True)
 class InspectResult:
     """The inspect pass: what the op stream of a few steps looks like.
 
@@ -194,6 +210,7 @@ class InspectResult:
     uncapturable_groups: int = 0
     forwards: tuple[int, ...] = ()  # per step; none in a recording that did not count them
     source: StepSource | None = None
+    calls: tuple[ModelCall, ...] = ()  # none in a recording that did not look at them
     partial: bool = False  # the count is known to be incomplete; `notes` says why
     notes: tuple[str, ...] = ()
 

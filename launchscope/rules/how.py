@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launchscope.model import Profile, Recommendation, StepSource
-from launchscope.rules import recipe
+from launchscope.rules import graphedcallables, recipe
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.obstacles import PADDING, obstacles
 from launchscope.rules.shape_change import every_step_differs
@@ -189,19 +189,12 @@ def _afterwards(profile: Profile, recommendation: str) -> list[str]:
 def _alternatives(profile: Profile) -> str:
     """Two other ways to the same end, and when each fits."""
     compiled = profile.step is not None and profile.step.compiled
-    trains = profile.step is None or profile.step.scope != "forward"
     first = (
         '`torch.compile(model, mode="reduce-overhead")` if '
         + ("compiling is wanted anyway" if not compiled else "you keep torch.compile")
         + " and one graph per input shape will do"
     )
-    second = "`torch.cuda.make_graphed_callables(model, (sample,))` if "
-    second += (
-        "the loss, the optimizer or logging has to stay eager"
-        if trains
-        else "only this module is to be graphed and its callers stay as they are"
-    )
-    return f"Instead: {first}; {second}."
+    return f"Instead: {first}; {graphedcallables.offer(profile)}."
 
 
 def _code(profile: Profile, recommendation: str) -> str:

@@ -6,6 +6,7 @@ import math
 import textwrap
 
 from launchscope.model import Profile, StepInput, StepSource
+from launchscope.rules import graphedcallables
 
 __all__ = [
     "captured_scope", "generic", "moving", "optimizer_names", "place", "rounds",
@@ -158,9 +159,18 @@ def generic(profile: Profile, recommendation: str) -> str:
         return _accumulated(rounds(profile), names)
     clears = [f"{name}.zero_grad(set_to_none=True)" for name in names]
     steps = [f"{name}.step()" for name in names]
+    if scope == "forward_backward" and graphedcallables.refused(profile):
+        steps = [f"    {line}" for line in steps]
+        return "\n".join([_OPENING, *clears, _CAPTURE, _KEPT_GRADIENTS, _LOOP, *steps])
     if scope == "forward_backward":
         tail = [f"    {line}" for line in ("loss_fn(model(x), y).backward()", *steps)]
-        return "\n".join([_FORWARD_BACKWARD, *(f"    {line}" for line in clears), *tail])
+        return "\n".join(
+            [
+                _FORWARD_BACKWARD.format(samples=graphedcallables.samples(profile)),
+                *(f"    {line}" for line in clears),
+                *tail,
+            ]
+        )
     steps = steps or ["...                                      # your own update"]
     return "\n".join([_OPENING, *clears, _CAPTURE, *(f"    {line}" for line in steps), _LOOP])
 
@@ -218,9 +228,12 @@ for x, y in loader:
     static_y.copy_(y, non_blocking=True)
     graph.replay()                           # loss holds this step's value"""
 
+_KEPT_GRADIENTS = """\
+# from here on no zero_grad(): each replay writes the gradients anew"""
+
 _FORWARD_BACKWARD = """\
 # forward and backward in graphs, the optimizer step stays eager
-model = torch.cuda.make_graphed_callables(model, (sample_x,))
+model = torch.cuda.make_graphed_callables(model, {samples})
 for x, y in loader:"""
 
 _FORWARD = """\
