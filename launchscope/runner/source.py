@@ -125,7 +125,7 @@ def _static_code(
         line, end = statement.lineno, part.end_col_offset or 0
         edits.append((line, statement.col_offset, part.col_offset, f"{STATIC_OUT} = "))
         edits.append((line, end, statement.end_col_offset or end, ""))
-    gone = {statement.lineno for statement in behind.moved}
+    gone = {n for s in behind.moved for n in range(s.lineno, (s.end_lineno or s.lineno) + 1)}
     begin, end = chosen[0].lineno, chosen[-1].end_lineno or chosen[-1].lineno
     kept = [
         line

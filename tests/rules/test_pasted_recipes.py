@@ -203,3 +203,25 @@ def test_images_of_three_dimensions_keep_their_order_as_well(tmp_path: Path) -> 
     eager, graphed, code = pasted(head + "inputs = data\n", LOOP, tmp_path)
     assert_same(eager, graphed, "loss")
     assert "memory_format=torch.channels_last_3d)" in code
+
+
+def test_what_is_told_now_and_then_is_told_of_the_same_steps(tmp_path: Path) -> None:
+    loop = """\
+for step, x in enumerate(data):
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    total += loss.item()
+    if step % 2 == 1:
+        told.append(total / 2)
+        kept.append(loss)
+        total = 0.0
+    optimizer.step()
+    probe()
+"""
+    head = HEAD + "told, kept, total = [], [], 0.0\n"
+    eager, graphed, code = pasted(head, loop, tmp_path)
+    assert_same(eager, graphed, "loss", "told")
+    assert len(graphed["told"]) == 4
+    torch.testing.assert_close(graphed["kept"], [loss.detach() for loss in eager["kept"]])
+    assert "    if step % 2 == 1:" in code
