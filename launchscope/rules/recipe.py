@@ -7,6 +7,7 @@ import textwrap
 
 from launchscope.model import Profile, StepInput, StepSource
 from launchscope.rules import graphedcallables
+from launchscope.rules.optimizers import freezes_rate, prepared, writes_rate
 
 __all__ = [
     "captured_scope", "generic", "moving", "optimizer_names", "place", "rounds",
@@ -72,6 +73,7 @@ def specific(profile: Profile, source: StepSource) -> str:
     inputs, results = moving(source), ", ".join(source.results)
     lines = [f"import {name}" for name in _MODULES if f"{name}." in source.adapts]
     lines += ["torch.cuda.set_stream(torch.cuda.Stream())  # before the model is made", "..."]
+    lines += prepared(profile, [(str(name), kind) for name, kind in source.optimizers])
     lines += [f"{entry.static_name} = {_buffer(entry)}" for entry in inputs]
     lines += source.gathers.splitlines()
     lines += ["", f"def captured_step():  # {place(source)}"]
@@ -113,6 +115,8 @@ def specific(profile: Profile, source: StepSource) -> str:
         "...  # the rest of the loop, as now",
     ]
     before = source.before.splitlines()
+    if source.optimizers and freezes_rate(profile):
+        before = writes_rate(source.before).splitlines()
     if not before and (source.loop is None or deeper):
         before = ["...  # what comes before the step, as now"]
     body = [*before, *(textwrap.indent(line, deeper) for line in body)]
@@ -172,7 +176,11 @@ def generic(profile: Profile, recommendation: str) -> str:
             ]
         )
     steps = steps or ["...                                      # your own update"]
-    return "\n".join([_OPENING, *clears, _CAPTURE, *(f"    {line}" for line in steps), _LOOP])
+    opening = [_OPENING]
+    if freezes_rate(profile):
+        stream, warm = _OPENING.splitlines()
+        opening = [stream, _MADE, *prepared(profile, _named_optimizers(profile)), warm]
+    return "\n".join([*opening, *clears, _CAPTURE, *(f"    {line}" for line in steps), _LOOP])
 
 
 def _accumulated(times: int, names: list[str]) -> str:
@@ -200,6 +208,13 @@ def _accumulated(times: int, names: list[str]) -> str:
     )
 
 
+def _named_optimizers(profile: Profile) -> list[tuple[str, str]]:
+    source = profile.facts.step_source
+    if source is not None and source.optimizers:
+        return [(str(name), kind) for name, kind in source.optimizers]
+    return list(zip(optimizer_names(profile), profile.facts.optimizer_classes or ()))
+
+
 def optimizer_names(profile: Profile) -> list[str]:
     """Variables of the optimizers, or stand-ins for them; none for a script without."""
     source = profile.facts.step_source
@@ -214,6 +229,9 @@ def optimizer_names(profile: Profile) -> list[str]:
 _OPENING = """\
 torch.cuda.set_stream(torch.cuda.Stream())   # first thing in the script
 ...                                          # the warm-up steps, as now"""
+
+_MADE = """\
+...                                          # the model and the optimizer, as now"""
 
 _CAPTURE = """\
 graph = torch.cuda.CUDAGraph()

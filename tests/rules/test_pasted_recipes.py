@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from launchscope.model import Profile
 from tests.pasted import pasted
 
 HEAD = """\
@@ -225,3 +227,57 @@ for step, x in enumerate(data):
     assert len(graphed["told"]) == 4
     torch.testing.assert_close(graphed["kept"], [loss.detach() for loss in eager["kept"]])
     assert "    if step % 2 == 1:" in code
+
+
+def frozen_rate(of: Profile) -> Profile:
+    """As where a scheduler is at work and the replay had a float."""
+    replay = replace(of.replay, changes=())
+    return replace(of, replay=replay, facts=replace(of.facts, scheduler_live=True))
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        ("SGD(model.parameters(), lr=0.1)", 'group["fused"] = True'),
+        ("SGD(model.parameters(), lr=0.1, momentum=0.9)", 'group["fused"] = True'),
+        ("Adam(model.parameters(), lr=0.1)", 'group["capturable"] = True'),
+        ("AdamW(model.parameters(), lr=0.1)", 'group["capturable"] = True'),
+        ("RMSprop(model.parameters(), lr=0.1, foreach=True)", 'group["capturable"] = True'),
+    ],
+)
+@pytest.mark.parametrize(
+    "decays", ["ExponentialLR(optimizer, 0.7)", "OneCycleLR(optimizer, 1, 9, cycle_momentum=False)"]
+)
+def test_a_scheduler_goes_on_through_the_replays(
+    tmp_path: Path, made: str, says: str, decays: str
+) -> None:
+    head = HEAD.replace("SGD(model.parameters(), lr=0.1)", made)
+    head += f"scheduler = torch.optim.lr_scheduler.{decays}\n"
+    loop = f"{LOOP}    scheduler.step()\n"
+    rest = "scheduler.step()"
+    eager, graphed, code = pasted(head, loop, tmp_path, change=frozen_rate, rest=rest)
+    assert_same(eager, graphed, "loss")
+    assert says in code
+
+
+def test_a_rate_that_the_loop_sets_is_written_into_the_tensor(tmp_path: Path) -> None:
+    sets = "    for group in optimizer.param_groups:\n        group['lr'] = 0.1 / (1 + step)  # a\n"
+    loop = LOOP.replace("for x in data:\n", "for step, x in enumerate(data):\n" + sets)
+    eager, graphed, code = pasted(HEAD, loop, tmp_path, change=frozen_rate)
+    assert_same(eager, graphed, "loss")
+    assert "        group['lr'].fill_(0.1 / (1 + step))\n" in code
+
+
+def test_without_the_tensor_the_rate_would_be_frozen(tmp_path: Path) -> None:
+    head = HEAD + "scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)\n"
+    loop = f"{LOOP}    scheduler.step()\n"
+    eager, graphed, _ = pasted(head, loop, tmp_path, rest="scheduler.step()")
+    with pytest.raises(AssertionError):
+        assert_same(eager, graphed)
+
+
+def test_adam_gets_the_flag_that_its_capture_was_made_with(tmp_path: Path) -> None:
+    head = HEAD.replace("SGD", "AdamW")
+    eager, graphed, code = pasted(head, LOOP, tmp_path)
+    assert_same(eager, graphed, "loss")
+    assert 'param_groups:  # before the first step\n    group["capturable"] = True\n' in code

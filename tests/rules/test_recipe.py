@@ -194,3 +194,20 @@ def test_what_an_adapted_batch_keeps_and_what_cannot_be_copied_is_told() -> None
     assert "    ...  # copy what the step reads of pack to fixed addresses" in code
     assert code.startswith("import copy\n")
     compile(code, "recipe", "exec")
+
+
+def test_an_optimizer_that_cannot_follow_a_rate_is_told_in_the_block() -> None:
+    base = with_source(optimizers=(("opt_a", "Lion"), ("opt_b", "bnb.optim.AdamW")))
+    unsafe = replace(base, facts=replace(base.facts, scheduler_live=True))
+    code = (how_to(unsafe, "unsafe") or "").partition("\n\n")[2]
+    compile(code, "recipe", "exec")
+    assert "...  # opt_a: Lion keeps its learning rate in a graph (rules LS035)" in code
+    assert 'for group in opt_b.param_groups:  # before the first step\n    group["lr"] = ' in code
+
+
+def test_the_pattern_for_an_unknown_step_holds_the_rate_in_a_tensor_too() -> None:
+    unsafe = profile(facts={"scheduler_live": True, "optimizer_classes": ("SGD",)})
+    code = (how_to(unsafe, "unsafe") or "").partition("\n\n")[2]
+    compile(code, "recipe", "exec")
+    assert 'for group in optimizer.param_groups:  # before the first step\n    group["lr"]' in code
+    assert code.index("param_groups") < code.index("the warm-up steps, as now")
