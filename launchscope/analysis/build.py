@@ -255,5 +255,6 @@ def _facts(recording: Recording) -> Facts:
             optimizer_classes=inspected.optimizer_classes,
             rng_used=inspected.rng_used,
             step_source=inspected.source,
+            model_calls=inspected.calls or None,
         )
     return facts

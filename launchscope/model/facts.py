@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from launchscope.model.recording import StepSource
+from launchscope.model.recording import ModelCall, StepSource
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Facts:
     optimizer_classes: tuple[str, ...] | None = None
     rng_used: bool | None = None
     step_source: StepSource | None = None
+    model_calls: tuple[ModelCall, ...] | None = None
     input_tensors: int | None = None  # to be copied in before a replay
     input_bytes: int | None = None
 

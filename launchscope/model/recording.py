@@ -139,6 +139,7 @@ class StepInput:
     dtype: str  # "torch.float32"
     constant: bool = False
     requires_grad: bool = False
+    strides: tuple[int, ...] = ()  # none where they are those of a contiguous tensor
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,25 @@ class StepSource:
     behind: str = ""  # those of them that work for the host, to run after each replay
     gathers: str = ""  # what puts static tensors together where the step reads them in one batch
     fetched: tuple[str, ...] = ()  # names of inputs that they bind before they read them
+    adapts: str = ""  # makes static batches of the first ones, which have to be there for it
+    kept: tuple[str, ...] = ()  # parts of these that stay as the first batch has them
+    unseen: tuple[str, ...] = ()  # what holds inputs that no line here copies
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """How a step calls one of its models; the classes are those of what is no tensor."""
+
+    module: str  # its class
+    times: int = 1
+    arguments: int = 0  # by position
+    keywords: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # classes among the arguments by position
+    outputs: tuple[str, ...] = ()  # classes among what it returns
+    hooks: bool = False  # of the script's own
+    inner_hooks: bool = False  # on a part of it
+    trained_buffers: bool = False
+    autocast: bool = False  # within one that keeps its casts
 
 
 @dataclass(frozen=True)
@@ -190,6 +210,7 @@ class InspectResult:
     uncapturable_groups: int = 0
     forwards: tuple[int, ...] = ()  # per step; none in a recording that did not count them
     source: StepSource | None = None
+    calls: tuple[ModelCall, ...] = ()  # none in a recording that did not look at them
     partial: bool = False  # the count is known to be incomplete; `notes` says why
     notes: tuple[str, ...] = ()
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launchscope.model import Profile, Recommendation
-from launchscope.rules import recipe
+from launchscope.model import Profile, Recommendation, StepSource
+from launchscope.rules import graphedcallables, recipe
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.obstacles import PADDING, obstacles
 from launchscope.rules.shape_change import every_step_differs
@@ -75,9 +75,30 @@ def _preparation(profile: Profile, recommendation: str) -> list[str]:
             "which a replay does not run: fetch before the step and copy into tensors that keep "
             "their addresses, one for each that the step needs."
         )
+    if source is not None and (source.kept or source.unseen) and recipe.rounds(profile) == 1:
+        steps.append(_told_of_batch(source))
     steps += _afterwards(profile, recommendation)
     steps.append(_capture(profile, recommendation))
     return steps
+
+
+def _told_of_batch(source: StepSource) -> str:
+    """What a static batch does not follow of the loop's own."""
+    told = []
+    if source.kept:
+        names = listed([f"`{name}`" for name in source.kept])
+        stay, change = ("stay", "they change") if len(source.kept) > 1 else ("stays", "it changes")
+        told.append(
+            f"{names} {stay} in the static batch as in the first one: if {change} from step to "
+            "step and the step reads what is there, copy it in as well, as a tensor."
+        )
+    if source.unseen:
+        names = listed([f"`{name}`" for name in source.unseen])
+        told.append(
+            f"{names} {'hold' if len(source.unseen) > 1 else 'holds'} inputs of the step that "
+            "cannot be exchanged from outside: give the step the tensors themselves."
+        )
+    return " ".join(told)
 
 
 def _changes(profile: Profile) -> list[str]:
@@ -168,19 +189,12 @@ def _afterwards(profile: Profile, recommendation: str) -> list[str]:
 def _alternatives(profile: Profile) -> str:
     """Two other ways to the same end, and when each fits."""
     compiled = profile.step is not None and profile.step.compiled
-    trains = profile.step is None or profile.step.scope != "forward"
     first = (
         '`torch.compile(model, mode="reduce-overhead")` if '
         + ("compiling is wanted anyway" if not compiled else "you keep torch.compile")
         + " and one graph per input shape will do"
     )
-    second = "`torch.cuda.make_graphed_callables(model, (sample,))` if "
-    second += (
-        "the loss, the optimizer or logging has to stay eager"
-        if trains
-        else "only this module is to be graphed and its callers stay as they are"
-    )
-    return f"Instead: {first}; {second}."
+    return f"Instead: {first}; {graphedcallables.offer(profile)}."
 
 
 def _code(profile: Profile, recommendation: str) -> str:

@@ -22,6 +22,7 @@ Where the whole step was captured, and where the blocking lines stand in the for
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
+from launchscope.rules.graphedcallables import refused
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import ms, pct
 
@@ -43,8 +44,8 @@ def check(profile: Profile) -> list[Finding]:
                 severity="info",
                 title=f"{name[0].upper()}{name[1:]} alone can be captured as it stands: "
                 f"{ms(scope.replay_ms)} in place of {ms(scope.eager_ms)}{gain}",
-                advice="torch.cuda.make_graphed_callables, or a graph of this part with the rest "
-                "of the step after each replay.",
+                advice=("A" if refused(profile) else "torch.cuda.make_graphed_callables, or a")
+                + " graph of this part with the rest of the step after each replay.",
                 evidence={
                     "scope": scope.scope,
                     "eager_ms": scope.eager_ms,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 
 from launchscope.model import Profile, StepInput, StepSource
+from launchscope.rules import graphedcallables
+from launchscope.rules.optimizers import freezes_rate, prepared, writes_rate
 
 __all__ = [
     "captured_scope", "generic", "moving", "optimizer_names", "place", "rounds",
@@ -14,6 +17,9 @@ __all__ = [
 # NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.
 WARMUP = 3
 DDP_WARMUP = 11
+
+# What the lines that adapt a batch may call.
+_MODULES = ("copy", "dataclasses")
 
 # A replay of another status has the scope that was tried, or none that means anything.
 _REPLAYED = ("measured", "what_if")
@@ -65,12 +71,10 @@ def moving(source: StepSource) -> list[StepInput]:
 def specific(profile: Profile, source: StepSource) -> str:
     """The loop with a captured step: warm-up, capture, copies, replay."""
     inputs, results = moving(source), ", ".join(source.results)
-    lines = ["torch.cuda.set_stream(torch.cuda.Stream())  # before the model is made", "..."]
-    for entry in inputs:
-        shape = tuple(entry.shape)
-        more = ", requires_grad=True" if entry.requires_grad else ""
-        what = f'torch.empty({shape}, dtype={entry.dtype}, device="cuda"{more})'
-        lines.append(f"{entry.static_name} = {what}")
+    lines = [f"import {name}" for name in _MODULES if f"{name}." in source.adapts]
+    lines += ["torch.cuda.set_stream(torch.cuda.Stream())  # before the model is made", "..."]
+    lines += prepared(profile, [(str(name), kind) for name, kind in source.optimizers])
+    lines += [f"{entry.static_name} = {_buffer(entry)}" for entry in inputs]
     lines += source.gathers.splitlines()
     lines += ["", f"def captured_step():  # {place(source)}"]
     # A gradient from before would be added to.
@@ -90,6 +94,13 @@ def specific(profile: Profile, source: StepSource) -> str:
     if read and not source.inputs:
         body = ["...  # copy the step's inputs to fixed addresses: no expression here gives them"]
     body += [
+        f"...  # copy what the step reads of {name} to fixed addresses: it cannot be exchanged here"
+        for name in source.unseen
+    ]
+    if source.adapts:
+        kept = f"  # {', '.join(source.kept)}: as it is now" if source.kept else ""
+        body += [f"if steps_done == 0:{kept}", textwrap.indent(source.adapts, "    ")]
+    body += [
         f"if steps_done < {warmup(profile)}:",
         f"    {call}",
         "else:",
@@ -104,10 +115,33 @@ def specific(profile: Profile, source: StepSource) -> str:
         "...  # the rest of the loop, as now",
     ]
     before = source.before.splitlines()
+    if source.optimizers and freezes_rate(profile):
+        before = writes_rate(source.before).splitlines()
     if not before and (source.loop is None or deeper):
         before = ["...  # what comes before the step, as now"]
-    body = [*before, *(deeper + line for line in body)]
-    return "\n".join([*lines, *(f"    {line}".rstrip() for line in body)])
+    body = [*before, *(textwrap.indent(line, deeper) for line in body)]
+    return "\n".join([*lines, *(textwrap.indent(line, "    ").rstrip() for line in body)])
+
+
+def _buffer(entry: StepInput) -> str:
+    """A tensor like the input, in the same order in memory: kernels are chosen by it."""
+    shape, strides = tuple(entry.shape), tuple(entry.strides)
+    made, more = f"empty({shape}", ", requires_grad=True" if entry.requires_grad else ""
+    if strides and strides == _channels_last(shape):
+        kind = "channels_last" if len(shape) == 4 else "channels_last_3d"
+        more = f", memory_format=torch.{kind}{more}"
+    elif strides:
+        made = f"empty_strided({shape}, {strides}"
+    return f'torch.{made}, dtype={entry.dtype}, device="cuda"{more})'
+
+
+def _channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in that order; none for a tensor that has none of it."""
+    if len(shape) not in (4, 5):
+        return ()
+    sizes = (*shape[2:], shape[1])  # a channel is the nearest neighbour
+    inner = [math.prod(sizes[place + 1 :]) for place in range(len(sizes))]
+    return math.prod(sizes), 1, *inner[:-1]
 
 
 def _copy(entry: StepInput) -> str:
@@ -129,11 +163,24 @@ def generic(profile: Profile, recommendation: str) -> str:
         return _accumulated(rounds(profile), names)
     clears = [f"{name}.zero_grad(set_to_none=True)" for name in names]
     steps = [f"{name}.step()" for name in names]
+    if scope == "forward_backward" and graphedcallables.refused(profile):
+        steps = [f"    {line}" for line in steps]
+        return "\n".join([_OPENING, *clears, _CAPTURE, _KEPT_GRADIENTS, _LOOP, *steps])
     if scope == "forward_backward":
         tail = [f"    {line}" for line in ("loss_fn(model(x), y).backward()", *steps)]
-        return "\n".join([_FORWARD_BACKWARD, *(f"    {line}" for line in clears), *tail])
+        return "\n".join(
+            [
+                _FORWARD_BACKWARD.format(samples=graphedcallables.samples(profile)),
+                *(f"    {line}" for line in clears),
+                *tail,
+            ]
+        )
     steps = steps or ["...                                      # your own update"]
-    return "\n".join([_OPENING, *clears, _CAPTURE, *(f"    {line}" for line in steps), _LOOP])
+    opening = [_OPENING]
+    if freezes_rate(profile):
+        stream, warm = _OPENING.splitlines()
+        opening = [stream, _MADE, *prepared(profile, _named_optimizers(profile)), warm]
+    return "\n".join([*opening, *clears, _CAPTURE, *(f"    {line}" for line in steps), _LOOP])
 
 
 def _accumulated(times: int, names: list[str]) -> str:
@@ -161,6 +208,13 @@ def _accumulated(times: int, names: list[str]) -> str:
     )
 
 
+def _named_optimizers(profile: Profile) -> list[tuple[str, str]]:
+    source = profile.facts.step_source
+    if source is not None and source.optimizers:
+        return [(str(name), kind) for name, kind in source.optimizers]
+    return list(zip(optimizer_names(profile), profile.facts.optimizer_classes or ()))
+
+
 def optimizer_names(profile: Profile) -> list[str]:
     """Variables of the optimizers, or stand-ins for them; none for a script without."""
     source = profile.facts.step_source
@@ -176,6 +230,9 @@ _OPENING = """\
 torch.cuda.set_stream(torch.cuda.Stream())   # first thing in the script
 ...                                          # the warm-up steps, as now"""
 
+_MADE = """\
+...                                          # the model and the optimizer, as now"""
+
 _CAPTURE = """\
 graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph, stream=torch.cuda.current_stream(),
@@ -189,9 +246,12 @@ for x, y in loader:
     static_y.copy_(y, non_blocking=True)
     graph.replay()                           # loss holds this step's value"""
 
+_KEPT_GRADIENTS = """\
+# from here on no zero_grad(): each replay writes the gradients anew"""
+
 _FORWARD_BACKWARD = """\
 # forward and backward in graphs, the optimizer step stays eager
-model = torch.cuda.make_graphed_callables(model, (sample_x,))
+model = torch.cuda.make_graphed_callables(model, {samples})
 for x, y in loader:"""
 
 _FORWARD = """\

@@ -32,6 +32,7 @@ from launchscope.runner.userlines import short_path
 __all__ = ["step_source"]
 
 _MOST_LINES = 80
+_NUMBERS = (int, float, bool)
 _LOOPS = (ast.For, ast.While)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -69,14 +70,15 @@ def step_source(
     if end - begin >= _MOST_LINES:
         return None
     loop = _loop_around(scope, chosen[0])
-    changes = changing(torch, [loop if loop is not None else scope], names)
+    around = [loop if loop is not None else scope]
+    changes, fresh = changing(torch, around, names), bound(around) - _made(chosen, bound(around))
 
     # The names of these have the next step's tensors by now.
     ahead = {id(names[name]) for name in prefetched(torch, chosen, names)}
 
     def reads_of(nodes: Sequence[ast.AST]) -> list[Read]:
         return inputs_of(
-            torch, text, nodes, names, changes, lambda t: id(t) in ahead or is_input(t)
+            torch, text, nodes, names, changes, fresh, lambda t: id(t) in ahead or is_input(t)
         )
 
     given = set(names_read(read.node for read in reads_of(chosen))) & changes
@@ -98,12 +100,15 @@ def step_source(
         inputs=tuple(dict.fromkeys(entry for read in reads for entry in read.inputs)),
         optimizers=tuple(_names_of(optimizers, names)),
         results=_results(scope, kept, early) + (STATIC_OUT,) * len(behind.split),
-        frozen=_frozen(kept, reads, names, changes, early),
+        frozen=_frozen(kept, reads, names, changes, fresh, early),
         depth=depth,
         rounds=_goes_back(chosen, lines),
         behind="\n".join(behind.lines),
         fetched=fetched,
         gathers="\n".join(dict.fromkeys(read.gathers for read in reads if read.gathers)),
+        adapts="\n".join(dict.fromkeys(read.adapts for read in reads if read.adapts)),
+        kept=tuple(dict.fromkeys(part for read in reads for part in read.kept)),
+        unseen=tuple(dict.fromkeys(part for read in reads for part in read.unseen)),
     )
 
 
@@ -120,7 +125,7 @@ def _static_code(
         line, end = statement.lineno, part.end_col_offset or 0
         edits.append((line, statement.col_offset, part.col_offset, f"{STATIC_OUT} = "))
         edits.append((line, end, statement.end_col_offset or end, ""))
-    gone = {statement.lineno for statement in behind.moved}
+    gone = {n for s in behind.moved for n in range(s.lineno, (s.end_lineno or s.lineno) + 1)}
     begin, end = chosen[0].lineno, chosen[-1].end_lineno or chosen[-1].lineno
     kept = [
         line
@@ -298,11 +303,22 @@ def _results(scope: ast.AST, kept: Sequence[ast.AST], early: tuple[str, ...]) ->
     return tuple(ordered)
 
 
+def _made(statements: Sequence[ast.AST], own: set[str]) -> set[str]:
+    """Names that these bind to what they make of names in `own`: of outputs, not of batches."""
+    return {
+        name
+        for node in (part for statement in statements for part in ast.walk(statement))
+        if isinstance(node, ast.Assign) and set(names_read([node.value])) & own
+        for name in bound([node])
+    }
+
+
 def _frozen(
     kept: Sequence[ast.AST],
     reads: list[Read],
     names: dict[str, Any],
     changes: set[str],
+    fresh: set[str],
     early: tuple[str, ...],
 ) -> tuple[str, ...]:
     """Numbers and truth values that the loop changes and that stay in the rewritten step."""
@@ -314,7 +330,16 @@ def _frozen(
         if isinstance(n, ast.Name) and loads(n) and id(n) not in replaced
     }
     own = bound(kept) - set(early)
+    # A batch may hold numbers beside its tensors.
+    of_batch = {
+        ast.unparse(n): None
+        for node in kept
+        for n in ast.walk(node)
+        if isinstance(n, ast.Attribute) and is_chain(n) and isinstance(value_of(n, names), _NUMBERS)
+        and not any(id(part) in replaced for part in ast.walk(n) if isinstance(part, ast.Name))
+        and set(names_read([n])) & fresh - own
+    }  # fmt: skip
     return tuple(
         n for n in used
-        if n in changes and n not in own and isinstance(names.get(n), int | float | bool)
-    )  # fmt: skip
+        if n in changes and n not in own and isinstance(names.get(n), _NUMBERS)
+    ) + tuple(of_batch)  # fmt: skip

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from launchscope.model import StepInput
+from launchscope.runner.sourcebatch import batch_of
 
 __all__ = [
     "Edit", "Read", "bound", "changing", "edited", "inputs_of", "is_chain", "loads", "names_read",
@@ -68,10 +69,13 @@ class Read:
     inputs: tuple[StepInput, ...]
     static_name: str
     gathers: str = ""  # the line that puts static tensors together as the batch did
+    adapts: str = ""  # the lines that do it with the first batch at hand
+    kept: tuple[str, ...] = ()  # what stays as that batch has it
+    unseen: tuple[str, ...] = ()  # what has inputs that none of these lines gives
 
     @property
     def constant(self) -> bool:
-        return all(entry.constant for entry in self.inputs)
+        return all(entry.constant for entry in self.inputs)  # of none, too: nothing to exchange
 
 
 def inputs_of(
@@ -80,16 +84,18 @@ def inputs_of(
     statements: Sequence[ast.AST],
     names: dict[str, Any],
     changes: set[str],
+    fresh: set[str],
     is_input: Callable[[Any], bool],
 ) -> list[Read]:
     """Every place at which the statements read an input, in source order.
 
     A tensor of the host that the expression itself moves to the device counts as well.
+    `fresh` are names that the loop binds anew, of all in `changes`.
     """
     found: list[Read] = []
     taken: dict[str, str] = {}
 
-    def visit(node: ast.AST) -> None:
+    def visit(node: ast.AST, whole: bool = True) -> None:
         source = _moved(node)
         if isinstance(node, ast.expr) and (source is not None or is_chain(node)):
             plain = source or node
@@ -98,20 +104,24 @@ def inputs_of(
                 from_host = source is not None and value.device.type == "cpu"
                 if is_input(value) or from_host:
                     # What also casts stays, behind the static tensor.
-                    read = plain if _casts(torch, node, names) else node
+                    format_of = _format(torch, node, names) if from_host else None
+                    casts = _casts(torch, node, names, but=format_of is not None)
+                    read = plain if casts else node
                     shown = node if from_host else read
-                    entry = described(text_of(shown), text_of(plain), _base_name(plain), value)
+                    like = value if casts or format_of is None else _formatted(value, format_of)
+                    entry = described(text_of(shown), text_of(plain), _base_name(plain), like)
                     constant = shown is plain and not set(names_read([plain])) & changes
                     entry = replace(entry, constant=constant)
                     found.append(Read(read, (entry,), entry.static_name))
                     return
             elif set(names_read([plain])) & changes and not _casts(torch, node, names):
-                batch = gathered(node, plain, value)
+                batch = gathered(node, plain, value, whole)
                 if batch is not None:
                     found.append(batch)
                     return
         for child in ast.iter_child_nodes(node):
-            visit(child)
+            # Of an object that has some attribute read, no more than that is known to be read.
+            visit(child, not isinstance(node, ast.Attribute | ast.Subscript))
 
     def text_of(node: ast.expr) -> str:
         return ast.get_source_segment(text, node) or ast.unparse(node)
@@ -131,53 +141,68 @@ def inputs_of(
             shape=tuple(int(size) for size in value.shape),
             dtype=str(value.dtype),
             requires_grad=bool(value.requires_grad),
+            strides=_strides(torch, value),
         )
 
-    def gathered(node: ast.expr, plain: ast.expr, value: Any) -> Read | None:
-        """A dict, list or tuple that holds nothing but tensors, some of them inputs."""
-        if isinstance(value, Mapping):
-            items = list(value.items())
-        else:
-            items = list(enumerate(value)) if type(value) in (list, tuple) else []
+    def gathered(node: ast.expr, plain: ast.expr, value: Any, whole: bool) -> Read | None:
+        """Several tensors that a batch holds together, some of them inputs."""
+        base, origin, shown = _base_name(plain), text_of(plain), text_of(node)
+        known = origin in taken
+        static = named(origin, f"static_{base}")
         moves = node is not plain
-        if not items or not all(
-            isinstance(key, str | int)
-            and isinstance(tensor, torch.Tensor)
-            and (is_input(tensor) or moves)
-            for key, tensor in items
-        ):
+        batch = batch_of(
+            torch,
+            value,
+            origin,
+            static,
+            lambda tensor: moves or is_input(tensor),
+            lambda path, key, tensor: described(shown + path, origin + path, key or base, tensor),
+            made_anew=whole and bool(set(names_read([plain])) & fresh),
+        )
+        if batch is None or not batch.inputs:
+            taken.pop(origin if not known else "", None)
+        if batch is None:
             return None
-        base, origin = _base_name(plain), text_of(plain)
-        whole = named(origin, f"static_{base}")
-        entries = [
-            described(
-                f"{text_of(node)}[{key!r}]",
-                f"{origin}[{key!r}]",
-                key if isinstance(key, str) and key.isidentifier() else base,
-                tensor,
-            )
-            for key, tensor in items
-        ]
-        parts = [entry.static_name for entry in entries]
-        if isinstance(value, Mapping):
-            inner = (f"{key!r}: {part}" for (key, _), part in zip(items, parts, strict=True))
-            made = "{" + ", ".join(inner) + "}"
-        else:
-            made = f"[{', '.join(parts)}]"
-            made = made if isinstance(value, list) else f"tuple({made})"
-        return Read(node, tuple(entries), whole, f"{whole} = {made}")
+        if not batch.inputs:
+            return Read(node, (), "", unseen=tuple(batch.unseen))
+        made = "\n".join([f"{static} = {batch.code}", *batch.exchanges])
+        where = {"adapts" if batch.needs_one else "gathers": made}
+        more = {"kept": tuple(batch.kept), "unseen": tuple(batch.unseen)}
+        return Read(node, tuple(batch.inputs), static, **where, **more)  # type: ignore[arg-type]
 
     for statement in statements:
         visit(statement)
     return found
 
 
-def _casts(torch: Any, node: ast.AST, names: dict[str, Any]) -> bool:
-    """Whether ".to()" may change more than the device."""
+def _casts(torch: Any, node: ast.AST, names: dict[str, Any], but: bool = False) -> bool:
+    """Whether ".to()" may change more than the device; `but`: than the order in memory, too."""
     if not isinstance(node, ast.Call):
         return False
     places = [a for a in node.args if not isinstance(value_of(a, names), str | int | torch.device)]
-    return bool(places) or any(k.arg not in ("device", "non_blocking") for k in node.keywords)
+    known = ("device", "non_blocking", *(("memory_format",) if but else ()))
+    return bool(places) or any(k.arg not in known for k in node.keywords)
+
+
+def _format(torch: Any, node: ast.AST, names: dict[str, Any]) -> Any:
+    """The order in memory that ".to()" asks for; None if it asks for none of its own."""
+    asked = [k.value for k in getattr(node, "keywords", []) if k.arg == "memory_format"]
+    found = value_of(asked[0], names) if asked else None
+    ordered = isinstance(found, torch.memory_format) and found != torch.preserve_format
+    return found if ordered else None
+
+
+def _formatted(value: Any, order: Any) -> Any:
+    return value.detach().to("meta").to(memory_format=order).requires_grad_(value.requires_grad)
+
+
+def _strides(torch: Any, value: Any) -> tuple[int, ...]:
+    """Those of a dense tensor in the same order, if that is another one than by rows."""
+    if value.layout != torch.strided:
+        return ()
+    like = torch.empty_like(value, device="meta").stride()
+    rows = torch.empty(value.shape, device="meta").stride()
+    return () if like == rows else tuple(int(stride) for stride in like)
 
 
 def is_chain(node: ast.AST) -> bool:

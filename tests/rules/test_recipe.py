@@ -183,3 +183,31 @@ def test_inputs_that_no_expression_gives_are_not_passed_over() -> None:
     assert "    ...  # copy the step's inputs" in recipe(with_source(inputs=()))[1]
     unread = replace(with_source(inputs=()), shapes=Shapes(True))
     assert "copy the step's inputs" not in recipe(unread)[1]
+
+
+def test_what_an_adapted_batch_keeps_and_what_cannot_be_copied_is_told() -> None:
+    steps, code = recipe(
+        with_source(adapts="static_batch = copy.copy(batch)", kept=("batch.n",), unseen=("pack",))
+    )
+    assert "`batch.n` stays in the static batch as in the first one" in steps
+    assert "`pack` holds inputs of the step that cannot be exchanged from outside" in steps
+    assert "    ...  # copy what the step reads of pack to fixed addresses" in code
+    assert code.startswith("import copy\n")
+    compile(code, "recipe", "exec")
+
+
+def test_an_optimizer_that_cannot_follow_a_rate_is_told_in_the_block() -> None:
+    base = with_source(optimizers=(("opt_a", "Lion"), ("opt_b", "bnb.optim.AdamW")))
+    unsafe = replace(base, facts=replace(base.facts, scheduler_live=True))
+    code = (how_to(unsafe, "unsafe") or "").partition("\n\n")[2]
+    compile(code, "recipe", "exec")
+    assert "...  # opt_a: Lion keeps its learning rate in a graph (rules LS035)" in code
+    assert 'for group in opt_b.param_groups:  # before the first step\n    group["lr"] = ' in code
+
+
+def test_the_pattern_for_an_unknown_step_holds_the_rate_in_a_tensor_too() -> None:
+    unsafe = profile(facts={"scheduler_live": True, "optimizer_classes": ("SGD",)})
+    code = (how_to(unsafe, "unsafe") or "").partition("\n\n")[2]
+    compile(code, "recipe", "exec")
+    assert 'for group in optimizer.param_groups:  # before the first step\n    group["lr"]' in code
+    assert code.index("param_groups") < code.index("the warm-up steps, as now")

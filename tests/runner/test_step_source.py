@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from launchscope.model import StepSource
 from launchscope.runner.source import step_source
-from launchscope.runner.userlines import short_path
+from tests.runner.sources import Doubles, source_of
 
 TRAINING = """\
 for step in range(2):
@@ -23,42 +24,6 @@ for step in range(2):
     probe()
     print(loss)
 """
-
-
-def source_of(
-    tmp_path: Path, code: str, lines: list[int], inputs: tuple[str, ...] = (), **names: Any
-) -> StepSource | None:
-    """Runs `code`; what is found of its `lines` when it calls `probe()` first."""
-    script = tmp_path / "train.py"
-    script.write_text(code)
-    found: list[StepSource | None] = []
-
-    def probe() -> None:
-        if found:
-            return
-        wanted = {space[name].untyped_storage().data_ptr() for name in inputs}
-        found.append(
-            step_source(
-                torch,
-                sys._getframe(1),
-                short_path(str(script)),
-                lines,
-                lambda tensor: tensor.untyped_storage().data_ptr() in wanted,
-                [value for value in names.values() if isinstance(value, torch.optim.Optimizer)],
-            )
-        )
-
-    space: dict[str, Any] = {"probe": probe, "print": lambda *_: None, **names}
-    exec(compile(code, str(script), "exec"), space)
-    return found[0]
-
-
-class Doubles(torch.nn.Linear):
-    def __init__(self) -> None:
-        super().__init__(3, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(x).sum()
 
 
 @pytest.fixture
@@ -173,91 +138,6 @@ def test_a_step_of_several_rounds_of_the_loop_is_told_from_one_of_one(tmp_path: 
     assert (once.rounds, twice.rounds) == (False, True)
 
 
-def host_work(tmp_path: Path, inside: str, **names: Any) -> StepSource:
-    """The step of a loop that has these lines between backward and the optimizer."""
-    code = (
-        "for x in loader:\n    loss = model(x)\n    loss.backward()\n"
-        + "".join(f"    {line}\n" for line in inside.splitlines())
-        + "    optimizer.step()\n    probe()\n"
-    )
-    model = Doubles()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    last = code.count("\n") - 1
-    found = source_of(
-        tmp_path, code, [2, 3, last], ("x",),
-        model=model, optimizer=optimizer, loader=[torch.ones(2, 3, requires_grad=True)], **names,
-    )  # fmt: skip
-    assert found is not None
-    return found
-
-
-STEP = "loss = model(static_x)\nloss.backward()\noptimizer.step()"
-
-
-@pytest.mark.parametrize(
-    ("line", "behind"),
-    [
-        ("total += loss.item()", "total += loss.item()"),
-        ("total += loss.item() * len(x)", "total += loss.item() * len(x)"),
-        ("value = loss.item()", "value = loss.item()"),
-        ("print(total, loss)", "print(total, loss)"),
-        ("losses.append(loss.item())", "losses.append(loss.item())"),
-        ("kept.append(loss.detach())", "kept.append(loss.detach().clone())"),
-        ("x = fetch()", "x = fetch()"),
-    ],
-)
-def test_what_the_host_does_in_the_step_goes_behind_the_replay(
-    tmp_path: Path, line: str, behind: str
-) -> None:
-    found = host_work(
-        tmp_path, line,
-        total=0.0, losses=[0.5], kept=[torch.ones(())], fetch=lambda: torch.ones(2, 3),
-    )  # fmt: skip
-    assert (found.static_code, found.behind) == (STEP, behind)
-    assert "loss" in found.results
-
-
-@pytest.mark.parametrize(
-    ("made", "behind", "kept"),
-    [
-        ("model(x)", "static_out.clone()", torch.ones(())),
-        ("model(x).cpu()", "static_out.cpu()", torch.ones(())),
-        ("model(x).item()", "static_out.item()", 0.5),
-    ],
-)
-def test_an_output_kept_in_a_list_is_made_in_the_step_and_kept_behind_it(
-    tmp_path: Path, made: str, behind: str, kept: Any
-) -> None:
-    code = f"for x in loader:\n    outs.append({made})\n    probe()\n"
-    x = torch.ones(2, 3)
-    found = source_of(tmp_path, code, [2], ("x",), model=Doubles(), loader=[x], outs=[kept])
-    assert found is not None
-    assert found.static_code == "static_out = model(static_x)"
-    assert found.results == ("static_out",)
-    assert found.behind == f"outs.append({behind})"
-
-
-@pytest.mark.parametrize(
-    "line", ["norm = clip(model).item()", "slope = x.grad.sum().item()", "scale(loss)"]
-)
-def test_what_might_change_the_step_stays_in_it(tmp_path: Path, line: str) -> None:
-    found = host_work(tmp_path, line, clip=lambda _: torch.ones(()), scale=lambda _: None)
-    assert found.behind == ""
-    assert line.replace("x.grad", "static_x.grad") in found.static_code
-
-
-def test_a_value_that_the_step_goes_on_with_stays_and_is_no_local_name(tmp_path: Path) -> None:
-    found = host_work(tmp_path, "n += 1\nloss = loss * n", n=0)
-    assert found.static_code.startswith("global n\nloss = model(static_x)\n")
-    assert (found.behind, found.results, found.frozen) == ("", ("loss",), ("n",))
-
-
-def test_a_batch_that_the_step_fetches_before_it_reads_it_is_told(tmp_path: Path) -> None:
-    found = host_work(tmp_path, "x = fetch()\nmodel(x)", fetch=lambda: torch.ones(2, 3))
-    assert found.fetched == ("x",)
-    assert "static_x" not in found.static_code
-
-
 def test_tensors_that_a_batch_holds_together_are_copied_one_by_one(tmp_path: Path) -> None:
     code = "for batch in loader:\n    y = model(**batch)\n    probe()\n"
     ids, mask = torch.ones(2, 3), torch.ones(2)
@@ -366,3 +246,25 @@ def test_batches_fetched_ahead_within_the_step_are_told(tmp_path: Path) -> None:
     found = source_of(tmp_path, code, [3, 5], model=Doubles(), x=batch, fetch=batch.clone)
     assert found is not None
     assert found.fetched == ("x",)
+
+
+def test_a_number_that_the_batch_holds_and_the_step_reads_is_frozen(tmp_path: Path) -> None:
+    code = (
+        "for batch in loader:\n    loss = model(batch.x) / batch.count / batch.x.shape[0]\n"
+        "    loss = loss * model.in_features\n    model.train()\n    probe()\n"
+    )
+    model, x = Doubles(), torch.ones(2, 3)
+    batch = SimpleNamespace(x=x, count=3)
+    found = source_of(tmp_path, code, [2, 3], ("x",), model=model, loader=[batch], x=x)
+    assert found is not None
+    assert found.frozen == ("batch.count",)
+
+
+def test_numbers_and_tensors_that_stay_with_an_adapted_batch_are_told(tmp_path: Path) -> None:
+    code = "for batch in loader:\n    y = model(batch)\n    probe()\n"
+    x = torch.ones(2, 3)
+    batch = SimpleNamespace(x=x, count=3, of=torch.ones(2), names=["a"], rest=None)
+    found = source_of(tmp_path, code, [2], ("x",), model=lambda batch: batch.x, loader=[batch], x=x)
+    assert found is not None
+    assert found.kept == ("batch.count", "batch.of")
+    assert found.adapts == "static_batch = copy.copy(batch)\nstatic_batch.x = static_x"

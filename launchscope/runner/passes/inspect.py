@@ -11,6 +11,7 @@ from typing import Any
 
 from launchscope.model import BlockerRecord, InspectResult, StepPart, StepSource
 from launchscope.runner.context import Context
+from launchscope.runner.modelcalls import ModelCalls
 from launchscope.runner.opstream import (
     StepStream,
     SyncWatch,
@@ -41,6 +42,7 @@ class InspectPass(PassBase):
         self._open: list[Any] = []
         self._source: StepSource | None = None
         self._host = HostTensors()
+        self._calls: ModelCalls | None = None
         self._forwards: list[int] = []
 
     def begin(self) -> None:
@@ -63,11 +65,15 @@ class InspectPass(PassBase):
         self._current = stream
         self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
         self._open = [watch, *modes]
+        self._calls = ModelCalls(torch, hooks)
+        self._calls.follow(context.modules)
 
     def part_ended(self, part: StepPart) -> None:
         self._current.part = "backward" if part == "forward" else "optimizer"
 
     def _leave(self) -> None:
+        if self._calls is not None:
+            self._calls.leave()
         if self._open:
             watch, *modes = self._open
             for mode in reversed(modes):
@@ -121,6 +127,7 @@ class InspectPass(PassBase):
             uncapturable_tensors=sum(len(group["params"]) for group in groups),
             uncapturable_groups=len(groups),
             source=self._source,
+            calls=self._calls.seen() if self._calls is not None else (),
             rng_used=any(stream.rng_used for stream in self._streams),
             input_tensors=len(read),
             input_bytes=sum(last.read_bytes[ref] for ref in read),
