@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
-from launchscope.model import Blocker, InspectResult
+from launchscope.model import Blocker, BlockerRecord, InspectResult
 
 __all__ = ["advice", "blockers"]
 
@@ -93,17 +94,27 @@ def advice(
 
 
 def blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:
-    """The inspected step's blockers with advice, in the order in which the step meets them."""
+    """The inspected step's blockers with advice, in the order in which the step meets them.
+
+    A line that blocks in several parts of a step (of micro-batches: before the first backward and
+    behind it) is one line to mend.
+    """
     if inspected is None:
         return ()
+    counts: Counter[tuple[str, str | None, str]] = Counter()
+    first: dict[tuple[str, str | None, str], BlockerRecord] = {}
+    for record in inspected.blockers:
+        key = (record.op, record.where, record.category)
+        counts[key] += record.count
+        first.setdefault(key, record)
     return tuple(
         Blocker(
             record.op,
             record.where,
-            record.count,
+            counts[key],
             advice(record.op, record.category, record.code, inspected.optimizer_classes),
             record.category,
             record.code,
         )
-        for record in inspected.blockers
+        for key, record in first.items()
     )
