@@ -14,7 +14,7 @@ from launchscope.rules.reading import (
     on_legacy_stream,
 )
 from launchscope.rules.shape_change import growth
-from launchscope.rules.wording import listed
+from launchscope.rules.wording import listed, place
 
 PADDING = "padding"
 
@@ -128,7 +128,7 @@ def clauses(found: list[Obstacle]) -> str:
 
 def blocking_lines(profile: Profile) -> str:
     """The lines to mend, by name up to three."""
-    lines = list(dict.fromkeys(b.where or b.op for b in profile.blockers))
+    lines = list(dict.fromkeys(place(b.where or b.op) for b in profile.blockers))
     if len(lines) > 3:
         return f"{lines[0]} and {len(lines) - 1} more"
     return listed(lines)
