@@ -193,7 +193,7 @@ class StepSearch:
             last = max(i for i, token in enumerate(tokens) if token.kind == OPTIMIZER)
             tail = tokens[last + 1 :]
             tokens = tokens[: last + 1]
-            if any(token.kind == BACKWARD for token in tail):
+            if any(token.kind == BACKWARD for token in tail) or self._begins(tail, tokens):
                 tokens = (*tail, *tokens)
                 start += last + 1
             # else: metrics after the optimizer step; they belong to the rest of the iteration
@@ -211,6 +211,16 @@ class StepSearch:
             optimizers,
             first.training,
         )
+
+    def _begins(self, tail: tuple[Token, ...], step: tuple[Token, ...]) -> bool:
+        """Whether the script began its training with what follows the last optimizer step here.
+
+        So it does where the stretch that repeats begins in the middle of a longer step: of an
+        encoder and a decoder that is called once a token, at one of the decoder's calls.
+        """
+        if not tail or len(self._training) == self._training.maxlen:
+            return False
+        return self._training[0] == tail[0] and tail[0] not in step
 
     def _common_lead_in(self, start: int, period: int) -> tuple[Token, ...]:
         """Forwards without grad before the first training forward, if every step has them.
