@@ -121,6 +121,8 @@ def make_dispatch_mode(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
+            if host.making:
+                return func(*args, **kwargs)
             leaves = [v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)]
             touches = any(on_device(tensor) for tensor in leaves)
             category = blocker_of(torch, func, args, kwargs, on_device)
