@@ -149,6 +149,8 @@ def test_a_line_that_blocks_in_several_micro_batches_is_named_once(tmp_path: Pat
         ("scaler.step(optimizer)", "AdamW", "fused=True"),
         ("loss = opt.step(closure)", "LBFGS", "no graph holds its step"),
         ("lbfgs.step(closure)", "LBFGS", "no graph holds its step"),
+        ("l = o.step(closure)", "LBFGS", "no graph holds its step"),
+        ("env.step(action)", "LBFGS", "Keep it as a tensor"),
         ("optimizer.step()", "Adagrad", "The step of the optimizer reads"),
         ("env.step(int(action))", "Adam", "Keep it as a tensor"),
         ("loss.backward(); opt.step(); total += loss.item()", "Adam", "Keep it as a tensor"),
