@@ -197,8 +197,9 @@ class StepSearch:
                 tokens = (*tail, *tokens)
                 start += last + 1
             # else: metrics after the optimizer step; they belong to the rest of the iteration
-        lead_in = self._common_lead_in(start, period)
-        tokens = (*lead_in, *tokens)
+        acting = self._acting(start, tokens)
+        lead_in = self._lead_ins[start + acting] if acting else self._common_lead_in(start, period)
+        tokens = (*(token for token in lead_in if token.weighted), *tokens[acting:])
         first = tokens[0]
         return Pattern(
             tokens,
@@ -231,7 +232,28 @@ class StepSearch:
         recent = list(self._lead_ins)[start::period][-3:]
         if len(recent) < 2 or len(set(recent)) != 1 or len(recent[0]) > 4:
             return ()
-        return tuple(token for token in recent[0] if token.weighted)
+        return recent[0]
+
+    def _acting(self, start: int, step: tuple[Token, ...]) -> int:
+        """How many forwards at the begin of `step` are those of a policy that acts (DQN).
+
+        They are of a trained module, run before another one without grad (the target network),
+        and there are more or fewer of them from step to step: a random action needs none.
+        """
+        leads = list(self._lead_ins)
+        known = enumerate(leads[start : start + len(step)])  # a turned period may reach beyond
+        first = next((at for at, led in known if at and any(t.weighted for t in led)), 0)
+        acts, rest = step[:first], {token.key for token in step[first:]}
+        if not first or any(act.kind != FORWARD or act.key not in rest for act in acts):
+            return 0
+        tokens, counts, begin = list(self._training), set(), 0
+        for at, token in enumerate(tokens):
+            if token.kind != OPTIMIZER or tokens[at + 1 : at + 2] == [step[-1]]:
+                continue  # of several at the end, the last one ends the step
+            found = (i - begin for i in range(begin, at) if leads[i] == leads[start + first])
+            counts.add(next(found, None))
+            begin = at + 1
+        return first if len(counts - {None}) > 1 and None not in counts else 0
 
     def forward_pattern(self) -> Pattern | None:
         """The step of an inference script: a period of outermost forwards."""
