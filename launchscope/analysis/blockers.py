@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
-from launchscope.model import Blocker, InspectResult
+from launchscope.model import Blocker, BlockerRecord, InspectResult
 
-__all__ = ["advice", "blockers"]
+__all__ = ["advice", "blockers", "in_lbfgs"]
 
 _BY_OP = {
     "_local_scalar_dense": (
@@ -61,6 +62,8 @@ _BY_CATEGORY = {
 
 # A value that an optimizer's step reads by itself, by what people call optimizers and scalers.
 _STEPPING = re.compile(r"(\w*(?:opt|scal|adam|sgd|lbfgs)\w*)\.step\(", re.IGNORECASE)
+# Whatever the optimizer is called, it is handed a closure.
+_WITH_CLOSURE = re.compile(r"\.step\(\s*(?:closure\s*=\s*)?(?:\w*clos\w*|lambda\b)", re.IGNORECASE)
 _IN_A_STEP = (
     "The step of the optimizer reads a value on the host. {} capture forward and backward only, "
     "and leave this line eager, after the replay."
@@ -81,29 +84,48 @@ def advice(
 
     `code` is the line that it stands in, `optimizers` are the classes of the step's own.
     """
+    if in_lbfgs(op, code, optimizers):
+        return _IN_A_STEP.format(_LBFGS)
     stepping = _STEPPING.search(code or "")
     if op.endswith("_local_scalar_dense") and stepping and ".item(" not in (code or ""):
         scaled = "scal" in stepping[1].lower()
-        own = _LBFGS if "LBFGS" in optimizers else _SCALER if scaled else _OTHER_STEP
-        return _IN_A_STEP.format(own)
+        return _IN_A_STEP.format(_SCALER if scaled else _OTHER_STEP)
     for part in op.replace("::", ".").split("."):
         if part in _BY_OP and not (part == "index" and category != "dynamic_shape"):
             return _BY_OP[part]
     return _BY_CATEGORY.get(category, _BY_CATEGORY["other"])
 
 
+def in_lbfgs(op: str, code: str | None, optimizers: tuple[str, ...]) -> bool:
+    """Whether the value is one that LBFGS reads in its step: nothing that the line could mend."""
+    said = code or ""
+    if "LBFGS" not in optimizers or not op.endswith("_local_scalar_dense") or ".item(" in said:
+        return False
+    return bool(_STEPPING.search(said) or _WITH_CLOSURE.search(said))
+
+
 def blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:
-    """The inspected step's blockers with advice, in the order in which the step meets them."""
+    """The inspected step's blockers with advice, in the order in which the step meets them.
+
+    A line that blocks in several parts of a step (of micro-batches: before the first backward and
+    behind it) is one line to mend.
+    """
     if inspected is None:
         return ()
+    counts: Counter[tuple[str, str | None, str]] = Counter()
+    first: dict[tuple[str, str | None, str], BlockerRecord] = {}
+    for record in inspected.blockers:
+        key = (record.op, record.where, record.category)
+        counts[key] += record.count
+        first.setdefault(key, record)
     return tuple(
         Blocker(
             record.op,
             record.where,
-            record.count,
+            counts[key],
             advice(record.op, record.category, record.code, inspected.optimizer_classes),
             record.category,
             record.code,
         )
-        for record in inspected.blockers
+        for key, record in first.items()
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from launchscope.model import Finding, Metric, Profile, course
 from launchscope.report import format as fmt
+from launchscope.rules.wording import place
 
 _BADGES = {
     "adopt": "ADOPT",
@@ -163,7 +164,7 @@ def _context(profile: Profile) -> tuple[str, ...]:
     if step is not None:
         said = course(step)
         if step.source:
-            said += f" · from {step.source}"
+            said += f" · from {place(step.source)}"
         timed = profile.metrics.get("iteration_ms")
         if timed is not None and timed.samples:
             count = len(timed.samples)
@@ -334,7 +335,7 @@ def _kernels(profile: Profile, top: int) -> tuple[KernelLine, ...]:
             else fmt.plain(kernel.count),
             total=f"{fmt.plain(kernel.total_us)} us",
             share=fmt.percent(100.0 * kernel.total_us / total) if total else "",
-            where=kernel.where or "",
+            where=place(kernel.where or ""),
         )
         for kernel in ordered[:top]
     )

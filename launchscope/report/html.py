@@ -10,6 +10,7 @@ from launchscope.report.comparison.content import content_of as comparison_conte
 from launchscope.report.comparison.curves import drawing
 from launchscope.report.content import content_of
 from launchscope.report.reporter import Reporter
+from launchscope.rules.wording import place
 
 _TONES = {
     "adopt": "good",
@@ -68,6 +69,7 @@ def _environment() -> Any:
         keep_trailing_newline=True,
     )
     environment.filters["prose"] = _prose
+    environment.filters["place"] = place
     return environment
 
 

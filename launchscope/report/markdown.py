@@ -9,6 +9,7 @@ from launchscope.report.content import Content, content_of
 from launchscope.report.marks import LEFT, RIGHT, code, escape, table
 from launchscope.report.reporter import Reporter
 from launchscope.report.sheet import markdown as render_sheet
+from launchscope.rules.wording import place
 
 
 def render(profile: Profile, /, **options: object) -> str:
@@ -87,7 +88,7 @@ def _kernels(content: Content) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    where = f"{code(finding.where)}: " if finding.where else ""
+    where = f"{code(place(finding.where))}: " if finding.where else ""
     advice = f" {escape(finding.advice)}" if finding.advice else ""
     return f"- {finding.code} {where}{escape(finding.title.rstrip('.'))}.{advice}"
 

@@ -80,7 +80,7 @@ def item(console: Console, mark: str, text: str) -> None:
 
     grid = Table.grid(padding=(0, 1))
     grid.add_column(no_wrap=True)
-    grid.add_column()
+    grid.add_column(overflow="fold")
     grid.add_row(Text(mark, style="dim"), Text(text))
     console.print(Padding(grid, INDENT))
 

@@ -11,6 +11,7 @@ from launchscope.report.content import Content, Part, content_of
 from launchscope.report.reporter import Reporter
 from launchscope.report.screen import INDENT, heading, item, line, panel, screened
 from launchscope.report.sheet import terminal as render_sheet
+from launchscope.rules.wording import place
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod, RenderableType
@@ -93,13 +94,13 @@ def _finding(console: Console, finding: Finding) -> None:
 
     said = Text()
     if finding.where:
-        said.append(f"{finding.where}  ", style="bold")
+        said.append(f"{place(finding.where)}  ", style="bold")
     said.append(finding.title)
     if finding.advice:
         said.append("\n" + finding.advice, style="dim" if finding.severity == "info" else "")
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
-    grid.add_column()
+    grid.add_column(overflow="fold")  # a path is one word, and its line stands at its end
     grid.add_row(Text(finding.code, style=_SEVERITIES[finding.severity]), said)
     console.print(Padding(grid, INDENT))
 

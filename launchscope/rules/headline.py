@@ -7,7 +7,7 @@ from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.obstacles import Obstacle, clauses
 from launchscope.rules.reading import Gain, branches, distinct_inputs, forward_unseen, waits
 from launchscope.rules.shape_change import every_step_differs, growth
-from launchscope.rules.wording import figures, ms, pct, pct_beside, plural, times
+from launchscope.rules.wording import figures, ms, pct, pct_beside, place, plural, times
 
 _PARTS = {"forward_backward": "its forward and backward"}
 
@@ -112,7 +112,7 @@ def unsafe(profile: Profile, found: Gain, code: str) -> str:
         )
     if code == "LS033" and profile.replay.correct.causes:
         cause = profile.replay.correct.causes[0]
-        at = f" ({cause.where})" if cause.where else ""
+        at = f" ({place(cause.where)})" if cause.where else ""
         return (
             f"Unsafe as it stands: {cause.text}{at}; once that is mended, a replay takes "
             f"{_taken(profile, found)}."

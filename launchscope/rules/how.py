@@ -7,7 +7,7 @@ from launchscope.rules import graphedcallables, recipe
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.obstacles import PADDING, obstacles
 from launchscope.rules.shape_change import every_step_differs
-from launchscope.rules.wording import listed, plural, size_of
+from launchscope.rules.wording import listed, place, plural, size_of
 
 
 def how_to(profile: Profile, recommendation: Recommendation) -> str | None:
@@ -42,7 +42,7 @@ def _mending(profile: Profile) -> list[str]:
         steps.append("Make eager and captured run the same kernels (launchscope rules LS032).")
     elif profile.replay.correct.status == "different" and not scheduler_is_frozen(profile):
         causes = profile.replay.correct.causes
-        at = listed(list(dict.fromkeys(cause.where for cause in causes if cause.where)))
+        at = listed(list(dict.fromkeys(place(cause.where) for cause in causes if cause.where)))
         what = f"Mend what the capture froze at {at}" if at else "Find what the capture froze"
         steps.append(f"{what} (launchscope rules LS033).")
     return steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from launchscope.analysis.blockers import in_lbfgs
 from launchscope.model import Profile
 from launchscope.rules.reading import (
     branches,
@@ -14,7 +15,7 @@ from launchscope.rules.reading import (
     on_legacy_stream,
 )
 from launchscope.rules.shape_change import growth
-from launchscope.rules.wording import listed
+from launchscope.rules.wording import listed, place
 
 PADDING = "padding"
 
@@ -33,8 +34,8 @@ def obstacles(profile: Profile) -> list[Obstacle]:
     """Everything to mend before one graph can serve the step, in the order to mend it."""
     found = []
     captured = profile.replay.status == "measured"
-    if profile.blockers and not captured:
-        lines = blocking_lines(profile)
+    lines = "" if captured else blocking_lines(profile)
+    if lines:
         be = "are" if " and " in lines else "is"
         found.append(
             Obstacle(
@@ -127,8 +128,11 @@ def clauses(found: list[Obstacle]) -> str:
 
 
 def blocking_lines(profile: Profile) -> str:
-    """The lines to mend, by name up to three."""
-    lines = list(dict.fromkeys(b.where or b.op for b in profile.blockers))
+    """The lines to mend, by name up to three; not that of a step that is left eager as a whole."""
+    eager = profile.shapes.stable is False and branches(profile)
+    optimizers = (profile.facts.optimizer_classes or ()) if eager else ()
+    blockers = [b for b in profile.blockers if not in_lbfgs(b.op, b.code, optimizers)]
+    lines = list(dict.fromkeys(place(b.where or b.op) for b in blockers))
     if len(lines) > 3:
         return f"{lines[0]} and {len(lines) - 1} more"
     return listed(lines)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from math import floor, log10
+
+_INSTALLED = re.compile(r"^.*[\\/](?:site|dist)-packages[\\/]")
 
 
 def figures(value: float, count: int = 3) -> str:
@@ -59,6 +62,11 @@ def plural(count: float, noun: str) -> str:
     text = f"{count:,.0f}" if float(count).is_integer() else f"{count:.1f}"
     ending = "" if count == 1 else "es" if noun.endswith(("ch", "sh", "s")) else "s"
     return f"{text} {noun}{ending}"
+
+
+def place(where: str) -> str:
+    """A line as people read it: where a library is installed says nothing, and fills a row."""
+    return _INSTALLED.sub("", where)
 
 
 def listed(items: list[str]) -> str:

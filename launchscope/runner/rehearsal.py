@@ -129,6 +129,11 @@ class Rehearsal:
 
         live = self._live
 
+        def named_by(frame: Any) -> None:
+            # torch names devices too, as its optimizers do, in scripts that never do.
+            if "named_device" not in live and not is_torch(frame.f_code.co_filename):
+                live["named_device"] = True
+
         class OnCpu(TorchFunctionMode):
             def __torch_function__(
                 self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None
@@ -136,7 +141,7 @@ class Rehearsal:
                 kwargs = kwargs or {}
                 name = getattr(func, "__name__", "")
                 if name == "cuda":
-                    live["named_cuda"] = True
+                    live["named_cuda"] = live["named_device"] = True
                     return args[0]
                 if name == "pin_memory":
                     return args[0]
@@ -144,11 +149,14 @@ class Rehearsal:
                     kwargs = {**kwargs, "pin_memory": False}
                 device = kwargs.get("device")
                 if device is not None:
+                    named_by(sys._getframe(1))
                     new = "cpu" if isinstance(device, int) else mapped(device)
                     if new is not device:
                         live["named_cuda"] = True
                         kwargs = {**kwargs, "device": new}
                 if name == "to" and len(args) > 1:
+                    if isinstance(args[1], torch.device | str) or _is_index(args[1]):
+                        named_by(sys._getframe(1))
                     new = "cpu" if _is_index(args[1]) else mapped(args[1])
                     if new is not args[1]:
                         live["named_cuda"] = True
@@ -164,12 +172,14 @@ class Rehearsal:
         def to(self: Any, *args: Any, **kwargs: Any) -> Any:
             new = tuple("cpu" if _is_index(a) else mapped(a) for a in args)
             named = {name: mapped(value) for name, value in kwargs.items()}
+            if any(isinstance(a, torch.device | str | int) for a in (*args, *kwargs.values())):
+                named_by(sys._getframe(1))
             if new != args or named != kwargs:
                 live["named_cuda"] = True
             return original_to(self, *new, **named)
 
         def cuda(self: Any, device: Any = None) -> Any:
-            live["named_cuda"] = True
+            live["named_cuda"] = live["named_device"] = True
             return self
 
         to.__doc__, cuda.__doc__ = original_to.__doc__, original_cuda.__doc__

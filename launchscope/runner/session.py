@@ -203,7 +203,7 @@ class _Session:
             shorter = self._shorter(report, open_)
             if shorter is not None:
                 self.schedule = shorter
-                return f"it ends after {report.steps} steps, so every pass takes fewer"
+                return f"its step was seen {report.steps} times, so every pass takes fewer"
         given_up = report.script_ended and report.searching and not report.failed
         if not given_up or self.schedule.step_from != "auto":
             return ""

@@ -193,12 +193,13 @@ class StepSearch:
             last = max(i for i, token in enumerate(tokens) if token.kind == OPTIMIZER)
             tail = tokens[last + 1 :]
             tokens = tokens[: last + 1]
-            if any(token.kind == BACKWARD for token in tail):
+            if any(token.kind == BACKWARD for token in tail) or self._begins(tail, tokens):
                 tokens = (*tail, *tokens)
                 start += last + 1
             # else: metrics after the optimizer step; they belong to the rest of the iteration
-        lead_in = self._common_lead_in(start, period)
-        tokens = (*lead_in, *tokens)
+        acting = self._acting(start, tokens)
+        lead_in = self._lead_ins[start + acting] if acting else self._common_lead_in(start, period)
+        tokens = (*(token for token in lead_in if token.weighted), *tokens[acting:])
         first = tokens[0]
         return Pattern(
             tokens,
@@ -212,6 +213,16 @@ class StepSearch:
             first.training,
         )
 
+    def _begins(self, tail: tuple[Token, ...], step: tuple[Token, ...]) -> bool:
+        """Whether the script began its training with what follows the last optimizer step here.
+
+        So it does where the stretch that repeats begins in the middle of a longer step: of an
+        encoder and a decoder that is called once a token, at one of the decoder's calls.
+        """
+        if not tail or len(self._training) == self._training.maxlen:
+            return False
+        return self._training[0] == tail[0] and tail[0] not in step
+
     def _common_lead_in(self, start: int, period: int) -> tuple[Token, ...]:
         """Forwards without grad before the first training forward, if every step has them.
 
@@ -221,7 +232,28 @@ class StepSearch:
         recent = list(self._lead_ins)[start::period][-3:]
         if len(recent) < 2 or len(set(recent)) != 1 or len(recent[0]) > 4:
             return ()
-        return tuple(token for token in recent[0] if token.weighted)
+        return recent[0]
+
+    def _acting(self, start: int, step: tuple[Token, ...]) -> int:
+        """How many forwards at the begin of `step` are those of a policy that acts (DQN).
+
+        They are of a trained module, run before another one without grad (the target network),
+        and there are more or fewer of them from step to step: a random action needs none.
+        """
+        leads = list(self._lead_ins)
+        known = enumerate(leads[start : start + len(step)])  # a turned period may reach beyond
+        first = next((at for at, led in known if at and any(t.weighted for t in led)), 0)
+        acts, rest = step[:first], {token.key for token in step[first:]}
+        if not first or any(act.kind != FORWARD or act.key not in rest for act in acts):
+            return 0
+        tokens, counts, begin = list(self._training), set(), 0
+        for at, token in enumerate(tokens):
+            if token.kind != OPTIMIZER or tokens[at + 1 : at + 2] == [step[-1]]:
+                continue  # of several at the end, the last one ends the step
+            found = (i - begin for i in range(begin, at) if leads[i] == leads[start + first])
+            counts.add(next(found, None))
+            begin = at + 1
+        return first if len(counts - {None}) > 1 and None not in counts else 0
 
     def forward_pattern(self) -> Pattern | None:
         """The step of an inference script: a period of outermost forwards."""

@@ -1,7 +1,9 @@
-"""Copies from the device to the host in a rehearsal, where both are the CPU.
+"""What stays on the host, and what is copied there, in a rehearsal, where all is on the CPU.
 
 What a GPU would have to copy is copied here too, so that its op is seen and counted as there.
 The copy counts as a tensor of the host from then on, and so does what is computed of it alone.
+So does a tensor that the step makes without naming a device (`torch.randint(n, (8,))`), where the
+script names devices at all.
 """
 
 from __future__ import annotations
@@ -25,13 +27,18 @@ _CPU = r"""(torch\.device\(\s*)?(?P<quote>["'])cpu(:0)?(?P=quote)\s*[,)]"""
 _NAMES_CPU = re.compile(
     rf"^\.to\(\s*({_CPU}|.*\bdevice\s*=\s*{_CPU.replace('quote', 'mark')})", re.S
 )
+# Functions that put a new tensor on the host unless they are told a device.
+_MAKERS = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "rand", "randint",
+           "randn", "randperm", "tensor", "zeros")  # fmt: skip
 
 
 class HostTensors:
     """The memory that would be on the host beside a GPU, as far as the inspected steps tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, devices_named: bool = False) -> None:
         self._storages: set[Any] = set()
+        self.devices_named = devices_named  # by the script: else nothing tells host from device
+        self.making = False  # a tensor of the host is being made
 
     def holds(self, tensor: Any) -> bool:
         return bool(self._storages) and weak_storage(tensor) in self._storages
@@ -59,6 +66,7 @@ def make_host_copy_mode(
     tensor_class = torch.Tensor
     cpu, to, to_device = tensor_class.cpu, tensor_class.to, tensor_class.cuda
     tolist, numpy = tensor_class.tolist, tensor_class.numpy
+    makers = _makers(torch) if host.devices_named else frozenset()
 
     def copied(source: Any, func: Any, call: Any, *args: Any, **kwargs: Any) -> Any:
         waits = not (kwargs.get("non_blocking") or (func is to and args[2:3] == (True,)))
@@ -80,6 +88,14 @@ def make_host_copy_mode(
             kwargs = kwargs or {}
             source = args[0] if args else None
             call = sys._getframe(1)
+            if func in makers and _made_on_host(torch, args, kwargs):
+                host.making = True
+                try:
+                    made = func(*args, **kwargs)
+                finally:
+                    host.making = False
+                host.add(made)
+                return made
             if func is cpu or (func is to and _names_cpu(call)):
                 if on_device(source):
                     return copied(source, func, call, *args[1:], **kwargs)
@@ -91,6 +107,22 @@ def make_host_copy_mode(
             return func(*args, **kwargs)
 
     return Recorder()
+
+
+def _makers(torch: Any) -> frozenset[Any]:
+    return frozenset(getattr(torch, name) for name in _MAKERS)
+
+
+def _made_on_host(torch: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call makes its tensor there: no device is named, none is the default, and no
+    tensor is among what it is made of."""
+    from torch.utils import _device
+
+    if kwargs.get("device") is not None or _device.CURRENT_DEVICE is not None:
+        return False
+    values = [*args, *kwargs.values()]
+    values += [part for value in values if isinstance(value, list | tuple) for part in value]
+    return not any(isinstance(value, torch.Tensor) for value in values)
 
 
 def _names_cpu(call: Any) -> bool:

@@ -131,12 +131,26 @@ def test_blockers_come_with_advice_in_order_of_appearance(tmp_path: Path) -> Non
     assert all(blocker.advice for blocker in found)
 
 
+def test_a_line_that_blocks_in_several_micro_batches_is_named_once(tmp_path: Path) -> None:
+    first = BlockerRecord("aten._local_scalar_dense", "sync", "t.py:1", 1, "loss.item()")
+    mask = BlockerRecord("aten.index", "dynamic_shape", "t.py:1", 2, "loss.item()")
+    records = (first, mask, replace(first, count=3, part="backward"))
+    inspected = InspectResult(1, ("a",), ("x",), (3,), records)
+    found = build_profile(recording(tmp_path, inspect=inspected)).blockers
+    assert [(blocker.op, blocker.count) for blocker in found] == [
+        ("aten._local_scalar_dense", 4),
+        ("aten.index", 2),
+    ]
+
+
 @pytest.mark.parametrize(
     ("code", "optimizer", "told"),
     [
         ("scaler.step(optimizer)", "AdamW", "fused=True"),
         ("loss = opt.step(closure)", "LBFGS", "no graph holds its step"),
         ("lbfgs.step(closure)", "LBFGS", "no graph holds its step"),
+        ("l = o.step(closure)", "LBFGS", "no graph holds its step"),
+        ("env.step(action)", "LBFGS", "Keep it as a tensor"),
         ("optimizer.step()", "Adagrad", "The step of the optimizer reads"),
         ("env.step(int(action))", "Adam", "Keep it as a tensor"),
         ("loss.backward(); opt.step(); total += loss.item()", "Adam", "Keep it as a tensor"),

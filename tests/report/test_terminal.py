@@ -50,6 +50,24 @@ def test_unknown_figures_are_said_and_never_zero() -> None:
     assert " 0 ms" not in shown
 
 
+@pytest.mark.parametrize("name", ["terminal", "markdown", "html"])
+def test_a_blocking_line_deep_in_a_library_keeps_its_number_at_80_columns(name: str) -> None:
+    where = "/home/someone/venvs/project/lib/python3.12/site-packages/library/deep/masking.py:776"
+    base = blocked()
+    at = replace(base, blockers=(replace(base.blockers[0], where=where),))
+    shown = str(render(advise(at), name, width=80))
+    assert shown.count("library/deep/masking.py:776") >= 2
+    assert "site-packages" not in shown
+
+
+def test_a_path_longer_than_the_line_is_broken_and_not_cut() -> None:
+    where = "packages/" * 12 + "masking.py:776"
+    base = blocked()
+    at = replace(base, blockers=(replace(base.blockers[0], where=where),))
+    shown = text(advise(at), width=80)
+    assert "".join(shown.split()).count("masking.py:776") >= 2
+
+
 def test_markup_in_names_is_not_interpreted() -> None:
     kernels = (KernelRow("kernel<[bold]x[/bold]>", 1, 5.0),)
     assert "kernel<[bold]x[/bold]>" in text(advise(profile(kernels=kernels)))

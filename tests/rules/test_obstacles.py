@@ -121,6 +121,25 @@ def test_a_step_that_begins_with_its_backward_is_to_be_marked_first() -> None:
     assert "launchscope.step()" in (of.verdict.how or "")
 
 
+def test_the_step_of_lbfgs_is_not_to_be_mended_and_left_eager_at_once() -> None:
+    own = replace(
+        item_blocker(),
+        op="aten._local_scalar_dense",
+        code="loss = o.step(closure)",
+        where="train.py:9",
+    )
+    base = predicted(
+        shapes=BRANCH,
+        facts={"optimizer_classes": ("LBFGS",)},
+        blockers=(own,),
+        replay=Replay("blocked", "x"),
+    )
+    alone, beside = verdict(base), verdict(replace(base, blockers=(own, item_blocker())))
+    assert "train.py:9" not in alone.headline + (alone.how or "")
+    assert "the step of LBFGS is left eager" in alone.headline
+    assert "once train.py:52 is mended and the step of LBFGS is left eager" in beside.headline
+
+
 def test_lbfgs_is_left_eager_and_not_told_to_branch_less() -> None:
     of = advise(predicted(shapes=BRANCH, facts={"optimizer_classes": ("LBFGS",)}))
     assert of.verdict is not None

@@ -27,6 +27,21 @@ def test_shares(value: float, text: str) -> None:
     assert wording.pct(value) == text
 
 
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        ("/env/lib/python3.12/site-packages/timm/optim/lion.py:7", "timm/optim/lion.py:7"),
+        (r"C:\env\Lib\site-packages\timm\optim\lion.py:7", r"timm\optim\lion.py:7"),
+        ("/usr/lib/python3/dist-packages/x.py:1", "x.py:1"),
+        ("src/train.py:12", "src/train.py:12"),
+    ],
+)
+def test_a_line_of_a_library_is_named_without_the_folder_it_is_installed_in(
+    where: str, text: str
+) -> None:
+    assert wording.place(where) == text
+
+
 def test_plurals_and_lists() -> None:
     assert wording.plural(1, "step") == "1 step"
     assert wording.plural(1200, "launch") == "1,200 launches"

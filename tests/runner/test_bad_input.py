@@ -46,7 +46,7 @@ CASES = {
     "no_torch": Case("print('nothing to see')", 3, "without importing torch"),
     "no_step": Case("import torch\ntorch.ones(3).sum()", 3, "without a single forward"),
     "two_steps": Case(TRAIN + "step(); step()", 3, "no repeating step was found"),
-    "ends_after_7": Case(TRAIN + "for i in range(7): step()", 0, "it ends after 7 steps"),
+    "ends_after_7": Case(TRAIN + "for i in range(7): step()", 0, "its step was seen 7 times"),
     "ends_after_12": Case(TRAIN + "for i in range(12): step()", 0, "ended after 12 steps"),
     "ends_after_20": Case(TRAIN + "for i in range(20): step()", 0),
     # --------------------------------------------------------------------- it hangs or dies

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from launchscope.runner.opstream import StepStream, SyncWatch
+from launchscope.runner.opstream import StepStream, SyncWatch, make_dispatch_mode
+from launchscope.runner.tohost import HostTensors
 
 SYNC_TEXT = "called a synchronizing CUDA operation (Triggered internally at x.cpp:1)"
 
@@ -76,3 +77,21 @@ def test_filters_that_a_step_leaves_or_takes_with_it_are_cleaned() -> None:
     assert list(warnings.filters) == before
     own.__exit__(None, None, None)
     assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize(("more", "same"), [(torch.Tensor.item, True), (torch.Tensor.exp, False)])
+def test_a_value_read_in_some_steps_only_is_a_blocker_and_no_other_path(
+    more: Any, same: bool
+) -> None:
+    def step(*, logs: bool) -> StepStream:
+        stream, x = StepStream(), torch.ones(2)
+        hooks: Any = SimpleNamespace(backward_where=None)
+        with make_dispatch_mode(torch, stream, hooks, lambda tensor: True, HostTensors()):
+            loss = x.mul(2).sum()
+            if logs:
+                more(loss)
+        return stream
+
+    quiet, loud = step(logs=False), step(logs=True)
+    assert (quiet.signature == loud.signature) is same
+    assert [record.category for record in loud.records()] == ["sync"] * same

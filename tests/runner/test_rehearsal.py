@@ -135,6 +135,43 @@ for i in range(20):
         "    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n    opt.step()",
     )
     + LOOP,
+    "draws_on_the_host": """
+import torch
+device = "cuda" if torch.cuda.is_available() else "cpu"
+net = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 8)).to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+data = torch.randint(64, (1000,))
+for i in range(20):
+    starts = torch.randint(900, (4,))
+    x = torch.stack([data[at:at + 16] for at in starts]).to(device)
+    with torch.no_grad():
+        net(x)
+    loss = net(x).square().mean()
+    if torch.rand(1).item() < 0.5 and torch.randperm(3)[0] > 5:
+        break
+    loss.backward()
+    loss.item()  # the step's own
+    opt.step()
+    opt.zero_grad()
+""",
+    "draws_and_names_no_device": """
+import torch
+net = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 8))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+data = torch.randint(64, (1000,))
+for i in range(20):
+    starts = torch.randint(900, (4,))
+    x = torch.stack([data[at:at + 16] for at in starts])
+    with torch.no_grad():
+        net(x)
+    loss = net(x).square().mean()
+    if torch.rand(1).item() < 0.5 and torch.randperm(3)[0] > 5:
+        break
+    loss.backward()
+    loss.item()  # the step's own
+    opt.step()
+    opt.zero_grad()
+""",
     "copies_to_the_host": """
 import torch, launchscope
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -289,6 +326,18 @@ def test_a_copy_to_the_host_is_counted_and_what_follows_there_is_not(batch: Batc
     assert [op for line, op in ops if line == "y.cpu().numpy()"] == ["aten._to_copy"]
     assert not [op for line, op in ops if "of the host" in line]
     assert any(op == "aten.add" for line, op in ops if "back again" in line)
+
+
+def test_what_a_step_draws_on_the_host_blocks_nothing(batch: Batch) -> None:
+    ran = batch["draws_on_the_host"]
+    assert [ran.line(b.where) for b in inspected(ran).blockers] == ["loss.item()  # the step's own"]
+    assert not [op for op in inspected(ran).ops if "rand" in op.op]
+
+
+def test_a_script_that_names_no_device_has_everything_counted_as_on_one(batch: Batch) -> None:
+    ran = batch["draws_and_names_no_device"]
+    lines = [ran.line(b.where) for b in inspected(ran).blockers]
+    assert "if torch.rand(1).item() < 0.5 and torch.randperm(3)[0] > 5:" in lines
 
 
 def test_what_a_rehearsal_sees_of_copies_is_noted(batch: Batch) -> None:

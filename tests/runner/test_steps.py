@@ -65,6 +65,17 @@ def test_a_period_is_found_whatever_went_before(
         ("F.net F.net B O.adam " * 3, "F.net F.net B O.adam"),
         ("F.net F.mse~ B O.adam " * 3, "F.net F.mse~ B O.adam"),
         ("F.net F.mse~ B O.adam F.accuracy~ " * 3, "F.net F.mse~ B O.adam"),
+        (
+            "F.enc F.dec F.dec F.dec B O.e O.d " + "F.enc F.dec F.dec B O.e O.d " * 3,
+            "F.enc F.dec F.dec B O.e O.d",
+        ),
+        ("F.other " + "F.net F.mse~ B O.adam F.accuracy~ " * 3, "F.net F.mse~ B O.adam"),
+        (
+            "F.q F.q f.target F.q B O.adam f.target F.q B O.adam "
+            + "F.q f.target F.q B O.adam " * 3,
+            "f.target F.q B O.adam",
+        ),
+        ("F.q f.target F.q B O.adam " * 3, "F.q F.q B O.adam"),
         ("O.lbfgs " * 3, "O.lbfgs"),
         ("F.net B O.adam O.embedding " * 3, "F.net B O.adam O.embedding"),
         ("B O.adam " * 3, "B O.adam"),
@@ -81,6 +92,10 @@ def test_a_period_is_found_whatever_went_before(
         "siamese",
         "loss module",
         "metrics after the optimizer",
+        "encoder and decoder, after a longer sequence",
+        "metrics after the optimizer, after something else",
+        "a policy that acts more or less often before it learns",
+        "a student that runs before and after its teacher",
         "closure",
         "two optimizers at the end",
         "no module at all",

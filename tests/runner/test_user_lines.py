@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch  # noqa: F401  # its folder is asked for
 
 from launchscope.runner import userlines
 from launchscope.runner.userlines import note_library_loop, user_line

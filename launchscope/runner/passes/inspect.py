@@ -41,7 +41,7 @@ class InspectPass(PassBase):
         self._streams: list[StepStream] = []
         self._open: list[Any] = []
         self._source: StepSource | None = None
-        self._host = HostTensors()
+        self._host = HostTensors(devices_named=bool(context.live.get("named_device")))
         self._calls: ModelCalls | None = None
         self._forwards: list[int] = []
 
@@ -145,7 +145,7 @@ def _would_be_on_gpu(context: Context, on_host: HostTensors) -> Callable[[Any], 
     """In a rehearsal everything counts, but for what would be on the host beside a GPU too.
 
     That is the work of data loaders, the step counts that optimizers keep there, and what the
-    step itself copied there.
+    step itself made or copied there.
     """
     host = set()
     for optimizer in context.optimizers:
