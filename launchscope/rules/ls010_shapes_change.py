@@ -24,7 +24,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.reading import MAX_BUCKETS, distinct_inputs
 from launchscope.rules.rule import Rule
-from launchscope.rules.shape_change import every_step_differs, growth
+from launchscope.rules.shape_change import every_step_differs, growth, shorter_batch
 
 
 def check(profile: Profile) -> list[Finding]:
@@ -43,6 +43,15 @@ def check(profile: Profile) -> list[Finding]:
             f"Use a static cache: preallocate dimension {grown.dimension} to the longest length, "
             "write each step in place at its position, and mask what is not filled yet. The "
             "shapes are then the same in every step, and one graph serves them all."
+        )
+    elif (sizes := shorter_batch(profile)) is not None:
+        title = (
+            f"One of {observed} observed steps had smaller inputs: {sizes[1]}, not {sizes[0]}, in "
+            "the first dimension"
+        )
+        advice = (
+            "If it is the last batch of an epoch, leave it out (DataLoader(..., drop_last=True)) "
+            "or run it eager, and one graph serves all others; else pad the inputs."
         )
     elif every_step_differs(profile):
         title = f"Input shapes change in every step seen ({observed} of {observed})"

@@ -48,10 +48,7 @@ def growth(profile: Profile) -> Growth | None:
     """
     if not every_step_differs(profile):
         return None
-    texts = [signature.inputs for signature in profile.shapes.signatures]
-    if len({_SHAPE.sub("", text) for text in texts}) > 1:
-        return None
-    steps = [[_sizes(found) for found in _SHAPE.findall(text)] for text in texts]
+    steps = _inputs(profile)
     changed = {
         index
         for before, after in pairwise(steps)
@@ -62,6 +59,34 @@ def growth(profile: Profile) -> Growth | None:
         return None
     first = min(changed)
     return Growth(steps[0][first], steps[1][first], len(changed))
+
+
+def shorter_batch(profile: Profile) -> tuple[int, int] | None:
+    """Sizes (usual, other) of the first dimension where one step alone had fewer of them.
+
+    So it is with the last batch of an epoch: all else about the inputs is the same.
+    """
+    signatures = profile.shapes.signatures
+    counts = sorted(signature.steps for signature in signatures)
+    if len(counts) != 2 or counts[0] != 1 or counts[1] < 2:
+        return None
+    usual, other = _inputs(profile) or ([], [])
+    if signatures[0].steps == 1:
+        usual, other = other, usual
+    changed = [(a, b) for a, b in zip(usual, other) if a != b]
+    if not all(a and b and a[1:] == b[1:] for a, b in changed):
+        return None
+    firsts = {(a[0], b[0]) for a, b in changed}
+    (sizes,) = firsts if len(firsts) == 1 else [(0, 0)]
+    return sizes if sizes[1] < sizes[0] else None
+
+
+def _inputs(profile: Profile) -> list[list[tuple[int, ...]]]:
+    """The shapes of each signature's inputs; empty where more than sizes differs."""
+    texts = [signature.inputs for signature in profile.shapes.signatures]
+    if len({_SHAPE.sub("", text) for text in texts}) > 1:
+        return []
+    return [[_sizes(found) for found in _SHAPE.findall(text)] for text in texts]
 
 
 def _sizes(shape: str) -> tuple[int, ...]:

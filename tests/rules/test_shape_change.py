@@ -6,7 +6,7 @@ import pytest
 
 from launchscope.model import Shapes, ShapeSignature, StepKind
 from launchscope.rules import find_rule
-from launchscope.rules.shape_change import every_step_differs, growth
+from launchscope.rules.shape_change import every_step_differs, growth, shorter_batch
 from tests.rules.profiles import profile
 
 
@@ -49,6 +49,45 @@ def test_a_cache_grows_along_one_dimension() -> None:
 )  # fmt: skip
 def test_other_changes_are_no_growth(shapes: Shapes) -> None:
     assert growth(profile(shapes=shapes)) is None
+
+
+def two(usual: str, other: str, steps: tuple[int, int] = (2, 1)) -> Shapes:
+    return Shapes(False, (ShapeSignature(steps[0], usual), ShapeSignature(steps[1], other)))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_last_batch_of_an_epoch_is_left_out_not_padded(turned: bool) -> None:
+    usual, last = (
+        "(32, 8) float32, (5,) int64, (32,) int64",
+        "(16, 8) float32, (5,) int64, (16,) int64",
+    )
+    shapes = two(last, usual, (1, 2)) if turned else two(usual, last)
+    assert shorter_batch(profile(shapes=shapes)) == (32, 16)
+    rule = find_rule("LS010")
+    assert rule is not None
+    (finding,) = rule.check(profile(shapes=shapes))
+    assert finding.title == (
+        "One of 3 observed steps had smaller inputs: 16, not 32, in the first dimension"
+    )
+    assert "drop_last=True" in finding.advice
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        two("(32, 8) float32", "(32, 5) float32"),
+        two("(16, 8) float32", "(32, 8) float32"),
+        two("(32, 8) float32", "(16, 8) float32", (2, 2)),
+        two("(32, 8) float32, (32,) int64", "(16, 8) float32, (31,) int64"),
+        two("() float32", "(3,) float32"),
+        two("(32, 8) float32", "(16, 8) int64"),
+        seen("(32, 8) float32", "(16, 8) float32"),
+        seen("(32, 8) float32"),
+    ],
+    ids=["longer", "larger", "as often", "two sizes", "rank", "dtype", "each once", "one"],
+)
+def test_other_changes_are_no_last_batch(shapes: Shapes) -> None:
+    assert shorter_batch(profile(shapes=shapes)) is None
 
 
 def test_shapes_that_come_back_do_not_differ_in_every_step() -> None:
