@@ -14,7 +14,8 @@ _LONGEST_BLOCK = 6
 def course(step: StepBoundary) -> str:
     """`forward GPT > backward > optimizer AdamW`; rounds that repeat are told once.
 
-    As in `(forward GPT > backward) x4 > optimizer AdamW`.
+    As in `(forward GPT > backward) x4 > optimizer AdamW`. Of an optimizer that calls its closure
+    (LBFGS, or any in Lightning) it is told where the rest is.
     """
     events = [
         event if name in ("", event) else f"{event} {name}"
@@ -29,7 +30,8 @@ def course(step: StepBoundary) -> str:
             block = f"({block}) x{times}" if length > 1 else f"{block} x{times}"
         told.append(block)
         at += length * times
-    return " > ".join(told)
+    inside = ", with forward and backward inside" if step.closure else ""
+    return " > ".join(told) + inside
 
 
 def _round(events: list[str], at: int) -> tuple[int, int]:

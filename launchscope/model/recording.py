@@ -47,6 +47,7 @@ class StepBoundary:
     compiled: bool = False  # the script uses torch.compile
     warmup_steps: int = 0
     kinds: tuple[StepKind, ...] = ()
+    closure: bool = False  # forward and backward run inside the optimizer's step
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Hooks:
         self.graph_replays = 0
         self.processes = 0  # that the script started, DataLoader workers apart
         self.scheduler_where: str | None = None
-        self.works_in_optimizers = False  # forwards, or further optimizer steps: seen in the search
+        self.inside_optimizers: set[str] = set()  # "forward", "optimizer": seen in the search
         self.steps_in_backward = False  # optimizers step as gradients come: no events of their own
         self.optimizers: dict[str, Any] = {}
         # Finding a line takes microseconds: only in the search and where they are read.
@@ -177,7 +177,7 @@ class Hooks:
             return False
         # Such a forward, or such a step, looks like an end of the step and is none.
         others = (self._modules.get(key) for key in self._narrowed)
-        if self.works_in_optimizers or is_part_of(module, (o for o in others if o is not None)):
+        if self.inside_optimizers or is_part_of(module, (o for o in others if o is not None)):
             return False
         handle = ends.hook(module)
         if handle is None:
@@ -263,7 +263,8 @@ class Hooks:
 
     def _global_pre(self, module: Any, args: Any) -> None:
         if self.not_a_step():
-            self.works_in_optimizers |= self._step is not None
+            if self._step is not None:
+                self.inside_optimizers.add("forward")
             if not self._taken_over(module):
                 return
         self.depth += 1
@@ -356,7 +357,7 @@ class Hooks:
             return
         wrapper = sys._getframe(1)
         if self._step is not None and self._in_step(wrapper.f_back):
-            self.works_in_optimizers = True
+            self.inside_optimizers.add("optimizer")
             return
         self._step = id(wrapper), wrapper.f_code
         self.listener.optimizer_begin(self._optimizer_key(optimizer), optimizer)

@@ -218,15 +218,17 @@ class Recogniser:
             )
         forced = "optimizer" if self._uneven else self._schedule.step_from
         begin = (pattern.begin_kind, pattern.begin_key, pattern.begin_trains)
+        period = tuple(token.kind for token in pattern.tokens)
         return StepBoundary(
             boundary=forced if forced == "optimizer" or forced == "forward" else "period",
-            period=tuple(token.kind for token in pattern.tokens),
+            period=period,
             names=tuple(token.key.partition("@")[0] for token in pattern.tokens),
             scope="forward" if pattern.closing == "forward" else "full_step",
             source=self._line_of((*begin, pattern.begin_training), pattern.openings),
             compiled=compiled,
             warmup_steps=self.seen,
             kinds=kinds,
+            closure="forward" in self._hooks.inside_optimizers and set(period) == {"optimizer"},
         )
 
     def _line_of(self, event: tuple[str, str, bool, bool], back: int) -> str | None:

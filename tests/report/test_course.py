@@ -41,3 +41,8 @@ def told(*events: str) -> str:
 )
 def test_rounds_that_repeat_are_told_once(events: tuple[str, ...], said: str) -> None:
     assert told(*events) == said
+
+
+def test_an_optimizer_that_calls_its_closure_is_told_to_hold_the_rest() -> None:
+    step = StepBoundary("period", ("optimizer",), ("Adam",), "full_step", closure=True)
+    assert course(step) == "optimizer Adam, with forward and backward inside"

@@ -304,6 +304,7 @@ def test_one_period_of_the_script_is_the_step(batch: Batch, name: str, period: o
         "by_hand": (F, B),
     }.get(name, period)
     assert visible == expected
+    assert step.closure is (name in ("lbfgs", "lightning"))
     assert step.boundary == "period"
     assert step.warmup_steps == 10
     assert begins(ran)
