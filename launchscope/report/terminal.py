@@ -114,7 +114,7 @@ def _table(content: Content) -> RenderableType:
     table = Table(
         box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold", show_header=replayed
     )
-    table.add_column("", no_wrap=True)
+    table.add_column("")  # the one that may wrap: figures are not to be cut
     table.add_column("eager", justify="right", no_wrap=True)
     if replayed:
         table.add_column(content.replay_heading, justify="right", no_wrap=True)

@@ -13,6 +13,8 @@ CAPTURABLE = (
     "RMSprop",
 )  # fmt: skip
 
+_NOT_CYCLED = " OneCycleLR and CyclicLR need cycle_momentum=False: a momentum stays frozen."
+
 
 def remedy(optimizer: str) -> str:
     """What to write in place of `Optimizer(params, lr=0.1)`; for a class by its bare name."""
@@ -20,13 +22,13 @@ def remedy(optimizer: str) -> str:
         return (
             f"Construct it as {optimizer}(..., lr=torch.tensor(lr, device='cuda'), "
             "capturable=True); schedulers of torch.optim then write into the tensor, and code of "
-            "your own sets it with param_group['lr'].fill_(value)."
+            "your own sets it with param_group['lr'].fill_(value)." + _NOT_CYCLED
         )
     if optimizer == "SGD":
         return (
             "Construct it as SGD(..., lr=torch.tensor(lr, device='cuda'), fused=True) and set "
             "the rate with param_group['lr'].fill_(value); plain SGD reads a tensor lr on the "
-            "host, which stops the capture."
+            "host, which stops the capture." + _NOT_CYCLED
         )
     return (
         "Use an optimizer that takes a tensor lr on the GPU (Adam family with capturable=True, "

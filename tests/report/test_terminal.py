@@ -91,3 +91,11 @@ def test_kernels_beyond_the_top_are_counted() -> None:
 
 def test_a_profile_without_a_verdict_is_still_shown() -> None:
     assert "NO VERDICT" in text(profile())
+
+
+def test_a_narrow_screen_wraps_labels_and_cuts_no_figure() -> None:
+    of = profile()
+    samples = {"step_ms": Metric.of_samples([9.9, 9.96, 11.0, 9.95, 10.02], "ms")}
+    shown = text(advise(replace(of, metrics=of.metrics | samples)), width=60)
+    assert "±" in shown
+    assert "…" not in shown.partition("eager ")[2].partition("What it costs")[0]
