@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import cast
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, cast
 
 import typer
 
-from launchscope.cli.check import check
-from launchscope.cli.compare import compare
 from launchscope.cli.console import Console
-from launchscope.cli.doctor import doctor
-from launchscope.cli.profile import profile
-from launchscope.cli.report import report
-from launchscope.cli.rules import rules
 from launchscope.cli.state import new_console
 from launchscope.errors import LaunchscopeError
 
@@ -25,16 +21,17 @@ BROKEN_PIPE = 141
 # typer ships its own copy of click; what its parser raises is the base of BadParameter.
 _UsageProblem: type[Exception] = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
-app = typer.Typer(
-    name="launchscope",
-    help="Should this PyTorch step become a CUDA graph? Measures the answer on an unmodified "
-    "script.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+# Module and function have the command's name. The line is for the list of commands, which is shown
+# without importing them: together they need as long as all the rest.
+COMMANDS = {
+    "profile": "Measure the step of a script, eagerly and as a CUDA graph replay.",
+    "compare": "Profile a script at several batch sizes, and ways to adopt.",
+    "check": "Fail when launch overhead got worse than a baseline.",
+    "report": "Render what was saved, or read a trace; no GPU needed.",
+    "rules": "List the rules, or explain one of them.",
+    "doctor": "Say what is installed here and what can be measured.",
+}
+_RUN_A_SCRIPT = ("profile", "compare", "check")
 
 
 def _version(wanted: bool) -> None:
@@ -45,7 +42,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
@@ -54,18 +50,42 @@ def _root(
     pass
 
 
-app.command(context_settings={"allow_interspersed_args": False})(profile)
-app.command(context_settings={"allow_interspersed_args": False})(compare)
-app.command(context_settings={"allow_interspersed_args": False})(check)
-app.command()(report)
-app.command()(rules)
-app.command()(doctor)
+def _app(arguments: list[str]) -> typer.Typer:
+    """The application, with the code of no other command than the one that is typed."""
+    app = typer.Typer(
+        name="launchscope",
+        help="Should this PyTorch step become a CUDA graph? Measures the answer on an unmodified "
+        "script.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    # Options in front of the command take no value.
+    typed = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        settings = {"allow_interspersed_args": False} if name in _RUN_A_SCRIPT else None
+        function = _function(name) if name == typed else _only_listed
+        app.command(name, short_help=summary, context_settings=settings)(function)
+    return app
+
+
+def _function(name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(import_module(f"launchscope.cli.{name}"), name)
+    return found
+
+
+def _only_listed() -> None:
+    """In the place of a command that is not the one typed."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command line (sys.argv without it) and returns the exit code."""
     console = new_console()
     try:
+        app = _app(sys.argv[1:] if arguments is None else arguments)
         result = app(arguments, prog_name="launchscope", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except LaunchscopeError as error:

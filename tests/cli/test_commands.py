@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.cli import main
+from launchscope.cli.app import COMMANDS
 from launchscope.parser import read_profile
 from launchscope.report import render
 from launchscope.rules import advise, all_rules
@@ -148,3 +149,22 @@ def test_help_imports_no_rich() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stderr.strip() == "set()"
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    code = (
+        "import sys; from launchscope.cli import main; main(['--help'])\n"
+        "from launchscope.cli.app import COMMANDS\n"
+        "loaded = {f'launchscope.cli.{name}' for name in COMMANDS} & set(sys.modules)\n"
+        "print(loaded | {'launchscope.model'} & set(sys.modules), file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stderr.strip() == "set()"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_that_is_listed_is_there(name: str, capsys: Streams) -> None:
+    assert main([name, "--help"]) == 0
+    assert f"Usage: launchscope {name} [OPTIONS]" in capsys.readouterr().out

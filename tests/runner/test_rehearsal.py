@@ -24,6 +24,25 @@ def step():
     net(x).sum().backward()
     opt.step()
 """
+DEVICE = 'device = "cuda" if torch.cuda.is_available() else "cpu"\n'
+DRAWS = f"""
+import torch
+{DEVICE}net = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 8)).to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+data = torch.randint(64, (1000,))
+for i in range(20):
+    starts = torch.randint(900, (4,))
+    x = torch.stack([data[at:at + 16] for at in starts]).to(device)
+    with torch.no_grad():
+        net(x)
+    loss = net(x).square().mean()
+    if torch.rand(1).item() < 0.5 and torch.randperm(3)[0] > 5:
+        break
+    loss.backward()
+    loss.item()  # the step's own
+    opt.step()
+    opt.zero_grad()
+"""
 SCRIPTS = {
     "names_cuda": """
 import torch
@@ -135,43 +154,8 @@ for i in range(20):
         "    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n    opt.step()",
     )
     + LOOP,
-    "draws_on_the_host": """
-import torch
-device = "cuda" if torch.cuda.is_available() else "cpu"
-net = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 8)).to(device)
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-data = torch.randint(64, (1000,))
-for i in range(20):
-    starts = torch.randint(900, (4,))
-    x = torch.stack([data[at:at + 16] for at in starts]).to(device)
-    with torch.no_grad():
-        net(x)
-    loss = net(x).square().mean()
-    if torch.rand(1).item() < 0.5 and torch.randperm(3)[0] > 5:
-        break
-    loss.backward()
-    loss.item()  # the step's own
-    opt.step()
-    opt.zero_grad()
-""",
-    "draws_and_names_no_device": """
-import torch
-net = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 8))
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-data = torch.randint(64, (1000,))
-for i in range(20):
-    starts = torch.randint(900, (4,))
-    x = torch.stack([data[at:at + 16] for at in starts])
-    with torch.no_grad():
-        net(x)
-    loss = net(x).square().mean()
-    if torch.rand(1).item() < 0.5 and torch.randperm(3)[0] > 5:
-        break
-    loss.backward()
-    loss.item()  # the step's own
-    opt.step()
-    opt.zero_grad()
-""",
+    "draws_on_the_host": DRAWS,
+    "draws_and_names_no_device": DRAWS.replace(".to(device)", "").replace(DEVICE, ""),
     "copies_to_the_host": """
 import torch, launchscope
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
