@@ -1,4 +1,4 @@
-"""The zoo: verdicts against the truth on some fifty steps. Needs a CUDA device; without one
+"""The zoo: verdicts against the truth on seventy steps. Needs a CUDA device; without one
 only the structure of each step is looked at, at `--batch 2` or so.
 
 Goals: measured verdict right on all steps, predicted one on at least 95 %; prediction error on
