@@ -92,11 +92,11 @@ class TraceBuilder:
                   self.host + us)  # fmt: skip
         return self.work(us)
 
-    def optimizer(self, body: Callable[[TraceBuilder], object]) -> TraceBuilder:
+    def optimizer(self, body: Callable[[TraceBuilder], object], kind: str = "SGD") -> TraceBuilder:
         """What `body` adds lies in an optimizer's step."""
         begin = self.host
         body(self)
-        return self.span("Optimizer.step#SGD.step", begin, self.host)
+        return self.span(f"Optimizer.step#{kind}.step", begin, self.host)
 
     def sync(self, call_us: float = 2, *, api: str = "cudaStreamSynchronize",
              wake_us: float = 1, tid: int = MAIN) -> TraceBuilder:  # fmt: skip

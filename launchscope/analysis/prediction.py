@@ -11,15 +11,15 @@
   union, without any overlap, the upper one.
 - `optimizer`: a capture needs `capturable=True` of the Adam family, which eager's trace does
   not have. The foreach implementation then runs two kernels more per tensor, and eight for
-  each group of parameters, of about 1 us.
+  each group of parameters, of about 1 us. A trace without its run tells of both (`capturable`).
 
 The three costs were fitted on 60 steps of `python -m tests.benchmarks.zoo` whose replay ran the
 same work (NVIDIA H200, CUDA 13.0, PyTorch 2.11; least absolute relative error). With each step
 left out of the fit in turn the error is 0.7 % in the median and 5.3 % at the 90th percentile.
 Earlier constants, fitted on eight sample workloads alone, came to 1.2 % and 11.0 % on these 60:
-too low for small kernels. With `overlap`, which came later, the three steps among them that run
-cuDNN's LSTM and GRU on several streams err by 0.5 to 3.8 % (were 4 to 39 %), and nine further
-steps of several streams by 1.2 % in the median and 13 % at most (were 37 and 149 %). Cold caches
+too low for small kernels. `overlap` came later. On a run of 69 steps after that, nine of them new
+and of several streams, the error is 0.7 % in the median and 5.8 % at the 90th percentile; of those
+nine 3.2 % in the median and 17 % at most (37 and 149 % with one stream after another). Cold caches
 and clocks are not modelled; the bounds allow for them, and for half a microsecond a node.
 """
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from launchscope.analysis.accounting import Accounting, account
+from launchscope.analysis.capturable import made_capturable
 from launchscope.analysis.complete import whole_steps
 from launchscope.analysis.joining import Projector, against_time
 from launchscope.analysis.kernels import kernel_table
@@ -100,7 +101,8 @@ def profile_of_trace(
     accounts = account(work)
     traced = step_work(work)
     unknown = _unknown_gain(work)
-    predicted = predict(traced) if traced is not None and unknown is None else None
+    optimizer = made_capturable(work)
+    predicted = predict(traced, optimizer) if traced is not None and unknown is None else None
     times = _times(work, timeline)
     parts = [
         _timed(times, work),
@@ -110,6 +112,12 @@ def profile_of_trace(
     ]
     metrics: dict[str, Any] = {}
     notes = [*steps.notes, *_notes(trace, joined, steps, work, times)]
+    if predicted is not None and optimizer.added_kernels:
+        notes.append(
+            f"the predicted replay holds {optimizer.added_kernels:,} kernels that the trace does "
+            f"not: a capture needs capturable=True of the optimizer, for "
+            f"{optimizer.tensors:,} parameters"
+        )
     for part in parts:
         metrics |= part.metrics
         notes += part.notes

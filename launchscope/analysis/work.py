@@ -17,9 +17,9 @@ from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches, synchronisations
 from launchscope.parser.trace import Ints, Trace, ints
 
-__all__ = ["Work", "gather"]
+__all__ = ["OPTIMIZER_RANGE", "Work", "gather"]
 
-_OPTIMIZER_RANGE = "Optimizer.step#"
+OPTIMIZER_RANGE = "Optimizer.step#"  # how torch's range around one begins
 
 Bools = npt.NDArray[np.bool_]
 
@@ -46,7 +46,7 @@ class Work:
     def in_optimizer(self, time: Ints) -> Bools:
         """Whether each host time lies inside an optimizer's step."""
         ranges = self.trace.ranges
-        mine = ranges[ranges[c.NAME].astype(str).str.startswith(_OPTIMIZER_RANGE)]
+        mine = ranges[ranges[c.NAME].astype(str).str.startswith(OPTIMIZER_RANGE)]
         begin, end = np.sort(ints(mine, c.START)), np.sort(ints(mine, c.END))
         # Optimizer steps follow one another: inside is where more have begun than ended.
         return np.searchsorted(begin, time, "right") > np.searchsorted(end, time, "left")

@@ -43,6 +43,14 @@ _NAMED = re.compile(rb'"cat"\s*:\s*"(' + "|".join(_GROUPS).encode() + rb')"')
 # An escape in a category's name would hide it from the bytes; then the event is decoded.
 _HIDDEN = re.compile(rb'\\u00|"\\')
 
+# What the autograd engine runs once a backward for each parameter that gets a gradient.
+_ACCUMULATES = "torch::autograd::AccumulateGrad"
+_GRADIENTS = tuple(
+    _COMPLETE + f'{name}", "name": "{_ACCUMULATES}"'.encode()
+    for name, group in _GROUPS.items()
+    if group == OP
+)
+
 # A microsecond clock since 1970 stays under this until the year 5138; nanoseconds pass it.
 _NANOSECOND_CLOCK = 1e17
 # A double holds a thousandth of a microsecond up to here.
@@ -107,6 +115,7 @@ class Rows:
     duration: Ints
     kind: str | None  # of an activity
     named: bool
+    gradients: bool  # operators that hand a parameter its gradient, and no others
 
 
 class Decoder:
@@ -136,26 +145,31 @@ class Decoder:
                     unknown.append(piece)
         else:
             unknown = [p for p in pieces if _NAMED.search(p) or _HIDDEN.search(p)]
-        for name, mine in sorted_.items():
-            if mine:
-                marks = _GROUPS[name] == OP and not self._op_names
-                events, texts = self._events(mine, _Mark if marks else _Event)
-                yield from self._rows(name, events, texts)
+        for name, all_of_it in sorted_.items():
+            is_op = _GROUPS[name] == OP
+            for mine in _gradients_apart(all_of_it) if is_op else (all_of_it,):
+                if mine:
+                    marks = is_op and not self._op_names
+                    events, texts = self._events(mine, _Mark if marks else _Event)
+                    gradients = is_op and mine[0].startswith(_GRADIENTS)
+                    yield from self._rows(name, events, texts, gradients)
         if unknown:
             yield from self._by_category(unknown)
 
     def _by_category(self, pieces: list[bytes]) -> Iterator[tuple[str, Rows]]:
         events, texts = self._events(pieces, _Any)
-        by_name: dict[str, list[int]] = {}
+        by_name: dict[tuple[str, bool], list[int]] = {}
         for row, event in enumerate(events):
             if not isinstance(event.cat, str) or event.cat not in _GROUPS:
                 continue
             if event.ph == "X":
-                by_name.setdefault(event.cat, []).append(row)
+                gradient = event.name == _ACCUMULATES and _GROUPS[event.cat] == OP
+                by_name.setdefault((event.cat, gradient), []).append(row)
             elif event.ph in ("B", "E"):
                 self.halves += 1
-        for name, rows in by_name.items():
-            yield from self._rows(name, [events[r] for r in rows], [texts[r] for r in rows])
+        for (name, gradients), rows in by_name.items():
+            mine = [events[r] for r in rows], [texts[r] for r in rows]
+            yield from self._rows(name, *mine, gradients)
 
     # ------------------------------------------------------------------- decoding
 
@@ -204,7 +218,9 @@ class Decoder:
 
     # ------------------------------------------------------------------ times
 
-    def _rows(self, name: str, events: list[Any], texts: list[bytes]) -> Iterator[tuple[str, Rows]]:
+    def _rows(
+        self, name: str, events: list[Any], texts: list[bytes], gradients: bool
+    ) -> Iterator[tuple[str, Rows]]:
         if not events:
             return
         group = _GROUPS[name]
@@ -229,7 +245,8 @@ class Decoder:
             return
         names = [e.name if type(e.name) is str else str(e.name) for e in events] if named else []
         args = [] if group in (OP, RANGE) else [event.args or _NO_ARGS for event in events]
-        yield group, Rows(events, args, names, start, duration, _KINDS.get(name), named)
+        kind = _KINDS.get(name)
+        yield group, Rows(events, args, names, start, duration, kind, named, gradients)
 
     def _times(self, events: list[Any], texts: list[bytes]) -> tuple[Ints, Ints] | None:
         """Start and duration in ns; None where a start is no time.
@@ -279,6 +296,14 @@ def _utf8(text: bytes) -> bytes:
 
 def _words(text: bytes) -> bytes:
     return _WORDS.sub(rb"\1null", text)
+
+
+def _gradients_apart(pieces: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Operators, and those among them that hand a parameter its gradient."""
+    gradients = [piece for piece in pieces if piece.startswith(_GRADIENTS)]
+    if not gradients:
+        return pieces, gradients
+    return [piece for piece in pieces if not piece.startswith(_GRADIENTS)], gradients
 
 
 def _numbers(values: list[Any]) -> Any:

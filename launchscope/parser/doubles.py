@@ -24,10 +24,11 @@ def without_doubles(trace: Trace) -> Trace:
     if not _doubled(known).any():
         return trace
     frames, count = {}, 0
-    for name in ("calls", "activities", "ranges", "ops"):
+    for name in ("calls", "activities", "ranges", "ops", "gradients"):
         table = getattr(trace, name)
         doubled = _doubled(table)
-        count += int(doubled.sum())
+        if name != "gradients":  # they are operators, and counted as such
+            count += int(doubled.sum())
         frames[name] = table[~doubled].reset_index(drop=True)
     damage = replace(
         trace.damage, repairs=(*trace.damage.repairs, f"{count:,} events that stand twice left out")

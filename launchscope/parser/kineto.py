@@ -65,6 +65,7 @@ def read(path: Path, reading: Reading) -> Trace:
         RANGE: Table(c.RANGE_COLUMNS),
         OP: Table(c.OP_COLUMNS if reading.op_names else c.OP_MARKS),
     }
+    gradients = Table(c.OP_MARKS)
     shapes = LaunchShapes()
     limit = reading.limit()
     try:
@@ -74,6 +75,8 @@ def read(path: Path, reading: Reading) -> Trace:
                 if group == DEVICE and rows.kind == c.KERNEL:
                     values[c.SHARE] = shapes.numbers(rows.args)
                 tables[group].add(values)
+                if rows.gradients:
+                    gradients.add(values)
             if sum(table.bytes for table in tables.values()) > limit:
                 raise too_large(path, f"after {events.bytes_read / 1e9:.2f} GB of JSON", limit)
     except BeyondRepairError as error:
@@ -86,8 +89,8 @@ def read(path: Path, reading: Reading) -> Trace:
             f'{decoder.halves:,} events of "ph" B or E, which only begin or end, left out'
         )
     about = _about(events)
-    frames = (tables[group].frame() for group in (CALL, DEVICE, RANGE, OP))
-    calls, activities, ranges, ops = _from_zero(*frames)
+    frames = [tables[group].frame() for group in (CALL, DEVICE, RANGE, OP)]
+    calls, activities, ranges, ops, given = _from_zero(*frames, gradients.frame())
     activities, ambiguous = _with_process(activities, calls)
     share = shapes.shares_ppm(ints(activities, c.SHARE), about.deviceProperties)
     activities = activities.assign(**{c.SHARE: share})
@@ -97,6 +100,7 @@ def read(path: Path, reading: Reading) -> Trace:
         activities=activities,
         ranges=ranges,
         ops=ops,
+        gradients=given,
         source="kineto",
         damage=Damage(
             decoder.dropped + events.strays, ambiguous, decoder.durations_mended,

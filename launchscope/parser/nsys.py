@@ -161,6 +161,7 @@ class _Reader:
             activities=activities,
             ranges=ranges,
             ops=ops,
+            gradients=Table(c.OP_MARKS).frame(),  # the engine has no NVTX range
             source="nsys",
             damage=Damage(self._dropped, 0, self._mended, repairs, self._source.broken),
             device_name=self._source.first_text("TARGET_INFO_GPU", "name"),

@@ -68,6 +68,7 @@ class Trace:
     activities: pd.DataFrame  # what ran on the devices: ACTIVITY_COLUMNS
     ranges: pd.DataFrame  # user annotations (steps, DataLoader, optimizer): RANGE_COLUMNS
     ops: pd.DataFrame  # operators: OP_COLUMNS, or only OP_MARKS where names were not asked for
+    gradients: pd.DataFrame  # operators that hand a parameter its gradient, once more: OP_MARKS
     source: str
     damage: Damage = Damage()
     device_name: str | None = None

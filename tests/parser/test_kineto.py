@@ -204,11 +204,13 @@ def test_json_beyond_repair_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_reads_alike(tmp_path: Path, layout: str) -> None:
-    document = trace().step().op("aten::add").launch(name='odd "}, {" name').memcpy().sync().end()
+    built = trace().step().op("aten::add").launch(name='odd "}, {" name').memcpy().sync()
+    document = built.op("torch::autograd::AccumulateGrad").end()
     plain = read_trace(written(tmp_path, json.dumps(document.document())))
     other = read_trace(written(tmp_path, LAYOUTS[layout](document.document()), "other.json"))
-    for table in ("calls", "activities", "ranges", "ops"):
+    for table in ("calls", "activities", "ranges", "ops", "gradients"):
         assert getattr(plain, table).equals(getattr(other, table)), table
+    assert len(other.gradients) == 1
     assert other.device_name == plain.device_name == "Imaginary GPU"
     assert not other.damage.any
 
@@ -278,6 +280,17 @@ def test_of_operators_only_the_time_is_kept_when_their_names_are_not_wanted(
     assert list(read.ops[c.START]) == list(read_trace(path).ops[c.START])
 
 
+def test_gradients_given_to_parameters_are_told_whether_names_are_wanted_or_not(
+    tmp_path: Path,
+) -> None:
+    built = one_step().op("torch::autograd::AccumulateGrad").work(1).op("aten::add").end()
+    path = written(tmp_path, kineto_text(built.document()))
+    for names in (True, False):
+        read = read_trace(path, Reading(op_names=names))
+        assert len(read.gradients) == 1
+        assert set(read.gradients[c.START]) <= set(read.ops[c.START])
+
+
 def test_more_than_fits_in_the_memory_allowed_is_refused_with_the_place(tmp_path: Path) -> None:
     built = trace()
     for _ in range(300):
@@ -294,7 +307,7 @@ def test_events_that_stand_twice_count_once_and_are_told(tmp_path: Path) -> None
     document["traceEvents"] *= 2
     twice = read_trace(written(tmp_path, json.dumps(document), "twice.json"))
     assert twice.damage.repairs == (f"{count} events that stand twice left out",)
-    for frame in ("calls", "activities", "ranges", "ops"):
+    for frame in ("calls", "activities", "ranges", "ops", "gradients"):
         assert len(getattr(twice, frame)) == len(getattr(once, frame))
 
 
