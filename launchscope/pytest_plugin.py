@@ -84,7 +84,7 @@ class _Counter:
 
     @contextlib.contextmanager
     def _without(self, torch: Any) -> Iterator[None]:
-        from launchscope.runner.counting import DeviceOps
+        from launchscope.runner.ops.counting import DeviceOps
 
         ops = DeviceOps(torch)
         with ops:

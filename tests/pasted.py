@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from launchscope.model import Profile, StepSource
 from launchscope.rules import recipe
-from launchscope.runner.source import step_source
+from launchscope.runner.source.step import step_source
 from launchscope.runner.userlines import short_path
 from tests.rules.profiles import profile
 

@@ -62,6 +62,15 @@ LIBRARIES: dict[str, set[str]] = {
 # The parent side of the runner; every other file there runs inside the person's process.
 PARENT_SIDE = {"runner/__init__.py", "runner/session.py"}
 
+# What the folders of the runner may import of one another; its other files know them all.
+RUNNER_FOLDERS: dict[str, set[str]] = {
+    "follow": set(),
+    "source": set(),
+    "ops": {"follow"},
+    "graphs": {"follow", "ops"},
+    "passes": {"follow", "source", "ops", "graphs"},
+}
+
 TOP_LEVEL = {
     ".ci",
     ".gitignore",
@@ -181,6 +190,22 @@ def test_only_the_command_line_prints_and_exits(path: Path) -> None:
 )
 def test_the_child_side_of_the_runner_does_not_know_its_parent(path: Path) -> None:
     assert not [i for i in imports(path) if i.module.startswith("launchscope.runner.session")]
+
+
+@pytest.mark.parametrize("folder", RUNNER_FOLDERS)
+def test_folders_of_the_runner_import_one_another_one_way(folder: str) -> None:
+    wrong = []
+    for path in sorted((PACKAGE / "runner" / folder).rglob("*.py")):
+        for found in imports(path):
+            other = found.module.removeprefix("launchscope.runner.").split(".")[0]
+            if other in RUNNER_FOLDERS.keys() - RUNNER_FOLDERS[folder] - {folder}:
+                wrong.append(f"{relative(path)}:{found.line} imports {other}")
+    assert not wrong
+
+
+def test_every_folder_of_the_runner_has_its_place() -> None:
+    folders = {path.parent.name for path in (PACKAGE / "runner").glob("*/__init__.py")}
+    assert folders == set(RUNNER_FOLDERS)
 
 
 def test_importing_the_child_brings_no_library_into_the_users_process() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from launchscope.model import Environment, Schedule
 from launchscope.runner.conductor import Conductor
 from launchscope.runner.folder import ChildFolder
+from launchscope.runner.graphs.streams import SideStreams
 from launchscope.runner.plan import Plan
-from launchscope.runner.streams import SideStreams
 
 
 def attach(torch: Any, folder: ChildFolder, spec: dict[str, Any]) -> Conductor:
@@ -26,7 +26,7 @@ def attach(torch: Any, folder: ChildFolder, spec: dict[str, Any]) -> Conductor:
     conductor = Conductor(torch, folder, plan, spec["earlier"])
     conductor.install()
     if has_no_gpu(torch):
-        from launchscope.runner.rehearsal import Rehearsal
+        from launchscope.runner.ops.rehearsal import Rehearsal
 
         Rehearsal(torch, conductor.live).install()
         folder.tell("rehearsal")

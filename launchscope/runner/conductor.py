@@ -11,20 +11,20 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from launchscope.runner.adoption import Adoption
 from launchscope.runner.context import Context
-from launchscope.runner.ends import Ends
 from launchscope.runner.flushing import flush_files
 from launchscope.runner.folder import ChildFolder
-from launchscope.runner.hooks import Hooks
+from launchscope.runner.follow.ends import Ends
+from launchscope.runner.follow.hooks import Hooks
+from launchscope.runner.follow.recognise import OPENING, Recogniser, shape_signature
+from launchscope.runner.follow.remarks import MARKED_LATE, MARKED_TOO_LATE
+from launchscope.runner.follow.shapes import in_training, shapes_text
+from launchscope.runner.follow.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, StepFollower
+from launchscope.runner.graphs.adoption import Adoption
 from launchscope.runner.passes.adoption import LIVE_ADOPTION, not_adopted
 from launchscope.runner.passrunner import PassRunner, describe
 from launchscope.runner.plan import Plan
 from launchscope.runner.ranges import NvtxRanges
-from launchscope.runner.recognise import OPENING, Recogniser, shape_signature
-from launchscope.runner.remarks import MARKED_LATE, MARKED_TOO_LATE
-from launchscope.runner.shapes import in_training, shapes_text
-from launchscope.runner.steps import BACKWARD, FORWARD, OPTIMIZER, Pattern, StepFollower
 from launchscope.runner.stopping import Stopping
 from launchscope.runner.target import StopRun
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from launchscope.model import Schedule, StepBoundary
 from launchscope.runner.folder import ChildFolder
-from launchscope.runner.hooks import Hooks
+from launchscope.runner.follow.hooks import Hooks
 from launchscope.runner.ranges import NvtxRanges
 
 

@@ -17,10 +17,10 @@ from launchscope.runner.attach import environment_of
 from launchscope.runner.collect import Collected
 from launchscope.runner.conductor import Conductor
 from launchscope.runner.folder import ChildFolder
+from launchscope.runner.ops.rehearsal import foreach_as_on_cuda
 from launchscope.runner.outcome import ChildReport, unwritable
 from launchscope.runner.passes import all_passes
 from launchscope.runner.plan import Plan
-from launchscope.runner.rehearsal import foreach_as_on_cuda
 
 # More calls than any schedule takes: the loop below ends by itself well before.
 _CALL_LIMIT = 100_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from launchscope.runner.capture import CapturedStep
-from launchscope.runner.state import DeviceState, OptimizerFlags
+from launchscope.runner.graphs.capture import CapturedStep
+from launchscope.runner.graphs.state import DeviceState, OptimizerFlags
 
 LIVE_GRAPH = "replay_live"
 

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from launchscope.runner.hooks import Hooks
+from launchscope.runner.follow.hooks import Hooks
+from launchscope.runner.follow.waiting import leave_when_all_wait
 from launchscope.runner.target import StopRun
-from launchscope.runner.waiting import leave_when_all_wait
 
 _SWALLOWED_STOPS = 3
 

@@ -7,7 +7,7 @@ parameters, `B` a backward, `O.adam` an optimizer step and `|` a batch being fet
 
 from __future__ import annotations
 
-from launchscope.runner.steps import (
+from launchscope.runner.follow.steps import (
     BACKWARD,
     FORWARD,
     OPTIMIZER,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from launchscope.model import StepSource
-from launchscope.runner.source import step_source
+from launchscope.runner.source.step import step_source
 from launchscope.runner.userlines import short_path
 
 

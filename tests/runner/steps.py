@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from launchscope.model import Schedule, StepBoundary, VerifyResult
-from launchscope.runner.capture import CapturedStep
 from launchscope.runner.context import Context
 from launchscope.runner.folder import ChildFolder
-from launchscope.runner.hooks import Hooks
+from launchscope.runner.follow.hooks import Hooks
+from launchscope.runner.graphs.capture import CapturedStep
+from launchscope.runner.graphs.state import DeviceState, OptimizerFlags
 from launchscope.runner.live import LIVE_GRAPH, LiveReplay
 from launchscope.runner.passes.verify import VerifyPass
 from launchscope.runner.ranges import NvtxRanges
-from launchscope.runner.state import DeviceState, OptimizerFlags
 
 
 class Silence:

@@ -1,4 +1,4 @@
-"""What a pass is, and finding the passes: one file each, exposing PASS."""
+"""What a pass is, and finding the passes: one file each, exposing PASS (bases expose none)."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from launchscope.model import AdoptionResult
-from launchscope.runner.adoption import Adoption, NotAdoptedError
 from launchscope.runner.context import Context
+from launchscope.runner.graphs.adoption import Adoption, NotAdoptedError
 from launchscope.runner.passes import PassBase
 from launchscope.runner.userlines import user_line
 

@@ -11,18 +11,18 @@ from typing import Any
 
 from launchscope.model import BlockerRecord, InspectResult, StepPart, StepSource
 from launchscope.runner.context import Context
-from launchscope.runner.modelcalls import ModelCalls
-from launchscope.runner.opstream import (
+from launchscope.runner.follow.modelcalls import ModelCalls
+from launchscope.runner.ops.opstream import (
     StepStream,
     SyncWatch,
     holds_one_of,
     make_dispatch_mode,
     make_function_mode,
 )
+from launchscope.runner.ops.storages import weak_storage
+from launchscope.runner.ops.tohost import HostTensors, make_host_copy_mode
 from launchscope.runner.passes import PassBase
-from launchscope.runner.source import step_source
-from launchscope.runner.storages import weak_storage
-from launchscope.runner.tohost import HostTensors, make_host_copy_mode
+from launchscope.runner.source.step import step_source
 from launchscope.runner.userlines import note_library_loop, user_line
 
 

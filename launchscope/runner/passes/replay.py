@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from launchscope.runner.capturing import CapturePass
 from launchscope.runner.context import Context
+from launchscope.runner.follow.steps import BACKWARD
+from launchscope.runner.graphs.stubs import Stubs, without_stub
 from launchscope.runner.live import LIVE_GRAPH
 from launchscope.runner.passes import BLOCKED
-from launchscope.runner.steps import BACKWARD
-from launchscope.runner.stubs import Stubs, without_stub
+from launchscope.runner.passes.capturing import CapturePass
 
 
 class ReplayPass(CapturePass):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.runner.scopes import ScopePass
+from launchscope.runner.passes.scopes import ScopePass
 
 
 class ForwardPass(ScopePass):

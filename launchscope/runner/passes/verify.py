@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from launchscope.model import Cause, VerifyResult
-from launchscope.runner.capture import Capture, CapturedStep
-from launchscope.runner.causes import (
+from launchscope.runner.context import Context
+from launchscope.runner.graphs.capture import Capture, CapturedStep
+from launchscope.runner.graphs.causes import (
     Hyperparameters,
     causes_between,
     hyperparameters,
 )
-from launchscope.runner.context import Context
-from launchscope.runner.difference import Update, of_outputs
+from launchscope.runner.graphs.difference import Update, of_outputs
+from launchscope.runner.graphs.state import DeviceState, StateTooLargeError, copy_of
+from launchscope.runner.graphs.witness import Witness, Witnessing
 from launchscope.runner.live import LIVE_GRAPH, LiveReplay
 from launchscope.runner.passes import PassBase
 from launchscope.runner.passes.inspect import known_storages
-from launchscope.runner.state import DeviceState, StateTooLargeError, copy_of
 from launchscope.runner.target import is_ours
-from launchscope.runner.witness import Witness, Witnessing
 
 # Updates further apart than this are different, and than this many times what two replays of
 # the same batch differ. Replays of the same kernels were bit-identical or at 1e-9 (H200).

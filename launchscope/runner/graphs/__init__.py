@@ -1,0 +1,1 @@
+"""Captures the step, replays it, and holds what it computes against eager."""
