@@ -51,6 +51,19 @@ class Work:
         # Optimizer steps follow one another: inside is where more have begun than ended.
         return np.searchsorted(begin, time, "right") > np.searchsorted(end, time, "left")
 
+    def behind_backward(self, time: Ints, step: Ints) -> Bools:
+        """Whether each host time of these steps is in an optimizer's step or between it and the
+        backward, whose launches autograd makes on threads of its own.
+        """
+        ranges = self.trace.ranges
+        mine = ranges[ranges[c.NAME].astype(str).str.startswith(_OPTIMIZER_RANGE)]
+        if not len(mine):
+            return np.zeros(len(time), bool)
+        autograd = (self.step >= 0) & ~np.isin(ints(self.launches, c.TID), ints(mine, c.TID))
+        last = np.full(len(self.iterations), -1)
+        np.maximum.at(last, self.step[autograd], ints(self.launches, c.START)[autograd])
+        return self.in_optimizer(time) | ((last[step] >= 0) & (time > last[step]))
+
     def recorded(self, begin: Ints, end: Ints) -> npt.NDArray[np.float64]:
         """How many operators and calls begin in each span: what recording stretches."""
         starts = []
