@@ -29,8 +29,8 @@ def from_replay(
 ) -> Measured:
     """What the replay pass measured.
 
-    `speedup` is against the person's own eager: the bursts taken in turn with the replays, or,
-    when capture asked for changes that eager then ran with too, the timing pass.
+    `speedup` is against the person's own eager: the step of the timing pass, as with every other
+    figure of the gain, and for a part of the step, or untimed, the bursts beside the replays.
     """
     if result is None:
         return Measured()
@@ -43,10 +43,9 @@ def from_replay(
     }
     if bursts is not None:
         metrics["replay_ms"] = Metric.of_samples(bursts.replay, UNITS["replay_ms"])
-        timed = middle(times.step) if times is not None else None
-        eager = median(bursts.eager) if bursts.eager else timed
-        if result.changes and timed is not None and whole_step:
-            eager = timed
+        eager = middle(times.step) if times is not None and whole_step else None
+        if eager is None and bursts.eager:
+            eager = median(bursts.eager)
         replay = median(bursts.replay)
         if eager is not None and replay > 0:
             metrics["speedup"] = eager / replay

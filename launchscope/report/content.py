@@ -178,6 +178,13 @@ def _is_total(profile: Profile) -> bool:
     return profile.step is not None and profile.step.boundary == "none"
 
 
+def _is_part(profile: Profile) -> bool:
+    """Whether what was replayed is a part of the step: a row of its own holds its times."""
+    replay, step = profile.replay, profile.step
+    measured = replay.status in ("measured", "what_if")
+    return measured and step is not None and replay.scope not in (None, step.scope)
+
+
 def _rows(profile: Profile) -> tuple[Row, ...]:
     metrics = profile.metrics
     if profile.mode == "rehearsal":
@@ -187,16 +194,20 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
             Row("device operations per step", fmt.with_unit(ops)),
             Row("op-stream signatures", fmt.with_unit(shapes)),
         )
-    replayed = profile.value("replay_ms") is not None
+    verdict = profile.verdict
+    predicted = verdict is not None and verdict.basis == "predicted"
+    part = _is_part(profile)
+    replayed = profile.value("replay_ms") is not None and not predicted and not part
     replay = metrics.get("replay_ms" if replayed else "predicted_replay_ms")
     projected = metrics.get("projected_iteration_ms")
-    verdict = profile.verdict
     rows = [
         Row(
             "step",
             fmt.with_unit(metrics.get("step_ms")),
-            fmt.with_unit(replay),
-            _ratio(verdict.speedup if verdict is not None else profile.value("speedup")),
+            "" if part else fmt.with_unit(replay),
+            ""
+            if part
+            else _ratio(verdict.speedup if verdict is not None else profile.value("speedup")),
         ),
         Row(
             "iteration",
@@ -219,7 +230,9 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
         rows.insert(1, Row("step, 95th percentile", fmt.with_unit(metrics.get("step_p95_ms"))))
     host = metrics.get("host_ms")
     rows += [
-        Row("host time of the step", fmt.with_unit(host), _host_replay(profile)),
+        Row(
+            "host time of the step", fmt.with_unit(host), _host_replay(profile) if replayed else ""
+        ),
         Row("GPU busy in the step", fmt.with_unit(metrics.get("gpu_busy_ms"))),
         Row(
             "launches per step",

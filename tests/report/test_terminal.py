@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from launchscope.model import Facts, KernelRow, Metric
+from launchscope.model import Facts, KernelRow, Metric, Profile, ScopeReplay, Work
 from launchscope.report import render
 from launchscope.rules import advise
 from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
@@ -99,3 +99,23 @@ def test_a_narrow_screen_wraps_labels_and_cuts_no_figure() -> None:
     shown = text(advise(replace(of, metrics=of.metrics | samples)), width=60)
     assert "±" in shown
     assert "…" not in shown.partition("eager ")[2].partition("What it costs")[0]
+
+
+def row(of: Profile, label: str) -> str:
+    lines = text(advise(of), width=100).splitlines()
+    return " ".join(next(line for line in lines if line.strip().startswith(label + " ")).split())
+
+
+def test_the_replay_of_a_part_is_not_shown_as_that_of_the_step() -> None:
+    scopes = (ScopeReplay("forward_backward", "measured", None, 6.0, 3.14, 30.0),)
+    base = profile()
+    part = replace(base, replay=replace(base.replay, scope="forward_backward", scopes=scopes))
+    assert row(part, "step") == "step 9.02 ± 0.03 ms"
+    assert row(part, "forward and backward alone").endswith("6.00 ms 3.14 ms 1.91x")
+    assert row(part, "launches per step") == "launches per step 555"
+
+
+def test_the_replay_of_other_work_is_not_shown_beside_the_prediction_made_of_eagers() -> None:
+    base = profile(facts={"replay_ms_source": "predicted"})
+    other = replace(base, replay=replace(base.replay, work=Work(False)))
+    assert row(other, "step") == "step 9.02 ± 0.03 ms 3.10 ms 2.91x"
