@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from launchscope.model import Finding, Metric, Profile, course
 from launchscope.report import format as fmt
-from launchscope.rules.wording import place
+from launchscope.rules.wording import place, plural
 
 _BADGES = {
     "adopt": "ADOPT",
@@ -138,10 +138,11 @@ def _basis(profile: Profile) -> str:
         correct = profile.replay.correct
         if correct.status == "verified":
             floor = correct.max_update_diff
+            batches = plural(correct.steps, "batch")
             difference = "" if floor is None else f", largest difference {floor:.0e}"
             if floor == 0:
                 difference = ", to the last bit"
-            parts.append(f"result equal to eager's over {correct.steps} batches{difference}")
+            parts.append(f"result equal to eager's over {batches}{difference}")
         elif correct.status == "different":
             parts.append("result differs from eager's")
         else:

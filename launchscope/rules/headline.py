@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launchscope.model import Profile
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
-from launchscope.rules.obstacles import Obstacle, clauses
+from launchscope.rules.obstacles import GROWTH, PADDING, Obstacle, clauses
 from launchscope.rules.reading import Gain, branches, distinct_inputs, forward_unseen, waits
 from launchscope.rules.shape_change import every_step_differs, growth
 from launchscope.rules.wording import figures, ms, pct, pct_beside, place, plural, times
@@ -25,7 +25,9 @@ def adopt(profile: Profile, found: Gain) -> str:
 def after_fixes(profile: Profile, found: Gain, fixes: list[Obstacle]) -> str:
     would = "is predicted to take" if found.basis == "predicted" else "takes"
     what = clauses(fixes) or "what blocks the capture is mended"
-    return f"Worth a CUDA graph once {what}: a replay {would} {_taken(profile, found)}."
+    padded = any(fix.kind in (PADDING, GROWTH) for fix in fixes)
+    more = ", padding not counted" if padded else ""
+    return f"Worth a CUDA graph once {what}: a replay {would} {_taken(profile, found)}{more}."
 
 
 def bucketed(profile: Profile, found: Gain) -> str:
@@ -130,10 +132,13 @@ def unsafe(profile: Profile, found: Gain, code: str) -> str:
     )
 
 
-def within_spread(found: Gain) -> str:
+def within_spread(profile: Profile, found: Gain) -> str:
+    then = "time more steps"
+    if profile.mode == "trace":
+        then = "profile the script itself, as a trace cannot tell"
     return (
         f"Inconclusive: the timings only bound the gain between {pct(found.low_pct)} and "
-        f"{pct(found.high_pct)} of the iteration; time more steps."
+        f"{pct(found.high_pct)} of the iteration; {then}."
     )
 
 
