@@ -45,18 +45,32 @@ class Work:
 
     def in_optimizer(self, time: Ints) -> Bools:
         """Whether each host time lies inside an optimizer's step."""
-        ranges = self.trace.ranges
-        mine = ranges[ranges[c.NAME].astype(str).str.startswith(_OPTIMIZER_RANGE)]
+        mine = self._optimizer_ranges
         begin, end = np.sort(ints(mine, c.START)), np.sort(ints(mine, c.END))
         # Optimizer steps follow one another: inside is where more have begun than ended.
         return np.searchsorted(begin, time, "right") > np.searchsorted(end, time, "left")
+
+    @property
+    def optimizers(self) -> tuple[str, ...]:
+        """Classes of the optimizers that the trace names, each once."""
+        names = self._optimizer_ranges[c.NAME].astype(str).unique()
+        return tuple(name.removeprefix(_OPTIMIZER_RANGE).removesuffix(".step") for name in names)
+
+    @property
+    def one_thread(self) -> bool:
+        """Whether one thread makes all launches of the steps: backward has threads of its own."""
+        return len(np.unique(ints(self.launches, c.TID)[self.step >= 0])) <= 1
+
+    @property
+    def _optimizer_ranges(self) -> pd.DataFrame:
+        ranges = self.trace.ranges
+        return ranges[ranges[c.NAME].astype(str).str.startswith(_OPTIMIZER_RANGE)]
 
     def behind_backward(self, time: Ints, step: Ints) -> Bools:
         """Whether each host time of these steps is in an optimizer's step or between it and the
         backward, whose launches autograd makes on threads of its own.
         """
-        ranges = self.trace.ranges
-        mine = ranges[ranges[c.NAME].astype(str).str.startswith(_OPTIMIZER_RANGE)]
+        mine = self._optimizer_ranges
         if not len(mine):
             return np.zeros(len(time), bool)
         autograd = (self.step >= 0) & ~np.isin(ints(self.launches, c.TID), ints(mine, c.TID))

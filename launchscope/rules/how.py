@@ -50,6 +50,13 @@ def _mending(profile: Profile) -> list[str]:
 
 def _preparation(profile: Profile, recommendation: str) -> list[str]:
     steps = []
+    waits = profile.facts.inside_step_syncs
+    if profile.mode == "trace" and waits:
+        steps.append(
+            "Take what makes the host wait out of the part to capture: the trace holds "
+            f"{plural(waits, 'synchronisation')} in a step, and a capture fails there "
+            "(launchscope rules LS021)."
+        )
     needed = optimizers.changes_needed(profile)
     if needed:
         made = "the capture was made with" if profile.replay.changes else "a capture needs"
