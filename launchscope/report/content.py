@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from launchscope.model import Finding, Metric, Profile, course
 from launchscope.report import format as fmt
+from launchscope.rules.reading import gain
 from launchscope.rules.wording import place, plural
 
 _BADGES = {
@@ -244,8 +245,9 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
         Row("exposed launch overhead", fmt.with_unit(metrics.get("launch_overhead_pct"))),
         Row("synchronisations per step", fmt.with_unit(metrics.get("syncs_per_step"))),
     ]
-    if profile.mode == "trace":
+    if profile.mode == "trace" or predicted:
         rows += _bounds(profile)
+    if profile.mode == "trace":
         rows += [
             Row("queue delay, median", fmt.with_unit(metrics.get("queue_delay_us"), spread=False)),
             Row("launch to kernel (TKLQT)", fmt.with_unit(metrics.get("tklqt_ms"), spread=False)),
@@ -259,14 +261,14 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
 def _bounds(profile: Profile) -> list[Row]:
     """What is predicted lies between bounds, and a prediction without them says little."""
     rows = []
-    facts = profile.facts
-    for label, low, high, form in (
-        ("replay, bounds", facts.predicted_replay_low_ms, facts.predicted_replay_high_ms,
-         fmt.milliseconds),
-        ("removed, bounds", facts.removable_low_pct, facts.removable_high_pct, fmt.percent),
-    ):  # fmt: skip
-        if low is not None and high is not None:
-            rows.append(Row(label, "", _range(form(low), form(high))))
+    low, high = profile.facts.predicted_replay_low_ms, profile.facts.predicted_replay_high_ms
+    if low is not None and high is not None:
+        shown = _range(fmt.milliseconds(low), fmt.milliseconds(high))
+        rows.append(Row("replay, bounds", "", shown))
+    found = gain(profile)  # the verdict's bounds, the error of the simulation in them
+    if found is not None:
+        shown = _range(fmt.percent(found.low_pct), fmt.percent(found.high_pct))
+        rows.append(Row("removed, bounds", "", shown))
     return rows
 
 

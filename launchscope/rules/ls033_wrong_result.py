@@ -87,13 +87,8 @@ def check(profile: Profile) -> list[Finding]:
             where=cause.where,
             evidence=evidence | {"before": cause.before, "after": cause.after},
         )
-        for cause in _once_each(correct.causes)
+        for cause in correct.distinct_causes
     ]
-
-
-def _once_each(causes: tuple[Cause, ...]) -> list[Cause]:
-    """The first of the causes that differ in nothing but the value of a later step."""
-    return list({(c.kind, c.what, c.where): c for c in reversed(causes)}.values())[::-1]
 
 
 RULE = Rule("LS033", "The replay's result differs from eager's", check, __doc__)

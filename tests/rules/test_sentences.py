@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from launchscope.model import Correctness, Profile, Shapes, ShapeSignature
+from launchscope.model import Cause, Correctness, Profile, Shapes, ShapeSignature
 from launchscope.rules import advise
 from tests.rules.profiles import blocked, item_blocker, predicted, profile
 
@@ -100,3 +100,9 @@ def test_advice_on_the_data_loader_is_a_sentence(wait: float) -> None:
     of = profile(**gains(3, 2, 4, metrics={"data_wait_ms": wait}))
     advice = said(of, "LS020").partition("of it. ")[2]
     assert advice.startswith(("More DataLoader", "Mend this before adopting a graph: more Data"))
+
+
+def test_causes_that_differ_in_a_later_value_alone_are_one() -> None:
+    first, later = (Cause("scalar", "aten.select", "train.py:64", 7, value) for value in (0, 1))
+    other = replace(first, where="train.py:65")
+    assert Correctness(causes=(first, later, other)).distinct_causes == (first, other)
