@@ -9,7 +9,7 @@ import pytest
 
 from launchscope.model import Cause, Correctness, Profile, Shapes, ShapeSignature
 from launchscope.rules import advise
-from tests.rules.profiles import blocked, item_blocker, predicted, profile
+from tests.rules.profiles import blocked, item_blocker, predicted, profile, rehearsal
 
 
 def said(of: Profile, code: str) -> str:
@@ -106,3 +106,11 @@ def test_causes_that_differ_in_a_later_value_alone_are_one() -> None:
     first, later = (Cause("scalar", "aten.select", "train.py:64", 7, value) for value in (0, 1))
     other = replace(first, where="train.py:65")
     assert Correctness(causes=(first, later, other)).distinct_causes == (first, other)
+
+
+def test_a_rehearsal_does_not_clear_what_is_switched_off_in_it() -> None:
+    note = "autocast and GradScaler do nothing on this machine: their casts and checks are missing"
+    assert "stops a capture, autocast and GradScaler left out)" in headline(
+        rehearsal(notes=(note,))
+    )
+    assert "GradScaler" not in headline(rehearsal())
