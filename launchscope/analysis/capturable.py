@@ -32,10 +32,7 @@ def made_capturable(work: Work) -> Optimizer:
     An optimizer with at least as many launches as a capturable one adds runs tensor by tensor or
     is capturable already; nothing is added to it. Groups count one for each optimizer.
     """
-    windows, ranges = work.iterations, work.trace.ranges
-    if windows.pid is not None:
-        ranges = ranges[ranges[c.PID] == windows.pid]
-    ranges = ranges[ranges[c.NAME].astype(str).str.startswith(OPTIMIZER_RANGE)]
+    windows, ranges = work.iterations, work.optimizer_ranges
     if not len(ranges):
         return Optimizer()
     begin, end = ints(ranges, c.START), ints(ranges, c.END)

@@ -29,8 +29,8 @@ def from_replay(
 ) -> Measured:
     """What the replay pass measured.
 
-    `speedup` is against the person's own eager: the bursts taken in turn with the replays, or,
-    when capture asked for changes that eager then ran with too, the timing pass.
+    `speedup` is against the person's own eager: the step of the timing pass, as with every other
+    figure of the gain, and for a part of the step, or untimed, the bursts beside the replays.
     """
     if result is None:
         return Measured()
@@ -43,10 +43,9 @@ def from_replay(
     }
     if bursts is not None:
         metrics["replay_ms"] = Metric.of_samples(bursts.replay, UNITS["replay_ms"])
-        timed = middle(times.step) if times is not None else None
-        eager = median(bursts.eager) if bursts.eager else timed
-        if result.changes and timed is not None and whole_step:
-            eager = timed
+        eager = middle(times.step) if times is not None and whole_step else None
+        if eager is None and bursts.eager:
+            eager = median(bursts.eager)
         replay = median(bursts.replay)
         if eager is not None and replay > 0:
             metrics["speedup"] = eager / replay
@@ -68,8 +67,8 @@ def project(
     """Projected iteration, share removed with its bounds, cost of synchronising, break-even.
 
     The bounds take the slowest burst, or the prediction's upper bound, and the fastest usual
-    iteration (`_usual`) together, and the reverse. A replay of forward and backward leaves the
-    optimizer's launches as they are; for a smaller part of the step nothing is projected.
+    iteration (`_usual`) together, and the reverse. A replay of forward and backward leaves what
+    follows them as it is; for a smaller part of the step nothing is projected.
     """
     iteration, step = middle(times.iteration), middle(times.step)
     if iteration is None or step is None or predicted is None:
@@ -79,10 +78,10 @@ def project(
     metrics: dict[str, Value] = {"sync_cost_ms": max(model.iteration_ms - waits, 0.0)}
     facts = Facts(simulation_error_pct=error)
     measured = bursts is not None
-    keeps_optimizer = (
+    keeps_rest = (
         measured and not whole_step and result is not None and result.scope == "forward_backward"
     )
-    if result is not None and measured and not whole_step and not keeps_optimizer:
+    if result is not None and measured and not whole_step and not keeps_rest:
         note = f"the replay covers only the step's {result.scope}: the iteration is not projected"
         return Measured(metrics, facts, (note,))
     if bursts is not None:
@@ -98,7 +97,7 @@ def project(
 
     def projected(replay_ms: float, *, wait_after: bool = False) -> float:
         return model.replayed_ms(
-            ReplayCost(replay_ms, host, inputs, size, keeps_optimizer, moved_inputs),
+            ReplayCost(replay_ms, host, inputs, size, keeps_rest, moved_inputs),
             wait_after=wait_after,
         )
 
@@ -114,7 +113,7 @@ def project(
         replay_ms_source="measured" if measured else "predicted",
         removable_low_pct=100 * (1 - max(projected(high), whole) / fast),
         removable_high_pct=100 * (1 - min(projected(low), whole) / slow),
-        removable_step_pct=100 * (1 - gpu / step) if not keeps_optimizer else None,
+        removable_step_pct=100 * (1 - gpu / step) if not keeps_rest else None,
         projected_iteration_with_sync_ms=projected(gpu, wait_after=True) if inside_syncs else None,
     )
     if measured:

@@ -141,7 +141,7 @@ def _verified(profile: Profile) -> Trajectory:
     # A step that changes no parameters is compared by what it gives back.
     what: Literal["update", "output"] = "output" if _infers(profile) else "update"
     largest = None if correct.max_update_diff is None else 100 * correct.max_update_diff
-    reason = correct.reason or "; ".join(cause.text for cause in correct.causes) or None
+    reason = correct.reason or "; ".join(cause.text for cause in correct.distinct_causes) or None
     if profile.replay.status == "what_if":
         lines = sorted({blocker.where for blocker in profile.blockers if blocker.where})
         named = f" ({', '.join(lines)})" if lines else ""

@@ -49,7 +49,7 @@ class ReplayCost:
     host_us: float
     input_tensors: int = 0
     input_bytes: int = 0
-    keeps_optimizer: bool = False  # forward and backward only
+    keeps_rest: bool = False  # forward and backward only
     moved_inputs: int = 0
 
 
@@ -176,14 +176,14 @@ def _loop(work: Work, profiler_us: float, host_ms: float) -> tuple[Loop, Costs] 
     gap = np.maximum(time - before, 0.0)
     in_step = (np.cumsum(kind == BEGIN) > np.cumsum(kind == END)) | (kind == END)
     in_step &= kind != BEGIN
-    optimizer = in_step & (kind != END) & work.in_optimizer(time)
+    behind = in_step & work.behind_backward(time, row)
     recorded = work.recorded(before, time)
     inside = max(float(recorded[in_step].sum()), 1.0)
     # Each event costs at least what the calibration says of a launch, spread over its events.
     least = profiler_us * 1000 * float((kind == LAUNCH)[in_step].sum()) / inside
     stretch = (gap[in_step].sum() - host_ms * 1e6 * len(used)) / inside
     gap = np.maximum(gap - np.clip(stretch, least, _MOST_EVENT_NS) * recorded, 0.3 * gap)
-    built = Loop(kind, gap, gpu[order], waits[order], in_step, optimizer, upload[order])
+    built = Loop(kind, gap, gpu[order], waits[order], in_step, behind, upload[order])
     return built, costs
 
 
@@ -249,8 +249,8 @@ def _replayed(loop: Loop, cost: ReplayCost, wait_after: bool) -> Loop:
     moved = moved[~behind]
     stays: Bools = ~loop.in_step | (loop.kind == END) | moved
     own: Bools = ~loop.in_step | moved
-    if cost.keeps_optimizer:
-        stays, own = stays | loop.in_optimizer, own | loop.in_optimizer
+    if cost.keeps_rest:
+        stays, own = stays | loop.behind_backward, own | loop.behind_backward
     # Host time of what stays is untouched; of the step, only its end mark remains.
     kept = replace(loop, gap_ns=np.where(own, loop.gap_ns, 0.0)).chosen(stays)
     each = COPY_DEVICE_US + cost.input_bytes / max(cost.input_tensors, 1) / COPY_BYTES_PER_US
@@ -265,7 +265,7 @@ def _replayed(loop: Loop, cost: ReplayCost, wait_after: bool) -> Loop:
         work_ns=np.insert(kept.work_ns, place, np.tile(work, steps)),
         waits=np.insert(kept.waits, place, False),
         in_step=np.insert(kept.in_step, place, True),
-        in_optimizer=np.insert(kept.in_optimizer, place, False),
+        behind_backward=np.insert(kept.behind_backward, place, False),
         upload=np.insert(kept.upload, place, False),
     )
 

@@ -80,7 +80,7 @@ def _headline(
     name = slowest.name if slowest.rank is None else f"rank {slowest.rank}"
     return (
         f"{read}; the slowest is {name} with {slowest.own_ms:.3g} ms of its own an iteration, "
-        f"{own.high - own.low:.3g} ms ({apart:.0f} %) more than the fastest."
+        f"{own.high - own.low:.3g} ms more than the fastest ({apart:.0f} % of the median)."
     )
 
 

@@ -46,7 +46,7 @@ class Loop:
     work_ns: Floats
     waits: Bools
     in_step: Bools
-    in_optimizer: Bools  # launched inside an optimizer's step
+    behind_backward: Bools  # what a graph of forward and backward leaves eager
     upload: Bools  # copies from the host to the device
 
     @property
@@ -57,7 +57,7 @@ class Loop:
         """The loop with only these events, or these in this order."""
         return Loop(
             self.kind[rows], self.gap_ns[rows], self.work_ns[rows], self.waits[rows],
-            self.in_step[rows], self.in_optimizer[rows], self.upload[rows],
+            self.in_step[rows], self.behind_backward[rows], self.upload[rows],
         )  # fmt: skip
 
     def scaled(self, step: float, between: float) -> Loop:

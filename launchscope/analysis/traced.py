@@ -126,8 +126,11 @@ def profile_of_trace(
         legacy_stream_kernels=None,  # nobody put the steps on a stream of their own
         legacy_kernels_names=None,
         gain_unknown=unknown,
+        optimizer_classes=work.optimizers or None,
         rank=trace.rank,
     )
+    inference = work.one_thread and not work.optimizers
+    boundary = replace(steps.boundary, scope="forward") if inference else steps.boundary
     return Profile(
         target=Target("trace", name),
         environment=Environment(
@@ -135,7 +138,7 @@ def profile_of_trace(
             world_size=trace.world_size or 1,
         ),
         mode="trace",
-        step=steps.boundary,
+        step=boundary,
         metrics=registry(metrics),
         shapes=Shapes(None),
         blockers=(),

@@ -45,11 +45,40 @@ class Work:
 
     def in_optimizer(self, time: Ints) -> Bools:
         """Whether each host time lies inside an optimizer's step."""
-        ranges = self.trace.ranges
-        mine = ranges[ranges[c.NAME].astype(str).str.startswith(OPTIMIZER_RANGE)]
+        mine = self.optimizer_ranges
         begin, end = np.sort(ints(mine, c.START)), np.sort(ints(mine, c.END))
         # Optimizer steps follow one another: inside is where more have begun than ended.
         return np.searchsorted(begin, time, "right") > np.searchsorted(end, time, "left")
+
+    @property
+    def optimizers(self) -> tuple[str, ...]:
+        """Classes of the optimizers that the trace names, each once."""
+        names = self.optimizer_ranges[c.NAME].astype(str).unique()
+        return tuple(name.removeprefix(OPTIMIZER_RANGE).removesuffix(".step") for name in names)
+
+    @property
+    def one_thread(self) -> bool:
+        """Whether one thread makes all launches of the steps: backward has threads of its own."""
+        return len(np.unique(ints(self.launches, c.TID)[self.step >= 0])) <= 1
+
+    @property
+    def optimizer_ranges(self) -> pd.DataFrame:
+        """The process's ranges around optimizer steps: RANGE_COLUMNS, by start."""
+        ranges, pid = self.trace.ranges, self.iterations.pid
+        mine = ranges[c.NAME].astype(str).str.startswith(OPTIMIZER_RANGE)
+        return ranges[mine if pid is None else mine & (ranges[c.PID] == pid)]
+
+    def behind_backward(self, time: Ints, step: Ints) -> Bools:
+        """Whether each host time of these steps is in an optimizer's step or between it and the
+        backward, whose launches autograd makes on threads of its own.
+        """
+        mine = self.optimizer_ranges
+        if not len(mine):
+            return np.zeros(len(time), bool)
+        autograd = (self.step >= 0) & ~np.isin(ints(self.launches, c.TID), ints(mine, c.TID))
+        last = np.full(len(self.iterations), -1)
+        np.maximum.at(last, self.step[autograd], ints(self.launches, c.START)[autograd])
+        return self.in_optimizer(time) | ((last[step] >= 0) & (time > last[step]))
 
     def recorded(self, begin: Ints, end: Ints) -> npt.NDArray[np.float64]:
         """How many operators and calls begin in each span: what recording stretches."""

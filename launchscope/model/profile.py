@@ -107,6 +107,12 @@ class Correctness:
     reason: str | None = None
     causes: tuple[Cause, ...] = ()
 
+    @property
+    def distinct_causes(self) -> tuple[Cause, ...]:
+        """The first of the causes that differ in nothing but the value of a later step."""
+        first = {(c.kind, c.what, c.where): c for c in reversed(self.causes)}
+        return tuple(first.values())[::-1]
+
 
 @dataclass(frozen=True)
 class ScopeReplay:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from launchscope.model import Finding, Metric, Profile, course
 from launchscope.report import format as fmt
-from launchscope.rules.wording import place
+from launchscope.rules.reading import gain
+from launchscope.rules.wording import place, plural
 
 _BADGES = {
     "adopt": "ADOPT",
@@ -138,10 +139,11 @@ def _basis(profile: Profile) -> str:
         correct = profile.replay.correct
         if correct.status == "verified":
             floor = correct.max_update_diff
+            batches = plural(correct.steps, "batch")
             difference = "" if floor is None else f", largest difference {floor:.0e}"
             if floor == 0:
                 difference = ", to the last bit"
-            parts.append(f"result equal to eager's over {correct.steps} batches{difference}")
+            parts.append(f"result equal to eager's over {batches}{difference}")
         elif correct.status == "different":
             parts.append("result differs from eager's")
         else:
@@ -178,6 +180,13 @@ def _is_total(profile: Profile) -> bool:
     return profile.step is not None and profile.step.boundary == "none"
 
 
+def _is_part(profile: Profile) -> bool:
+    """Whether what was replayed is a part of the step: a row of its own holds its times."""
+    replay, step = profile.replay, profile.step
+    measured = replay.status in ("measured", "what_if")
+    return measured and step is not None and replay.scope not in (None, step.scope)
+
+
 def _rows(profile: Profile) -> tuple[Row, ...]:
     metrics = profile.metrics
     if profile.mode == "rehearsal":
@@ -187,16 +196,20 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
             Row("device operations per step", fmt.with_unit(ops)),
             Row("op-stream signatures", fmt.with_unit(shapes)),
         )
-    replayed = profile.value("replay_ms") is not None
+    verdict = profile.verdict
+    predicted = verdict is not None and verdict.basis == "predicted"
+    part = _is_part(profile)
+    replayed = profile.value("replay_ms") is not None and not predicted and not part
     replay = metrics.get("replay_ms" if replayed else "predicted_replay_ms")
     projected = metrics.get("projected_iteration_ms")
-    verdict = profile.verdict
     rows = [
         Row(
             "step",
             fmt.with_unit(metrics.get("step_ms")),
-            fmt.with_unit(replay),
-            _ratio(verdict.speedup if verdict is not None else profile.value("speedup")),
+            "" if part else fmt.with_unit(replay),
+            ""
+            if part
+            else _ratio(verdict.speedup if verdict is not None else profile.value("speedup")),
         ),
         Row(
             "iteration",
@@ -219,7 +232,9 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
         rows.insert(1, Row("step, 95th percentile", fmt.with_unit(metrics.get("step_p95_ms"))))
     host = metrics.get("host_ms")
     rows += [
-        Row("host time of the step", fmt.with_unit(host), _host_replay(profile)),
+        Row(
+            "host time of the step", fmt.with_unit(host), _host_replay(profile) if replayed else ""
+        ),
         Row("GPU busy in the step", fmt.with_unit(metrics.get("gpu_busy_ms"))),
         Row(
             "launches per step",
@@ -230,8 +245,9 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
         Row("exposed launch overhead", fmt.with_unit(metrics.get("launch_overhead_pct"))),
         Row("synchronisations per step", fmt.with_unit(metrics.get("syncs_per_step"))),
     ]
-    if profile.mode == "trace":
+    if profile.mode == "trace" or predicted:
         rows += _bounds(profile)
+    if profile.mode == "trace":
         rows += [
             Row("queue delay, median", fmt.with_unit(metrics.get("queue_delay_us"), spread=False)),
             Row("launch to kernel (TKLQT)", fmt.with_unit(metrics.get("tklqt_ms"), spread=False)),
@@ -245,14 +261,14 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
 def _bounds(profile: Profile) -> list[Row]:
     """What is predicted lies between bounds, and a prediction without them says little."""
     rows = []
-    facts = profile.facts
-    for label, low, high, form in (
-        ("replay, bounds", facts.predicted_replay_low_ms, facts.predicted_replay_high_ms,
-         fmt.milliseconds),
-        ("removed, bounds", facts.removable_low_pct, facts.removable_high_pct, fmt.percent),
-    ):  # fmt: skip
-        if low is not None and high is not None:
-            rows.append(Row(label, "", _range(form(low), form(high))))
+    low, high = profile.facts.predicted_replay_low_ms, profile.facts.predicted_replay_high_ms
+    if low is not None and high is not None:
+        shown = _range(fmt.milliseconds(low), fmt.milliseconds(high))
+        rows.append(Row("replay, bounds", "", shown))
+    found = gain(profile)  # the verdict's bounds, the error of the simulation in them
+    if found is not None:
+        shown = _range(fmt.percent(found.low_pct), fmt.percent(found.high_pct))
+        rows.append(Row("removed, bounds", "", shown))
     return rows
 
 

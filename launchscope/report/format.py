@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import floor, log10
 
 from launchscope.model import Metric
+from launchscope.rules import wording
 
 NOT_MEASURED = "not measured"
 _MOST_FIGURES = 5
@@ -27,10 +28,10 @@ def number(metric: Metric | None, *, spread: bool = True) -> str:
         return f"{value:,.0f}" if value.is_integer() else plain(value)
     if iqr is None or iqr <= 0 or value == 0:
         return plain(value)
-    decimals = min(_decimals_of_spread(iqr), _decimals(value, _MOST_FIGURES))
-    decimals = max(decimals, _decimals(value, _FEWEST_FIGURES))
+    decimals = min(_decimals_of_spread(iqr), wording.decimals(value, _MOST_FIGURES))
+    decimals = max(decimals, wording.decimals(value, _FEWEST_FIGURES))
     text = _fixed(value, decimals)
-    coarse = min(decimals, max(0, _decimals(iqr, _SPREAD_FIGURES)))
+    coarse = min(decimals, max(0, wording.decimals(iqr, _SPREAD_FIGURES)))
     return f"{text} ± {_fixed(iqr, coarse)}" if spread and round(iqr, decimals) else text
 
 
@@ -41,21 +42,19 @@ def with_unit(metric: Metric | None, *, spread: bool = True) -> str:
         return text
     if metric.unit == "%":
         return percent(float(metric.value))
+    if metric.unit == "MiB":
+        return wording.mib(float(metric.value))
     return f"{text}x" if metric.unit == "x" else f"{text} {metric.unit}"
 
 
 def plain(value: float | None, figures: int = 3) -> str:
     """A number without spread, to three figures (whole units at least)."""
-    if value is None:
-        return NOT_MEASURED
-    if value == 0:
-        return "0"
-    return _fixed(value, max(0, _decimals(value, figures)))
+    return NOT_MEASURED if value is None else wording.figures(value, figures)
 
 
 def like(value: float, whole: float, figures: int = 3) -> str:
     """A part of `whole`, to the decimal place of the whole, so that a column of parts aligns."""
-    return _fixed(value, max(0, _decimals(whole, figures)))
+    return _fixed(value, max(0, wording.decimals(whole, figures)))
 
 
 def milliseconds(value: float | None) -> str:
@@ -63,28 +62,15 @@ def milliseconds(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """`2.87x`; two decimals below ten."""
-    if value is None:
-        return NOT_MEASURED
-    return f"{value:.2f}x" if abs(value) < 9.995 else f"{plain(value)}x"
+    return NOT_MEASURED if value is None else wording.times(value)
 
 
 def percent(value: float | None) -> str:
-    """`61 %`, `6.1 %`, `0.3 %`, `< 0.1 %`."""
-    if value is None:
-        return NOT_MEASURED
-    if 0 < value < 0.05:
-        return "< 0.1 %"
-    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+    return NOT_MEASURED if value is None else wording.pct(value)
 
 
 def _fixed(value: float, decimals: int) -> str:
     return f"{round(value, decimals):,.{max(0, decimals)}f}"
-
-
-def _decimals(value: float, figures: int) -> int:
-    """Decimal places at which `value` has that many significant figures; at most nine."""
-    return min(9, figures - 1 - floor(log10(abs(value))))
 
 
 def _decimals_of_spread(iqr: float) -> int:

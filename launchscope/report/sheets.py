@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from launchscope.model import Metric
 from launchscope.model.difference import Difference, KernelDifference, MetricChange, Side
 from launchscope.model.ranks import RankRow, Ranks, Skew
 from launchscope.report import format as fmt
+from launchscope.rules.wording import plural
 
 __all__ = ["Sheet", "SheetTable", "sheet_of_difference", "sheet_of_ranks"]
 
@@ -65,7 +67,8 @@ def sheet_of_difference(value: Difference, top: int) -> Sheet:
             tables.append(_kernels(title, mine, top))
     unchanged = len(value.metrics) - len(shown)
     context = (_said("before", value.before), _said("after", value.after))
-    notes = [*value.notes, f"{unchanged} metrics and {value.same_kernels} kernels are as before"]
+    same = f"{plural(unchanged, 'metric')} and {plural(value.same_kernels, 'kernel')}"
+    notes = [*value.notes, f"as before: {same}"]
     return Sheet(_headline(value), context, tuple(tables), tuple(notes))
 
 
@@ -136,8 +139,8 @@ def _figure(value: float | None, unit: str) -> str:
         return f"{value:,.0f}" + (" steps" if unit == "steps" else "")
     if abs(value) < _NOTHING:
         value = 0.0
-    if unit == "%":
-        return fmt.percent(value)
+    if unit in ("%", "MiB"):
+        return fmt.with_unit(Metric(value, unit))
     return fmt.plain(value) + {"1": "", "x": "x"}.get(unit, f" {unit}")
 
 

@@ -80,7 +80,9 @@ def _decide(profile: Profile) -> Decision:
     if wrong and _would_pay_if_right(profile, found):
         return Decision("unsafe", headline.unsafe(profile, found, wrong[0]), (*wrong, "LS001"))
     if found.within_spread_of(profile.threshold_pct):
-        return Decision("inconclusive", headline.within_spread(found), ("LS005", "LS044", "LS004"))
+        return Decision(
+            "inconclusive", headline.within_spread(profile, found), ("LS005", "LS044", "LS004")
+        )
     if found.removable_pct < profile.threshold_pct:
         return _decide_small(profile, found)
     return _decide_paying(profile, found)

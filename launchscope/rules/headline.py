@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from launchscope.model import Profile
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
-from launchscope.rules.obstacles import Obstacle, clauses
+from launchscope.rules.obstacles import GROWTH, PADDING, Obstacle, clauses
 from launchscope.rules.reading import Gain, branches, distinct_inputs, forward_unseen, waits
 from launchscope.rules.shape_change import every_step_differs, growth
 from launchscope.rules.wording import figures, ms, pct, pct_beside, place, plural, times
 
+# What the notes of a rehearsal say of them.
+_SWITCHED_OFF = "autocast and GradScaler do nothing"
 _PARTS = {"forward_backward": "its forward and backward"}
 
 
@@ -25,7 +27,9 @@ def adopt(profile: Profile, found: Gain) -> str:
 def after_fixes(profile: Profile, found: Gain, fixes: list[Obstacle]) -> str:
     would = "is predicted to take" if found.basis == "predicted" else "takes"
     what = clauses(fixes) or "what blocks the capture is mended"
-    return f"Worth a CUDA graph once {what}: a replay {would} {_taken(profile, found)}."
+    padded = any(fix.kind in (PADDING, GROWTH) for fix in fixes)
+    more = ", padding not counted" if padded else ""
+    return f"Worth a CUDA graph once {what}: a replay {would} {_taken(profile, found)}{more}."
 
 
 def bucketed(profile: Profile, found: Gain) -> str:
@@ -130,10 +134,13 @@ def unsafe(profile: Profile, found: Gain, code: str) -> str:
     )
 
 
-def within_spread(found: Gain) -> str:
+def within_spread(profile: Profile, found: Gain) -> str:
+    then = "time more steps"
+    if profile.mode == "trace":
+        then = "profile the script itself, as a trace cannot tell"
     return (
         f"Inconclusive: the timings only bound the gain between {pct(found.low_pct)} and "
-        f"{pct(found.high_pct)} of the iteration; time more steps."
+        f"{pct(found.high_pct)} of the iteration; {then}."
     )
 
 
@@ -201,12 +208,14 @@ def structure_clear(profile: Profile) -> str:
     ops = profile.value("device_ops_per_step")
     counted = "" if ops is None else f" of {plural(ops, 'device operation')}"
     shapes = "its shapes are stable and " if profile.shapes.stable else ""
-    wrong = ""
+    unseen = wrong = ""
+    if any(_SWITCHED_OFF in note for note in profile.notes):
+        unseen = ", autocast and GradScaler left out"
     if scheduler_is_frozen(profile):
         wrong = ", but a replay would keep the learning rate of the capture until it is a tensor"
     return (
         f"Not decided without a GPU: the step{counted} can be captured as far as the structure "
-        f"tells ({shapes}nothing was seen that stops a capture){wrong}."
+        f"tells ({shapes}nothing was seen that stops a capture{unseen}){wrong}."
     )
 
 

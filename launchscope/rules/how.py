@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launchscope.model import Profile, Recommendation, StepSource
-from launchscope.rules import graphedcallables, recipe
+from launchscope.rules import graphedcallables, optimizers, recipe
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.obstacles import PADDING, obstacles
 from launchscope.rules.shape_change import every_step_differs
@@ -50,8 +50,17 @@ def _mending(profile: Profile) -> list[str]:
 
 def _preparation(profile: Profile, recommendation: str) -> list[str]:
     steps = []
-    if profile.replay.changes:
-        steps.append("Set what the capture was made with: " + "; ".join(_changes(profile)))
+    waits = profile.facts.inside_step_syncs
+    if profile.mode == "trace" and waits:
+        steps.append(
+            "Take what makes the host wait out of the part to capture: the trace holds "
+            f"{plural(waits, 'synchronisation')} in a step, and a capture fails there "
+            "(launchscope rules LS021)."
+        )
+    needed = optimizers.changes_needed(profile)
+    if needed:
+        made = "the capture was made with" if profile.replay.changes else "a capture needs"
+        steps.append(f"Set what {made}: " + "; ".join(_named(profile, needed)))
     ddp = profile.environment.world_size > 1
     steps.append(
         "Put the script on a side stream before its first forward pass"
@@ -101,14 +110,14 @@ def _told_of_batch(source: StepSource) -> str:
     return " ".join(told)
 
 
-def _changes(profile: Profile) -> list[str]:
+def _named(profile: Profile, changes: tuple[str, ...]) -> list[str]:
     """The changes with the variables they concern, where those are known."""
     source = profile.facts.step_source
-    named = source.optimizers if source is not None else ()
+    variables_of = source.optimizers if source is not None else ()
     told = []
-    for change in profile.replay.changes:
+    for change in changes:
         kind = change.split(" ")[0]
-        variables = [f"`{name}`" for name, owner in named if owner == kind]
+        variables = [f"`{name}`" for name, owner in variables_of if owner == kind]
         several = len(variables) > 1 or (variables and variables != ["`optimizer`"])
         told.append(f"{change} ({listed(variables)})" if several else change)
     return told

@@ -27,7 +27,11 @@ from launchscope.rules.reading import Gain, gain
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import pct, pct_beside
 
-_SAID = {"measured": "removes", "what_if": "removes, once the blockers are gone,"}
+_MAKES = {
+    "measured": ("removes", "makes"),
+    "what_if": ("removes, once the blockers are gone,", "makes, once the blockers are gone,"),
+}
+_WOULD = ("is predicted to remove", "is predicted to make")
 
 
 def check(profile: Profile) -> list[Finding]:
@@ -56,11 +60,11 @@ def check(profile: Profile) -> list[Finding]:
 
 
 def _said(found: Gain, threshold_pct: float) -> str:
-    if found.is_loss:
-        makes = "makes" if found.basis == "measured" else "is predicted to make"
-        return f"{makes} the iteration {pct(-found.removable_pct)} longer"
-    said = _SAID.get(found.basis, "is predicted to remove")
-    return f"{said} {pct_beside(found.removable_pct, threshold_pct)} of the iteration"
+    removes, makes = _MAKES.get(found.basis, _WOULD)
+    if pct(found.removable_pct).startswith("-"):
+        told = "" if found.is_loss else ", which is within the spread"
+        return f"{makes} the iteration {pct(-found.removable_pct)} longer{told}"
+    return f"{removes} {pct_beside(found.removable_pct, threshold_pct)} of the iteration"
 
 
 RULE = Rule("LS001", "Share of the iteration that a replay removes", check, __doc__)

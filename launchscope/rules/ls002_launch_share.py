@@ -27,7 +27,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.reading import WORTH_MENDING_PCT, gain, share_pct
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import ms, pct
+from launchscope.rules.wording import ms, pct_beside
 
 LITERAL_PCT = 15.0
 # Of the launch time; below it, back-pressure explains too little of it.
@@ -43,9 +43,15 @@ def check(profile: Profile) -> list[Finding]:
     above = share > LITERAL_PCT
     if not above and not pays:
         return []
-    title = f"Launch calls take {pct(share)} of the step"
+    title = f"Launch calls take {pct_beside(share, LITERAL_PCT)} of the step"
     if found is None:
         advice = "The literal 15 % rule would say adopt; what a replay removes is not known."
+    elif found.within_spread_of(profile.threshold_pct):
+        says = "adopt" if above else "no"
+        advice = (
+            f"The literal 15 % rule would say {says}; whether a replay pays, the timings do not "
+            "tell (LS005)."
+        )
     elif above == pays:
         advice = "The literal 15 % rule and what a replay removes agree here."
     elif above:

@@ -45,7 +45,8 @@ def check(profile: Profile) -> list[Finding]:
 def _advice(profile: Profile) -> str:
     if profile.mode == "trace":
         return "A trace cannot tell: profile the script itself, launchscope profile train.py."
-    return "Time more steps (--timing 120 --replay 120) on an otherwise idle machine."
+    more = 4 * max(30, int(profile.facts.timing_steps or 0))
+    return f"Time more steps (--timing {more} --replay {more}) on an otherwise idle machine."
 
 
 RULE = Rule("LS005", "The gain lies within the spread", check, __doc__)

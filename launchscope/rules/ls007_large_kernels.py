@@ -31,7 +31,7 @@ def check(profile: Profile) -> list[Finding]:
     if share is None or share < MOSTLY_PCT:
         return []
     median = profile.facts.median_kernel_us
-    typical = "" if median is None else f" (median {figures(median)} us)"
+    typical = "" if median is None else f" (the median of all kernels is {figures(median)} us)"
     return [
         Finding(
             code="LS007",

@@ -35,8 +35,8 @@ def check(profile: Profile) -> list[Finding]:
             code="LS020",
             severity="warning" if first else "advice",
             title=f"The GPU waits {ms(wait)} an iteration for data, {pct(share)} of it",
-            advice=("Mend this before adopting a graph: " if first else "")
-            + "more DataLoader workers with persistent_workers=True, pin_memory=True, copies "
+            advice=("Mend this before adopting a graph: more" if first else "More")
+            + " DataLoader workers with persistent_workers=True, pin_memory=True, copies "
             "with non_blocking=True, and the next batch fetched while the GPU works.",
             evidence={"data_wait_ms": wait, "share_pct": share},
         )

@@ -22,7 +22,7 @@ In a rehearsal, where there is no GPU to replay on (LS041).
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.obstacles import PADDING, obstacles
+from launchscope.rules.obstacles import GROWTH, PADDING, obstacles
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import listed
 
@@ -102,7 +102,7 @@ def _advice(profile: Profile) -> str:
     reason = (replay.reason or "").lower()
     if _CHANGING in reason:
         how = {
-            "growth": "keep the inputs that grow at one size (LS010)",
+            GROWTH: "keep the inputs that grow at one size (LS010)",
             "branch": "replace the branch that depends on data (LS011)",
             "calls": "call the model equally often in every step (LS011)",
             PADDING: "pad the inputs to a few sizes (LS010)",

@@ -24,7 +24,7 @@ from __future__ import annotations
 from launchscope.model import Cause, Finding, Profile
 from launchscope.rules.learning_rate import remedy
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import figures
+from launchscope.rules.wording import figures, plural
 
 _ADVICE = {
     "hyperparameter": "Keep it in a tensor on the GPU where the optimizer takes one, or capture "
@@ -70,8 +70,8 @@ def check(profile: Profile) -> list[Finding]:
             Finding(
                 code="LS033",
                 severity="error",
-                title=f"The replay's updates differ from eager's{by} over {correct.steps} "
-                f"batches{reason}",
+                title=f"The replay's updates differ from eager's{by} over "
+                f"{plural(correct.steps, 'batch')}{reason}",
                 advice="Look for Python values that change from step to step (counters, "
                 "temperatures, branches), for inputs that are created anew in each step in place "
                 "of copied into, and for work on streams of your own.",
@@ -87,13 +87,8 @@ def check(profile: Profile) -> list[Finding]:
             where=cause.where,
             evidence=evidence | {"before": cause.before, "after": cause.after},
         )
-        for cause in _once_each(correct.causes)
+        for cause in correct.distinct_causes
     ]
-
-
-def _once_each(causes: tuple[Cause, ...]) -> list[Cause]:
-    """The first of the causes that differ in nothing but the value of a later step."""
-    return list({(c.kind, c.what, c.where): c for c in reversed(causes)}.values())[::-1]
 
 
 RULE = Rule("LS033", "The replay's result differs from eager's", check, __doc__)

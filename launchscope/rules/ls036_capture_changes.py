@@ -30,7 +30,10 @@ from launchscope.rules.wording import listed
 def check(profile: Profile) -> list[Finding]:
     changes = list(profile.replay.changes)
     found = gain(profile)
-    if not changes or (found is not None and found.removable_pct < profile.threshold_pct):
+    needed, expected = profile.value("break_even_steps"), profile.expected_steps
+    too_late = needed is not None and expected is not None and needed > expected
+    too_small = found is not None and found.removable_pct < profile.threshold_pct
+    if not changes or too_small or too_late:
         return []
     return [
         Finding(

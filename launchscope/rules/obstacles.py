@@ -18,6 +18,7 @@ from launchscope.rules.shape_change import growth
 from launchscope.rules.wording import listed, place
 
 PADDING = "padding"
+GROWTH = "growth"
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def obstacles(profile: Profile) -> list[Obstacle]:
     if grown is not None:
         found.append(
             Obstacle(
-                "growth",
+                GROWTH,
                 "LS010",
                 "the inputs that grow by one in every step keep one size (a static cache)",
                 f"Preallocate the inputs that grow ({grown}) to the longest length: a static "

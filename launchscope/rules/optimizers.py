@@ -8,8 +8,10 @@ from launchscope.model import Profile
 from launchscope.rules.learning_rate import CAPTURABLE
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 
-__all__ = ["freezes_rate", "prepared", "writes_rate"]
+__all__ = ["changes_needed", "freezes_rate", "prepared", "writes_rate"]
 
+# Whose step torch refuses to capture unless every group has capturable=True.
+_ASK_FOR_CAPTURABLE = (*CAPTURABLE, "ASGD", "Rprop")
 
 _FROM_HERE_ON = """\
 # From here on group["lr"].fill_(value) sets the rate, as torch's schedulers do. A momentum stays
@@ -22,14 +24,23 @@ def freezes_rate(profile: Profile) -> bool:
     return scheduler_is_frozen(profile) or any(c.kind == "learning_rate" for c in causes)
 
 
+def changes_needed(profile: Profile) -> tuple[str, ...]:
+    """What to set on the optimizers for a capture: what it was made with, such as
+    `AdamW capturable=True`; where none was made, what torch refuses one without.
+    """
+    if profile.replay.status in ("measured", "what_if"):
+        return profile.replay.changes
+    kinds = dict.fromkeys(profile.facts.optimizer_classes or ())
+    return tuple(f"{kind} capturable=True" for kind in kinds if kind in _ASK_FOR_CAPTURABLE)
+
+
 def prepared(profile: Profile, named: list[tuple[str, str]]) -> list[str]:
     """Lines behind the making of the optimizers and before their first step.
 
     `named` are their variables and classes.
     """
-    of_changes = [
-        change.split(" ")[0] for change in profile.replay.changes if "capturable" in change
-    ]
+    needed = changes_needed(profile)
+    of_changes = [change.split(" ")[0] for change in needed if "capturable" in change]
     rate = freezes_rate(profile)
     lines = []
     for name, owner in named:

@@ -27,7 +27,8 @@ class Gain:
     """What a replay removes from the iteration, in per cent of it.
 
     `low_pct` and `high_pct` bound it by the spread of the timings, widened by the error of
-    the queue simulation where that is above its tolerance: the projection is no better.
+    the queue simulation where that is above its tolerance: the projection is no better. More
+    than all of the iteration cannot go.
     """
 
     basis: Basis
@@ -71,7 +72,7 @@ def gain(profile: Profile) -> Gain | None:
         basis=basis(profile),
         removable_pct=removable,
         low_pct=(removable - spread if low is None else low) - error,
-        high_pct=(removable + spread if high is None else high) + error,
+        high_pct=min((removable + spread if high is None else high) + error, 100.0),
         step_pct=profile.facts.removable_step_pct,
     )
 

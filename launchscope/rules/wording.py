@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from math import floor, log10
 
 _INSTALLED = re.compile(r"^.*[\\/](?:site|dist)-packages[\\/]")
 
@@ -12,8 +11,13 @@ def figures(value: float, count: int = 3) -> str:
     """`value` to `count` significant figures, whole units at least: 9.014 -> "9.01"."""
     if value == 0:
         return "0"
-    decimals = count - 1 - floor(log10(abs(value)))
-    return f"{value:,.{min(max(decimals, 0), 9)}f}"
+    return f"{value:,.{max(decimals(value, count), 0)}f}"
+
+
+def decimals(value: float, count: int) -> int:
+    """Decimal places at which `value`, rounded there, has `count` figures; at most nine."""
+    exponent = int(f"{value:.{count - 1}e}".partition("e")[2])  # of 9.996 that of 10.0
+    return min(count - 1 - exponent, 9)
 
 
 def ms(value: float) -> str:
@@ -26,7 +30,12 @@ def ms(value: float) -> str:
 
 
 def pct(value: float) -> str:
-    """A share: whole per cents from 10 up, one decimal below."""
+    """A share: whole per cents from 10 up, one decimal below, and what is hardly more than none
+    as such: `61 %`, `6.1 %`, `< 0.1 %`."""
+    if 0 < value < 0.05:
+        return "< 0.1 %"
+    if -0.05 < value <= 0:
+        return "0.0 %"
     return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
 
 
@@ -41,8 +50,8 @@ def pct_beside(value: float, limit: float) -> str:
 
 
 def times(value: float) -> str:
-    """A ratio such as 2.87x."""
-    return f"{value:.2f}x" if value < 10 else f"{value:.1f}x"
+    """A ratio: `2.87x`, two decimals below ten and three figures above."""
+    return f"{value:.2f}x" if abs(value) < 9.995 else f"{figures(value)}x"
 
 
 def mib(value: float) -> str:

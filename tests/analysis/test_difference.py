@@ -70,6 +70,7 @@ def test_the_slowest_rank_is_the_one_the_others_wait_for() -> None:
     assert [r.rank for r in found.rows] == [0, 1, 2]
     assert found.slowest == "rank1.json"
     assert "slowest is rank 1" in found.headline
+    assert "5 ms more than the fastest (100 % of the median)" in found.headline
     skew = next(skew for skew in found.skews if skew.key == "own_ms")
     assert (skew.low, skew.middle, skew.high, skew.pct) == (4, 5, 9, 100.0)
 

@@ -17,7 +17,7 @@ from launchscope.model import (
     VerifyResult,
 )
 from tests.analysis.test_build import MEASURED, whole
-from tests.builders import TraceBuilder, loop_trace, recording, trace
+from tests.builders import TraceBuilder, known, loop_trace, recording, trace
 
 
 def replay_trace(tmp_path: Path, kernels: list[tuple[str, float]], eager: int = 0) -> None:
@@ -89,6 +89,23 @@ def test_the_eager_step_under_the_captures_flags_is_found_by_its_range(tmp_path:
 def test_speedup_is_against_the_persons_own_eager(tmp_path: Path) -> None:
     changed = replace(MEASURED, changes=("AdamW capturable=True",), eager_bursts=((5.0, 5.0),))
     assert whole(tmp_path, replay=changed).value("speedup") == pytest.approx(2.5 / 0.5)
+
+
+def test_speedup_is_the_ratio_of_the_two_times_that_are_told(tmp_path: Path) -> None:
+    slower = replace(MEASURED, eager_bursts=((5.0, 5.0),))
+    told = whole(tmp_path, replay=slower)
+    assert known(told.value("speedup")) == pytest.approx(
+        known(told.value("step_ms")) / known(told.value("replay_ms"))
+    )
+
+
+def test_speedup_of_a_part_of_the_step_is_against_that_part(tmp_path: Path) -> None:
+    part = replace(MEASURED, scope="forward_backward", eager_bursts=((2.0, 2.0),))
+    step = StepBoundary(
+        "period", ("forward", "backward", "optimizer"), ("Net", "", "SGD"), "full_step"
+    )
+    told = whole(tmp_path, replay=part, step=step)
+    assert told.value("speedup") == pytest.approx(2.0 / 0.5)
 
 
 def test_what_verify_found_is_told(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from launchscope.analysis import build_profile
 from launchscope.analysis.scopes import scope_replays, with_largest_scope
 from launchscope.model import Recording, ReplayResult, ReplayStatus
-from tests.builders import recording
+from tests.builders import TraceBuilder, known, loop_trace, recording, timing
 
 WHOLE = ReplayResult("failed", "AcceleratorError: operation not permitted")
 PART = ReplayResult(
@@ -58,3 +58,30 @@ def test_the_profile_holds_the_scopes(tmp_path: Path) -> None:
     built = build_profile(rec)
     assert (built.replay.status, built.replay.scope) == ("measured", "forward_backward")
     assert [scope.scope for scope in built.replay.scopes] == ["forward_backward", "forward"]
+
+
+def scaled_step(builder: TraceBuilder) -> None:
+    """1 ms up to the end of the backward, then 1 ms of a GradScaler's and the optimizer's."""
+    for index in range(10):
+        builder.work(96).launch(tid=403 if index < 5 else 705)
+    builder.work(596).launch().sync()
+    builder.optimizer(lambda optimizer: [optimizer.work(96).launch() for _ in range(4)])
+
+
+def test_what_stands_between_backward_and_optimizer_is_not_removed_with_them(
+    tmp_path: Path,
+) -> None:
+    rec = recorded(
+        tmp_path,
+        replay=replace(WHOLE, status="what_if", replay_bursts=((0.2,),)),
+        scope_forward_backward=replace(PART, eager_bursts=((1.0,),), replay_bursts=((0.1,),)),
+    )
+    builder = loop_trace(5, scaled_step, lambda between: between.work(10))
+    rec = replace(
+        recording(tmp_path, builder),
+        timing=timing(iteration_ms=2.02, step_ms=2.01, host_ms=2.01),
+        replay=rec.replay,
+        scope_forward_backward=rec.scope_forward_backward,
+    )
+    (scope,) = build_profile(rec).replay.scopes
+    assert known(scope.removable_pct) == pytest.approx(50, abs=5)

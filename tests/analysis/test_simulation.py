@@ -138,14 +138,14 @@ def test_the_hosts_time_in_front_of_a_replaced_copy_stays() -> None:
     assert model.replayed_ms(ReplayCost(0.1, 20, moved_inputs=1)) == pytest.approx(0.32, abs=0.002)
 
 
-def test_an_optimizer_that_is_not_captured_stays_as_it_is() -> None:
+def test_what_follows_a_captured_backward_stays_as_it_is() -> None:
     whole = loop(100, 10, 2, 0)
     tail = np.zeros(102, bool)
     tail[81:101] = True
-    kept = replace(whole, in_optimizer=tail)
+    kept = replace(whole, behind_backward=tail)
     model = Model(kept, IDEAL, 10, 1.0, (1.0, 1.0))
     assert model.replayed_ms(ReplayCost(0.16, 20)) == pytest.approx(0.02, abs=0.16)
-    assert model.replayed_ms(ReplayCost(0.1, 20, keeps_optimizer=True)) == pytest.approx(0.22)
+    assert model.replayed_ms(ReplayCost(0.1, 20, keeps_rest=True)) == pytest.approx(0.22)
 
 
 times = st.lists(

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from launchscope.model import Facts, KernelRow, Metric
+from launchscope.model import Facts, KernelRow, Metric, Profile, ScopeReplay, Work
 from launchscope.report import render
 from launchscope.rules import advise
-from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
+from tests.rules.profiles import blocked, gpu_bound, predicted, profile, rehearsal
 
 
 def text(of: object = None, **options: object) -> str:
@@ -99,3 +99,35 @@ def test_a_narrow_screen_wraps_labels_and_cuts_no_figure() -> None:
     shown = text(advise(replace(of, metrics=of.metrics | samples)), width=60)
     assert "±" in shown
     assert "…" not in shown.partition("eager ")[2].partition("What it costs")[0]
+
+
+def row(of: Profile, label: str) -> str:
+    lines = text(advise(of), width=100).splitlines()
+    return " ".join(next(line for line in lines if line.strip().startswith(label + " ")).split())
+
+
+def test_the_replay_of_a_part_is_not_shown_as_that_of_the_step() -> None:
+    scopes = (ScopeReplay("forward_backward", "measured", None, 6.0, 3.14, 30.0),)
+    base = profile()
+    part = replace(base, replay=replace(base.replay, scope="forward_backward", scopes=scopes))
+    assert row(part, "step") == "step 9.02 ± 0.03 ms"
+    assert row(part, "forward and backward alone").endswith("6.00 ms 3.14 ms 1.91x")
+    assert row(part, "launches per step") == "launches per step 555"
+
+
+def test_the_replay_of_other_work_is_not_shown_beside_the_prediction_made_of_eagers() -> None:
+    base = profile(facts={"replay_ms_source": "predicted"})
+    other = replace(base, replay=replace(base.replay, work=Work(False)))
+    assert row(other, "step") == "step 9.02 ± 0.03 ms 3.10 ms 2.91x"
+
+
+def test_a_prediction_stands_between_the_bounds_that_the_verdict_rests_on() -> None:
+    base = predicted(
+        facts={
+            "predicted_replay_low_ms": 2.9, "predicted_replay_high_ms": 3.4,
+            "removable_low_pct": 58.0, "removable_high_pct": 64.0, "simulation_error_pct": -8.0,
+        }
+    )  # fmt: skip
+    assert row(base, "replay, bounds") == "replay, bounds 2.90 to 3.40 ms"
+    assert row(base, "removed, bounds") == "removed, bounds 50 to 72 %"
+    assert "bounds" not in text(advise(profile()))

@@ -247,7 +247,9 @@ def test_a_replay_that_is_slower_is_told_as_slower() -> None:
 def test_a_loss_within_the_spread_is_not_clamped() -> None:
     facts = {"removable_low_pct": -2.0, "removable_high_pct": 1.0}
     of = advise(profile(metrics={"removable_pct": -0.6}, facts=facts))
-    assert of.findings[0].title.startswith("A replay removes -0.6 % of the iteration")
+    assert of.findings[0].title.startswith(
+        "A replay makes the iteration 0.6 % longer, which is within"
+    )
 
 
 def test_an_iteration_projected_without_a_trace_has_less_confidence() -> None:

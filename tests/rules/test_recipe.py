@@ -211,3 +211,17 @@ def test_the_pattern_for_an_unknown_step_holds_the_rate_in_a_tensor_too() -> Non
     compile(code, "recipe", "exec")
     assert 'for group in optimizer.param_groups:  # before the first step\n    group["lr"]' in code
     assert code.index("param_groups") < code.index("the warm-up steps, as now")
+
+
+def test_a_step_that_was_not_captured_is_told_what_torch_asks_of_its_optimizer() -> None:
+    """Pasted without it, the block raises: param_groups' capturable is False."""
+    blocked = replace(
+        with_source(), replay=Replay("blocked", "the op stream changes from step to step")
+    )
+    steps, code = recipe(blocked)
+    assert "Set what a capture needs: AdamW capturable=True (`opt_a` and `opt_b`)" in steps
+    assert (
+        'for group in opt_b.param_groups:  # before the first step\n    group["capturable"]' in code
+    )
+    sgd = replace(blocked, facts=replace(blocked.facts, optimizer_classes=("SGD",)))
+    assert "capturable" not in recipe(sgd)[0]

@@ -87,7 +87,7 @@ CASES: dict[str, Case] = {
     "LS004": Case(with_wide_spread(), profile(), "very widely"),
     "LS005": Case(within_spread(), profile(), "between -3.0 % and 43 %"),
     "LS006": Case(profile(metrics={"iteration_busy_ms": 12.0}), profile(), "28 % longer"),
-    "LS007": Case(gpu_bound(), profile(), "median 910 us"),
+    "LS007": Case(gpu_bound(), profile(), "the median of all kernels is 910 us"),
     "LS008": Case(
         profile(metrics={"graph_launches_per_step": 3}, facts={"graph_kernel_share_pct": 97.0}),
         profile(),

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from launchscope.model import Metric
+from launchscope.report import format as fmt
 from launchscope.rules import wording
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(9.014, "9.01"), (0.0, "0"), (1234.5, "1,234"), (0.0123, "0.0123"), (-2.5, "-2.50")],
-)
+    [
+        (9.014, "9.01"), (0.0, "0"), (1234.5, "1,234"), (0.0123, "0.0123"), (-2.5, "-2.50"),
+        (9.996, "10.0"), (99.96, "100"), (0.09996, "0.100"),
+    ],
+)  # fmt: skip
 def test_three_figures(value: float, text: str) -> None:
     assert wording.figures(value) == text
 
@@ -22,7 +27,13 @@ def test_durations_choose_their_unit(value: float, text: str) -> None:
     assert wording.ms(value) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(61.4, "61 %"), (9.96, "10 %"), (0.24, "0.2 %")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (61.4, "61 %"), (9.96, "10 %"), (0.24, "0.2 %"), (0.03, "< 0.1 %"), (0.0, "0.0 %"),
+        (-0.03, "0.0 %"), (-0.24, "-0.2 %"),
+    ],
+)  # fmt: skip
 def test_shares(value: float, text: str) -> None:
     assert wording.pct(value) == text
 
@@ -61,3 +72,19 @@ def test_sizes(size: int, text: str) -> None:
 )
 def test_a_share_close_to_a_limit_is_told_apart_from_it(value: float, said: str) -> None:
     assert wording.pct_beside(value, 15.0) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1.0, "1.00x"), (9.994, "9.99x"), (9.996, "10.0x"), (123.4, "123x")]
+)
+def test_a_ratio_reads_the_same_in_a_sentence_and_in_a_table(value: float, text: str) -> None:
+    assert wording.times(value) == fmt.ratio(value) == text
+
+
+@pytest.mark.parametrize("value", [0.03, -0.03, 0.0, 6.14, 61.4])
+def test_a_share_reads_the_same_in_a_sentence_and_in_a_table(value: float) -> None:
+    assert wording.pct(value) == fmt.percent(value)
+
+
+def test_memory_reads_the_same_in_a_sentence_and_in_a_table() -> None:
+    assert wording.mib(1046.0) == fmt.with_unit(Metric(1046.0, "MiB")) == "1.02 GiB"

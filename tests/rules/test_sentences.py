@@ -1,0 +1,116 @@
+"""What findings and headline say of cases at the edges: true there, and in agreement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from launchscope.model import Cause, Correctness, Profile, Shapes, ShapeSignature
+from launchscope.rules import advise
+from tests.rules.profiles import blocked, item_blocker, predicted, profile, rehearsal
+
+
+def said(of: Profile, code: str) -> str:
+    """Title and advice of the findings of one rule."""
+    found = [f for f in advise(of).findings if f.code == code]
+    return " | ".join(f"{f.title}. {f.advice}" for f in found)
+
+
+def headline(of: Profile) -> str:
+    verdict = advise(of).verdict
+    assert verdict is not None
+    return verdict.headline
+
+
+def gains(removable: float, low: float, high: float, **more: Any) -> dict[str, Any]:
+    metrics = {"removable_pct": removable, **more.pop("metrics", {})}
+    facts = {"removable_low_pct": low, "removable_high_pct": high, **more.pop("facts", {})}
+    return {"metrics": metrics, "facts": facts, **more}
+
+
+def test_a_loss_is_never_a_negative_gain() -> None:
+    what_if = replace(profile().replay, status="what_if")
+    assert "makes the iteration 3.0 % longer, which is within the spread" in said(
+        profile(**gains(-3, -9, 4)), "LS001"
+    )
+    assert said(profile(**gains(-8, -9, -7, replay=what_if)), "LS001").startswith(
+        "A replay makes, once the blockers are gone, the iteration 8.0 % longer;"
+    )
+    assert "removes 0.0 % of" in said(profile(**gains(-0.03, -1, 1)), "LS001")
+
+
+@pytest.mark.parametrize(("share", "shown"), [(14.8, "14.8 %"), (15.3, "15.3 %"), (23.3, "23 %")])
+def test_a_launch_share_next_to_the_literal_rule_is_told_apart_from_it(
+    share: float, shown: str
+) -> None:
+    of = profile(metrics={"launch_share_pct": share})
+    assert said(of, "LS002").startswith(f"Launch calls take {shown} of the step")
+
+
+def test_the_literal_rule_is_not_held_against_a_gain_that_is_not_known() -> None:
+    undecided = said(profile(**gains(10, -20, 40)), "LS002")
+    assert "whether a replay pays, the timings do not tell (LS005)" in undecided
+    assert "would not pay" not in undecided
+
+
+def test_no_more_than_all_of_the_iteration_goes() -> None:
+    wide = profile(**gains(60, 20, 80, facts={"simulation_error_pct": 25.0}))
+    assert "between -5.0 % and 100 %" in headline(wide)
+
+
+def test_more_steps_are_asked_for_than_were_timed() -> None:
+    of = profile(**gains(20, -3, 43, facts={"timing_steps": 120}))
+    assert "--timing 480 --replay 480" in said(of, "LS005")
+
+
+def test_of_a_trace_no_more_steps_can_be_timed() -> None:
+    of = predicted(**gains(20, -3, 43, mode="trace"))
+    assert headline(of).endswith("profile the script itself, as a trace cannot tell.")
+
+
+def test_nothing_is_to_be_set_for_a_capture_that_never_pays_back() -> None:
+    never = profile(metrics={"break_even_steps": 900.0}, expected_steps=500)
+    assert said(never, "LS036") == ""
+    assert said(replace(never, expected_steps=1000), "LS036") != ""
+
+
+def test_one_batch_is_one() -> None:
+    wrong = replace(profile().replay, correct=Correctness("different", 1, 0.59))
+    assert "over 1 batch." in said(profile(replay=wrong), "LS033")
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [("(8, 256)", "(8, 128)"), ("(8, 61, 4)", "(8, 62, 4)", "(8, 63, 4)")],
+    ids=["padding", "a cache that grows"],
+)
+def test_a_gain_that_padding_will_lower_says_so_also_beside_other_fixes(
+    inputs: tuple[str, ...],
+) -> None:
+    shapes = Shapes(False, tuple(ShapeSignature(1, text) for text in inputs))
+    assert headline(blocked()).endswith("(2.67x).")
+    both = replace(blocked(), blockers=(item_blocker(),), shapes=shapes)
+    assert headline(both).endswith("(2.67x), padding not counted.")
+
+
+@pytest.mark.parametrize("wait", [0.5, 6.0])
+def test_advice_on_the_data_loader_is_a_sentence(wait: float) -> None:
+    of = profile(**gains(3, 2, 4, metrics={"data_wait_ms": wait}))
+    advice = said(of, "LS020").partition("of it. ")[2]
+    assert advice.startswith(("More DataLoader", "Mend this before adopting a graph: more Data"))
+
+
+def test_causes_that_differ_in_a_later_value_alone_are_one() -> None:
+    first, later = (Cause("scalar", "aten.select", "train.py:64", 7, value) for value in (0, 1))
+    other = replace(first, where="train.py:65")
+    assert Correctness(causes=(first, later, other)).distinct_causes == (first, other)
+
+
+def test_a_rehearsal_does_not_clear_what_is_switched_off_in_it() -> None:
+    note = "autocast and GradScaler do nothing on this machine: their casts and checks are missing"
+    assert "stops a capture, autocast and GradScaler left out)" in headline(
+        rehearsal(notes=(note,))
+    )
+    assert "GradScaler" not in headline(rehearsal())
