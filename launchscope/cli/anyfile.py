@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launchscope.errors import InputError, LaunchscopeError
-from launchscope.model import Profile
 
 if TYPE_CHECKING:
+    from launchscope.model import Profile
     from launchscope.model.ranks import RankRow
 
 RECORDING = "recording.json"

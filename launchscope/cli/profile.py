@@ -7,8 +7,8 @@ import shlex
 import shutil
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,19 +18,12 @@ from launchscope.cli.console import Console
 from launchscope.cli.output import Outputs
 from launchscope.cli.recording import record, recording_folder
 from launchscope.cli.shared import Typed, runs_a_script
-from launchscope.config import Settings
 from launchscope.errors import InputError, LaunchscopeError, MeasureError, UsageError
-from launchscope.model import Profile, Target
 
 if TYPE_CHECKING:
+    from launchscope.config import Settings
+    from launchscope.model import Profile, Target
     from launchscope.runner.session import Outcome
-
-# Long options of ours; seen after the script they were probably meant for us.
-_OURS = {f"--{field.name.replace('_', '-')}" for field in fields(Settings)} | {
-    "--output",
-    "--format",
-}
-_OURS -= {"--command"}  # a setting only, so a script's option of that name is its own
 
 
 @runs_a_script()
@@ -52,10 +45,12 @@ def profile(
     Options of launchscope stand before the script; what follows it goes to the script. Of the
     counts of steps, 0 leaves a pass out.
     """
+    from launchscope.model import Profile
+
     screen = typed.console()
     settings = typed.run_settings("profile")
     target = target_of(command or [], module=module)
-    outputs = typed.outputs()
+    outputs = typed.outputs(Profile)
     python_exists(settings.python)
     misplaced(target.args, target.name, screen)
     return _run(target, settings, outputs, screen, typed.again())
@@ -124,6 +119,8 @@ def _nothing(outcome: Outcome) -> LaunchscopeError:
 
 def target_of(command: list[str], *, module: bool, typed: str = "profile") -> Target:
     """What is to be run; UsageError where it cannot be. `typed` is our command, for the hints."""
+    from launchscope.model import Target
+
     if not command or not command[0].strip():
         raise UsageError(
             "no script was named",
@@ -202,11 +199,23 @@ def misplaced(
 
 def first_of_ours(args: Sequence[str], more: set[str] | None = None) -> str | None:
     """The first of these arguments that looks like an option of ours."""
-    ours = _OURS | (more or set())
+    ours = _long_options() | (more or set())
     for arg, following in zip(args, [*args[1:], ""]):
         if arg.split("=", 1)[0] in ours or (arg == "-o" and _is_report(following)):
             return arg
     return None
+
+
+@cache
+def _long_options() -> frozenset[str]:
+    """Those of ours; seen after the script they were probably meant for us."""
+    from dataclasses import fields
+
+    from launchscope.config import Settings
+
+    # A setting only, so a script's option of that name is its own.
+    names = {field.name for field in fields(Settings)} - {"command"}
+    return frozenset(f"--{name.replace('_', '-')}" for name in names | {"output", "format"})
 
 
 def _is_report(path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,9 @@ from launchscope.cli.anyfile import (
 )
 from launchscope.cli.shared import Typed, reads
 from launchscope.errors import InputError, UsageError
-from launchscope.model import Difference, Profile, Ranks
+
+if TYPE_CHECKING:
+    from launchscope.model import Profile
 
 
 @reads()
@@ -45,6 +47,8 @@ def report(
     typed: Typed,
 ) -> int:
     """Render what was saved again, or read a trace; no GPU and no torch needed."""
+    from launchscope.model import Profile
+
     screen, settings = typed.console(), typed.settings()
     step_from = typed.flags["step_from"]
     if step_from == "forward":
@@ -88,6 +92,7 @@ def report(
 
 def _difference(paths: list[Path], asked: Asked, typed: Typed) -> int:
     from launchscope.analysis.difference import difference
+    from launchscope.model import Difference
 
     outputs, screen = typed.outputs(Difference), typed.console()
     before, after = each(profile_of, paths, asked, lambda path: screen.status(f"read {path.name}"))
@@ -119,6 +124,7 @@ def _again(path: Path, noun: str, given: list[str], typed: Typed) -> int:
 
 def _ranks(paths: list[Path], asked: Asked, typed: Typed) -> int:
     from launchscope.analysis.ranks import ranks_of
+    from launchscope.model import Ranks
 
     outputs, screen = typed.outputs(Ranks), typed.console()
     count = len(paths)
