@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -10,7 +9,7 @@ from typing import Any, cast
 
 import typer
 
-from launchscope.cli.console import Console
+from launchscope.cli.console import Console, open_streams, to_nowhere
 from launchscope.cli.state import new_console
 from launchscope.errors import LaunchscopeError
 
@@ -88,6 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["--"]:
         del words[0]
+    open_streams()
     console = new_console()
     try:
         result = _carry_out(words)
@@ -100,9 +100,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         console.error("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):  # typer makes the latter of the former, with a 1
+        to_nowhere(sys.stdout)  # whoever read it has gone
         return BROKEN_PIPE
     except Exception as error:
         return _internal(console, error)
@@ -130,5 +129,5 @@ def _internal(console: Console, error: Exception) -> int:
     if console.verbose:
         import traceback
 
-        console.stderr.write("".join(traceback.format_exception(error)))
+        console.beside("".join(traceback.format_exception(error)))
     return INTERNAL_ERROR

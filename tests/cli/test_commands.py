@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,44 @@ def test_a_reader_that_leaves_early_is_no_crash(tmp_path: Path) -> None:
     command = f"{sys.executable} -m launchscope report {path} -v | true"
     result = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert result.stderr == ""
+
+
+def test_a_reader_that_has_gone_is_told_from_a_gate_that_failed(saved: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "launchscope", "check", "--limit", "launches_per_step=9999", saved],
+        stdout=nobody_reads(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+def test_files_are_written_though_nobody_reads_the_progress(saved: Path, tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "launchscope", "report", saved, "-o", tmp_path / "again.json"],
+        stdout=subprocess.PIPE,
+        stderr=nobody_reads(),
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0
+    assert "ADOPT" in result.stdout
+    assert (tmp_path / "again.json").exists()
+
+
+def test_streams_that_are_closed_from_the_start_are_no_failure(saved: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.json"
+    command = f"exec {sys.executable} -m launchscope report {saved} -o {again} <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+    assert read_profile(again) == read_profile(saved)
+
+
+def nobody_reads() -> int:
+    """The end of a pipe that is written to, with the other end closed."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    return writes
 
 
 def test_doctor_says_what_can_be_measured() -> None:
