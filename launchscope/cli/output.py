@@ -28,11 +28,11 @@ class Outputs:
         """UsageError for an unknown format or suffix, one that cannot show values of this kind,
         or a place that cannot be written."""
         shown = reporter_named(format_name)
+        for path in paths:
+            check_place(path)
         files = tuple((path, reporter_for_path(path)) for path in paths)
         for reporter in (shown, *(reporter for _, reporter in files)):
             reporter.renderer(kind)
-        for path, _ in files:
-            check_place(path)
         return cls(shown, files)
 
     def deliver(self, value: object, console: Console, next_commands: tuple[str, ...]) -> int:

@@ -206,3 +206,16 @@ def test_what_is_typed_wrong_points_at_the_help_of_its_own_command(capsys: Strea
 def test_a_command_may_stand_behind_two_dashes(capsys: Streams) -> None:
     assert main(["--", "rules", "LS001"]) == 0
     assert capsys.readouterr().out.startswith("# LS001")
+
+
+@pytest.mark.parametrize("typed", ["ls2", "2", "LS02"])
+def test_the_number_of_a_rule_leads_to_its_code(typed: str, capsys: Streams) -> None:
+    assert main(["rules", typed]) == 2
+    assert "did you mean LS002?" in capsys.readouterr().err
+
+
+def test_a_folder_as_the_place_of_the_report_is_called_one(
+    saved: Path, tmp_path: Path, capsys: Streams
+) -> None:
+    assert main(["report", str(saved), "-o", str(tmp_path)]) == 2
+    assert "is a directory" in capsys.readouterr().err
