@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import threading
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from launchscope.config import Settings
     from launchscope.model import Profile, Target
     from launchscope.runner.session import Outcome
+
+_INTERPRETER = re.compile(r"python[\d.]*")
 
 
 @runs_a_script()
@@ -96,7 +99,7 @@ def profile_of(outcome: Outcome, settings: Settings) -> Profile:
     except InputError:
         raise _nothing(outcome) from None
     if recording.timing is None and recording.inspect is None and recording.trace is None:
-        raise _nothing(outcome)
+        raise _nothing(outcome, left_out=not (settings.inspect and settings.timing))
     return advise(
         build_profile(
             recording,
@@ -106,12 +109,17 @@ def profile_of(outcome: Outcome, settings: Settings) -> Profile:
     )
 
 
-def _nothing(outcome: Outcome) -> LaunchscopeError:
+def _nothing(outcome: Outcome, *, left_out: bool = False) -> LaunchscopeError:
     if outcome.problem is not None:
         return outcome.problem
     if outcome.interrupted:
         return MeasureError("interrupted before anything was measured", exit_code=outcome.exit_code)
-    return MeasureError("the run left nothing to report on")
+    return MeasureError(
+        "the run left nothing to report on",
+        hint="passes were left out with a 0; without a GPU only --inspect shows something"
+        if left_out
+        else None,
+    )
 
 
 # ------------------------------------------------------------------ before the run
@@ -130,6 +138,12 @@ def target_of(command: list[str], *, module: bool, typed: str = "profile") -> Ta
     if module:
         return Target("module", name, args)
     path = Path(name)
+    if _INTERPRETER.fullmatch(path.name) and args:
+        chosen = "" if path.name == name else f"--python {shlex.quote(name)} "
+        raise UsageError(
+            f"{name} is an interpreter, not a script",
+            hint=f"launchscope {typed} [options] {chosen}{shlex.join(args)}",
+        )
     if os.path.isdir(path):
         raise UsageError(
             f"{name} is a directory", hint="name the script in it, or run a package with -m"

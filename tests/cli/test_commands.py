@@ -219,3 +219,18 @@ def test_a_folder_as_the_place_of_the_report_is_called_one(
 ) -> None:
     assert main(["report", str(saved), "-o", str(tmp_path)]) == 2
     assert "is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        (("python", "train.py", "--epochs", "1"), "profile [options] train.py --epochs 1"),
+        (("python3.12", "-m", "pkg.train"), "profile [options] -m pkg.train"),
+        (("/env/bin/python3", "a b.py"), "profile [options] --python /env/bin/python3 'a b.py'"),
+    ],
+)
+def test_an_interpreter_in_front_of_the_script_is_told_what_to_type(
+    typed: tuple[str, ...], right: str, capsys: Streams
+) -> None:
+    assert main(["profile", *typed]) == 2
+    assert f"hint: launchscope {right}\n" in capsys.readouterr().err
