@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from launchscope.cli.app import COMMANDS
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "launchscope"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -239,6 +241,23 @@ def test_help_imports_neither_torch_nor_pandas(arguments: list[str]) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip()
     assert result.stderr.strip().splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_imports_only_what_it_prints(command: str) -> None:
+    code = (
+        "import sys\n"
+        "from launchscope.cli import main\n"
+        f"status = main([{command!r}, '--help'])\n"
+        # typer loads pydantic, in versions that have it, where it converts a value.
+        "slow = {'torch', 'pandas', 'msgspec', 'rich', 'pydantic', 'launchscope.model'}\n"
+        "print(sorted(slow & set(sys.modules)), file=sys.stderr)\n"
+        "sys.exit(status)"
+    )
+    result = run_python(code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"Usage: launchscope {command} ")
+    assert result.stderr.strip() == "[]"
 
 
 def test_the_pytest_plugin_brings_nothing_heavy_into_sessions_that_do_not_use_it() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launchscope.errors import InputError, LaunchscopeError
-from launchscope.model import Profile
 
 if TYPE_CHECKING:
+    from launchscope.model import Profile
     from launchscope.model.ranks import RankRow
 
 RECORDING = "recording.json"
@@ -86,8 +86,12 @@ def _of_trace(path: Path, asked: Asked) -> Profile:
             step_range=asked.step_range,
         )
     except InputError as error:
-        damage = f" (the file is damaged: {trace.damage.text})" if trace.damage.any else ""
-        raise InputError(f"{path}: {error}{damage}", hint=error.hint) from error
+        if not trace.damage.any:
+            raise InputError(f"{path}: {error}", hint=error.hint) from error
+        raise InputError(
+            f"{path}: {error} (the file is damaged: {trace.damage.text})",
+            hint="copy the file again from where it was made, or record it again",
+        ) from error
     return advise(profile)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -10,7 +9,7 @@ from typing import Any, cast
 
 import typer
 
-from launchscope.cli.console import Console
+from launchscope.cli.console import Console, open_streams, to_nowhere
 from launchscope.cli.state import new_console
 from launchscope.errors import LaunchscopeError
 
@@ -31,6 +30,7 @@ COMMANDS = {
     "rules": "List the rules, or explain one of them.",
     "doctor": "Say what is installed here and what can be measured.",
 }
+_HELP = {"help_option_names": ["-h", "--help"]}
 _RUN_A_SCRIPT = ("profile", "compare", "check")
 
 
@@ -50,68 +50,70 @@ def _root(
     pass
 
 
-def _app(arguments: list[str]) -> typer.Typer:
-    """The application, with the code of no other command than the one that is typed."""
-    app = typer.Typer(
-        name="launchscope",
+def _carry_out(words: list[str]) -> Any:
+    """One command line. A command that is typed first is an application of its own: typer need not
+    go through what all commands share, which takes it longer than all of ours."""
+    name = words[0] if words else ""
+    if name in COMMANDS:
+        function: Callable[..., Any] = getattr(import_module(f"launchscope.cli.{name}"), name)
+        settings = {**_HELP, "allow_interspersed_args": name not in _RUN_A_SCRIPT}
+        app = _application()
+        app.command(name, context_settings=settings)(function)
+        return app(words[1:], prog_name=f"launchscope {name}", standalone_mode=False)
+    app = _application(
         help="Should this PyTorch step become a CUDA graph? Measures the answer on an unmodified "
         "script.",
         no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=_HELP,
     )
     app.callback()(_root)
-    # Options in front of the command take no value.
-    typed = next((argument for argument in arguments if not argument.startswith("-")), None)
     for name, summary in COMMANDS.items():
-        settings = {"allow_interspersed_args": False} if name in _RUN_A_SCRIPT else None
-        function = _function(name) if name == typed else _only_listed
-        app.command(name, short_help=summary, context_settings=settings)(function)
-    return app
+        app.command(name, short_help=summary)(_only_listed)
+    return app(words, prog_name="launchscope", standalone_mode=False)
 
 
-def _function(name: str) -> Callable[..., Any]:
-    found: Callable[..., Any] = getattr(import_module(f"launchscope.cli.{name}"), name)
-    return found
+def _application(**settings: Any) -> typer.Typer:
+    return typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **settings
+    )
 
 
 def _only_listed() -> None:
-    """In the place of a command that is not the one typed."""
+    """In the place of a command in the list of them; none is reached by way of the list."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command line (sys.argv without it) and returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["--"]:
+        del words[0]
+    open_streams()
     console = new_console()
     try:
-        app = _app(sys.argv[1:] if arguments is None else arguments)
-        result = app(arguments, prog_name="launchscope", standalone_mode=False)
+        result = _carry_out(words)
         return result if isinstance(result, int) else 0
     except LaunchscopeError as error:
         console.problem(error)
         return error.exit_code
     except _UsageProblem as problem:
-        return _usage(console, problem)
+        return _usage(console, problem, words)
     except (KeyboardInterrupt, typer.Abort):
         console.error("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):  # typer makes the latter of the former, with a 1
+        to_nowhere(sys.stdout)  # whoever read it has gone
         return BROKEN_PIPE
     except Exception as error:
         return _internal(console, error)
 
 
-def _usage(console: Console, problem: BaseException) -> int:
+def _usage(console: Console, problem: BaseException, words: list[str]) -> int:
     """A command line that typer's parser refused."""
-    context = getattr(problem, "ctx", None)
     if type(problem).__name__ == "NoArgsIsHelpError":
         console.out(str(problem) + "\n")
         return 2
     said = getattr(problem, "format_message", problem.__str__)()
-    command = context.command_path if context is not None else "launchscope"
+    command = " ".join(["launchscope", *(word for word in words[:1] if word in COMMANDS)])
     console.error(said.rstrip("."), f"{command} --help lists what there is")
     return 2
 
@@ -127,5 +129,5 @@ def _internal(console: Console, error: Exception) -> int:
     if console.verbose:
         import traceback
 
-        console.stderr.write("".join(traceback.format_exception(error)))
+        console.beside("".join(traceback.format_exception(error)))
     return INTERNAL_ERROR

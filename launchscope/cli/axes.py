@@ -193,7 +193,7 @@ def _flag_of(name: str, target: Target, options: ScriptOptions) -> str | None:
     if flag is not None:
         return flag
     near = get_close_matches(f"--{name}", sorted(options.flags), n=1)
-    hint = f"did you mean {near[0].lstrip('-')}?" if near else _known(options)
+    hint = f"did you mean {near[0].lstrip('-')}?" if near else f"{_known(options)}."
     raise UsageError(
         f"--param {name}: {target.name} has no option --{name}, so all points would measure the "
         "same thing",

@@ -23,14 +23,14 @@ from launchscope.cli.profile import (
     unwrapped,
 )
 from launchscope.cli.shared import Typed, runs_a_script
-from launchscope.config import Settings
 from launchscope.errors import UsageError
-from launchscope.model import Check, Profile, Target
 
 if TYPE_CHECKING:
     from launchscope.cli.repeats import Repeats
+    from launchscope.config import Settings
     from launchscope.gate import BaselinePlace
     from launchscope.gate.settings import CheckSettings
+    from launchscope.model import Check, Profile, Target
 
 EXIT_CODES = {"passed": 0, "inconclusive": 0, "failed": 1, "not_compared": 3}
 DEFAULT_REPEATS = 3
@@ -105,6 +105,7 @@ def check(
     """
     from launchscope.gate import limits_from_flags, needs_replay
     from launchscope.gate.settings import check_settings, missing_policy
+    from launchscope.model import Check
 
     screen = typed.console()
     outputs = typed.outputs(Check)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shlex
 import threading
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launchscope.cli.axes import Axis, axes_of, combinations
 from launchscope.cli.console import Console
-from launchscope.cli.modes import modes_of
 from launchscope.cli.output import Outputs
 from launchscope.cli.profile import (
     first_of_ours,
@@ -20,11 +18,13 @@ from launchscope.cli.profile import (
     target_of,
     unwrapped,
 )
-from launchscope.cli.scriptflags import options_of
 from launchscope.cli.shared import Typed, runs_a_script
-from launchscope.config import Settings
 from launchscope.errors import MeasureError, UsageError
-from launchscope.model import AdoptionMode, Comparison, Target
+
+if TYPE_CHECKING:
+    from launchscope.cli.axes import Axis
+    from launchscope.config import Settings
+    from launchscope.model import AdoptionMode, Comparison, Target
 
 _OURS = {"--batch-sizes", "--batch-flag", "--param", "--modes", "--buckets", "--max-graphs",
          "--graph-memory"}  # fmt: skip
@@ -98,6 +98,11 @@ def compare(
     One fresh process per point, one after the other. Options of launchscope stand before the
     script. --timeout bounds each point. What the script prints goes to stderr.
     """
+    from launchscope.cli.axes import axes_of
+    from launchscope.cli.modes import modes_of
+    from launchscope.cli.scriptflags import options_of
+    from launchscope.model import Comparison
+
     screen = typed.console()
     settings = typed.run_settings("compare", max_graphs=max_graphs, graph_memory=graph_memory)
     ways = modes_of(modes)
@@ -140,6 +145,7 @@ def _run(
     outputs: Outputs,
     screen: Console,
 ) -> int:
+    from launchscope.cli.axes import combinations
     from launchscope.cli.comparing import measure
     from launchscope.cli.points import Runner
 

@@ -17,6 +17,21 @@ _RESET = "\033[0m"
 _STYLES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[1;31m", "yellow": "\033[33m"}
 
 
+def open_streams() -> None:
+    """Opens those that were closed before we began: Python has None for them, and the next file
+    that is opened would take their number, also in the script's process."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            file = open(os.devnull, mode)  # noqa: SIM115
+            os.set_inheritable(file.fileno(), True)
+            setattr(sys, name, file)
+
+
+def to_nowhere(stream: TextIO) -> None:
+    """Drops what is still to be written to it: Python would complain of it at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 @dataclass
 class Console:
     """The two streams of this process and how to write to them. Values are read once."""
@@ -102,8 +117,7 @@ class Console:
     def beside(self, text: str | bytes) -> None:
         """To stderr as it is: what must not stand in a report that a program reads."""
         self.clear_status()
-        self.stderr.write(text if isinstance(text, str) else text.decode())
-        self.stderr.flush()
+        self._tell(text if isinstance(text, str) else text.decode())
 
     def progress(self, text: str) -> None:
         """A line on what is happening; silent with -q."""
@@ -114,14 +128,12 @@ class Console:
         """A line that the next one replaces: only on a terminal, never in CI."""
         if self.quiet or self.in_ci or not self.stderr.isatty():
             return
-        self.stderr.write(f"\r\033[K{self._styled(f'launchscope: {text} ...', 'dim')}")
-        self.stderr.flush()
+        self._tell(f"\r\033[K{self._styled(f'launchscope: {text} ...', 'dim')}")
         self._transient = True
 
     def clear_status(self) -> None:
         if self._transient:
-            self.stderr.write("\r\033[K")
-            self.stderr.flush()
+            self._tell("\r\033[K")
             self._transient = False
 
     def note(self, text: str) -> None:
@@ -132,18 +144,24 @@ class Console:
     def error(self, text: str, hint: str | None = None) -> None:
         """What went wrong, and on a second line what to do about it. Always printed."""
         self.clear_status()
-        self.stderr.write(f"{self._styled('error:', 'red')} {text}\n")
+        self._tell(f"{self._styled('error:', 'red')} {text}\n")
         if hint:
-            self.stderr.write(f"{self._styled('hint:', 'bold')} {hint}\n")
-        self.stderr.flush()
+            self._tell(f"{self._styled('hint:', 'bold')} {hint}\n")
 
     def problem(self, error: LaunchscopeError) -> None:
         self.error(str(error), error.hint)
 
     def _line(self, text: str, style: str) -> None:
         self.clear_status()
-        self.stderr.write(self._styled(text, style) + "\n")
-        self.stderr.flush()
+        self._tell(self._styled(text, style) + "\n")
+
+    def _tell(self, text: str) -> None:
+        """To stderr; if whoever read it has gone, the results matter more than what is said."""
+        try:
+            self.stderr.write(text)
+            self.stderr.flush()
+        except OSError:
+            to_nowhere(self.stderr)
 
     def _styled(self, text: str, style: str) -> str:
         return f"{_STYLES[style]}{text}{_RESET}" if self._colored(self.stderr) else text

@@ -13,7 +13,6 @@ from typing import Any
 
 from launchscope.cli import options
 from launchscope.cli.state import console
-from launchscope.config import load_settings
 
 _TIMEOUT_S = 120
 
@@ -69,6 +68,8 @@ def doctor(
     config: options.Config = None,
 ) -> int:
     """Say what is installed here and what can be measured with it."""
+    from launchscope.config import load_settings
+
     screen = console()
     screen.verbose = verbose
     interpreter = load_settings({"python": python}, config=config).python or sys.executable

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from launchscope.cli.console import Console
 from launchscope.errors import InputError
-from launchscope.model import Check, Profile
 
 if TYPE_CHECKING:
     from launchscope.cli.repeats import Repeats
     from launchscope.gate import Baseline, BaselinePlace
     from launchscope.gate.limits import Limits
+    from launchscope.model import Check, Profile
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from launchscope.cli.console import Console
 from launchscope.errors import UsageError
-from launchscope.model import Comparison, Profile
 from launchscope.report import Reporter, reporter_for_path, reporter_named
 
 UNWRITTEN = 2
@@ -25,15 +24,15 @@ class Outputs:
     files: tuple[tuple[Path, Reporter], ...]
 
     @classmethod
-    def checked(cls, format_name: str, paths: Sequence[Path], kind: type = Profile) -> Outputs:
+    def checked(cls, format_name: str, paths: Sequence[Path], kind: type) -> Outputs:
         """UsageError for an unknown format or suffix, one that cannot show values of this kind,
         or a place that cannot be written."""
         shown = reporter_named(format_name)
+        for path in paths:
+            check_place(path)
         files = tuple((path, reporter_for_path(path)) for path in paths)
         for reporter in (shown, *(reporter for _, reporter in files)):
             reporter.renderer(kind)
-        for path, _ in files:
-            check_place(path)
         return cls(shown, files)
 
     def deliver(self, value: object, console: Console, next_commands: tuple[str, ...]) -> int:
@@ -55,8 +54,7 @@ class Outputs:
             written += [self._written(path, kind, value, console) for path, kind in self.files]
         if all(written):
             return 0
-        if isinstance(value, Profile | Comparison):
-            _rescue(value, console)
+        _rescue(value, console)
         return UNWRITTEN
 
     @staticmethod
@@ -116,8 +114,12 @@ def check_place(path: Path) -> None:
         ) from error
 
 
-def _rescue(value: Profile | Comparison, console: Console) -> None:
-    """What was measured is never lost for want of a place."""
+def _rescue(value: object, console: Console) -> None:
+    """What was measured, a Profile or a comparison, is never lost for want of a place."""
+    from launchscope.model import Comparison, Profile
+
+    if not isinstance(value, Profile | Comparison):
+        return
     noun = "Profile" if isinstance(value, Profile) else "comparison"
     content = reporter_named("json").render(value)
     try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,19 +19,14 @@ from launchscope.cli.console import Console
 from launchscope.cli.output import Outputs
 from launchscope.cli.recording import record, recording_folder
 from launchscope.cli.shared import Typed, runs_a_script
-from launchscope.config import Settings
 from launchscope.errors import InputError, LaunchscopeError, MeasureError, UsageError
-from launchscope.model import Profile, Target
 
 if TYPE_CHECKING:
+    from launchscope.config import Settings
+    from launchscope.model import Profile, Target
     from launchscope.runner.session import Outcome
 
-# Long options of ours; seen after the script they were probably meant for us.
-_OURS = {f"--{field.name.replace('_', '-')}" for field in fields(Settings)} | {
-    "--output",
-    "--format",
-}
-_OURS -= {"--command"}  # a setting only, so a script's option of that name is its own
+_INTERPRETER = re.compile(r"python[\d.]*")
 
 
 @runs_a_script()
@@ -52,10 +48,12 @@ def profile(
     Options of launchscope stand before the script; what follows it goes to the script. Of the
     counts of steps, 0 leaves a pass out.
     """
+    from launchscope.model import Profile
+
     screen = typed.console()
     settings = typed.run_settings("profile")
     target = target_of(command or [], module=module)
-    outputs = typed.outputs()
+    outputs = typed.outputs(Profile)
     python_exists(settings.python)
     misplaced(target.args, target.name, screen)
     return _run(target, settings, outputs, screen, typed.again())
@@ -101,7 +99,7 @@ def profile_of(outcome: Outcome, settings: Settings) -> Profile:
     except InputError:
         raise _nothing(outcome) from None
     if recording.timing is None and recording.inspect is None and recording.trace is None:
-        raise _nothing(outcome)
+        raise _nothing(outcome, left_out=not (settings.inspect and settings.timing))
     return advise(
         build_profile(
             recording,
@@ -111,12 +109,17 @@ def profile_of(outcome: Outcome, settings: Settings) -> Profile:
     )
 
 
-def _nothing(outcome: Outcome) -> LaunchscopeError:
+def _nothing(outcome: Outcome, *, left_out: bool = False) -> LaunchscopeError:
     if outcome.problem is not None:
         return outcome.problem
     if outcome.interrupted:
         return MeasureError("interrupted before anything was measured", exit_code=outcome.exit_code)
-    return MeasureError("the run left nothing to report on")
+    return MeasureError(
+        "the run left nothing to report on",
+        hint="passes were left out with a 0; without a GPU only --inspect shows something"
+        if left_out
+        else None,
+    )
 
 
 # ------------------------------------------------------------------ before the run
@@ -124,6 +127,8 @@ def _nothing(outcome: Outcome) -> LaunchscopeError:
 
 def target_of(command: list[str], *, module: bool, typed: str = "profile") -> Target:
     """What is to be run; UsageError where it cannot be. `typed` is our command, for the hints."""
+    from launchscope.model import Target
+
     if not command or not command[0].strip():
         raise UsageError(
             "no script was named",
@@ -133,6 +138,12 @@ def target_of(command: list[str], *, module: bool, typed: str = "profile") -> Ta
     if module:
         return Target("module", name, args)
     path = Path(name)
+    if _INTERPRETER.fullmatch(path.name) and args:
+        chosen = "" if path.name == name else f"--python {shlex.quote(name)} "
+        raise UsageError(
+            f"{name} is an interpreter, not a script",
+            hint=f"launchscope {typed} [options] {chosen}{shlex.join(args)}",
+        )
     if os.path.isdir(path):
         raise UsageError(
             f"{name} is a directory", hint="name the script in it, or run a package with -m"
@@ -202,11 +213,23 @@ def misplaced(
 
 def first_of_ours(args: Sequence[str], more: set[str] | None = None) -> str | None:
     """The first of these arguments that looks like an option of ours."""
-    ours = _OURS | (more or set())
+    ours = _long_options() | (more or set())
     for arg, following in zip(args, [*args[1:], ""]):
         if arg.split("=", 1)[0] in ours or (arg == "-o" and _is_report(following)):
             return arg
     return None
+
+
+@cache
+def _long_options() -> frozenset[str]:
+    """Those of ours; seen after the script they were probably meant for us."""
+    from dataclasses import fields
+
+    from launchscope.config import Settings
+
+    # A setting only, so a script's option of that name is its own.
+    names = {field.name for field in fields(Settings)} - {"command"}
+    return frozenset(f"--{name.replace('_', '-')}" for name in names | {"output", "format"})
 
 
 def _is_report(path: str) -> bool:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from launchscope.cli.console import Console
 from launchscope.cli.ending import held_back, was_asked_to_end
 from launchscope.errors import MeasureError, UsageError
-from launchscope.model import Schedule, Target
 
 if TYPE_CHECKING:
+    from launchscope.model import Schedule, Target
     from launchscope.runner.session import Outcome, RunOptions
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,9 @@ from launchscope.cli.anyfile import (
 )
 from launchscope.cli.shared import Typed, reads
 from launchscope.errors import InputError, UsageError
-from launchscope.model import Difference, Profile, Ranks
+
+if TYPE_CHECKING:
+    from launchscope.model import Profile
 
 
 @reads()
@@ -45,6 +47,8 @@ def report(
     typed: Typed,
 ) -> int:
     """Render what was saved again, or read a trace; no GPU and no torch needed."""
+    from launchscope.model import Profile
+
     screen, settings = typed.console(), typed.settings()
     step_from = typed.flags["step_from"]
     if step_from == "forward":
@@ -68,6 +72,8 @@ def report(
     )
     for path in paths:
         check_readable(path)
+    for path in typed.output:
+        _spared(path)
     if len(paths) == 1 and paths[0].is_dir() and not is_recording(paths[0]):
         return _ranks(files_in(paths[0]), asked, typed)
     if ranks or len(paths) > 2:
@@ -78,6 +84,8 @@ def report(
     if noun is not None:
         given = [f"--{name.replace('_', '-')}" for name, value in typed.flags.items() if value]
         return _again(paths[0], noun, given + ["--step-range"] * bool(step_range), typed)
+    if is_recording(paths[0]):
+        _steps_are_known(paths[0], step_from, step_range)
     outputs = typed.outputs(Profile)
     profile = profile_of(paths[0], asked)
     codes = profile.verdict.because if profile.verdict is not None else ()
@@ -86,8 +94,33 @@ def report(
     )
 
 
+def _spared(path: Path) -> None:
+    """UsageError where a report would take the place of what was recorded."""
+    from launchscope.parser import is_trace
+
+    if path.is_file() and (is_recording(path) or is_trace(path)):
+        raise UsageError(
+            f"-o {path} would overwrite what was recorded",
+            hint="-o is for the report: name another file",
+        )
+
+
+def _steps_are_known(recording: Path, step_from: str | None, step_range: str | None) -> None:
+    """UsageError for options that choose the steps of a trace: a recording has its own."""
+    asked = "--step-range" if step_range is not None else f"--step-from {step_from}"
+    if step_range is not None or step_from not in (None, "auto"):
+        raise UsageError(
+            f"{recording} is a recording, whose steps were found while the script ran: {asked} "
+            "cannot choose others",
+            hint=f"leave it out, or name the trace in {recording}"
+            if recording.is_dir()
+            else "leave it out",
+        )
+
+
 def _difference(paths: list[Path], asked: Asked, typed: Typed) -> int:
     from launchscope.analysis.difference import difference
+    from launchscope.model import Difference
 
     outputs, screen = typed.outputs(Difference), typed.console()
     before, after = each(profile_of, paths, asked, lambda path: screen.status(f"read {path.name}"))
@@ -119,6 +152,7 @@ def _again(path: Path, noun: str, given: list[str], typed: Typed) -> int:
 
 def _ranks(paths: list[Path], asked: Asked, typed: Typed) -> int:
     from launchscope.analysis.ranks import ranks_of
+    from launchscope.model import Ranks
 
     outputs, screen = typed.outputs(Ranks), typed.console()
     count = len(paths)

@@ -26,7 +26,10 @@ def rules(
     if rule is None:
         from difflib import get_close_matches
 
-        near = get_close_matches(code.upper(), [known.code for known in all_rules()], n=1)
+        codes = [known.code for known in all_rules()]
+        number = code.upper().removeprefix("LS")
+        meant = f"LS{int(number):03}" if number.isdecimal() else ""
+        near = [meant] if meant in codes else get_close_matches(code.upper(), codes, n=1)
         raise UsageError(
             f"there is no rule {code}",
             hint=f"did you mean {near[0]}?" if near else "launchscope rules lists them",

@@ -10,16 +10,17 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from launchscope.cli import options
 from launchscope.cli.console import Console
 from launchscope.cli.ending import ending
 from launchscope.cli.output import Outputs
 from launchscope.cli.state import console
-from launchscope.config import Settings, load_settings
 from launchscope.errors import UsageError
-from launchscope.model import Profile
+
+if TYPE_CHECKING:
+    from launchscope.config import Settings
 
 __all__ = ["Typed", "reads", "runs_a_script"]
 
@@ -78,6 +79,8 @@ class Typed:
 
     def settings(self, **more: Any) -> Settings:
         """The settings in force, with further flags of the command itself."""
+        from launchscope.config import load_settings
+
         return load_settings({**self.flags, **more}, config=self.config)
 
     def run_settings(self, command: str, **more: Any) -> Settings:
@@ -90,7 +93,7 @@ class Typed:
             )
         return settings
 
-    def outputs(self, kind: type = Profile) -> Outputs:
+    def outputs(self, kind: type) -> Outputs:
         """Where the report goes; UsageError for a format or a place that will not do."""
         return Outputs.checked(self.format_name, self.output, kind)
 

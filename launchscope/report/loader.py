@@ -32,7 +32,9 @@ def reporter_named(name: str) -> Reporter:
     known = {reporter.name: reporter for reporter in all_reporters()}
     if name.lower() in known:
         return known[name.lower()]
-    near = get_close_matches(name.lower(), known, n=1)
+    suffix = f".{name.lower().lstrip('.')}"
+    near = [known_as for known_as, kind in known.items() if suffix in kind.suffixes]
+    near = near or get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     raise UsageError(f"unknown format {name!r}", hint=hint)
 

@@ -153,6 +153,13 @@ def test_bad_input_is_a_sentence(
     assert caught.value.exit_code == 2
 
 
+def test_an_unknown_parameter_is_told_what_there_is_and_what_else_works(tmp_path: Path) -> None:
+    source = 'import argparse\nargparse.ArgumentParser().add_argument("--epochs")'
+    with pytest.raises(UsageError, match="no option --zz") as caught:
+        axes(tmp_path, source, None, "zz=1,2")
+    assert caught.value.hint == "it has --epochs. Or put {zz} where it belongs in the arguments"
+
+
 def test_a_script_without_a_flag_would_measure_one_thing_again_and_again(tmp_path: Path) -> None:
     source = 'import argparse\nargparse.ArgumentParser().add_argument("--epochs")'
     with pytest.raises(UsageError, match="all points would measure the same thing") as caught:

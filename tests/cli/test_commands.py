@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,44 @@ def test_a_reader_that_leaves_early_is_no_crash(tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
+def test_a_reader_that_has_gone_is_told_from_a_gate_that_failed(saved: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "launchscope", "check", "--limit", "launches_per_step=9999", saved],
+        stdout=nobody_reads(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+def test_files_are_written_though_nobody_reads_the_progress(saved: Path, tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "launchscope", "report", saved, "-o", tmp_path / "again.json"],
+        stdout=subprocess.PIPE,
+        stderr=nobody_reads(),
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0
+    assert "ADOPT" in result.stdout
+    assert (tmp_path / "again.json").exists()
+
+
+def test_streams_that_are_closed_from_the_start_are_no_failure(saved: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.json"
+    command = f"exec {sys.executable} -m launchscope report {saved} -o {again} <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+    assert read_profile(again) == read_profile(saved)
+
+
+def nobody_reads() -> int:
+    """The end of a pipe that is written to, with the other end closed."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    return writes
+
+
 def test_doctor_says_what_can_be_measured() -> None:
     result = launchscope("doctor")
     assert result.returncode == 0, result.stderr
@@ -140,17 +179,6 @@ def test_without_a_command_the_help_is_shown() -> None:
     assert "Usage:" in result.stdout
 
 
-def test_help_imports_no_rich() -> None:
-    code = (
-        "import sys; from launchscope.cli import main; main(['profile', '--help'])\n"
-        "print({'rich', 'msgspec', 'pandas', 'torch'} & set(sys.modules), file=sys.stderr)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stderr.strip() == "set()"
-
-
 def test_the_list_of_commands_imports_none_of_them() -> None:
     code = (
         "import sys; from launchscope.cli import main; main(['--help'])\n"
@@ -168,3 +196,41 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
 def test_each_command_that_is_listed_is_there(name: str, capsys: Streams) -> None:
     assert main([name, "--help"]) == 0
     assert f"Usage: launchscope {name} [OPTIONS]" in capsys.readouterr().out
+
+
+def test_what_is_typed_wrong_points_at_the_help_of_its_own_command(capsys: Streams) -> None:
+    assert main(["profile", "--warmup"]) == 2
+    assert "launchscope profile --help" in capsys.readouterr().err
+
+
+def test_a_command_may_stand_behind_two_dashes(capsys: Streams) -> None:
+    assert main(["--", "rules", "LS001"]) == 0
+    assert capsys.readouterr().out.startswith("# LS001")
+
+
+@pytest.mark.parametrize("typed", ["ls2", "2", "LS02"])
+def test_the_number_of_a_rule_leads_to_its_code(typed: str, capsys: Streams) -> None:
+    assert main(["rules", typed]) == 2
+    assert "did you mean LS002?" in capsys.readouterr().err
+
+
+def test_a_folder_as_the_place_of_the_report_is_called_one(
+    saved: Path, tmp_path: Path, capsys: Streams
+) -> None:
+    assert main(["report", str(saved), "-o", str(tmp_path)]) == 2
+    assert "is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        (("python", "train.py", "--epochs", "1"), "profile [options] train.py --epochs 1"),
+        (("python3.12", "-m", "pkg.train"), "profile [options] -m pkg.train"),
+        (("/env/bin/python3", "a b.py"), "profile [options] --python /env/bin/python3 'a b.py'"),
+    ],
+)
+def test_an_interpreter_in_front_of_the_script_is_told_what_to_type(
+    typed: tuple[str, ...], right: str, capsys: Streams
+) -> None:
+    assert main(["profile", *typed]) == 2
+    assert f"hint: launchscope {right}\n" in capsys.readouterr().err

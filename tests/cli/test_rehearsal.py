@@ -86,3 +86,11 @@ def test_a_full_disk_under_stdout_is_a_sentence(tmp_path: Path) -> None:
         )
     assert result.returncode == 2
     assert result.stderr.startswith("error: cannot write the report to stdout")
+
+
+def test_a_rehearsal_without_its_only_pass_says_which_one_that_is(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TINY)
+    result = launchscope(tmp_path, "profile", "--inspect", "0", "train.py")
+    assert result.returncode == 3
+    assert "hint: passes were left out" in result.stderr
+    assert "--inspect" in result.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from tests.builders import TraceBuilder, loop_trace, trace
 from tests.gate.profiles import failed_on_gpu
 from tests.kinetotext import kineto_text
 from tests.nsysbuilder import nsys
+
+RECORDED = Path(__file__).parents[2] / "sample_workloads" / "recordings" / "lstm"
 
 
 def step(builder: TraceBuilder) -> None:
@@ -287,3 +290,32 @@ def test_a_saved_check_is_rendered_again_in_every_format(
     shown = reporter_named(name).render(read_saved(saved, "check"))
     assert main(["report", str(saved), "-f", name]) == 0
     assert capsys.readouterr().out == (shown if isinstance(shown, str) else shown.decode())
+
+
+@pytest.mark.parametrize("place", ["read.json", "other.json", "rec/recording.json"])
+def test_a_report_never_takes_the_place_of_what_was_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    read, other = kineto(tmp_path / "read.json"), kineto(tmp_path / "other.json")
+    recording = shutil.copytree(RECORDED, tmp_path / "rec") / "recording.json"
+    before = [path.read_bytes() for path in (read, other, recording)]
+    assert main(["report", str(read), "-o", str(tmp_path / place)]) == 2
+    assert "would overwrite what was recorded" in capsys.readouterr().err
+    assert [path.read_bytes() for path in (read, other, recording)] == before
+
+
+@pytest.mark.parametrize("option", [("--step-range", "train"), ("--step-from", "none")])
+def test_the_steps_of_a_recording_cannot_be_chosen_anew(
+    capsys: pytest.CaptureFixture[str], option: tuple[str, str]
+) -> None:
+    assert main(["report", str(RECORDED), *option]) == 2
+    assert f"{option[0]}" in capsys.readouterr().err
+
+
+def test_the_hint_for_a_trace_that_was_cut_is_not_to_record_it_on_a_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = tmp_path / "cut.json.gz"
+    cut.write_bytes((RECORDED / "trace.kineto.json.gz").read_bytes()[:20_000])
+    assert main(["report", str(cut)]) == 3
+    assert "hint: copy the file again" in capsys.readouterr().err

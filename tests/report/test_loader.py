@@ -44,3 +44,10 @@ def test_the_json_is_read_back_as_the_same_profile(make: object, tmp_path: Path)
     assert isinstance(rendered, bytes)
     (tmp_path / "profile.json").write_bytes(rendered)
     assert read_profile(tmp_path / "profile.json") == given
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("md", "markdown"), ("xml", "junit")])
+def test_a_suffix_typed_as_a_format_leads_to_its_name(typed: str, meant: str) -> None:
+    with pytest.raises(UsageError) as error:
+        reporter_named(typed)
+    assert error.value.hint == f"did you mean {meant}?"
