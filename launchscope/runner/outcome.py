@@ -174,7 +174,9 @@ def death_of(exit_code: int | None) -> str:
         return f"signal {-exit_code}"
 
 
-def judge(report: ChildReport, results: dict[str, Any], structure: bool) -> LaunchscopeError | None:
+def judge(
+    report: ChildReport, results: dict[str, Any], structure: bool, step_from: str = "auto"
+) -> LaunchscopeError | None:
     """The problem of the last run as an error to report; None if it went as it should.
 
     The script's own failure only counts while there is no verdict to give: a run that was
@@ -214,7 +216,7 @@ def judge(report: ChildReport, results: dict[str, Any], structure: bool) -> Laun
         )
     if measured:
         return None
-    return _nothing_measured(report)
+    return _nothing_measured(report, step_from)
 
 
 def unwritable(directory: Path, error: OSError) -> MeasureError:
@@ -234,7 +236,7 @@ def _why(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _nothing_measured(report: ChildReport) -> MeasureError:
+def _nothing_measured(report: ChildReport, step_from: str) -> MeasureError:
     if not report.ended:
         return NoStepError(
             "the script ended its process from inside (os._exit, os.exec or a library's), before "
@@ -250,6 +252,11 @@ def _nothing_measured(report: ChildReport) -> MeasureError:
         return NoStepError(
             f"no step was seen: {report.started_others}, and the work seems to run there",
             hint="profile the worker itself, or run the script so that it trains in one process",
+        )
+    if step_from == "marker" and report.steps == 0:
+        return NoStepError(
+            "no step was marked: the script never entered launchscope.step()",
+            hint="put the step in `with launchscope.step():`, or leave --step-from marker out",
         )
     if report.forwards == 0 and report.steps == 0:
         return NoStepError(
@@ -268,6 +275,12 @@ def _nothing_measured(report: ChildReport) -> MeasureError:
                 f"only {report.steps} steps were seen, too few to warm up and time some: "
                 f"{_OTHER_MODEL}",
                 hint="mark the step with launchscope.step(), or let the first model train longer",
+            )
+        if report.on_gpu is False:
+            return NoStepError(
+                f"the script ended after {report.steps} steps, too few to find the step and "
+                "inspect some",
+                hint="let it make a few steps more",
             )
         return NoStepError(
             f"the script ended after {report.steps} steps, too few to warm up and time some",

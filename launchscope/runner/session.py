@@ -20,7 +20,7 @@ from launchscope.model import Schedule, Target
 from launchscope.runner.collect import Collected
 from launchscope.runner.endsignals import asking_signal
 from launchscope.runner.folder import ResultFolder
-from launchscope.runner.outcome import ChildReport, judge, unwritable
+from launchscope.runner.outcome import ChildReport, death_of, judge, unwritable
 from launchscope.runner.passes import SCOPE, all_passes
 from launchscope.runner.watch import ChildWatch, Event
 
@@ -99,6 +99,7 @@ class _Session:
         self.listen = listen
         self.collected = Collected(self.directory)
         self.side_stream = True
+        self._asked: tuple[Schedule, list[str]] | None = None  # of the last run, and what for
         self._watch = ChildWatch(listen, options.timeout_s, schedule.full)
 
     def run(self) -> Outcome:
@@ -136,7 +137,13 @@ class _Session:
             if report.interrupted or report.timed_out or report.unwritable is not None:
                 break
             why = self._on_default_stream() or self._why_again(report, wanted)
-        problem = judge(report, self.collected.results, "inspect" in self.collected.results)
+        results = self.collected.results
+        problem = judge(report, results, "inspect" in results, self.schedule.step_from)
+        if problem is None and self.schedule.full and report.exit_code and not report.interrupted:
+            how = "was ended by" if report.exit_code < 0 else "ended with"
+            self.collected.note(
+                f"after it was measured the script {how} {death_of(report.exit_code)}"
+            )
         try:
             self.collected.write_recording(self.target, self.schedule, report.exit_code)
         except OSError as error:
@@ -202,7 +209,7 @@ class _Session:
         if report.script_ended and report.steps >= 3 and not report.failed:
             shorter = self._shorter(report, open_)
             if shorter is not None:
-                self.schedule = shorter
+                self.schedule, self._asked = shorter, (shorter, open_)
                 return f"its step was seen {report.steps} times, so every pass takes fewer"
         given_up = report.script_ended and report.searching and not report.failed
         if not given_up or self.schedule.step_from != "auto":
@@ -230,10 +237,9 @@ class _Session:
         now = self.schedule
         planned = now.warmup + sum(self._steps_of(name) for name in open_ if name != "replay_trace")
         room = report.steps
-        if planned <= room and not report.searching:
-            return now  # the next run has fewer passes to do and gets further
-        if room >= planned:
-            return None
+        if planned <= room:
+            # The next run has fewer passes to do and gets further, unless it is made already.
+            return now if not report.searching and self._asked != (now, open_) else None
         share = max(0.0, (room - 2) / max(1, planned))
         warmup = min(now.warmup, max(3, int(now.warmup * share)))
 

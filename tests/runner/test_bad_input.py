@@ -46,6 +46,18 @@ CASES = {
     "no_torch": Case("print('nothing to see')", 3, "without importing torch"),
     "no_step": Case("import torch\ntorch.ones(3).sum()", 3, "without a single forward"),
     "two_steps": Case(TRAIN + "step(); step()", 3, "no repeating step was found"),
+    "ends_after_3": Case(
+        TRAIN + "for i in range(3): step()", 3, "ended after 3 steps, too few to find the step"
+    ),
+    "marks_nothing": Case(
+        TRAIN + "for i in range(20): step()", 3, "no step was marked", ("--step-from", "marker")
+    ),
+    "fails_after_the_verdict": Case(
+        TRAIN + "for i in range(20): step()\nraise SystemExit(3)",
+        0,
+        "after it was measured the script ended with exit code 3",
+        ("--full",),
+    ),
     "ends_after_7": Case(TRAIN + "for i in range(7): step()", 0, "its step was seen 7 times"),
     "ends_after_12": Case(TRAIN + "for i in range(12): step()", 0, "ended after 12 steps"),
     "ends_after_20": Case(TRAIN + "for i in range(20): step()", 0),

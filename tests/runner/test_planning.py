@@ -28,6 +28,14 @@ def planning(folder: Path, lacks: tuple[str, ...], schedule: Schedule | None = N
     return session
 
 
+def test_a_run_that_brought_nothing_is_not_made_again(tmp_path: Path) -> None:
+    session = planning(tmp_path, tuple(EVERY), Schedule(warmup=2, inspect=2))
+    session.collected.on_gpu = False
+    ended = ChildReport(script_ended=True, steps=4, on_gpu=False)
+    assert "so every pass takes fewer" in session._why_again(ended, EVERY)
+    assert session._why_again(ended, EVERY) == ""
+
+
 def test_no_run_is_made_for_another_look_at_the_times_alone(tmp_path: Path) -> None:
     session = planning(tmp_path, ("timing_second",))
     ended = ChildReport(script_ended=True, steps=40)
