@@ -7,6 +7,7 @@ iteration that launched it (by correlation id), whenever it ran.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,7 @@ class Work:
         """Whether one thread makes all launches of the steps: backward has threads of its own."""
         return len(np.unique(ints(self.launches, c.TID)[self.step >= 0])) <= 1
 
-    @property
+    @cached_property
     def optimizer_ranges(self) -> pd.DataFrame:
         """The process's ranges around optimizer steps: RANGE_COLUMNS, by start."""
         ranges, pid = self.trace.ranges, self.iterations.pid
