@@ -68,8 +68,9 @@ def _headline(
 ) -> str:
     if not known:
         return "None of the files could be read."
+    noun = "rank" if len(rows) == 1 else "ranks"
     read = (
-        f"{len(known)} ranks" if len(known) == len(rows) else f"{len(known)} of {len(rows)} ranks"
+        f"{len(rows)} {noun}" if len(known) == len(rows) else f"{len(known)} of {len(rows)} {noun}"
     )
     own = next((skew for skew in skews if skew.key == "own_ms"), None)
     if slowest is None or own is None:

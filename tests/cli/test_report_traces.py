@@ -145,6 +145,14 @@ def test_a_folder_is_reported_by_rank_with_what_could_not_be_read(
     assert "Skew over the ranks" in saved.read_text()
 
 
+def test_a_folder_of_one_trace_holds_one_rank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kineto(tmp_path / "trace.json.gz")
+    assert main(["report", str(tmp_path)]) == 0
+    assert "1 rank read" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
