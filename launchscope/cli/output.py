@@ -93,7 +93,8 @@ def append(path: Path, content: str | bytes, console: Console) -> None:
 
 
 def check_place(path: Path) -> None:
-    """UsageError unless the place can be written: writing nothing to it shows that."""
+    """UsageError unless the place can be written (writing nothing to it shows that), or where a
+    report would take the place of what was recorded."""
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a directory", hint="-o names a file, such as profile.json")
@@ -112,6 +113,18 @@ def check_place(path: Path) -> None:
             f"cannot write {path}: {error.strerror or error}",
             hint="choose another place with -o",
         ) from error
+    if path.is_file() and _is_recorded(path):
+        raise UsageError(
+            f"-o {path} would overwrite what was recorded",
+            hint="-o is for the report: name another file",
+        )
+
+
+def _is_recorded(path: Path) -> bool:
+    from launchscope.cli.anyfile import is_recording
+    from launchscope.parser import is_trace
+
+    return is_recording(path) or is_trace(path)
 
 
 def _rescue(value: object, console: Console) -> None:

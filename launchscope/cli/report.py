@@ -72,8 +72,6 @@ def report(
     )
     for path in paths:
         check_readable(path)
-    for path in typed.output:
-        _spared(path)
     if len(paths) == 1 and paths[0].is_dir() and not is_recording(paths[0]):
         return _ranks(files_in(paths[0]), asked, typed)
     if ranks or len(paths) > 2:
@@ -92,17 +90,6 @@ def report(
     return outputs.deliver(
         profile, screen, tuple(f"launchscope rules {code}" for code in codes[:1])
     )
-
-
-def _spared(path: Path) -> None:
-    """UsageError where a report would take the place of what was recorded."""
-    from launchscope.parser import is_trace
-
-    if path.is_file() and (is_recording(path) or is_trace(path)):
-        raise UsageError(
-            f"-o {path} would overwrite what was recorded",
-            hint="-o is for the report: name another file",
-        )
 
 
 def _steps_are_known(recording: Path, step_from: str | None, step_range: str | None) -> None:

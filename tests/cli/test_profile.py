@@ -23,6 +23,7 @@ from launchscope.model import (
 )
 from launchscope.parser import read_profile
 from launchscope.runner import session, watch
+from tests.builders import trace
 from tests.rules.profiles import profile
 
 TIMING = TimingResult(0, (0, 1), (1, 2), 3, (), ())
@@ -261,6 +262,15 @@ def test_an_archive_that_python_would_run_is_refused_with_the_way_out(
     assert main(["profile", "app.zip"]) == 2
     err = capsys.readouterr().err
     assert "error: app.zip is an archive\nhint: unpack it, and name the script in it" in err
+    assert runner.asked == {}
+
+
+def test_no_profile_takes_the_place_of_a_trace(runner: Runner, capsys: Streams) -> None:
+    recorded = trace().step().launch().write(Path("step.json"))
+    before = recorded.read_bytes()
+    assert main(["profile", "-o", "step.json", "train.py"]) == 2
+    assert "-o step.json would overwrite what was recorded" in capsys.readouterr().err
+    assert recorded.read_bytes() == before
     assert runner.asked == {}
 
 
