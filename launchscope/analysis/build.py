@@ -254,6 +254,7 @@ def _facts(recording: Recording) -> Facts:
             scheduler_where=inspected.scheduler_where,
             optimizer_classes=inspected.optimizer_classes,
             rng_used=inspected.rng_used,
+            amp_left_out=inspected.partial or None,
             step_source=inspected.source,
             model_calls=inspected.calls or None,
         )

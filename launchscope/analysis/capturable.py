@@ -18,11 +18,13 @@ from launchscope.analysis.work import OPTIMIZER_RANGE, Bools, Work
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, ints
 
-__all__ = ["made_capturable"]
+__all__ = ["ASK_FOR_CAPTURABLE", "made_capturable"]
 
-# Those of torch.optim that have a flag `capturable`.
-_KINDS = "Adam|AdamW|NAdam|RAdam|Adamax|Adadelta|ASGD|RMSprop|Rprop"
-_STEP = re.compile(rf"{OPTIMIZER_RANGE}(?:{_KINDS})\.step")
+# Those of torch.optim that refuse a capture unless every group has capturable=True.
+ASK_FOR_CAPTURABLE = (
+    "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "ASGD", "RMSprop", "Rprop",
+)  # fmt: skip
+_STEP = re.compile(rf"{OPTIMIZER_RANGE}(?:{'|'.join(ASK_FOR_CAPTURABLE)})\.step")
 _FUSED = "Fused"  # kernels of such implementations, which a capture leaves as they are
 
 

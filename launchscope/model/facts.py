@@ -31,6 +31,7 @@ class Facts:
     scheduler_where: str | None = None
     optimizer_classes: tuple[str, ...] | None = None
     rng_used: bool | None = None
+    amp_left_out: bool | None = None  # of a rehearsal: autocast or GradScaler did nothing in it
     step_source: StepSource | None = None
     model_calls: tuple[ModelCall, ...] | None = None
     input_tensors: int | None = None  # to be copied in before a replay

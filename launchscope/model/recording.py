@@ -212,7 +212,7 @@ class InspectResult:
     forwards: tuple[int, ...] = ()  # per step; none in a recording that did not count them
     source: StepSource | None = None
     calls: tuple[ModelCall, ...] = ()  # none in a recording that did not look at them
-    partial: bool = False  # the count is known to be incomplete; `notes` says why
+    partial: bool = False  # autocast or GradScaler did nothing and are not in the count
     notes: tuple[str, ...] = ()
 
 

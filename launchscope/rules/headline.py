@@ -9,8 +9,6 @@ from launchscope.rules.reading import Gain, branches, distinct_inputs, forward_u
 from launchscope.rules.shape_change import every_step_differs, growth
 from launchscope.rules.wording import figures, ms, pct, pct_beside, place, plural, times
 
-# What the notes of a rehearsal say of them.
-_SWITCHED_OFF = "autocast and GradScaler do nothing"
 _PARTS = {"forward_backward": "its forward and backward"}
 
 
@@ -209,7 +207,7 @@ def structure_clear(profile: Profile) -> str:
     counted = "" if ops is None else f" of {plural(ops, 'device operation')}"
     shapes = "its shapes are stable and " if profile.shapes.stable else ""
     unseen = wrong = ""
-    if any(_SWITCHED_OFF in note for note in profile.notes):
+    if profile.facts.amp_left_out:
         unseen = ", autocast and GradScaler left out"
     if scheduler_is_frozen(profile):
         wrong = ", but a replay would keep the learning rate of the capture until it is a tensor"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 
+from launchscope.analysis.capturable import ASK_FOR_CAPTURABLE
 from launchscope.model import Profile
 from launchscope.rules.learning_rate import CAPTURABLE
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 
 __all__ = ["changes_needed", "freezes_rate", "prepared", "writes_rate"]
-
-# Whose step torch refuses to capture unless every group has capturable=True.
-_ASK_FOR_CAPTURABLE = (*CAPTURABLE, "ASGD", "Rprop")
 
 _FROM_HERE_ON = """\
 # From here on group["lr"].fill_(value) sets the rate, as torch's schedulers do. A momentum stays
@@ -31,7 +29,7 @@ def changes_needed(profile: Profile) -> tuple[str, ...]:
     if profile.replay.status in ("measured", "what_if"):
         return profile.replay.changes
     kinds = dict.fromkeys(profile.facts.optimizer_classes or ())
-    return tuple(f"{kind} capturable=True" for kind in kinds if kind in _ASK_FOR_CAPTURABLE)
+    return tuple(f"{kind} capturable=True" for kind in kinds if kind in ASK_FOR_CAPTURABLE)
 
 
 def prepared(profile: Profile, named: list[tuple[str, str]]) -> list[str]:
