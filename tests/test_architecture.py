@@ -67,10 +67,9 @@ PARENT_SIDE = {"runner/__init__.py", "runner/session.py"}
 # What the folders of the runner may import of one another; its other files know them all.
 RUNNER_FOLDERS: dict[str, set[str]] = {
     "follow": set(),
-    "source": set(),
     "ops": {"follow"},
     "graphs": {"follow", "ops"},
-    "passes": {"follow", "source", "ops", "graphs"},
+    "passes": {"follow", "ops", "graphs"},
 }
 
 TOP_LEVEL = {

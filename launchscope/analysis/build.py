@@ -255,7 +255,5 @@ def _facts(recording: Recording) -> Facts:
             optimizer_classes=inspected.optimizer_classes,
             rng_used=inspected.rng_used,
             amp_left_out=inspected.partial or None,
-            step_source=inspected.source,
-            model_calls=inspected.calls or None,
         )
     return facts

@@ -90,8 +90,11 @@ class Projector:
 
 
 def moved_inputs(source: StepSource | None) -> int:
-    """How many copies to the device the recipe makes straight into static tensors, for what is
-    `x.to(device)` in the step; none unless all of them are small enough not to wait."""
+    """How many host tensors the step copies to the device with `x.to(device)`.
+
+    With a graph such a copy goes straight into the input's fixed address. 0 unless all of them
+    are small enough not to wait.
+    """
     moved = [x for x in source.inputs if x.expression != x.copied_from] if source else []
     return len(moved) if all(_bytes(x) <= STAGED_BYTES for x in moved) else 0
 

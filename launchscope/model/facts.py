@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from launchscope.model.recording import ModelCall, StepSource
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -32,8 +30,6 @@ class Facts:
     optimizer_classes: tuple[str, ...] | None = None
     rng_used: bool | None = None
     amp_left_out: bool | None = None  # of a rehearsal: autocast or GradScaler did nothing in it
-    step_source: StepSource | None = None
-    model_calls: tuple[ModelCall, ...] | None = None
     input_tensors: int | None = None  # to be copied in before a replay
     input_bytes: int | None = None
 

@@ -163,7 +163,7 @@ class Verdict:
     removable_pct: float | None = None  # of the iteration
     confidence: Literal["high", "medium", "low"] = "low"
     because: tuple[str, ...] = ()  # finding codes
-    how: str | None = None
+    instructions: tuple[str, ...] = ()  # one step of the person's each, in order
 
 
 @dataclass(frozen=True)

@@ -130,58 +130,19 @@ class OpRecord:
 
 @dataclass(frozen=True)
 class StepInput:
-    """A tensor that the step reads and does not make. `constant`: no round of the loop gives its
-    names another one."""
+    """A tensor that the step's own lines read."""
 
-    expression: str  # as it stands in the source: "images[step % 8]"
-    copied_from: str  # the tensor behind it: "x" for "x.to(device)"
-    static_name: str  # "static_images"
+    expression: str  # as it stands in the source: "x.to(device)"
+    copied_from: str  # "x", the tensor of the host; the expression itself where nothing is moved
     shape: tuple[int, ...]
     dtype: str  # "torch.float32"
-    constant: bool = False
-    requires_grad: bool = False
-    strides: tuple[int, ...] = ()  # none where they are those of a contiguous tensor
 
 
 @dataclass(frozen=True)
 class StepSource:
-    """The person's own statements of the step, indentation taken off."""
+    """What the step's own lines say."""
 
-    file: str
-    first_line: int
-    last_line: int
-    code: str
-    static_code: str  # the same with static names in place of the inputs that change
-    before: str = ""  # the loop's statements in front of them
-    loop: str | None = None  # the first line of the loop around them
     inputs: tuple[StepInput, ...] = ()
-    optimizers: tuple[tuple[str, str], ...] = ()  # variable and class
-    results: tuple[str, ...] = ()  # names that they bind and other lines read
-    frozen: tuple[str, ...] = ()  # names of plain values that the loop changes and they read
-    depth: int = 0  # columns that they stand deeper than the loop's own statements
-    rounds: bool = False  # the step is several rounds of the loop
-    behind: str = ""  # those of them that work for the host, to run after each replay
-    gathers: str = ""  # what puts static tensors together where the step reads them in one batch
-    fetched: tuple[str, ...] = ()  # names of inputs that they bind before they read them
-    adapts: str = ""  # makes static batches of the first ones, which have to be there for it
-    kept: tuple[str, ...] = ()  # parts of these that stay as the first batch has them
-    unseen: tuple[str, ...] = ()  # what holds inputs that no line here copies
-
-
-@dataclass(frozen=True)
-class ModelCall:
-    """How a step calls one of its models; the classes are those of what is no tensor."""
-
-    module: str  # its class
-    times: int = 1
-    arguments: int = 0  # by position
-    keywords: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()  # classes among the arguments by position
-    outputs: tuple[str, ...] = ()  # classes among what it returns
-    hooks: bool = False  # of the script's own
-    inner_hooks: bool = False  # on a part of it
-    trained_buffers: bool = False
-    autocast: bool = False  # within one that keeps its casts
 
 
 @dataclass(frozen=True)
@@ -211,7 +172,6 @@ class InspectResult:
     uncapturable_groups: int = 0
     forwards: tuple[int, ...] = ()  # per step; none in a recording that did not count them
     source: StepSource | None = None
-    calls: tuple[ModelCall, ...] = ()  # none in a recording that did not look at them
     partial: bool = False  # autocast or GradScaler did nothing and are not in the count
     notes: tuple[str, ...] = ()
 

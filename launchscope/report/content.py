@@ -87,7 +87,7 @@ class Content:
     parts: tuple[Part, ...]
     costs: tuple[tuple[str, str], ...]
     changes: tuple[Finding, ...]
-    how: str | None
+    instructions: tuple[str, ...]
     kernel_heading: str
     kernels: tuple[KernelLine, ...]
     kernels_left: int
@@ -119,7 +119,7 @@ def content_of(profile: Profile, *, top: int = 8, next_commands: tuple[str, ...]
         parts=_parts(profile),
         costs=_costs(profile),
         changes=tuple(f for f in ordered if f.severity != "info"),
-        how=verdict.how if verdict is not None else None,
+        instructions=verdict.instructions if verdict is not None else (),
         kernel_heading="Top kernels, in all" if _is_total(profile) else "Top kernels of a step",
         kernels=_kernels(profile, top),
         kernels_left=max(0, len(profile.kernels) - top),

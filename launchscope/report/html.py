@@ -27,7 +27,6 @@ def render(profile: Profile, /, **options: object) -> str:
     """A page in the reader's light or dark colours. Option: `top` kernels (30)."""
     top = options.get("top")
     content = content_of(profile, top=top if isinstance(top, int) else _MOST_KERNELS)
-    steps, _, recipe = (content.how or "").partition("\n\n")
     verdict = profile.verdict
     return _page(
         "profile.html",
@@ -35,8 +34,6 @@ def render(profile: Profile, /, **options: object) -> str:
         content=content,
         tone=_TONES.get(verdict.recommendation if verdict is not None else "", "doubt"),
         replayed=any(row.replay or row.change for row in content.rows),
-        steps=steps.splitlines(),
-        recipe=recipe,
     )
 
 

@@ -47,11 +47,9 @@ def _sections(content: Content) -> list[str]:
         sections += ["## What it costs", table(("", ""), (LEFT, RIGHT), content.costs)]
     if content.changes:
         sections += ["## What to change", "\n".join(map(_finding, content.changes))]
-    if content.how:
-        steps, _, recipe = content.how.partition("\n\n")
-        sections += ["## How", "\n".join(map(escape, steps.splitlines()))]
-        if recipe:
-            sections.append(f"```python\n{recipe}\n```")
+    if content.instructions:
+        steps = (f"{i}. {escape(step)}" for i, step in enumerate(content.instructions, 1))
+        sections += ["## How", "\n".join(steps)]
     if content.kernels:
         sections += [f"## {content.kernel_heading}", _kernels(content)]
     if content.notes:

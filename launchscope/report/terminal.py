@@ -64,9 +64,10 @@ def _write(console: Console, content: Content, *, unicode: bool) -> None:
         heading(console, "What to change")
         for finding in content.changes:
             _finding(console, finding)
-    if content.how:
+    if content.instructions:
         heading(console, "How")
-        _how(console, content.how)
+        for number, step in enumerate(content.instructions, 1):
+            item(console, f"{number}.", step)
     if content.kernels:
         heading(console, content.kernel_heading)
         console.print(_kernels(content, console.width))
@@ -172,19 +173,6 @@ def _pairs(pairs: tuple[tuple[str, str], ...]) -> RenderableType:
     for label, value in pairs:
         grid.add_row(label, value)
     return Padding(grid, INDENT)
-
-
-def _how(console: Console, how: str) -> None:
-    steps, _, code = how.partition("\n\n")
-    for step in steps.splitlines():
-        number, _, text = step.partition(" ")
-        item(console, number, text)
-    if code:
-        from rich.text import Text
-
-        console.print()
-        for line in code.splitlines():
-            console.print(Text("     " + line, style="cyan"), no_wrap=True, overflow="ignore")
 
 
 def _kernels(content: Content, width: int) -> RenderableType:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from launchscope.model import Finding, Profile, Recommendation, Verdict
 from launchscope.rules import headline
-from launchscope.rules.how import how_to
+from launchscope.rules.instructions import instructions
 from launchscope.rules.loader import all_rules
 from launchscope.rules.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.ls040_partial_run import is_partial
@@ -62,7 +62,7 @@ def _verdict(profile: Profile, findings: tuple[Finding, ...]) -> Verdict:
         removable_pct=None if found is None else found.removable_pct,
         confidence=_confidence(profile, decision.recommendation),
         because=tuple(code for code in dict.fromkeys(decision.because) if code in present),
-        how=how_to(profile, decision.recommendation),
+        instructions=instructions(profile, decision.recommendation),
     )
 
 

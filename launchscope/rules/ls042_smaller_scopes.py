@@ -22,7 +22,6 @@ Where the whole step was captured, and where the blocking lines stand in the for
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.graphedcallables import refused
 from launchscope.rules.rule import Rule
 from launchscope.rules.wording import ms, pct
 
@@ -44,8 +43,9 @@ def check(profile: Profile) -> list[Finding]:
                 severity="info",
                 title=f"{name[0].upper()}{name[1:]} alone can be captured as it stands: "
                 f"{ms(scope.replay_ms)} in place of {ms(scope.eager_ms)}{gain}",
-                advice=("A" if refused(profile) else "torch.cuda.make_graphed_callables, or a")
-                + " graph of this part with the rest of the step after each replay.",
+                advice="Capture this part in a graph and run the rest of the step after each "
+                "replay. torch.cuda.make_graphed_callables does this for a model without hooks "
+                "that takes and returns tensors only.",
                 evidence={
                     "scope": scope.scope,
                     "eager_ms": scope.eager_ms,

@@ -43,7 +43,7 @@ def obstacles(profile: Profile) -> list[Obstacle]:
                 "blockers",
                 "LS030",
                 f"{lines} {be} mended",
-                f"Mend {lines} (launchscope rules LS030).",
+                f"Fix {lines} (launchscope rules LS030).",
             )
         )
     if forward_unseen(profile):

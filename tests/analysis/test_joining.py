@@ -1,19 +1,15 @@
-"""Which of a step's inputs the recipe copies straight from the host."""
+"""Which copies of inputs from the host wait no longer once a graph is adopted."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 
 from launchscope.analysis.joining import moved_inputs
 from launchscope.model import StepInput, StepSource
 
-SOURCE = StepSource("train.py", 1, 2, "loss = model(x.to(device))", "loss = model(static_x)")
-
 
 def entry(shape: tuple[int, ...], dtype: str = "torch.float32", *, moved: bool = True) -> StepInput:
-    return StepInput("x.to(device)" if moved else "x", "x", "static_x", shape, dtype)
+    return StepInput("x.to(device)" if moved else "x", "x", shape, dtype)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +29,7 @@ def entry(shape: tuple[int, ...], dtype: str = "torch.float32", *, moved: bool =
 def test_copies_of_inputs_wait_no_longer_where_all_are_small_enough_to_be_staged(
     inputs: tuple[StepInput, ...], count: int
 ) -> None:
-    assert moved_inputs(replace(SOURCE, inputs=inputs)) == count
+    assert moved_inputs(StepSource(inputs)) == count
 
 
 def test_without_the_steps_source_every_copy_stays_as_it_is() -> None:

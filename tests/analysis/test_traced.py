@@ -213,18 +213,17 @@ def test_a_total_over_several_processes_says_so(tmp_path: Path) -> None:
     assert found.value("launches_per_step") == 3
 
 
-def how(built: TraceBuilder) -> str:
+def told(built: TraceBuilder) -> tuple[str, ...]:
     verdict = advise(profile(built)).verdict
     assert verdict is not None
     assert verdict.recommendation == "adopt"
-    return verdict.how or ""
+    return verdict.instructions
 
 
 def test_a_trace_of_inference_is_given_no_training_loop() -> None:
-    told = how(loop_trace(6, step, lambda b: b.work(50)))
-    assert "static_out = model(static_x)" in told
-    assert "backward" not in told
-    assert "loss" not in told
+    steps = " ".join(told(loop_trace(6, step, lambda b: b.work(50))))
+    assert "copy an output that you keep" in steps
+    assert "loss" not in steps
 
 
 def test_a_trace_of_training_names_what_its_optimizer_needs_for_a_capture() -> None:
@@ -235,10 +234,10 @@ def test_a_trace_of_training_names_what_its_optimizer_needs_for_a_capture() -> N
 
     built = loop_trace(6, trained, lambda b: b.work(50))
     assert profile(built).facts.optimizer_classes == ("SGD",)
-    assert "optimizer.step()" in how(built)
+    assert "optimizer" not in " ".join(told(built))
     for event in built.events:
         event["name"] = event["name"].replace("#SGD", "#AdamW")
-    assert "Set what a capture needs: AdamW capturable=True" in how(built)
+    assert told(built)[0].endswith("refuses the capture otherwise: AdamW capturable=True.")
 
 
 def test_a_backward_without_an_optimizer_is_training_too() -> None:
@@ -246,16 +245,17 @@ def test_a_backward_without_an_optimizer_is_training_too() -> None:
         step(builder)
         builder.work(20).launch(tid=705)
 
-    assert "loss.backward()" in how(loop_trace(6, trained, lambda b: b.work(50)))
+    assert "read the loss" in told(loop_trace(6, trained, lambda b: b.work(50)))[-1]
 
 
-def test_a_synchronisation_in_the_step_of_a_trace_is_to_be_taken_out_first() -> None:
-    assert "synchronisation" not in how(loop_trace(6, step, lambda b: b.sync()))
+def test_a_synchronization_in_the_step_of_a_trace_is_to_be_taken_out_first() -> None:
+    steps = told(loop_trace(6, step, lambda b: b.sync()))
+    assert "synchronization" not in " ".join(steps)
 
     def reads_its_loss(builder: TraceBuilder) -> None:
         step(builder)
         builder.sync()
 
-    told = how(loop_trace(6, reads_its_loss, lambda b: b.work(50)))
-    assert told.startswith("1. Take what makes the host wait out of the part to capture")
-    assert "the trace holds 1 synchronisation in a step" in told
+    first, *_ = told(loop_trace(6, reads_its_loss, lambda b: b.work(50)))
+    assert first.startswith("Move what makes the host wait out of the part to capture")
+    assert "the trace has 1 synchronization per step" in first

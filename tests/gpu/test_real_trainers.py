@@ -78,4 +78,4 @@ def test_the_gain_is_told_whatever_stops_the_capture(profile: Profile) -> None:
     assert profile.verdict.basis in ("measured", "what_if", "predicted")
     # Some hundred short kernels under two layers of Python: a graph has something to gain.
     if profile.verdict.recommendation.startswith("adopt"):
-        assert profile.verdict.how
+        assert profile.verdict.instructions

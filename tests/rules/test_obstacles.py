@@ -48,9 +48,9 @@ def test_blockers_and_what_changes_are_named_together(
     assert given.recommendation == "adopt_after_fixes"
     assert f"once train.py:52 is mended and {clause}" in given.headline
     assert given.because == ("LS001", "LS030", code, "LS031")
-    assert given.how is not None
-    assert "Mend train.py:52" in given.how
-    assert f"(launchscope rules {code})" in given.how
+    fix, other, *_ = given.instructions
+    assert fix == "Fix train.py:52 (launchscope rules LS030)."
+    assert f"(launchscope rules {code})" in other
 
 
 def test_inputs_that_grow_want_a_static_cache() -> None:
@@ -59,9 +59,8 @@ def test_inputs_that_grow_want_a_static_cache() -> None:
     assert "static cache" in given.headline
     assert "shapes seen" not in given.headline
     assert given.removable_pct == 62.5
-    assert given.how is not None
-    assert "(1, 8, 61, 32) -> (1, 8, 62, 32)" in given.how
-    assert "pad_to_bucket" not in given.how
+    assert "(1, 8, 61, 32) -> (1, 8, 62, 32)" in given.instructions[0]
+    assert "one graph per shape" not in given.instructions[-1]
 
 
 def test_shapes_that_are_new_in_every_step_are_not_counted() -> None:
@@ -87,16 +86,14 @@ def test_the_legacy_default_stream_is_never_adopted_as_it_is() -> None:
     assert (given.recommendation, given.basis) == ("adopt_after_fixes", "predicted")
     assert "nothing runs on the legacy default stream" in given.headline
     assert given.because == ("LS001", "LS038")
-    assert given.how is not None
-    assert "LS038" in given.how
+    assert "LS038" in given.instructions[0]
 
 
 def test_a_rehearsed_branch_is_named_and_decides_nothing() -> None:
     given = verdict(rehearsal(shapes=BRANCH, blockers=(item_blocker(),)))
     assert given.recommendation == "inconclusive"
     assert "train.py:52 is mended and the branch that depends on data" in given.headline
-    assert given.how is not None
-    assert "torch.where" in given.how
+    assert "torch.where" in given.instructions[1]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +115,7 @@ def test_a_step_that_begins_with_its_backward_is_to_be_marked_first() -> None:
     assert of.verdict is not None
     assert of.verdict.recommendation == "adopt_after_fixes"
     assert "the step is marked from its forward on" in of.verdict.headline
-    assert "launchscope.step()" in (of.verdict.how or "")
+    assert "launchscope.step()" in of.verdict.instructions[0]
 
 
 def test_the_step_of_lbfgs_is_not_to_be_mended_and_left_eager_at_once() -> None:
@@ -135,7 +132,7 @@ def test_the_step_of_lbfgs_is_not_to_be_mended_and_left_eager_at_once() -> None:
         replay=Replay("blocked", "x"),
     )
     alone, beside = verdict(base), verdict(replace(base, blockers=(own, item_blocker())))
-    assert "train.py:9" not in alone.headline + (alone.how or "")
+    assert "train.py:9" not in " ".join((alone.headline, *alone.instructions))
     assert "the step of LBFGS is left eager" in alone.headline
     assert "once train.py:52 is mended and the step of LBFGS is left eager" in beside.headline
 
@@ -144,6 +141,6 @@ def test_lbfgs_is_left_eager_and_not_told_to_branch_less() -> None:
     of = advise(predicted(shapes=BRANCH, facts={"optimizer_classes": ("LBFGS",)}))
     assert of.verdict is not None
     assert "the step of LBFGS is left eager" in of.verdict.headline
-    assert "torch.where" not in (of.verdict.how or "")
+    assert "torch.where" not in " ".join(of.verdict.instructions)
     (finding,) = (found for found in of.findings if found.code == "LS011")
     assert "inside the closure" in finding.advice

@@ -11,7 +11,7 @@ from typing import Any
 
 from launchscope.model import BlockerRecord, InspectResult, StepPart, StepSource
 from launchscope.runner.context import Context
-from launchscope.runner.follow.modelcalls import ModelCalls
+from launchscope.runner.ops.hostinputs import host_inputs
 from launchscope.runner.ops.opstream import (
     StepStream,
     SyncWatch,
@@ -22,7 +22,6 @@ from launchscope.runner.ops.opstream import (
 from launchscope.runner.ops.storages import weak_storage
 from launchscope.runner.ops.tohost import HostTensors, make_host_copy_mode
 from launchscope.runner.passes import PassBase
-from launchscope.runner.source.step import step_source
 from launchscope.runner.userlines import note_library_loop, user_line
 
 
@@ -42,7 +41,6 @@ class InspectPass(PassBase):
         self._open: list[Any] = []
         self._source: StepSource | None = None
         self._host = HostTensors(devices_named=bool(context.live.get("named_device")))
-        self._calls: ModelCalls | None = None
         self._forwards: list[int] = []
 
     def begin(self) -> None:
@@ -65,15 +63,11 @@ class InspectPass(PassBase):
         self._current = stream
         self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
         self._open = [watch, *modes]
-        self._calls = ModelCalls(torch, hooks)
-        self._calls.follow(context.modules)
 
     def part_ended(self, part: StepPart) -> None:
         self._current.part = "backward" if part == "forward" else "optimizer"
 
     def _leave(self) -> None:
-        if self._calls is not None:
-            self._calls.leave()
         if self._open:
             watch, *modes = self._open
             for mode in reversed(modes):
@@ -90,7 +84,7 @@ class InspectPass(PassBase):
         hooks = self.context.hooks
         forwards = hooks.forwards - bool(hooks.depth)
         self._forwards.append(forwards - self._forwards_before)
-        with contextlib.suppress(Exception):  # the recipe is worth no failed pass
+        with contextlib.suppress(Exception):  # the script's own classes may raise anything
             self._source = self._source or _source(self.context, self._current, sys._getframe(1))
         return len(self._streams) >= self._wanted
 
@@ -127,7 +121,6 @@ class InspectPass(PassBase):
             uncapturable_tensors=sum(len(group["params"]) for group in groups),
             uncapturable_groups=len(groups),
             source=self._source,
-            calls=self._calls.seen() if self._calls is not None else (),
             rng_used=any(stream.rng_used for stream in self._streams),
             input_tensors=len(read),
             input_bytes=sum(last.read_bytes[ref] for ref in read),
@@ -211,19 +204,13 @@ def _inputs_of(stream: StepStream, known: set[Any]) -> str:
 
 
 def _source(context: Context, stream: StepStream, frame: Any) -> StepSource | None:
-    """The step in the person's own words: the statements at which it worked on the device."""
+    """The inputs in the statements at which the step worked on the device."""
     if context.boundary.source is None:
         return None
     file, _, begins = context.boundary.source.rpartition(":")
     places = [op.where.rpartition(":") for op in stream.ops if op.where is not None]
     lines = [int(begins), *(int(line) for name, _, line in places if name == file)]
-    known = known_storages(context)
-
-    def is_input(tensor: Any) -> bool:
-        ref = weak_storage(tensor)
-        return ref in stream.read and ref not in known and ref not in stream.written
-
-    return step_source(context.torch, frame, file, lines, is_input, context.optimizers)
+    return host_inputs(context.torch, frame, file, lines)
 
 
 def _uncapturable(context: Context) -> list[Any]:

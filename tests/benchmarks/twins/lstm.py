@@ -1,4 +1,4 @@
-"""sample_workloads/lstm.py in a CUDA graph, as the report's recipe says."""
+"""sample_workloads/lstm.py in a CUDA graph, adopted by hand."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""sample_workloads/small_gpt.py with its step in a CUDA graph, as the report's recipe says."""
+"""sample_workloads/small_gpt.py with its step in a CUDA graph, adopted by hand."""
 
 import argparse
 from pathlib import Path

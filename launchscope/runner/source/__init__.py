@@ -1,1 +1,0 @@
-"""The lines of the step, from the script: what a recipe is written with."""

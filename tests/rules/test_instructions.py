@@ -1,0 +1,75 @@
+"""The steps that a verdict gives: their order, what they name, and how many there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launchscope.model import Profile, Replay, Shapes, ShapeSignature, Verdict
+from launchscope.rules import advise
+from tests.rules.profiles import item_blocker, predicted, profile
+
+
+def verdict(of: Profile) -> Verdict:
+    given = advise(of).verdict
+    assert given is not None
+    return given
+
+
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        ("full_step", "capture the step that begins at train.py:41 as docs/"),
+        ("forward_backward", "capture the forward and backward of the step that begins"),
+        ("forward", "capture the forward of the step that begins at train.py:41"),
+    ],
+)
+def test_instructions_name_the_scope_the_flags_and_the_inputs(scope: str, said: str) -> None:
+    flags, inputs, capture, loop = verdict(
+        profile(replay=replace(profile().replay, scope=scope))
+    ).instructions
+    assert flags == "Change the optimizer as the measured capture did: AdamW capturable=True."
+    assert "the 2 input tensors of the step (128 KiB) once" in inputs
+    assert said in capture
+    assert ("run the rest of the step eagerly" in loop) is (scope != "full_step")
+
+
+def test_instructions_name_the_warm_up_that_ddp_needs() -> None:
+    base = profile()
+    given = verdict(replace(base, environment=replace(base.environment, world_size=2)))
+    assert "Construct the DDP model in a side stream's context" in given.instructions[-2]
+    assert "at least 11 steps eagerly" in given.instructions[-2]
+
+
+def test_inference_is_not_instructed_to_read_a_loss() -> None:
+    step = profile().step
+    assert step is not None
+    given = verdict(profile(step=replace(step, scope="forward")))
+    assert "copy an output that you keep" in given.instructions[-1]
+    assert "loss" not in "".join(given.instructions)
+
+
+def test_at_most_five_instructions_are_given_and_the_last_fix_names_the_other_rules() -> None:
+    signatures = (ShapeSignature(1, "f32[8]"), ShapeSignature(1, "f32[8]"))
+    of = predicted(
+        shapes=Shapes(False, (*signatures, ShapeSignature(1, "f32[9]"))),
+        blockers=(item_blocker(),),
+        replay=Replay("blocked", reason="train.py:52"),
+        facts={"scheduler_live": True, "legacy_stream_kernels": 3},
+    )
+    first, second, rest, flags, again = verdict(of).instructions
+    assert (first, second) == (
+        "Fix train.py:52 (launchscope rules LS030).",
+        "Launch the kernels of the legacy default stream on PyTorch's current stream "
+        "(launchscope rules LS038).",
+    )
+    assert rest.startswith("Fix what LS011, LS010 and LS035 report")
+    assert "AdamW capturable=True" in flags
+    assert again == "Profile again, then capture one graph per shape (docs/adopting-a-graph.md)."
+
+
+def test_a_capture_that_no_rule_explains_is_to_be_fixed_at_its_line() -> None:
+    given = verdict(predicted(replay=Replay("blocked", reason="x", where="train.py:9")))
+    assert given.recommendation == "adopt_after_fixes"
+    assert given.instructions[0].startswith("Remove what prevents the capture at train.py:9")
