@@ -35,7 +35,7 @@ def measure(
     from launchscope.analysis import build_profile
     from launchscope.parser import read_recording
     from launchscope.rules import advise
-    from launchscope.runner.inprocess import record_callable
+    from launchscope.runner.parent.in_process import record_callable
 
     plan = schedule or Schedule()
     if not replay:

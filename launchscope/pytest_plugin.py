@@ -84,7 +84,7 @@ class _Counter:
 
     @contextlib.contextmanager
     def _without(self, torch: Any) -> Iterator[None]:
-        from launchscope.runner.ops.counting import DeviceOps
+        from launchscope.runner.child.ops.counting import DeviceOps
 
         ops = DeviceOps(torch)
         with ops:
@@ -93,7 +93,7 @@ class _Counter:
 
     @contextlib.contextmanager
     def _on_gpu(self, torch: Any) -> Iterator[None]:
-        from launchscope.runner.profiler import KinetoSession
+        from launchscope.runner.child.kineto_session import KinetoSession
 
         torch.cuda.synchronize()
         session = KinetoSession(torch, user_profiles=False)

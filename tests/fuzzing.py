@@ -19,8 +19,8 @@ from launchscope.parser import read_trace
 from launchscope.parser.sources import Reading
 from launchscope.rules import advise
 from tests.builders import trace
-from tests.kinetotext import LAYOUTS
-from tests.nsysbuilder import nsys
+from tests.kineto_text import LAYOUTS
+from tests.nsys_builder import nsys
 
 __all__ = ["bases", "holds", "mutated"]
 

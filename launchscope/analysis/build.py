@@ -10,12 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from launchscope.analysis.accounting import account
 from launchscope.analysis.blockers import blockers
-from launchscope.analysis.gain import from_replay, project_from_bursts, timed_again
-from launchscope.analysis.iterations import find_iterations
-from launchscope.analysis.joining import Projector, against_time
-from launchscope.analysis.kernels import kernel_table, op_table
 from launchscope.analysis.measured import (
     Measured,
     Value,
@@ -24,12 +19,17 @@ from launchscope.analysis.measured import (
     middle,
 )
 from launchscope.analysis.metrics import counted, exactly, registry
-from launchscope.analysis.prediction import Optimizer, predict, step_work
-from launchscope.analysis.replay import compare_work, correctness, replay_times
-from launchscope.analysis.scopes import scope_replays, with_largest_scope
-from launchscope.analysis.timeline import build_timeline
+from launchscope.analysis.replay_model.fit import Projector, against_time
+from launchscope.analysis.replay_model.gain import from_replay, project_from_bursts, timed_again
+from launchscope.analysis.replay_model.prediction import Optimizer, predict, step_work
+from launchscope.analysis.replay_model.replay import compare_work, correctness, replay_times
+from launchscope.analysis.replay_model.scopes import scope_replays, with_largest_scope
+from launchscope.analysis.steps.iterations import find_iterations
+from launchscope.analysis.timeline.accounting import account
+from launchscope.analysis.timeline.kernels import kernel_table, op_table
+from launchscope.analysis.timeline.timeline import build_timeline
+from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import step_times
-from launchscope.analysis.work import Work, gather
 from launchscope.errors import InputError
 from launchscope.model import (
     Facts,

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from launchscope.analysis.accounting import Accounting
 from launchscope.analysis.metrics import UNITS, counted
-from launchscope.analysis.prediction import Prediction
-from launchscope.analysis.timeline import IdleParts, Timeline
+from launchscope.analysis.replay_model.prediction import Prediction
+from launchscope.analysis.timeline.accounting import Accounting
+from launchscope.analysis.timeline.timeline import IdleParts, Timeline
+from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import Floats, StepTimes
-from launchscope.analysis.work import Work
 from launchscope.model import Facts, Metric
 from launchscope.parser import columns as c
 from launchscope.parser.trace import ints
@@ -62,7 +62,7 @@ def from_timing(times: StepTimes) -> Measured:
     facts = Facts(
         timing_steps=times.steps,
         iteration_check_pct=check,
-        looks_iteration_ms=times.looks_ms,
+        timing_window_iteration_ms=times.looks_ms,
         unsteady=times.unsteady,
     )
     return Measured(metrics, facts, tuple(notes))

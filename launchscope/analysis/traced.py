@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from launchscope.analysis.accounting import Accounting, account
-from launchscope.analysis.capturable import made_capturable
-from launchscope.analysis.complete import whole_steps
-from launchscope.analysis.joining import Projector, against_time
-from launchscope.analysis.kernels import kernel_table
 from launchscope.analysis.measured import Measured, Value, from_trace, middle
 from launchscope.analysis.metrics import UNITS, registry
-from launchscope.analysis.prediction import Prediction, predict, step_work
-from launchscope.analysis.steps import Steps, steps_of
-from launchscope.analysis.timeline import Timeline, build_timeline
+from launchscope.analysis.replay_model.capturable import made_capturable
+from launchscope.analysis.replay_model.fit import Projector, against_time
+from launchscope.analysis.replay_model.prediction import Prediction, predict, step_work
+from launchscope.analysis.steps.steps import Steps, steps_of
+from launchscope.analysis.steps.whole_steps import whole_steps
+from launchscope.analysis.timeline.accounting import Accounting, account
+from launchscope.analysis.timeline.kernels import kernel_table
+from launchscope.analysis.timeline.timeline import Timeline, build_timeline
+from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import Floats, StepTimes
-from launchscope.analysis.work import Work, gather
 from launchscope.errors import InputError
 from launchscope.model import (
     Environment,

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launchscope.cli.anyfile import is_recording, profile_of_recording
 from launchscope.cli.console import Console
-from launchscope.cli.gating import Gate, checked
 from launchscope.cli.output import Outputs, append
 from launchscope.cli.profile import (
     first_of_ours,
@@ -24,13 +22,15 @@ from launchscope.cli.profile import (
 )
 from launchscope.cli.shared import Typed, runs_a_script
 from launchscope.errors import UsageError
+from launchscope.workflows.check import Gate, checked
+from launchscope.workflows.load_input import is_recording, profile_of_recording
 
 if TYPE_CHECKING:
-    from launchscope.cli.repeats import Repeats
     from launchscope.config import Settings
     from launchscope.gate import BaselinePlace
     from launchscope.gate.settings import CheckSettings
     from launchscope.model import Check, Profile, Target
+    from launchscope.workflows.repeats import Repeats
 
 EXIT_CODES = {"passed": 0, "inconclusive": 0, "failed": 1, "not_compared": 3}
 DEFAULT_REPEATS = 3
@@ -308,7 +308,7 @@ def _repeats(text: str | None, ours: CheckSettings) -> int:
 def _source(
     target: Target, saved: Profile | None, settings: Settings, repeats: int, screen: Console
 ) -> Repeats:
-    from launchscope.cli.repeats import Repeats
+    from launchscope.workflows.repeats import Repeats
 
     if saved is not None:
         return Repeats.of_profile(saved)

@@ -22,9 +22,9 @@ from launchscope.cli.shared import Typed, runs_a_script
 from launchscope.errors import MeasureError, UsageError
 
 if TYPE_CHECKING:
-    from launchscope.cli.axes import Axis
     from launchscope.config import Settings
-    from launchscope.model import AdoptionMode, Comparison, Target
+    from launchscope.model import Comparison, StrategyName, Target
+    from launchscope.workflows.axes import Axis
 
 _OURS = {"--batch-sizes", "--batch-flag", "--param", "--modes", "--buckets", "--max-graphs",
          "--graph-memory"}  # fmt: skip
@@ -98,10 +98,10 @@ def compare(
     One fresh process per point, one after the other. Options of launchscope stand before the
     script. --timeout bounds each point. What the script prints goes to stderr.
     """
-    from launchscope.cli.axes import axes_of
-    from launchscope.cli.modes import modes_of
-    from launchscope.cli.scriptflags import options_of
     from launchscope.model import Comparison
+    from launchscope.workflows.axes import axes_of
+    from launchscope.workflows.modes import modes_of
+    from launchscope.workflows.script_flags import options_of
 
     screen = typed.console()
     settings = typed.run_settings("compare", max_graphs=max_graphs, graph_memory=graph_memory)
@@ -139,15 +139,15 @@ def _target(command: list[str], module: bool, settings: Settings) -> Target:
 def _run(
     target: Target,
     axes: tuple[Axis, ...],
-    ways: tuple[AdoptionMode, ...],
+    ways: tuple[StrategyName, ...],
     wants_buckets: bool,
     settings: Settings,
     outputs: Outputs,
     screen: Console,
 ) -> int:
-    from launchscope.cli.axes import combinations
-    from launchscope.cli.comparing import measure
-    from launchscope.cli.points import Runner
+    from launchscope.workflows.axes import combinations
+    from launchscope.workflows.compare import measure
+    from launchscope.workflows.points import Runner
 
     threading.Thread(target=load_analysis, daemon=True).start()
     points = combinations(axes, target)
@@ -164,7 +164,9 @@ def _run(
         return runner.exit_code
     if not made.measured:
         raise _nothing(comparison)
-    from launchscope.analysis.comparing import same_work  # slow to load: a thread did it meanwhile
+    from launchscope.analysis.comparison.points import (
+        same_work,  # slow to load: a thread did it meanwhile
+    )
 
     if same_work(comparison.points) and not (comparison.ladders or comparison.buckets):
         raise MeasureError(

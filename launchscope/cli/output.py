@@ -121,8 +121,8 @@ def check_place(path: Path) -> None:
 
 
 def _is_recorded(path: Path) -> bool:
-    from launchscope.cli.anyfile import is_recording
     from launchscope.parser import is_trace
+    from launchscope.workflows.load_input import is_recording
 
     return is_recording(path) or is_trace(path)
 

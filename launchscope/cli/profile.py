@@ -17,14 +17,14 @@ import typer
 
 from launchscope.cli.console import Console
 from launchscope.cli.output import Outputs
-from launchscope.cli.recording import record, recording_folder
 from launchscope.cli.shared import Typed, runs_a_script
 from launchscope.errors import InputError, LaunchscopeError, MeasureError, UsageError
+from launchscope.workflows.recording import record, recording_folder
 
 if TYPE_CHECKING:
     from launchscope.config import Settings
     from launchscope.model import Profile, Target
-    from launchscope.runner.session import Outcome
+    from launchscope.runner.parent.session import Outcome
 
 _INTERPRETER = re.compile(r"python[\d.]*")
 
@@ -62,7 +62,7 @@ def profile(
 def _run(
     target: Target, settings: Settings, outputs: Outputs, screen: Console, typed: list[str]
 ) -> int:
-    from launchscope.runner.session import RunOptions
+    from launchscope.runner.parent.session import RunOptions
 
     run_options = RunOptions(
         python=settings.python, timeout_s=settings.timeout, max_runs=settings.max_runs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from launchscope.cli.console import Console
 
 if TYPE_CHECKING:
-    from launchscope.runner.watch import Event
+    from launchscope.runner.parent.child_watch import Event
 
 _NAMES = {
     "warmup": "finding the step",

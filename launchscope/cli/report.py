@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from launchscope.cli import options
-from launchscope.cli.anyfile import (
-    Asked,
+from launchscope.cli.shared import Typed, reads
+from launchscope.errors import InputError, UsageError
+from launchscope.workflows.load_input import (
+    ReadOptions,
     check_readable,
+    distinct_names,
     each,
     files_in,
     is_recording,
     profile_of,
     rank_of,
     saved_as,
-    told_apart,
 )
-from launchscope.cli.shared import Typed, reads
-from launchscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from launchscope.model import Profile
@@ -61,7 +61,7 @@ def report(
             f"--step-range names the steps and --step-from {step_from} asks for others",
             hint="give one of the two",
         )
-    asked = Asked(
+    asked = ReadOptions(
         threshold=settings.threshold,
         expected_steps=settings.expected_steps,
         # A default that was set for `profile` does not bind the reading of traces.
@@ -105,8 +105,8 @@ def _steps_are_known(recording: Path, step_from: str | None, step_range: str | N
         )
 
 
-def _difference(paths: list[Path], asked: Asked, typed: Typed) -> int:
-    from launchscope.analysis.difference import difference
+def _difference(paths: list[Path], asked: ReadOptions, typed: Typed) -> int:
+    from launchscope.analysis.comparison.profiles import difference
     from launchscope.model import Difference
 
     outputs, screen = typed.outputs(Difference), typed.console()
@@ -137,8 +137,8 @@ def _again(path: Path, noun: str, given: list[str], typed: Typed) -> int:
     return outputs.deliver(read_saved(path, noun), typed.console(), ())
 
 
-def _ranks(paths: list[Path], asked: Asked, typed: Typed) -> int:
-    from launchscope.analysis.ranks import ranks_of
+def _ranks(paths: list[Path], asked: ReadOptions, typed: Typed) -> int:
+    from launchscope.analysis.comparison.ranks import ranks_of
     from launchscope.model import Ranks
 
     outputs, screen = typed.outputs(Ranks), typed.console()
@@ -151,7 +151,7 @@ def _ranks(paths: list[Path], asked: Asked, typed: Typed) -> int:
 
     rows = [
         replace(row, name=name)
-        for row, name in zip(each(rank_of, paths, asked, done), told_apart(paths))
+        for row, name in zip(each(rank_of, paths, asked, done), distinct_names(paths))
     ]
     if all(row.problem is not None for row in rows):
         raise InputError(

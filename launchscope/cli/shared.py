@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from launchscope.cli import options
 from launchscope.cli.console import Console
-from launchscope.cli.ending import ending
 from launchscope.cli.output import Outputs
 from launchscope.cli.state import console
 from launchscope.errors import UsageError
+from launchscope.workflows.signals import ending
 
 if TYPE_CHECKING:
     from launchscope.config import Settings

@@ -7,22 +7,21 @@ Durations carry their unit in the name. None means "not measured".
 from __future__ import annotations
 
 from launchscope.model.comparison import (
-    ADOPTION_MODES,
     COMPARISON_SCHEMA,
-    AdoptionMode,
+    STRATEGIES,
     Bucket,
     BucketPlan,
     Comparison,
     Crossover,
     Ladder,
-    Neighbour,
+    NearestPoint,
     Point,
     PointFailure,
     Rung,
     SizeCount,
+    StrategyName,
     Trajectory,
 )
-from launchscope.model.course import course
 from launchscope.model.difference import Difference
 from launchscope.model.facts import Facts, joined_facts
 from launchscope.model.gate import (
@@ -59,7 +58,6 @@ from launchscope.model.recording import (
     RECORDING_SCHEMA,
     SAME_FLAGS_RANGE,
     STEP_RANGE,
-    AdoptionResult,
     BlockerRecord,
     Calibration,
     Cause,
@@ -76,6 +74,7 @@ from launchscope.model.recording import (
     StepKind,
     StepPart,
     StepSource,
+    StrategyResult,
     TimingResult,
     TraceResult,
     VerifyResult,
@@ -86,9 +85,9 @@ from launchscope.model.run import (
     Schedule,
     Target,
 )
+from launchscope.model.step_summary import step_summary
 
 __all__ = [
-    "ADOPTION_MODES",
     "CALIBRATION_RANGE",
     "CHECK_SCHEMA",
     "COMPARISON_SCHEMA",
@@ -96,8 +95,7 @@ __all__ = [
     "RECORDING_SCHEMA",
     "SAME_FLAGS_RANGE",
     "STEP_RANGE",
-    "AdoptionMode",
-    "AdoptionResult",
+    "STRATEGIES",
     "Basis",
     "Blocker",
     "BlockerRecord",
@@ -122,7 +120,7 @@ __all__ = [
     "LimitSource",
     "Metric",
     "Mode",
-    "Neighbour",
+    "NearestPoint",
     "OpRecord",
     "OpRow",
     "Outcome",
@@ -150,6 +148,8 @@ __all__ = [
     "StepKind",
     "StepPart",
     "StepSource",
+    "StrategyName",
+    "StrategyResult",
     "Target",
     "TimingResult",
     "TraceResult",
@@ -157,6 +157,6 @@ __all__ = [
     "Verdict",
     "VerifyResult",
     "Work",
-    "course",
     "joined_facts",
+    "step_summary",
 ]

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from launchscope.model.profile import Metric, Profile
-from launchscope.model.recording import AdoptionResult
+from launchscope.model.recording import StrategyResult
 from launchscope.model.run import Environment, Mode, Target
 
 COMPARISON_SCHEMA = "launchscope/comparison/1"
 
-AdoptionMode = Literal["eager", "replay", "compile", "graphed"]
-ADOPTION_MODES: tuple[AdoptionMode, ...] = ("eager", "replay", "compile", "graphed")
+StrategyName = Literal["eager", "replay", "compile", "graphed"]
+STRATEGIES: tuple[StrategyName, ...] = ("eager", "replay", "compile", "graphed")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class NearestPoint:
     """A measured batch size beside a crossover, in per cent of its iteration."""
 
     batch_size: int
@@ -71,8 +71,8 @@ class Crossover:
     parameters: dict[str, str] = field(default_factory=dict)  # the other ones, held fixed
     batch_size: float | None = None
     by: Literal["exposed", "removable"] | None = None
-    pays: Neighbour | None = None  # the nearest measured size that still pays
-    pays_not: Neighbour | None = None
+    pays: NearestPoint | None = None  # the nearest measured size that still pays
+    pays_not: NearestPoint | None = None
     confirmed: bool = False
 
 
@@ -100,7 +100,7 @@ class Rung:
     step. `memory_mib` is the most that torch reserved on the device.
     """
 
-    mode: AdoptionMode
+    mode: StrategyName
     iteration_ms: Metric | None = None
     step_ms: Metric | None = None
     speedup: float | None = None  # of the iteration, against the eager rung
@@ -110,7 +110,7 @@ class Rung:
     graph_share_pct: float | None = None  # kernels of the step that ran inside graphs
     launches_per_step: float | None = None
     trajectory: Trajectory = Trajectory("not_compared")
-    adoption: AdoptionResult | None = None
+    adoption: StrategyResult | None = None
     failure: PointFailure | None = None
 
 
@@ -119,7 +119,7 @@ class Ladder:
     """Every way that was tried. `best` None: none is better than eager."""
 
     rungs: tuple[Rung, ...]
-    best: AdoptionMode | None = None
+    best: StrategyName | None = None
     headline: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
 

@@ -16,7 +16,9 @@ class Facts:
 
     # Of the run.
     timing_steps: int | None = None  # of the timing pass
-    looks_iteration_ms: tuple[float, ...] | None = None  # median at each moment it was timed
+    timing_window_iteration_ms: tuple[float, ...] | None = (
+        None  # median at each moment it was timed
+    )
     unsteady: bool | None = None  # these disagree, and the times are those of the fastest
     iteration_check_pct: float | None = None  # |wall time - event clock| of the timing pass
     has_pass_failures: bool | None = None

@@ -269,7 +269,7 @@ class SizesResult:
 
 
 @dataclass(frozen=True)
-class AdoptionResult:
+class StrategyResult:
     """A script run under a way to adopt graphs, from the warm-up on, without an edit to it.
 
     `values[i]` is the loss of the i-th backward since the script began, those before
@@ -328,7 +328,7 @@ class Recording:
     scope_forward: ReplayResult | None = None
     verify: VerifyResult | None = None
     sizes: SizesResult | None = None
-    adoption: AdoptionResult | None = None
+    adoption: StrategyResult | None = None
     timing_second: TimingResult | None = None  # fewer steps, at the end of the run
     failures: tuple[PassFailure, ...] = ()
     notes: tuple[str, ...] = ()

@@ -18,9 +18,9 @@ import pandas as pd
 
 from launchscope.errors import InputError
 from launchscope.parser import columns as c
-from launchscope.parser.blocks import beginning, blocks
-from launchscope.parser.chromevents import CALL, DEVICE, OP, RANGE, Decoder, Rows
-from launchscope.parser.jsonevents import LONGEST, BeyondRepairError, Events
+from launchscope.parser.chrome_events import CALL, DEVICE, OP, RANGE, Decoder, Rows
+from launchscope.parser.decompress import beginning, blocks
+from launchscope.parser.json_events import LONGEST, BeyondRepairError, Events
 from launchscope.parser.occupancy import LaunchShapes
 from launchscope.parser.sources import Reading, Source, too_large
 from launchscope.parser.tables import Table

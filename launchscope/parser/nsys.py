@@ -22,7 +22,7 @@ import pandas as pd
 from launchscope.errors import InputError
 from launchscope.parser import columns as c
 from launchscope.parser.sources import Reading, Source, too_large
-from launchscope.parser.sqlitetables import Tables, TablesError
+from launchscope.parser.sqlite_tables import Tables, TablesError
 from launchscope.parser.tables import Table
 from launchscope.parser.trace import Damage, Ints, Trace
 

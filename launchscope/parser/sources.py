@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from launchscope.errors import InputError
-from launchscope.parser.doubles import without_doubles
+from launchscope.parser.deduplicate import deduplicated
 from launchscope.parser.trace import Trace
 
 __all__ = ["Reading", "Source", "is_trace", "read_trace", "sources"]
@@ -75,7 +75,7 @@ def read_trace(path: str | Path, reading: Reading = Reading()) -> Trace:
         raise InputError(f"no trace file at {path}")
     for source in sources():
         if source.detect(path):
-            return without_doubles(source.read(path, reading))
+            return deduplicated(source.read(path, reading))
     raise not_a_trace(path)
 
 

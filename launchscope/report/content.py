@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from launchscope.model import Finding, Metric, Profile, course
-from launchscope.report import format as fmt
-from launchscope.rules.reading import gain
+from launchscope.model import Finding, Metric, Profile, step_summary
+from launchscope.report.text import numbers as fmt
+from launchscope.rules.profile_queries import gain
 from launchscope.rules.wording import place, plural
 
 _BADGES = {
@@ -164,7 +164,7 @@ def _context(profile: Profile) -> tuple[str, ...]:
     lines = [" · ".join(machine)]
     step = profile.step
     if step is not None:
-        said = course(step)
+        said = step_summary(step)
         if step.source:
             said += f" · from {place(step.source)}"
         timed = profile.metrics.get("iteration_ms")

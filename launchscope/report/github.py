@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from launchscope.model import Change, Check, LimitCheck
-from launchscope.report.checkcontent import told
-from launchscope.report.place import Place, place_of
+from launchscope.report.check.content import told
 from launchscope.report.reporter import Reporter
+from launchscope.report.source_location import Place, place_of
 
 # GitHub shows ten annotations of a kind and step; the report has the rest.
 _MOST = 9

@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 from launchscope.model import Check, Finding, LimitCheck, Profile
-from launchscope.report.checkcontent import check_content, told
+from launchscope.report.check.content import check_content, told
 from launchscope.report.reporter import Reporter
 
 # Characters that no XML 1.0 document may hold.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from launchscope.model import Check, Comparison, Difference, Finding, Profile, Ranks
-from launchscope.report.checkmarkdown import render as render_check
+from launchscope.report.check.markdown import render as render_check
 from launchscope.report.comparison.markdown import render as render_comparison
 from launchscope.report.content import Content, content_of
-from launchscope.report.marks import LEFT, RIGHT, code, escape, table
 from launchscope.report.reporter import Reporter
-from launchscope.report.sheet import markdown as render_sheet
+from launchscope.report.table_report import markdown as render_sheet
+from launchscope.report.text.markdown_syntax import LEFT, RIGHT, code, escape, table
 from launchscope.rules.wording import place
 
 

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from launchscope import __version__
 from launchscope.model import Check, Profile
-from launchscope.report.checkcontent import told
-from launchscope.report.place import Place, place_of
+from launchscope.report.check.content import told
 from launchscope.report.reporter import Reporter
+from launchscope.report.source_location import Place, place_of
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _ROOT = "%SRCROOT%"

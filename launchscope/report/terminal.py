@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from launchscope.model import Check, Comparison, Difference, Finding, Profile, Ranks
-from launchscope.report.checkterminal import render as render_check
+from launchscope.report.check.terminal import render as render_check
 from launchscope.report.comparison.terminal import render as render_comparison
 from launchscope.report.content import Content, Part, content_of
 from launchscope.report.reporter import Reporter
-from launchscope.report.screen import INDENT, heading, item, line, panel, screened
-from launchscope.report.sheet import terminal as render_sheet
+from launchscope.report.rich_layout import INDENT, heading, item, line, panel, screened
+from launchscope.report.table_report import terminal as render_sheet
 from launchscope.rules.wording import place
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _write(console: Console, content: Content, *, unicode: bool) -> None:
         heading(console, content.kernel_heading)
         console.print(_kernels(content, console.width))
     if content.notes:
-        heading(console, "Notes")
+        heading(console, "PatchState")
         for note in content.notes:
             item(console, "-", note)
     if content.next:

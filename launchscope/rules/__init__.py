@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launchscope.rules.advisor import advise
 from launchscope.rules.loader import all_rules, find_rule
 from launchscope.rules.rule import Rule
+from launchscope.rules.verdict.advisor import advise
 
 __all__ = ["Rule", "advise", "all_rules", "find_rule"]

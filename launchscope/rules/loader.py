@@ -1,4 +1,4 @@
-"""Finds the rules: every module of this package named `ls<number>_...` exposes one RULE."""
+"""Finds the rules: every module of `findings` named `ls<number>_...` exposes one RULE."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import importlib
 import pkgutil
 import re
 from functools import cache
-from pathlib import Path
 
+from launchscope.rules import findings
 from launchscope.rules.rule import Rule
 
 _RULE_FILE = re.compile(r"ls\d{3}_\w+")
@@ -16,10 +16,10 @@ _RULE_FILE = re.compile(r"ls\d{3}_\w+")
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, by code. Two files with one code are a mistake of ours."""
-    names = [m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)])]
+    names = [m.name for m in pkgutil.iter_modules(findings.__path__)]
     rules: list[Rule] = []
     for name in sorted(filter(_RULE_FILE.fullmatch, names)):
-        rule = importlib.import_module(f"{__package__}.{name}").RULE
+        rule = importlib.import_module(f"{findings.__name__}.{name}").RULE
         assert isinstance(rule, Rule), f"{name}.RULE is not a Rule"
         rules.append(rule)
     codes = [rule.code for rule in rules]

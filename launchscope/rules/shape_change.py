@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from launchscope.model import Profile
-from launchscope.rules.reading import distinct_inputs
+from launchscope.rules.profile_queries import distinct_inputs
 
 _SHAPE = re.compile(r"\(([\d, ]*)\)")
 

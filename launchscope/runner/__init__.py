@@ -1,0 +1,1 @@
+"""Runs a person's script and records it. Nothing is exported here."""

@@ -11,7 +11,7 @@ import pytest
 
 from launchscope.analysis import build_profile
 from launchscope.analysis.metrics import UNITS
-from launchscope.analysis.prediction import KERNEL_MS, START_MS
+from launchscope.analysis.replay_model.prediction import KERNEL_MS, START_MS
 from launchscope.errors import InputError
 from launchscope.model import (
     InspectResult,

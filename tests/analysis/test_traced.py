@@ -14,7 +14,7 @@ from launchscope.parser import read_recording, read_trace
 from launchscope.parser.sources import Reading
 from launchscope.rules import advise
 from tests.builders import TraceBuilder, known, loop_trace, trace
-from tests.nsysbuilder import nsys
+from tests.nsys_builder import nsys
 from tests.oracle import oracle
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "sample_workloads/recordings").iterdir())

@@ -131,7 +131,7 @@ def _counted(names: list[str]) -> dict[str, dict[str, Any]]:
 def _count_steps(names: list[str]) -> None:
     import torch
 
-    from launchscope.runner.ops.counting import DeviceOps
+    from launchscope.runner.child.ops.counting import DeviceOps
 
     warnings.simplefilter("ignore")
     for name in names:

@@ -20,7 +20,7 @@ from launchscope.analysis import build_profile
 from launchscope.model import Profile, Schedule, Target
 from launchscope.parser import read_recording
 from launchscope.rules import advise
-from launchscope.runner.session import RunOptions, record
+from launchscope.runner.parent.session import RunOptions, record
 
 SAMPLES = Path(__file__).parents[2] / "sample_workloads"
 _COLUMNS = (

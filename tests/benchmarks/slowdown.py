@@ -102,9 +102,9 @@ def out_of_torch(torch: Any, model: Any) -> Iterator[None]:
 def pairs(torch: Any, layers: int, count: int) -> tuple[list[float], list[float]]:
     """Step times in ms, plain and followed, index by index from the same pair."""
     from launchscope.model import Schedule
-    from launchscope.runner.conductor import Conductor
-    from launchscope.runner.folder import ChildFolder
-    from launchscope.runner.plan import Plan
+    from launchscope.runner.child.step_controller import StepController
+    from launchscope.runner.protocol.folder import ChildFolder
+    from launchscope.runner.protocol.plan import Plan
 
     plain: list[float] = []
     followed: list[float] = []
@@ -112,7 +112,7 @@ def pairs(torch: Any, layers: int, count: int) -> tuple[list[float], list[float]
         # Longer than needed: the pass must not come to its end between two steps.
         schedule = Schedule(timing=count + _WARM + 200)
         plan = Plan(passes=("timing",), schedule=schedule, stop_after=False)
-        conductor = Conductor(torch, ChildFolder(directory), plan, {})
+        conductor = StepController(torch, ChildFolder(directory), plan, {})
         conductor.hooks.install()
         loop = Loop(torch, layers)
         for _ in range(schedule.warmup + _WARM):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from launchscope.analysis.prediction import StepWork, predict
+from launchscope.analysis.replay_model.prediction import StepWork, predict
 from launchscope.model import Schedule
 from tests.benchmarks.zoo import fit, measure, runner, table, truth
 from tests.benchmarks.zoo.catalog import FAMILIES, chosen, find

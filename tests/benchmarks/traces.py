@@ -45,7 +45,7 @@ print(json.dumps(dict(wall_s=wall, cpu_s=cpu, peak_mib=peak, found=found)), file
 """
 _READERS = {
     "launchscope": (
-        "from launchscope.cli.anyfile import Asked, profile_of\n"
+        "from launchscope.workflows.load_input import Asked, profile_of\n"
         "from pathlib import Path\n"
         "import launchscope.analysis, launchscope.parser.sources as s, launchscope.rules\n"
         "s.sources()",

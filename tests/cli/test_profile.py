@@ -22,7 +22,8 @@ from launchscope.model import (
     TimingResult,
 )
 from launchscope.parser import read_profile
-from launchscope.runner import session, watch
+from launchscope.runner.parent import child_watch as watch
+from launchscope.runner.parent import session
 from tests.builders import trace
 from tests.rules.profiles import profile
 

@@ -16,8 +16,8 @@ from launchscope.report import reporter_named
 from launchscope.report.json import render as render_json
 from tests.builders import TraceBuilder, loop_trace, trace
 from tests.gate.profiles import failed_on_gpu
-from tests.kinetotext import kineto_text
-from tests.nsysbuilder import nsys
+from tests.kineto_text import kineto_text
+from tests.nsys_builder import nsys
 
 RECORDED = Path(__file__).parents[2] / "sample_workloads" / "recordings" / "lstm"
 
@@ -207,7 +207,7 @@ def test_a_folder_without_traces_is_told(
 def test_ranks_are_read_in_processes_when_they_are_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from launchscope.cli import anyfile
+    from launchscope.workflows import load_input as anyfile
 
     monkeypatch.setattr(anyfile, "_WORTH_PROCESSES", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)

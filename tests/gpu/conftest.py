@@ -44,7 +44,7 @@ def loop(
 
 
 @dataclass(frozen=True)
-class Ran:
+class PointResult:
     """A finished `launchscope profile`: `profile` is None if it saved none."""
 
     code: int
@@ -78,14 +78,14 @@ class Ran:
         return value
 
 
-ProfileScript = Callable[..., Ran]
+ProfileScript = Callable[..., PointResult]
 
 
 @pytest.fixture
 def profile_script(tmp_path: Path) -> ProfileScript:
     """`profile_script(source, *options, args=())` writes script.py and profiles it."""
 
-    def run(source: str, *options: str, args: tuple[str, ...] = ()) -> Ran:
+    def run(source: str, *options: str, args: tuple[str, ...] = ()) -> PointResult:
         script = tmp_path / "script.py"
         script.write_text(textwrap.dedent(source), encoding="utf-8")
         saved = tmp_path / "out.json"
@@ -102,7 +102,7 @@ def profile_script(tmp_path: Path) -> ProfileScript:
             check=False,
         )
         profile = launchscope.load(saved) if saved.exists() else None
-        return Ran(done.returncode, done.stdout, done.stderr, profile)
+        return PointResult(done.returncode, done.stdout, done.stderr, profile)
 
     return run
 

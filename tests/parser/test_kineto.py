@@ -16,7 +16,7 @@ from launchscope.parser.launches import find_launches, synchronisations
 from launchscope.parser.sources import Reading, sources
 from launchscope.parser.trace import Damage
 from tests.builders import TraceBuilder, trace
-from tests.kinetotext import LAYOUTS, kineto_text
+from tests.kineto_text import LAYOUTS, kineto_text
 
 
 def one_step() -> TraceBuilder:

@@ -14,7 +14,7 @@ from launchscope.parser import is_trace, read_trace
 from launchscope.parser.launches import find_launches, synchronisations
 from launchscope.parser.sources import Reading
 from launchscope.parser.trace import Trace
-from tests.nsysbuilder import NsysBuilder, nsys
+from tests.nsys_builder import NsysBuilder, nsys
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = Path(os.environ.get("NSYS_SAMPLE", ROOT.parent / "shared/data/nsys_sample.sqlite"))

@@ -10,7 +10,7 @@ import pytest
 from launchscope.parser import columns as c
 from launchscope.parser import read_trace
 from tests.builders import LIMITS, trace
-from tests.kinetotext import LAYOUTS
+from tests.kineto_text import LAYOUTS
 
 
 def shares(tmp_path: Path, args: dict[str, Any], **properties: Any) -> int:

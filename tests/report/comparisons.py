@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from launchscope.analysis.comparing import with_rates
-from launchscope.analysis.crossover import crossovers
+from launchscope.analysis.comparison.crossover import crossovers
+from launchscope.analysis.comparison.points import with_rates
 from launchscope.model import (
-    AdoptionResult,
     Bucket,
     BucketPlan,
     Comparison,
@@ -20,13 +19,14 @@ from launchscope.model import (
     Shapes,
     ShapeSignature,
     SizeCount,
+    StrategyResult,
     Target,
     Trajectory,
 )
 from launchscope.rules import advise
-from launchscope.rules.bucketing import advised as advised_plan
-from launchscope.rules.comparing import headline_of
-from launchscope.rules.laddering import advised as advised_ladder
+from launchscope.rules.verdict.bucket_plan import advised as advised_plan
+from launchscope.rules.verdict.crossover import headline_of
+from launchscope.rules.verdict.ladder import advised as advised_ladder
 from tests.rules.profiles import profile, rehearsal
 
 TARGET = Target("script", "train.py", ("--epochs", "1"))
@@ -140,7 +140,7 @@ def ladder() -> Comparison:
             memory_mib=640.0,
             graph_share_pct=71.0,
             trajectory=Trajectory("follows", "loss", 16, 0.021, 1.0),
-            adoption=AdoptionResult(
+            adoption=StrategyResult(
                 "compile",
                 "adopted",
                 settle_ms=(30_120.0, 950.0, 8.1, 4.2),

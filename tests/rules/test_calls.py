@@ -6,9 +6,9 @@ import pytest
 
 from launchscope.model import Shapes, ShapeSignature
 from launchscope.rules import find_rule
-from launchscope.rules.calls import calls_seen
-from launchscope.rules.obstacles import obstacles
-from launchscope.rules.reading import distinct_inputs
+from launchscope.rules.call_shapes import calls_seen
+from launchscope.rules.profile_queries import distinct_inputs
+from launchscope.rules.verdict.obstacles import obstacles
 from tests.rules.profiles import profile
 
 

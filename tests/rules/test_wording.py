@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launchscope.model import Metric
-from launchscope.report import format as fmt
+from launchscope.report.text import numbers as fmt
 from launchscope.rules import wording
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from launchscope.model import Recording, Schedule, Target
 from launchscope.parser import read_recording
-from launchscope.runner.session import Outcome, RunOptions, record
-from launchscope.runner.watch import Event
+from launchscope.runner.parent.child_watch import Event
+from launchscope.runner.parent.session import Outcome, RunOptions, record
 
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
 _AT_ONCE = 2
@@ -34,7 +34,7 @@ def step():
 
 
 @dataclass(frozen=True)
-class Ran:
+class PointResult:
     """What `record` made of a script."""
 
     outcome: Outcome
@@ -54,7 +54,7 @@ def recorded(
     *args: str,
     schedule: Schedule | None = None,
     options: RunOptions | None = None,
-) -> Ran:
+) -> PointResult:
     """Record `source` as the script of a person, whose file lies in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     source = textwrap.dedent(source)
@@ -69,7 +69,7 @@ def recorded(
         events.append,
     )
     outcome.settle()
-    return Ran(outcome, read_recording(outcome.directory), tuple(events), source)
+    return PointResult(outcome, read_recording(outcome.directory), tuple(events), source)
 
 
 @dataclass(frozen=True)

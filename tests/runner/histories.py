@@ -7,15 +7,8 @@ parameters, `B` a backward, `O.adam` an optimizer step and `|` a batch being fet
 
 from __future__ import annotations
 
-from launchscope.runner.follow.steps import (
-    BACKWARD,
-    FORWARD,
-    OPTIMIZER,
-    Pattern,
-    StepFollower,
-    StepSearch,
-    Token,
-)
+from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
+from launchscope.runner.child.steps.search import StepFollower, StepSearch
 
 PLAIN = "F.net B O.adam"
 

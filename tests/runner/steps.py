@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from launchscope.model import Schedule, StepBoundary, VerifyResult
-from launchscope.runner.context import Context
-from launchscope.runner.folder import ChildFolder
-from launchscope.runner.follow.hooks import Hooks
-from launchscope.runner.graphs.capture import CapturedStep
-from launchscope.runner.graphs.state import DeviceState, OptimizerFlags
-from launchscope.runner.live import LIVE_GRAPH, LiveReplay
-from launchscope.runner.passes.verify import VerifyPass
-from launchscope.runner.ranges import NvtxRanges
+from launchscope.runner.child.capture.capture import CapturedStep
+from launchscope.runner.child.capture.live_replay import LIVE_GRAPH, LiveReplay
+from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
+from launchscope.runner.child.context import Context
+from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.nvtx_ranges import NvtxRanges
+from launchscope.runner.child.passes.verify import VerifyPass
+from launchscope.runner.protocol.folder import ChildFolder
 
 
 class Silence:

@@ -22,7 +22,7 @@ DRIVER = """\
 import json, sys
 from pathlib import Path
 from launchscope.model import Schedule, Target
-from launchscope.runner.session import RunOptions, record
+from launchscope.runner.parent.session import RunOptions, record
 kind, folder, full, other, name, *args = sys.argv[1:]
 outcome = record(Target(kind, name, tuple(args)), Schedule(full=full == "full"),
                  RunOptions(python=other or None), Path(folder), lambda event: None)

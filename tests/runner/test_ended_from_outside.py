@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.runner.endsignals import EndSignals
+from launchscope.runner.protocol.signals import EndSignals
 from tests.runner.children import ENVIRONMENT
 
 WAITS = """
@@ -45,7 +45,7 @@ for number in (signal.SIGINT, signal.SIGTERM):
 
 
 @dataclass(frozen=True)
-class Ended:
+class TerminationSignal:
     """How a command ended to which a signal was sent, and what it left."""
 
     code: int
@@ -69,7 +69,7 @@ def ended(
     prepare: Callable[[], None] = usual_signals,
     then: int | None = None,
     arguments: Sequence[str] = (),
-) -> Ended:
+) -> TerminationSignal:
     """Send `number` to launchscope alone, and `then`, once the script has made the file `now`."""
     temporary = folder / "tmp"
     temporary.mkdir()
@@ -100,7 +100,7 @@ def ended(
     if left:
         os.kill(child, signal.SIGKILL)
     found = sorted(path.name for path in temporary.glob("launchscope-*"))
-    return Ended(process.returncode, out, err, left, found)
+    return TerminationSignal(process.returncode, out, err, left, found)
 
 
 def lives(pid: int) -> bool:

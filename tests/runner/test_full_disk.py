@@ -14,9 +14,9 @@ import pytest
 import launchscope
 from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
-from launchscope.runner.collect import Collected
-from launchscope.runner.folder import ChildFolder, ResultFolder
-from launchscope.runner.profiler import require_whole
+from launchscope.runner.child.kineto_session import require_whole
+from launchscope.runner.parent.collect import Collected
+from launchscope.runner.protocol.folder import ChildFolder, ResultFolder
 from tests.runner.children import ENVIRONMENT, SMALL_STEP, Said, recorded
 from tests.runner.children import launchscope as profile
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from launchscope.model import Schedule, Target
-from launchscope.runner.collect import Collected
-from launchscope.runner.folder import SPEC_FILE, ResultFolder
-from launchscope.runner.outcome import ChildReport, judge
-from launchscope.runner.passes import all_passes
-from launchscope.runner.session import RunOptions, _Session
+from launchscope.runner.child.passes import all_passes
+from launchscope.runner.parent.child_report import ChildReport, judge
+from launchscope.runner.parent.collect import Collected
+from launchscope.runner.parent.session import RunOptions, _Session
+from launchscope.runner.protocol.folder import SPEC_FILE, ResultFolder
 
 EVERY = [kind.name for kind in all_passes() if kind.name not in ("sizes", "adoption")]
 

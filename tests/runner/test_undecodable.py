@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.runner.folder import without_surrogates
+from launchscope.runner.protocol.folder import without_surrogates
 from tests.runner.children import recorded
 
 SCRIPT = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launchscope.model import BucketPlan, Comparison
-from launchscope.report import format as fmt
+from launchscope.report.text import numbers as fmt
 
 _BARS = 12  # a histogram of more sizes is told in ranges
 

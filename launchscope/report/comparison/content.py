@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launchscope.model import Comparison, Point
-from launchscope.report import format as fmt
 from launchscope.report.comparison.buckets import BucketSection, bucket_sections
 from launchscope.report.comparison.ladder import LadderSection, ladder_sections
 from launchscope.report.comparison.plot import Series
-from launchscope.rules.comparing import crossover_sentence
+from launchscope.report.text import numbers as fmt
+from launchscope.rules.verdict.crossover import crossover_sentence
 
 VERDICTS = {
     "adopt": "adopt",

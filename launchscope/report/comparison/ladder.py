@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launchscope.model import Comparison, Rung, Trajectory
-from launchscope.report import format as fmt
+from launchscope.report.text import numbers as fmt
 
 _NOTHING = "–"
 _LONGEST_REASON = 40  # a longer one stands below the table

@@ -7,7 +7,7 @@ from launchscope.report.comparison.buckets import BucketSection
 from launchscope.report.comparison.content import ComparisonContent, content_of
 from launchscope.report.comparison.ladder import LadderSection
 from launchscope.report.comparison.plot import drawn, text_of
-from launchscope.report.marks import LEFT, RIGHT, code, escape, table
+from launchscope.report.text.markdown_syntax import LEFT, RIGHT, code, escape, table
 
 _PLOT_WIDTH = 76
 

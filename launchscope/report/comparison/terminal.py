@@ -10,7 +10,7 @@ from launchscope.report.comparison.buckets import BucketSection
 from launchscope.report.comparison.content import ComparisonContent, Table, content_of
 from launchscope.report.comparison.ladder import LadderSection
 from launchscope.report.comparison.plot import drawn
-from launchscope.report.screen import INDENT, heading, item, line, panel, screened
+from launchscope.report.rich_layout import INDENT, heading, item, line, panel, screened
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -64,7 +64,7 @@ def _write(console: Console, content: ComparisonContent, *, unicode: bool) -> No
     for buckets in content.buckets:
         _buckets(console, buckets, unicode=unicode)
     if content.notes:
-        heading(console, "Notes")
+        heading(console, "PatchState")
         for note in content.notes:
             item(console, "-", note)
     if content.next:

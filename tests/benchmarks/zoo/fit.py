@@ -1,8 +1,9 @@
 """The constants of the prediction's model, fitted anew on the zoo's own rows.
 
-For comparison only: constants that differ much from those in `launchscope.analysis.prediction`
-say that another machine, or another version, needs others. The error is told from fits that
-leave each step out in turn, so that a few steps with peculiar kernels do not flatter it.
+For comparison only: if they differ much from the constants in
+`launchscope.analysis.replay_model.prediction`, another machine or version needs others. The
+error comes from fits that leave out each step in turn, so that a few steps with unusual kernels
+do not flatter it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from launchscope.analysis.prediction import COPY_MS, KERNEL_MS, START_MS
+from launchscope.analysis.replay_model.prediction import COPY_MS, KERNEL_MS, START_MS
 
 __all__ = ["told"]
 

@@ -16,7 +16,7 @@ from launchscope.analysis import build_profile
 from launchscope.model import Profile, Recording, Schedule
 from launchscope.parser import read_recording
 from launchscope.rules import advise
-from launchscope.runner.inprocess import record_callable
+from launchscope.runner.parent.in_process import record_callable
 from tests.benchmarks.zoo import truth
 from tests.benchmarks.zoo.workload import Step, Workload
 
@@ -30,7 +30,7 @@ _KEPT = (
 _FACTS = (
     "predicted_replay_low_ms", "predicted_replay_high_ms", "removable_low_pct",
     "removable_high_pct", "simulation_error_pct", "median_kernel_us",
-    "looks_iteration_ms", "unsteady",
+    "timing_window_iteration_ms", "unsteady",
 )  # fmt: skip
 
 

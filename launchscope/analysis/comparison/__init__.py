@@ -1,0 +1,1 @@
+"""Several Profiles side by side: sizes, strategies, ranks, differences."""

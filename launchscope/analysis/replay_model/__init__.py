@@ -1,0 +1,1 @@
+"""What a replay would take, predicted from a trace or measured."""

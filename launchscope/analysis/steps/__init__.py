@@ -1,0 +1,1 @@
+"""Which steps a trace holds, and where each begins and ends."""

@@ -1,0 +1,150 @@
+"""The repeating part of a sequence of launches: how long a step is where nothing marks one.
+
+The sequence is a code per launch (which kernel, copy or set it starts). A period p is told by
+how often the code p places earlier is the same; a prologue, an epilogue and steps that differ
+now and then lower that share without hiding the period.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from launchscope.analysis.timeline.work import Bools
+from launchscope.parser.trace import Ints
+
+__all__ = ["Period", "find_period"]
+
+FEWEST_STEPS = 3
+# Of the sequence: what the steps have to cover to be called its period.
+MOST_OF = 0.6
+# A shorter period may leave so many more places unexplained than the best one: in proportion,
+# because an odd step costs each period about as many, and a few besides. More would take the
+# layers of a deep net for its steps.
+_SLACK, _FEW = 1.25, 4
+_CANDIDATES = 12  # for each length of window
+_WINDOWS = (2, 8, 32, 128)
+
+
+@dataclass(frozen=True)
+class Period:
+    """`length` launches repeat; `starts` are the rows at which a step begins, by row.
+
+    `follows[i]` says that step i begins where step i-1 ends.
+    """
+
+    length: int
+    starts: Ints
+    follows: Bools
+
+    @property
+    def covered(self) -> int:
+        """Rows that lie in a step."""
+        return self.length * len(self.starts)
+
+
+def find_period(codes: Ints, gap: Ints) -> Period | None:
+    """The smallest period that explains the sequence; None where there is no clear one.
+
+    `gap[i]` is the host time before launch i: of all rotations of the period, a step begins
+    where that is longest in the median. Time and memory grow linearly with the sequence.
+    """
+    count = len(codes)
+    if count < FEWEST_STEPS:
+        return None
+    missed = {p: _unexplained(codes, p) for p in _candidates(codes)}
+    if not missed:
+        return None
+    most = _SLACK * min(missed.values()) + _FEW
+    for length in sorted(p for p, places in missed.items() if places <= most):
+        found = _steps(codes, gap, length)
+        if found is not None:
+            return found
+    return None
+
+
+def _candidates(codes: Ints) -> list[int]:
+    """Distances at which equal stretches of several lengths follow one another most often."""
+    count = len(codes)
+    found: set[int] = set()
+    for width in _WINDOWS:
+        if 2 * width > count:
+            break
+        keys = _hashes(codes, width)
+        order = np.argsort(keys, kind="stable")
+        same = keys[order][1:] == keys[order][:-1]
+        distance = np.diff(order)[same]
+        distance = distance[distance <= count // FEWEST_STEPS]
+        lengths, often = np.unique(distance, return_counts=True)
+        # A long distance covers more with each occurrence.
+        ranked = np.argsort(-often * np.minimum(lengths, width), kind="stable")
+        found.update(int(length) for length in lengths[ranked[:_CANDIDATES]])
+        found.update(int(length) for length in lengths[np.argsort(-often)[:_CANDIDATES]])
+    return sorted(found)
+
+
+def _unexplained(codes: Ints, length: int) -> int:
+    """Places that are not as they were one period earlier."""
+    return int((codes[length:] != codes[:-length]).sum())
+
+
+def _steps(codes: Ints, gap: Ints, length: int) -> Period | None:
+    """Where the period's most typical stretch occurs, turned to begin after the longest wait."""
+    same = codes[length:] == codes[:-length]
+    first, through = _longest_run(same)
+    repeats = (through - first) // length + 1  # whole periods in the stretch
+    if repeats < 2:
+        return None
+    rows = first + np.arange(repeats * length).reshape(repeats, length)
+    # The first row of all has no gap before it that means anything.
+    waits = gap[rows[1:]] if first == 0 and repeats > 2 else gap[rows]
+    turn = int(np.argmax(np.median(waits, axis=0)))
+    if first + turn + length > len(codes):
+        return None
+    keys = _hashes(codes, length)
+    places = np.flatnonzero(keys == keys[first + turn])
+    starts = _apart(places, length)
+    if len(starts) < FEWEST_STEPS or length * len(starts) < MOST_OF * len(codes):
+        return None
+    return Period(length, starts, np.diff(starts, prepend=-1) == length)
+
+
+def _longest_run(same: Bools) -> tuple[int, int]:
+    """Begin and end of the longest run of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False]))))
+    begin, end = edges[::2], edges[1::2]
+    if not len(begin):
+        return 0, 0
+    longest = int(np.argmax(end - begin))
+    return int(begin[longest]), int(end[longest])
+
+
+def _apart(places: Ints, length: int) -> Ints:
+    """The places that do not overlap, from the first on."""
+    kept: list[int] = []
+    for place in places.tolist():
+        if not kept or place - kept[-1] >= length:
+            kept.append(place)
+    return np.asarray(kept, np.int64)
+
+
+def _hashes(codes: Ints, width: int) -> Ints:
+    """A hash of the `width` codes from each place on; equal stretches have equal hashes.
+
+    Zobrist-like: each code becomes a random word w, and the hash is the sum of w * B^k modulo
+    2^64 over the stretch, read off one running sum and scaled back by the inverse of B.
+    """
+    count = len(codes)
+    words = np.random.default_rng(0).integers(
+        1, 2**63, size=int(codes.max()) + 1 if count else 1, dtype=np.uint64
+    )
+    base = np.uint64(0x9E3779B97F4A7C15)
+    inverse = np.uint64(pow(int(base), -1, 2**64))
+    with np.errstate(over="ignore"):
+        powers = np.cumprod(np.full(count, base, np.uint64))
+        back = np.cumprod(np.full(count, inverse, np.uint64))
+        total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(words[codes] * powers)))
+        hashes = (total[width:] - total[:-width]) * back[: count - width + 1]
+    found: Ints = hashes.view(np.int64)
+    return found

@@ -1,0 +1,1 @@
+"""What the host and the GPU did in each traced iteration."""

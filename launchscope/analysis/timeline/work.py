@@ -1,0 +1,151 @@
+"""A trace's launches, device work and synchronisations as arrays, sorted into iterations.
+
+What timeline, accounting and simulation all start from. Device work belongs to the step or
+iteration that launched it (by correlation id), whenever it ran.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from launchscope.analysis.steps.iterations import Iterations
+from launchscope.parser import columns as c
+from launchscope.parser.launches import Launches, find_launches, synchronisations
+from launchscope.parser.trace import Ints, Trace, ints
+
+__all__ = ["OPTIMIZER_RANGE", "Work", "gather"]
+
+OPTIMIZER_RANGE = "Optimizer.step#"  # how torch's range around one begins
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Work:
+    """One process and one device of a trace. Rows of `launches` match `*_iteration` arrays."""
+
+    trace: Trace
+    iterations: Iterations
+    launches: pd.DataFrame  # columns of Launches.calls
+    activities: pd.DataFrame  # of the main device; `launch` is a row of `launches` or -1
+    syncs: pd.DataFrame  # columns of `synchronisations`
+    own_copy: Ints  # of each sync: the launch that it is, if it is a copy, otherwise -1
+    drained: Ints  # of each sync: when the device had finished what was launched before it
+    waited: Ints  # of each sync: ns for which it waited for that work
+    iteration: Ints  # of each launch, -1 none
+    step: Ints  # of each launch, -1 between steps
+    activity_iteration: Ints
+    activity_step: Ints
+    coverage_pct: float | None
+    devices: int
+
+    def in_optimizer(self, time: Ints) -> Bools:
+        """Whether each host time lies inside an optimizer's step."""
+        mine = self.optimizer_ranges
+        begin, end = np.sort(ints(mine, c.START)), np.sort(ints(mine, c.END))
+        # Optimizer steps follow one another: inside is where more have begun than ended.
+        return np.searchsorted(begin, time, "right") > np.searchsorted(end, time, "left")
+
+    @property
+    def optimizers(self) -> tuple[str, ...]:
+        """Classes of the optimizers that the trace names, each once."""
+        names = self.optimizer_ranges[c.NAME].astype(str).unique()
+        return tuple(name.removeprefix(OPTIMIZER_RANGE).removesuffix(".step") for name in names)
+
+    @property
+    def one_thread(self) -> bool:
+        """Whether one thread makes all launches of the steps: backward has threads of its own."""
+        return len(np.unique(ints(self.launches, c.TID)[self.step >= 0])) <= 1
+
+    @cached_property
+    def optimizer_ranges(self) -> pd.DataFrame:
+        """The process's ranges around optimizer steps: RANGE_COLUMNS, by start."""
+        ranges, pid = self.trace.ranges, self.iterations.pid
+        mine = ranges[c.NAME].astype(str).str.startswith(OPTIMIZER_RANGE)
+        return ranges[mine if pid is None else mine & (ranges[c.PID] == pid)]
+
+    def behind_backward(self, time: Ints, step: Ints) -> Bools:
+        """Whether each host time of these steps is in an optimizer's step or between it and the
+        backward, whose launches autograd makes on threads of its own.
+        """
+        mine = self.optimizer_ranges
+        if not len(mine):
+            return np.zeros(len(time), bool)
+        autograd = (self.step >= 0) & ~np.isin(ints(self.launches, c.TID), ints(mine, c.TID))
+        last = np.full(len(self.iterations), -1)
+        np.maximum.at(last, self.step[autograd], ints(self.launches, c.START)[autograd])
+        return self.in_optimizer(time) | ((last[step] >= 0) & (time > last[step]))
+
+    def recorded(self, begin: Ints, end: Ints) -> npt.NDArray[np.float64]:
+        """How many operators and calls begin in each span: what recording stretches."""
+        starts = []
+        for table in (self.trace.ops, self.trace.calls):
+            pid = self.iterations.pid
+            mine = table if pid is None else table[table[c.PID] == pid]
+            starts.append(ints(mine, c.START))
+        seen = np.sort(np.concatenate(starts))
+        counted = np.searchsorted(seen, end) - np.searchsorted(seen, begin)
+        return counted.clip(0).astype(np.float64)
+
+
+def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None) -> Work:
+    """Launches and device work of the steps' process, on the device that did most of it."""
+    joined = joined or find_launches(trace)
+    waits = synchronisations(trace, joined)
+    calls, activities = joined.calls, joined.activities
+    wanted = np.ones(len(calls), bool)
+    if iterations.pid is not None:
+        wanted = ints(calls, c.PID) == iterations.pid
+        waits = waits[waits[c.PID] == iterations.pid]
+        mine = activities[c.PID].isin((iterations.pid, -1))
+        activities = activities if mine.all() else activities[mine]
+    devices = int(activities[c.DEVICE].nunique())
+    if devices > 1:
+        busiest = activities.groupby(c.DEVICE)[c.DUR].sum().idxmax()
+        activities = activities[activities[c.DEVICE] == busiest]
+        wanted &= np.isin(np.arange(len(calls)), ints(activities, c.LAUNCH))
+    row = np.full(len(calls) + 1, -1, np.int64)  # the last entry answers for -1, no launch
+    row[:-1][wanted] = np.arange(int(wanted.sum()))
+    activities = activities.assign(**{c.LAUNCH: row[ints(activities, c.LAUNCH)]})
+    activities = activities.reset_index(drop=True)  # by start as they were
+    launches = calls if wanted.all() else calls[wanted].reset_index(drop=True)
+    iteration = iterations.of(ints(launches, c.START))
+    step = iterations.step_of(ints(launches, c.START))
+    launch = ints(activities, c.LAUNCH)
+    waits = waits.reset_index(drop=True)
+    own_copy, drained, waited = _waits(launches, waits)
+    # Over the whole trace device work counts whether its launch was recorded or not.
+    orphan = 0 if iterations.whole else -1
+    return Work(
+        trace=trace,
+        iterations=iterations,
+        launches=launches,
+        activities=activities,
+        syncs=waits,
+        own_copy=own_copy,
+        drained=drained,
+        waited=waited,
+        iteration=iteration,
+        step=step,
+        activity_iteration=np.append(iteration, orphan)[launch],
+        activity_step=np.append(step, orphan)[launch],
+        coverage_pct=joined.coverage_pct,
+        devices=devices,
+    )
+
+
+def _waits(launches: pd.DataFrame, syncs: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
+    """Which copy each synchronisation is, when the device was through, and the wait until then."""
+    start, end = ints(syncs, c.START), ints(syncs, c.END)
+    key = [c.PID, c.CORRELATION]
+    blocking = launches.loc[launches[c.BLOCKING], key].assign(row=lambda table: table.index)
+    own = syncs[key].merge(blocking, on=key, how="left")["row"].fillna(-1).to_numpy(np.int64)
+    reach = np.maximum.accumulate(np.append(0, ints(launches, c.LAST)))
+    # Launched before the call: a copy's own launch starts with it and is not counted.
+    drained = reach[np.searchsorted(ints(launches, c.START), start, side="left")]
+    return own, drained, np.maximum(np.minimum(drained, end) - start, 0)

@@ -1,0 +1,1 @@
+"""The report of a check: its content, and one renderer per format."""

@@ -1,0 +1,1 @@
+"""Numbers and markup as text."""

@@ -1,0 +1,61 @@
+"""# The timings spread widely
+
+## What it finds
+An interquartile range of the iteration time above 10 % of its median.
+
+## Why it matters
+A gain smaller than the spread cannot be told from chance, and the median of a few widely
+spread steps moves from run to run.
+
+## Example
+Iterations between 8 and 14 ms because another process shares the GPU or the CPU.
+
+## When it does not apply
+Scripts with several kinds of steps, such as prefill and decode, are timed per kind.
+
+## Reference
+torch.utils.benchmark.Measurement warns at the same 10 %.
+"""
+
+from __future__ import annotations
+
+from launchscope.model import Finding, Profile
+from launchscope.rules.profile_queries import spread_pct
+from launchscope.rules.rule import Rule
+from launchscope.rules.wording import pct
+
+WIDE_PCT = 10.0
+VERY_WIDE_PCT = 25.0
+
+
+def check(profile: Profile) -> list[Finding]:
+    spread = spread_pct(profile, "iteration_ms")
+    if spread is None or spread <= WIDE_PCT:
+        return []
+    very = spread > VERY_WIDE_PCT
+    return [
+        Finding(
+            code="LS004",
+            severity="warning" if very else "advice",
+            title=f"Iterations spread {'very ' if very else ''}widely: "
+            f"interquartile range {pct(spread)} of the median",
+            advice=_advice(profile),
+            evidence={
+                "spread_pct": spread,
+                "samples": len(profile.metrics["iteration_ms"].samples),
+            },
+        )
+    ]
+
+
+def _advice(profile: Profile) -> str:
+    if profile.mode == "trace":
+        return "Trace more steps, on a machine that runs nothing else."
+    steps = profile.facts.timing_steps or 0
+    return (
+        "Leave the machine to this script alone and time more steps: --timing "
+        f"{4 * max(30, steps)}."
+    )
+
+
+RULE = Rule("LS004", "The timings spread widely", check, __doc__)

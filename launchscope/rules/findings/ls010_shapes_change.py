@@ -1,0 +1,84 @@
+"""# Shapes change from step to step
+
+## What it finds
+Input shapes that differ between the observed steps.
+
+## Why it matters
+A CUDA graph replays fixed shapes at fixed addresses. A step with another shape needs another
+graph, or its inputs padded to a shape that was captured.
+
+## Example
+Sequences padded to the longest of each batch: lengths 97, 101, 88. Padded to 128 they are
+one shape. A key-value cache that grows by one in every step: preallocated, it is one shape too.
+
+## When it does not apply
+When the shapes agree and only the ops differ, or the number of calls of the model, it is
+control flow: LS011.
+
+## Reference
+PyTorch, CUDA semantics: CUDA Graphs, constraints. Metric `shape_signatures`.
+"""
+
+from __future__ import annotations
+
+from launchscope.model import Finding, Profile
+from launchscope.rules.profile_queries import MAX_BUCKETS, distinct_inputs
+from launchscope.rules.rule import Rule
+from launchscope.rules.shape_change import every_step_differs, growth, shorter_batch
+
+
+def check(profile: Profile) -> list[Finding]:
+    distinct = distinct_inputs(profile)
+    if profile.shapes.stable is not False or distinct < 2:
+        return []
+    observed = sum(signature.steps for signature in profile.shapes.signatures)
+    few = distinct <= MAX_BUCKETS
+    grown = growth(profile)
+    title = f"Input shapes change: {distinct} different ones in {observed} observed steps"
+    advice = "Pad the inputs to a few fixed sizes and capture one graph for each."
+    if grown is not None:
+        and_more = f", and {grown.tensors - 1} more like it" if grown.tensors > 1 else ""
+        title = f"Inputs grow by one from step to step: {grown}{and_more}"
+        advice = (
+            f"Use a static cache: preallocate dimension {grown.dimension} to the longest length, "
+            "write each step in place at its position, and mask what is not filled yet. The "
+            "shapes are then the same in every step, and one graph serves them all."
+        )
+    elif (sizes := shorter_batch(profile)) is not None:
+        title = (
+            f"One of {observed} observed steps had smaller inputs: {sizes[1]}, not {sizes[0]}, in "
+            "the first dimension"
+        )
+        advice = (
+            "If it is the last batch of an epoch, leave it out (DataLoader(..., drop_last=True)) "
+            "or run it eager, and one graph serves all others; else pad the inputs."
+        )
+    elif every_step_differs(profile):
+        title = f"Input shapes change in every step seen ({observed} of {observed})"
+        advice = (
+            "Pad the inputs to a few fixed sizes first, then capture one graph for each; how many "
+            "shapes there are is not known (launchscope compare --buckets counts them and plans "
+            "the sizes)."
+        )
+    elif not few:
+        advice = (
+            "Pad the inputs to a few fixed sizes first, or graph only the part of the step "
+            "whose shapes are fixed (torch.cuda.make_graphed_callables)."
+        )
+    return [
+        Finding(
+            code="LS010",
+            severity="advice" if few else "warning",
+            title=title,
+            advice=advice,
+            evidence={
+                "distinct": distinct,
+                "grows": None if grown is None else str(grown),
+                "observed_steps": observed,
+                "inputs": [signature.inputs for signature in profile.shapes.signatures],
+            },
+        )
+    ]
+
+
+RULE = Rule("LS010", "Shapes change from step to step", check, __doc__)

@@ -1,0 +1,78 @@
+"""# Control flow depends on data
+
+## What it finds
+Steps with the same input shapes that ran different ops, or called their model more or less often.
+
+## Why it matters
+A capture records one path. A replay takes that path for every batch, also where eager code
+would have taken another: the result is silently wrong.
+
+## Example
+`if loss > limit: clip(grads)` records either the clipping or its absence. `torch.where`
+keeps both in the graph. An episode of 5 to 12 forwards before one backward has another course of
+ops for each length, though every forward has the same inputs.
+
+## When it does not apply
+A branch on a Python value that never changes after warm-up (a flag, the mode of the module).
+A branch that the observed steps all took the same way is not seen; see the blockers (LS030),
+which name each line that reads a GPU value on the host.
+
+## Reference
+PyTorch, CUDA semantics: CUDA Graphs, constraints.
+"""
+
+from __future__ import annotations
+
+from launchscope.model import Finding, Profile
+from launchscope.rules.call_shapes import calls_seen
+from launchscope.rules.profile_queries import branches, calls_change, decides_on_the_host
+from launchscope.rules.rule import Rule
+from launchscope.rules.wording import listed
+
+_BRANCH = (
+    "Replace the branch by torch.where or a mask, or keep it outside of the captured part and "
+    "hold one graph per path."
+)
+_LBFGS = (
+    "LBFGS decides by values how often it calls the closure: leave its step eager, and graph the "
+    "model inside the closure (torch.cuda.make_graphed_callables)."
+)
+_CALLS = (
+    "Make the same number of calls in every step (run each to a fixed length, and mask what is "
+    "beyond its end), or capture the forward alone (torch.cuda.make_graphed_callables)."
+)
+
+
+def check(profile: Profile) -> list[Finding]:
+    if profile.shapes.stable is not False or not branches(profile):
+        return []
+    title = (
+        "Steps with equal input shapes run different ops: "
+        "control flow depends on data or on a counter"
+    )
+    advice = _BRANCH
+    if decides_on_the_host(profile):
+        advice = _LBFGS
+    elif calls_change(profile):
+        advice = _CALLS
+        counts = listed([str(count) for count in calls_seen(profile)])
+        title = (
+            f"Steps call the model {counts} times, with inputs of the same shapes: "
+            "control flow depends on data or on a counter"
+        )
+    return [
+        Finding(
+            code="LS011",
+            severity="warning",
+            title=title,
+            advice=advice,
+            evidence={
+                "forwards": calls_seen(profile),
+                "signatures": len(profile.shapes.signatures),
+                "steps": [signature.steps for signature in profile.shapes.signatures],
+            },
+        )
+    ]
+
+
+RULE = Rule("LS011", "Control flow depends on data", check, __doc__)

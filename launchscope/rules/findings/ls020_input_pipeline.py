@@ -1,0 +1,46 @@
+"""# The GPU waits for data
+
+## What it finds
+At least 5 % of the iteration in which the GPU is idle while the host is in the data loader.
+
+## Why it matters
+A replay makes the step shorter and leaves this wait as it is. When the loader is what the
+iteration waits for, a faster step only waits longer.
+
+## Example
+Step 3 ms, next batch ready every 9 ms: the iteration is 9 ms, with or without a graph.
+
+## When it does not apply
+Loading that happens while the GPU works costs nothing and is not counted.
+
+## Reference
+PyTorch, Performance Tuning Guide: asynchronous data loading. Metric `data_wait_ms`.
+"""
+
+from __future__ import annotations
+
+from launchscope.model import Finding, Profile
+from launchscope.rules.profile_queries import WORTH_MENDING_PCT, share_pct, wait_to_mend
+from launchscope.rules.rule import Rule
+from launchscope.rules.wording import ms, pct
+
+
+def check(profile: Profile) -> list[Finding]:
+    share, wait = share_pct(profile, "data_wait_ms"), profile.value("data_wait_ms")
+    if share is None or wait is None or share < WORTH_MENDING_PCT:
+        return []
+    first = wait_to_mend(profile) == "data loader"
+    return [
+        Finding(
+            code="LS020",
+            severity="warning" if first else "advice",
+            title=f"The GPU waits {ms(wait)} an iteration for data, {pct(share)} of it",
+            advice=("Mend this before adopting a graph: more" if first else "More")
+            + " DataLoader workers with persistent_workers=True, pin_memory=True, copies "
+            "with non_blocking=True, and the next batch fetched while the GPU works.",
+            evidence={"data_wait_ms": wait, "share_pct": share},
+        )
+    ]
+
+
+RULE = Rule("LS020", "The GPU waits for data", check, __doc__)

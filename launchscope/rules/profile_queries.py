@@ -1,0 +1,186 @@
+"""How rules and advisor read a Profile: the gain with its bounds, shares, facts.
+
+Nothing here decides; every function answers None for what was not measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from launchscope.model import Basis, Profile
+from launchscope.rules.call_shapes import calls_seen, shapes_seen
+
+# Above this the timings contradict themselves (DESIGN, section 3).
+TOLERANCE_PCT = 3.0
+# Share of a step's kernels that already run inside CUDA graphs, from which it counts as graphed.
+GRAPHED_PCT = 50.0
+# A wait below this share of the iteration is not worth an advice of its own.
+WORTH_MENDING_PCT = 5.0
+# More distinct shapes than this are too many for one graph each.
+MAX_BUCKETS = 8
+# What the runner calls it, in the reason of a replay and in its notes.
+_LEGACY = "legacy default stream"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a replay removes from the iteration, in per cent of it.
+
+    `low_pct` and `high_pct` bound it by the spread of the timings, widened by the error of
+    the queue simulation where that is above its tolerance: the projection is no better. More
+    than all of the iteration cannot go.
+    """
+
+    basis: Basis
+    removable_pct: float
+    low_pct: float
+    high_pct: float
+    step_pct: float | None
+
+    @property
+    def beyond_spread(self) -> bool:
+        return self.removable_pct > 0 and self.low_pct > 0
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the replay is slower, beyond the spread."""
+        return self.removable_pct < 0 and self.high_pct < 0
+
+    def within_spread_of(self, threshold_pct: float) -> bool:
+        """Whether the timings do not tell if the gain is worth it.
+
+        An estimate that would be worth it may be nothing; of one that would not, the bounds
+        have to reach as far below nothing as the threshold lies above: a gain that is small and
+        may be none is no reason to adopt, however far up the bounds go.
+        """
+        if self.high_pct < threshold_pct:
+            return False
+        return self.low_pct <= (0.0 if self.removable_pct >= threshold_pct else -threshold_pct)
+
+
+def gain(profile: Profile) -> Gain | None:
+    """The gain, measured where there is a replay and predicted otherwise."""
+    removable = profile.value("removable_pct")
+    if removable is None:
+        return None
+    spread = spread_pct(profile, "iteration_ms") or 0.0
+    low = profile.facts.removable_low_pct
+    high = profile.facts.removable_high_pct
+    error = abs(profile.facts.simulation_error_pct or 0.0)
+    error = error if error > TOLERANCE_PCT else 0.0
+    return Gain(
+        basis=basis(profile),
+        removable_pct=removable,
+        low_pct=(removable - spread if low is None else low) - error,
+        high_pct=min((removable + spread if high is None else high) + error, 100.0),
+        step_pct=profile.facts.removable_step_pct,
+    )
+
+
+def basis(profile: Profile) -> Basis:
+    """What the gain rests on."""
+    if profile.mode == "rehearsal":
+        return "structural"
+    source = profile.facts.replay_ms_source
+    if source is None:
+        source = "predicted" if profile.value("replay_ms") is None else "measured"
+    if source == "measured":
+        return "what_if" if profile.replay.status == "what_if" else "measured"
+    return "structural" if profile.value("removable_pct") is None else "predicted"
+
+
+def spread_pct(profile: Profile, key: str) -> float | None:
+    """Interquartile range of a metric's samples, in per cent of its value."""
+    metric = profile.metrics.get(key)
+    if metric is None or not metric.value or metric.iqr is None:
+        return None
+    return 100.0 * metric.iqr / abs(metric.value)
+
+
+def share_pct(profile: Profile, key: str, whole: str = "iteration_ms") -> float | None:
+    """One metric in per cent of another."""
+    part, total = profile.value(key), profile.value(whole)
+    return 100.0 * part / total if part is not None and total else None
+
+
+def already_graphed(profile: Profile) -> bool:
+    """Whether most of the step's kernels come from CUDA graphs already."""
+    return (profile.facts.graph_kernel_share_pct or 0.0) >= GRAPHED_PCT
+
+
+def busy_excess_pct(profile: Profile) -> float | None:
+    """By how much the GPU's busy time exceeds the iteration it lies in; None if it does not."""
+    share = share_pct(profile, "iteration_busy_ms")
+    return share - 100.0 if share is not None and share > 100.0 + TOLERANCE_PCT else None
+
+
+def waits(profile: Profile) -> list[tuple[str, float]]:
+    """What else the iteration waits for, largest first: ("data loader" | "synchronisation", ms)."""
+    found = []
+    for name, key in (("data loader", "data_wait_ms"), ("synchronisation", "sync_cost_ms")):
+        share = share_pct(profile, key)
+        cost = profile.value(key)
+        if share is not None and cost is not None and share >= WORTH_MENDING_PCT:
+            found.append((name, cost))
+    return sorted(found, key=lambda wait: -wait[1])
+
+
+def wait_to_mend(profile: Profile) -> str | None:
+    """The wait to mend before a graph: the step would gain, the iteration would not.
+
+    None where no wait is in the way, and where the timings do not tell.
+    """
+    found, waiting = gain(profile), waits(profile)
+    if found is None or not waiting or found.removable_pct >= profile.threshold_pct:
+        return None
+    if found.within_spread_of(profile.threshold_pct):
+        return None
+    step_pays = found.step_pct is not None and found.step_pct >= profile.threshold_pct
+    return waiting[0][0] if step_pays else None
+
+
+def on_legacy_stream(profile: Profile) -> bool:
+    """Whether part of the step insists on the legacy default stream.
+
+    Either kernels ran there beside those of the side stream, or the run says so: then the
+    whole script was measured on it.
+    """
+    beside = (profile.facts.legacy_stream_kernels or 0.0) > 0
+    if beside and profile.facts.side_stream is not False:
+        return True
+    told = (profile.replay.reason or "", *profile.notes)
+    return any(_LEGACY in text for text in told)
+
+
+def decides_on_the_host(profile: Profile) -> bool:
+    """Whether an optimizer of the step chooses by values how much it does, as L-BFGS."""
+    return "LBFGS" in (profile.facts.optimizer_classes or ())
+
+
+def forward_unseen(profile: Profile) -> bool:
+    """Whether the step begins with a backward, so that the forward it needs is outside of it."""
+    step = profile.step
+    return profile.mode != "trace" and step is not None and step.period[:1] == ("backward",)
+
+
+def distinct_inputs(profile: Profile) -> int:
+    """Distinct input shapes among the op-stream signatures.
+
+    Steps that differ only in how often they call their model have the same ones.
+    """
+    return len(shapes_seen(profile))
+
+
+def branches(profile: Profile) -> bool:
+    """Whether steps with the same input shapes ran different ops."""
+    return len(profile.shapes.signatures) > max(1, distinct_inputs(profile))
+
+
+def calls_change(profile: Profile) -> bool:
+    """Whether steps with the same input shapes call their model more or less often."""
+    return branches(profile) and len(calls_seen(profile)) > 1
+
+
+def capture_changes(profile: Profile) -> int:
+    """How many lines of the user's stop a capture."""
+    return len(profile.blockers)

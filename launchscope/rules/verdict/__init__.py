@@ -1,0 +1,1 @@
+"""Weighs findings into one verdict, and says it."""

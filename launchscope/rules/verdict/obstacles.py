@@ -1,0 +1,139 @@
+"""What stands between a step and its capture, all of it: headline, advice and verdict agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from launchscope.analysis.blockers import in_lbfgs
+from launchscope.model import Profile
+from launchscope.rules.profile_queries import (
+    branches,
+    calls_change,
+    decides_on_the_host,
+    distinct_inputs,
+    forward_unseen,
+    on_legacy_stream,
+)
+from launchscope.rules.shape_change import growth
+from launchscope.rules.wording import listed, place
+
+PADDING = "padding"
+GROWTH = "growth"
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """`clause` ends "worth a CUDA graph once ..."; `todo` is a step of the instructions."""
+
+    kind: str
+    code: str  # of the rule that explains it
+    clause: str
+    todo: str
+
+
+def obstacles(profile: Profile) -> list[Obstacle]:
+    """Everything to mend before one graph can serve the step, in the order to mend it."""
+    found = []
+    captured = profile.replay.status == "measured"
+    lines = "" if captured else blocking_lines(profile)
+    if lines:
+        be = "are" if " and " in lines else "is"
+        found.append(
+            Obstacle(
+                "blockers",
+                "LS030",
+                f"{lines} {be} mended",
+                f"Fix {lines} (launchscope rules LS030).",
+            )
+        )
+    if forward_unseen(profile):
+        found.append(
+            Obstacle(
+                "forward",
+                "LS043",
+                "the step is marked from its forward on",
+                "Put `with launchscope.step():` around the whole step, forward first, and "
+                "profile again (launchscope rules LS043).",
+            )
+        )
+    if on_legacy_stream(profile) and not captured:
+        found.append(
+            Obstacle(
+                "legacy",
+                "LS038",
+                "nothing runs on the legacy default stream",
+                "Launch the kernels of the legacy default stream on PyTorch's current stream "
+                "(launchscope rules LS038).",
+            )
+        )
+    if profile.shapes.stable is not False:
+        return found
+    if branches(profile) and decides_on_the_host(profile):
+        found.append(
+            Obstacle(
+                "branch",
+                "LS011",
+                "the step of LBFGS is left eager",
+                "Leave the step of LBFGS eager: how often it calls the closure depends on values. "
+                "Graph the model's forward and backward inside the closure "
+                "(launchscope rules LS011).",
+            )
+        )
+    elif calls_change(profile):
+        found.append(
+            Obstacle(
+                "calls",
+                "LS011",
+                "every step calls the model equally often",
+                "Make the same number of calls in every step, with a mask over what is beyond the "
+                "end, or capture the forward alone (launchscope rules LS011).",
+            )
+        )
+    elif branches(profile):
+        found.append(
+            Obstacle(
+                "branch",
+                "LS011",
+                "the branch that depends on data is replaced",
+                "Replace the branch that depends on data: torch.where or a mask, or one graph "
+                "per path (launchscope rules LS011).",
+            )
+        )
+    grown = growth(profile)
+    if grown is not None:
+        found.append(
+            Obstacle(
+                GROWTH,
+                "LS010",
+                "the inputs that grow by one in every step keep one size (a static cache)",
+                f"Preallocate the inputs that grow ({grown}) to the longest length: a static "
+                "cache, written in place at a position that is a tensor, with a mask over what "
+                "is not filled yet (launchscope rules LS010).",
+            )
+        )
+    elif distinct_inputs(profile) > 1:
+        found.append(
+            Obstacle(
+                PADDING,
+                "LS010",
+                "the inputs are padded to a few sizes",
+                "Pad the inputs to a few fixed sizes, with one graph for each "
+                "(launchscope rules LS010).",
+            )
+        )
+    return found
+
+
+def clauses(found: list[Obstacle]) -> str:
+    return listed([obstacle.clause for obstacle in found])
+
+
+def blocking_lines(profile: Profile) -> str:
+    """The lines to mend, by name up to three; not that of a step that is left eager as a whole."""
+    eager = profile.shapes.stable is False and branches(profile)
+    optimizers = (profile.facts.optimizer_classes or ()) if eager else ()
+    blockers = [b for b in profile.blockers if not in_lbfgs(b.op, b.code, optimizers)]
+    lines = list(dict.fromkeys(place(b.where or b.op) for b in blockers))
+    if len(lines) > 3:
+        return f"{lines[0]} and {len(lines) - 1} more"
+    return listed(lines)

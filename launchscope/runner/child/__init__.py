@@ -1,0 +1,1 @@
+"""What runs inside the person's process: standard library, torch and nvtx only."""

@@ -1,0 +1,126 @@
+"""Which tensors of the host the step's own lines copy to the device.
+
+With a graph these copies go straight to the inputs' fixed addresses, so the projection of the
+iteration has to know them. An argument's copy, `model(x.to(device))`, is over before the step
+begins: only the source shows that it belongs to the step.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from launchscope.model import StepInput, StepSource
+from launchscope.runner.child.source_lines import short_path
+
+__all__ = ["host_inputs"]
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# Expressions that can be evaluated again without any effect. A slice is a view, not the input.
+_PLAIN = (
+    ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Tuple, ast.Attribute,
+    ast.expr_context, ast.operator, ast.unaryop,
+)  # fmt: skip
+
+
+def host_inputs(torch: Any, frame: Any, file: str, lines: Iterable[int]) -> StepSource | None:
+    """The host tensors behind `x.to(...)` and `x.cuda()` in the statements that cover `lines`.
+
+    `frame` is inside the step's last call; the innermost frame of `file` around it gives the
+    values of names. None without the source.
+    """
+    while frame is not None and short_path(frame.f_code.co_filename) != file:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    try:
+        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+    except (SyntaxError, ValueError):
+        return None
+    # Functions and classes beside the loop are not the loop's own; a closure inside it is.
+    body = [node for node in _scope_of(tree, frame).body if not isinstance(node, _SCOPES)]
+    held = [n for n in lines if any(_covers(statement, n, n) for statement in body)]
+    if not held:
+        return None
+    names = {**frame.f_globals, **_locals_of(frame)}
+    found: dict[tuple[str, int], StepInput] = {}
+    for statement in (node for part in body for node in ast.walk(part)):
+        simple = isinstance(statement, ast.stmt) and not hasattr(statement, "body")
+        if not simple or not _covers(statement, min(held), max(held)):
+            continue
+        for node in ast.walk(statement):
+            source = _moved(node)
+            if source is None:
+                continue
+            for number, tensor in enumerate(_tensors(torch, _value_of(source, names))):
+                if tensor.device.type == "cpu":
+                    found[ast.unparse(source), number] = StepInput(
+                        expression=ast.unparse(node),
+                        copied_from=ast.unparse(source),
+                        shape=tuple(map(int, tensor.shape)),
+                        dtype=str(tensor.dtype),
+                    )
+    return StepSource(tuple(found.values()))
+
+
+def _scope_of(tree: ast.Module, frame: Any) -> Any:
+    """The function whose code the frame runs, or the module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if node.name == frame.f_code.co_name and first == frame.f_code.co_firstlineno:
+                return node
+    return tree
+
+
+def _covers(statement: Any, first: int, last: int) -> bool:
+    return bool(statement.lineno <= last and (statement.end_lineno or 0) >= first)
+
+
+def _locals_of(frame: Any) -> dict[str, Any]:
+    """A function's local variables, read without a trace.
+
+    Until Python 3.12 asking a frame for them leaves a dictionary with the frame, which would
+    keep the script's old tensors alive for as long as the function runs: it is emptied again.
+    """
+    found = dict(frame.f_locals)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        frame.f_locals.clear()
+    return found
+
+
+def _moved(node: ast.AST) -> ast.expr | None:
+    """The `x` of `x.to(device)` and `x.cuda()`: a name with attributes and subscripts."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    source = node.func.value
+    named = isinstance(source, ast.Name | ast.Attribute | ast.Subscript)
+    plain = named and all(isinstance(part, _PLAIN) for part in ast.walk(source))
+    return source if plain and node.func.attr in ("to", "cuda") else None
+
+
+def _value_of(node: ast.expr, names: dict[str, Any]) -> Any:
+    """The expression's value as the step left it; None if evaluating it raises an error."""
+    try:
+        return eval(compile(ast.Expression(node), "<step>", "eval"), {"__builtins__": {}}, names)
+    except Exception:  # the script's own classes may raise anything
+        return None
+
+
+def _tensors(torch: Any, value: Any) -> list[Any]:
+    """The value if it is a tensor, else the tensors that a batch holds directly."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, torch.nn.Module):
+        return []
+    if isinstance(value, Mapping):
+        parts = list(value.values())
+    elif isinstance(value, list | tuple):
+        parts = list(value)
+    else:
+        parts = list(getattr(value, "__dict__", {}).values())
+    return [part for part in parts if isinstance(part, torch.Tensor)]

@@ -1,0 +1,241 @@
+"""Captures the step, or a first part of it, inside the user's run and measures its replay."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import time
+from typing import Any, Literal
+
+from launchscope.model import ReplayResult, StepPart
+from launchscope.runner.child.capture.bursts import Bursts
+from launchscope.runner.child.capture.capture import Capture, CapturedStep
+from launchscope.runner.child.capture.live_replay import LiveReplay
+from launchscope.runner.child.capture.state import (
+    DeviceState,
+    OptimizerFlags,
+    StateTooLargeError,
+)
+from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
+from launchscope.runner.child.context import Context
+from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.source_lines import user_line
+
+Scope = Literal["full_step", "forward_backward", "forward", "region"]
+
+
+class CapturePass(PassBase):
+    """Warm step under the optimizer flags, capture, then bursts: eager, replay, eager, ...
+
+    After each replay burst the state is what one eager step would have left: the saved
+    state is put back, and after the capture, in which nothing ran, it is replayed once. With
+    stubs the captured step goes on with values of the step before, so its state is near that.
+    """
+
+    captures = True
+    last_part: StepPart | None = None  # the part of the step that is captured last; None: all
+
+    def scope(self) -> Scope:
+        return self.context.boundary.scope
+
+    def make_stubs(self) -> Stubs | None:
+        """What stands in for blocking operations; None where there are none."""
+        return None
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        # Without the optimizer in the graph its flags do not matter.
+        mine = context.optimizers if self.last_part is None else []
+        self._flags = OptimizerFlags(context.torch, mine)
+        self._state = DeviceState(
+            context.torch,
+            context.modules,
+            context.optimizers,
+            context.live.get("written_storages", ()),
+        )
+        self._stubs = self.make_stubs()
+        self._phase = "warm"
+        self._capture: Capture | None = None
+        self._captured: CapturedStep | None = None
+        self._bursts: Bursts | None = None
+        self._first_replay_ms: float | None = None
+        self._memory_mib: float | None = None
+        self._kind = 0
+        self._kept: list[Any] = []
+        self._where: str | None = None
+
+    # -------------------------------------------------------------------------- steps
+
+    def begin(self) -> None:
+        if self._stubs is not None:  # a step that the script broke off
+            self._stubs.leave()
+        if not self.context.is_main_kind():
+            return
+        if self._phase == "warm":
+            self._flags.apply()
+            if self._stubs is not None:
+                self._stubs.record()
+        elif self._phase == "capture":
+            self._capture = Capture(self.context.torch)
+            self._where = user_line(sys._getframe(1))
+            self._keep_inputs()
+            self._capture.begin()
+            if self._stubs is not None:
+                self._stubs.play()
+        elif self._bursts is not None:
+            self._bursts.open()
+
+    def part_ended(self, part: StepPart) -> None:
+        if part == self.last_part:
+            self._close()
+
+    def end(self) -> bool:
+        if self.last_part is None:
+            self._close()
+        if self._phase == "warm" and self.context.is_main_kind():
+            self._phase = "capture"
+        elif self._bursts is not None:
+            self._phase = "bursts"
+            self._bursts.turn()
+        return self._bursts is not None and self._bursts.done
+
+    def _close(self) -> None:
+        """The captured part of the step is over."""
+        if self._stubs is not None:
+            self._stubs.leave()
+        if self._phase == "capture":
+            self._end_capture()
+        elif self._phase == "bursts" and self._bursts is not None:
+            self._bursts.close()
+
+    def _end_capture(self) -> None:
+        """Nothing has run yet: do the work by one replay, before the script looks at it."""
+        if self._capture is None:
+            return
+        torch = self.context.torch
+        self._keep_inputs()  # what the step itself fetched
+        captured = self._capture.end()
+        if captured.nodes == 0:
+            raise RuntimeError("the captured graph is empty: the step launched nothing on it")
+        self._captured, self._capture = captured, None
+        self._kind = self.context.kind()
+        begun = time.perf_counter()
+        captured.replay()
+        torch.cuda.synchronize()
+        self._first_replay_ms = (time.perf_counter() - begun) * 1e3
+        used = captured.free_before - torch.cuda.mem_get_info()[0]
+        self._memory_mib = max(0.0, used / 2**20)
+        self._flags.revert()
+        steps = self.context.schedule.replay
+        self._bursts = Bursts(torch, captured, self._state, self._flags, steps)
+
+    def _keep_inputs(self) -> None:
+        """Hold on to the memory of every tensor alive now: replays read the captured addresses.
+
+        The script drops its batch after the step; without this the allocator would hand
+        the same memory to something else, and a replay would read that. Storages, not
+        tensors, are held, so that no autograd graph is kept alive with them.
+        """
+        tensor = self.context.torch.Tensor
+        for entry in gc.get_objects():
+            if issubclass(type(entry), tensor):
+                with contextlib.suppress(RuntimeError, NotImplementedError):
+                    self._kept.append(entry.untyped_storage())
+
+    # ------------------------------------------------------------------------ results
+
+    def failed_inside_step(self, error: BaseException) -> Any:
+        """An error while the capture is open is a result: this step cannot be captured.
+
+        So is running out of memory later: the graph keeps its memory beside eager's.
+        """
+        starved = self._captured is not None and type(error).__name__ == "OutOfMemoryError"
+        return self.failed(error) if starved or self._capture is not None else None
+
+    def failed(self, error: BaseException) -> Any:
+        """A failed replay, with the reason; what eager gave before is on disk already."""
+        if self._stubs is not None:
+            with contextlib.suppress(Exception):
+                self._stubs.leave()
+        if self._capture is not None:
+            self._capture.abandon()
+        return ReplayResult(
+            status="blocked" if isinstance(error, StubMismatchError) else "failed",
+            reason=_reason(error),
+            where=_line_of(error) or self._where,
+            scope=self.scope(),
+            changes=self._flags.changes,
+        )
+
+    def live(self) -> LiveReplay:
+        """For the passes after this one; only after a capture."""
+        assert self._captured is not None
+        return LiveReplay(self._captured, self._state, self._flags, self._kept, self._stubs)
+
+    def finish(self, complete: bool) -> Any:
+        if self._stubs is not None:
+            with contextlib.suppress(StubMismatchError):
+                self._stubs.leave()
+        if self._captured is None or self._bursts is None:
+            self._flags.revert()
+            return None
+        inspect = self.context.result("inspect") or {}
+        stubs, bursts = self._stubs, self._bursts
+        reason = None
+        if stubs is not None:
+            many = f"{stubs.used} blocking operations were left out, their recorded results put in"
+            reason = {
+                0: "the step leaves its blocking operations out while it is captured",
+                1: "1 blocking operation was left out, its recorded result put in",
+            }.get(stubs.used, many)
+        if not bursts.replay:
+            reason = "the script ended before a replay was timed"
+        return ReplayResult(
+            status="failed"
+            if not bursts.replay
+            else "what_if"
+            if stubs and stubs.used
+            else "measured",
+            reason=reason,
+            scope=self.scope(),
+            changes=self._flags.changes,
+            eager_bursts=tuple(bursts.eager),
+            replay_bursts=tuple(bursts.replay),
+            host_replay_us=bursts.host_us,
+            capture_ms=self._captured.capture_ms,
+            instantiate_ms=self._captured.instantiate_ms,
+            first_replay_ms=self._first_replay_ms,
+            graph_nodes=self._captured.nodes,
+            graph_memory_mib=self._memory_mib,
+            input_bytes=inspect.get("input_bytes"),
+            input_tensors=inspect.get("input_tensors"),
+            kind=self._kind,
+        )
+
+
+def _reason(error: BaseException) -> str:
+    """The first lines of an error, less CUDA's advice on debugging."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    kept = [
+        line
+        for line in lines
+        if not line.startswith(
+            ("For debugging", "Compile with", "CUDA kernel errors", "Search for")
+        )
+    ]
+    text = " ".join(kept[:2]) or type(error).__name__
+    if isinstance(error, StateTooLargeError | StubMismatchError):
+        return text
+    return f"{type(error).__name__}: {text}"
+
+
+def _line_of(error: BaseException) -> str | None:
+    """The user's line at which the error was raised."""
+    traceback, last = error.__traceback__, None
+    while traceback is not None:
+        last = traceback
+        traceback = traceback.tb_next
+    if last is None:
+        return None
+    return user_line(last.tb_frame)

@@ -1,0 +1,270 @@
+"""Looks at the op stream of a few steps: shapes, blockers with the user's line, state."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from launchscope.model import BlockerRecord, InspectResult, StepPart, StepSource
+from launchscope.runner.child.context import Context
+from launchscope.runner.child.ops.host_copies import HostTensors, make_host_copy_mode
+from launchscope.runner.child.ops.host_inputs import host_inputs
+from launchscope.runner.child.ops.step_ops import (
+    StepStream,
+    SyncWatch,
+    holds_one_of,
+    make_dispatch_mode,
+    make_function_mode,
+)
+from launchscope.runner.child.ops.storages import weak_storage
+from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.source_lines import note_library_loop, user_line
+
+
+class InspectPass(PassBase):
+    """Dispatch and function modes around each step; slow, and never timed."""
+
+    name = "inspect"
+    order = 30
+    on_cpu = True
+    runs_eagerly = True
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        self._wanted = self.steps(context)
+        context.hooks.wants_lines = True
+        self._streams: list[StepStream] = []
+        self._open: list[Any] = []
+        self._source: StepSource | None = None
+        self._host = HostTensors(devices_named=bool(context.live.get("named_device")))
+        self._forwards: list[int] = []
+
+    def begin(self) -> None:
+        self._leave()
+        self._begun = user_line(sys._getframe(1))
+        context = self.context
+        stream = StepStream()
+        torch, hooks, host = context.torch, context.hooks, self._host
+        on_device = _on_gpu if context.on_gpu else _would_be_on_gpu(context, host)
+        watch = SyncWatch(torch, stream, hooks)
+        modes = [
+            make_function_mode(torch, stream),
+            make_dispatch_mode(torch, stream, hooks, on_device, host),
+        ]
+        if not context.on_gpu:
+            modes.append(make_host_copy_mode(torch, stream, hooks, on_device, host))
+        watch.start()
+        for mode in modes:
+            mode.__enter__()
+        self._current = stream
+        self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
+        self._open = [watch, *modes]
+
+    def part_ended(self, part: StepPart) -> None:
+        self._current.part = "backward" if part == "forward" else "optimizer"
+
+    def _leave(self) -> None:
+        if self._open:
+            watch, *modes = self._open
+            for mode in reversed(modes):
+                mode.__exit__(None, None, None)
+            watch.stop()
+            self._open = []
+
+    def end(self) -> bool:
+        self._leave()
+        if self._in_library_loop():
+            return False  # this step's lines are all one: look at another one
+        self._streams.append(self._current)
+        # The forward that begins the next step may be what ends this one.
+        hooks = self.context.hooks
+        forwards = hooks.forwards - bool(hooks.depth)
+        self._forwards.append(forwards - self._forwards_before)
+        with contextlib.suppress(Exception):  # the script's own classes may raise anything
+            self._source = self._source or _source(self.context, self._current, sys._getframe(1))
+        return len(self._streams) >= self._wanted
+
+    def _in_library_loop(self) -> bool:
+        """Whether the step began and ended below one line of the person's, not known so far."""
+        line = user_line(sys._getframe(2))
+        trains = self.context.boundary.scope == "full_step"
+        whole = trains and line is not None and line == self._begun
+        return whole and line is not None and note_library_loop(line)
+
+    def finish(self, complete: bool) -> Any:
+        self._leave()
+        self.context.hooks.wants_lines = False
+        if not self._streams:
+            return None
+        context = self.context
+        known = known_storages(context)
+        last = self._streams[-1]
+        context.live["written_storages"] = set().union(*(s.written for s in self._streams))
+        inputs = [_inputs_of(stream, known) for stream in self._streams]
+        read = [ref for ref in last.read if ref not in known and ref not in last.written]
+        groups = _uncapturable(context)
+        partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
+        return InspectResult(
+            steps=len(self._streams),
+            signatures=tuple(stream.signature for stream in self._streams),
+            inputs=tuple(inputs),
+            device_ops=tuple(stream.device_ops for stream in self._streams),
+            blockers=_merge(self._streams),
+            ops=tuple(last.ops),
+            scheduler_live=bool(live_schedulers(context)),
+            scheduler_where=context.hooks.scheduler_where,
+            optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
+            uncapturable_tensors=sum(len(group["params"]) for group in groups),
+            uncapturable_groups=len(groups),
+            source=self._source,
+            rng_used=any(stream.rng_used for stream in self._streams),
+            input_tensors=len(read),
+            input_bytes=sum(last.read_bytes[ref] for ref in read),
+            forwards=tuple(self._forwards),
+            partial=partial,
+            notes=notes,
+        )
+
+
+def _on_gpu(tensor: Any) -> bool:
+    return bool(tensor.device.type == "cuda")
+
+
+def _would_be_on_gpu(context: Context, on_host: HostTensors) -> Callable[[Any], bool]:
+    """In a rehearsal everything counts, but for what would be on the host beside a GPU too.
+
+    That is the work of data loaders, the step counts that optimizers keep there, and what the
+    step itself made or copied there.
+    """
+    host = set()
+    for optimizer in context.optimizers:
+        for group in optimizer.param_groups:
+            if group.get("capturable") or group.get("fused"):
+                continue
+            for parameter in group["params"]:
+                count = optimizer.state.get(parameter, {}).get("step")
+                if isinstance(count, context.torch.Tensor):
+                    host.add(count.untyped_storage().data_ptr())
+
+    def would_be(tensor: Any) -> bool:
+        if context.hooks.in_fetch or on_host.holds(tensor):
+            return False
+        return tensor.ndim > 0 or not holds_one_of(tensor, host)
+
+    return would_be
+
+
+def _merge(streams: list[StepStream]) -> tuple[BlockerRecord, ...]:
+    """Every blocker of any step, in order of appearance, with the most seen in one step."""
+    merged: dict[tuple[str, str, str | None, StepPart], BlockerRecord] = {}
+    for stream in streams:
+        for record in stream.records():
+            key = (record.op, record.category, record.where, record.part)
+            if key not in merged or merged[key].count < record.count:
+                merged[key] = record
+    return tuple(replace(r, code=_source_of(r.where)) for r in merged.values())
+
+
+def _source_of(where: str | None) -> str | None:
+    if where is None:
+        return None
+    file, _, line = where.rpartition(":")
+    return linecache.getline(file, int(line)).strip() or None
+
+
+def known_storages(context: Context) -> set[Any]:
+    """Parameters, buffers, gradients and optimizer state: read by a step, not its inputs."""
+    torch = context.torch
+    tensors: list[Any] = []
+    for module in context.modules:
+        for parameter in module.parameters():
+            tensors += [parameter, parameter.grad]
+        tensors += module.buffers()
+    for optimizer in context.optimizers:
+        for group in optimizer.param_groups:
+            tensors += group["params"]
+            tensors += [parameter.grad for parameter in group["params"]]
+            tensors += group.values()
+        for state in optimizer.state.values():
+            for value in state.values() if isinstance(state, dict) else ():
+                tensors += value if isinstance(value, list | tuple) else (value,)  # as LBFGS's
+    known = {weak_storage(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)}
+    return known - {None}
+
+
+def _inputs_of(stream: StepStream, known: set[Any]) -> str:
+    shapes = [
+        text for ref, text in stream.read.items() if ref not in known and ref not in stream.written
+    ]
+    return ", ".join(sorted(shapes))
+
+
+def _source(context: Context, stream: StepStream, frame: Any) -> StepSource | None:
+    """The inputs in the statements at which the step worked on the device."""
+    if context.boundary.source is None:
+        return None
+    file, _, begins = context.boundary.source.rpartition(":")
+    places = [op.where.rpartition(":") for op in stream.ops if op.where is not None]
+    lines = [int(begins), *(int(line) for name, _, line in places if name == file)]
+    return host_inputs(context.torch, frame, file, lines)
+
+
+def _uncapturable(context: Context) -> list[Any]:
+    """Parameter groups that a capture makes `capturable`, at the price of more kernels."""
+    groups = [group for optimizer in context.optimizers for group in optimizer.param_groups]
+    return [g for g in groups if g.get("capturable") is False and not g.get("fused")]
+
+
+def live_schedulers(context: Context) -> list[Any]:
+    """Schedulers that still change a learning rate of this step's optimizers that a graph freezes.
+
+    Those of a library of its own (timm's) are known by name. A tensor on the host is handed to
+    kernels by value, as a float is.
+    """
+    import gc
+
+    base = context.torch.optim.lr_scheduler.LRScheduler
+    mine = {id(optimizer): optimizer for optimizer in context.optimizers}
+    kinds: dict[type, bool] = {}
+
+    def schedules(kind: type) -> bool:
+        if kind not in kinds:
+            named = any(parent.__name__.endswith("Scheduler") for parent in kind.__mro__)
+            kinds[kind] = issubclass(kind, base) or named
+        return kinds[kind]
+
+    def follows(rate: Any) -> bool:
+        tensor = isinstance(rate, context.torch.Tensor)
+        return tensor and (rate.device.type != "cpu" or not context.on_gpu)
+
+    found = []
+    for entry in gc.get_objects():
+        if not schedules(type(entry)):
+            continue
+        optimizer = mine.get(id(getattr(entry, "__dict__", {}).get("optimizer")))
+        if optimizer and not all(follows(group.get("lr")) for group in optimizer.param_groups):
+            found.append(entry)
+    return found
+
+
+def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:
+    notes = [
+        "copies from the host to the device are not seen without a GPU, and copies to the host "
+        'only where a line says .cpu(), .to("cpu"), .tolist() or .item()',
+    ]
+    if context.live.get("named_cuda"):
+        notes.append("what the script puts on a cuda device was on the CPU in this run")
+    partial = bool(context.live.get("autocast_seen")) or bool(context.live.get("scaler_seen"))
+    if partial:
+        notes.append(
+            "autocast and GradScaler do nothing on this machine: "
+            "their casts and checks are missing from the count"
+        )
+    return partial, tuple(notes)
+
+
+PASS = InspectPass

@@ -1,0 +1,65 @@
+"""Traces a few replays, and one eager step under the same optimizer flags to compare with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launchscope.model import SAME_FLAGS_RANGE, ReplayTraceResult
+from launchscope.runner.child.capture.live_replay import LIVE_GRAPH, LiveReplay
+from launchscope.runner.child.context import Context
+from launchscope.runner.child.kineto_session import KinetoSession, step_range
+from launchscope.runner.child.passes import PassBase
+
+REPLAY_FILE = "replay.kineto.json"
+_REPLAYS = 3
+
+
+class ReplayTracePass(PassBase):
+    """Left out with the replay pass; takes one step of the script."""
+
+    name = "replay_trace"
+    order = 50
+    captures = True
+    needs = LIVE_GRAPH
+
+    def steps(self, context: Context) -> int:
+        return 1 if context.schedule.replay else 0
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        self._live: LiveReplay = context.live[LIVE_GRAPH]
+        self._session = KinetoSession(context.torch, context.hooks.user_profiler)
+        self._live.flags.apply()
+        self._session.start()
+
+    def begin(self) -> None:
+        self._session.begin_range(f"{SAME_FLAGS_RANGE}#0")
+        if self._live.stubs is not None:  # eager is to run what the graph holds
+            self._live.stubs.play(strict=False)
+
+    def end(self) -> bool:
+        torch = self.context.torch
+        if self._live.stubs is not None:
+            self._live.stubs.leave()
+        self._session.end_range()
+        torch.cuda.synchronize()
+        self._live.state.save()
+        for index in range(_REPLAYS):
+            self._session.begin_range(step_range(index))
+            self._live.step.replay()
+            self._session.end_range()
+            torch.cuda.synchronize()
+        return True
+
+    def finish(self, complete: bool) -> Any:
+        try:
+            self._session.stop(self.context.folder.path / REPLAY_FILE)
+        finally:  # also where there is no room for the trace
+            self._live.state.restore()
+            self._live.flags.revert()
+            self._live.state.forget()
+        self.context.torch.cuda.synchronize()
+        return ReplayTraceResult(file=REPLAY_FILE, replays=_REPLAYS) if complete else None
+
+
+PASS = ReplayTracePass

@@ -1,0 +1,17 @@
+"""Where forward and backward together cannot be captured: the forward and the loss alone."""
+
+from __future__ import annotations
+
+from launchscope.runner.child.passes.scope_base import ScopePass
+
+
+class ForwardPass(ScopePass):
+    """From the beginning of the step to the beginning of its first backward."""
+
+    name = "scope_forward"
+    order = 71
+    captured = "forward"
+    last_part = "forward"
+
+
+PASS = ForwardPass

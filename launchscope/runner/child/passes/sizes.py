@@ -1,0 +1,81 @@
+"""Counts the input shapes of many steps, times each, and sees how much memory some need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launchscope.model import SizesResult
+from launchscope.runner.child.context import Context
+from launchscope.runner.child.cuda_events import timing_events
+from launchscope.runner.child.passes import PassBase
+
+# Asking for the peak of the memory costs the host tens of microseconds: only some steps are
+# asked, and neither they nor the ones behind them are timed.
+_MEMORY_EVERY = 5
+
+
+class SizesPass(PassBase):
+    """CUDA events around each step, as in the timing pass; nothing is waited for."""
+
+    name = "sizes"
+    order = 15
+    on_cpu = True
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        self._wanted = self.steps(context)
+        self._inputs: list[str] = []
+        self._ended = 0
+        self._events: list[Any] = []
+        self._peaks: dict[int, float] = {}
+        self._held = 0
+        if context.on_gpu:
+            self._events = timing_events(context.torch, 2 * self._wanted)
+            context.torch.cuda.synchronize()
+
+    def begin(self) -> None:
+        index = self._ended
+        del self._inputs[index:]  # a step that was begun and not ended does not count
+        self._inputs.append(self.context.step_inputs())
+        if self.context.on_gpu:
+            if index % _MEMORY_EVERY == 0:
+                self.context.torch.cuda.reset_peak_memory_stats()
+                self._held = self.context.torch.cuda.memory_allocated()
+            self._events[2 * index].record()
+
+    def end(self) -> bool:
+        index = self._ended
+        if self.context.on_gpu:
+            self._events[2 * index + 1].record()
+            if index % _MEMORY_EVERY == 0:
+                peak = self.context.torch.cuda.max_memory_allocated() - self._held
+                self._peaks[index] = max(0.0, peak / 2**20)
+        self._ended += 1
+        return self._ended >= self._wanted
+
+    def finish(self, complete: bool) -> Any:
+        if not self._ended:
+            return None
+        inputs = tuple(self._inputs[: self._ended])
+        if not self.context.on_gpu:
+            return SizesResult(inputs)
+        self.context.torch.cuda.synchronize()
+        begins, ends = self._events[0::2], self._events[1::2]
+        disturbed = [i % _MEMORY_EVERY == 0 for i in range(self._ended)]
+        return SizesResult(
+            inputs,
+            tuple(
+                None if disturbed[i] else begins[i].elapsed_time(ends[i])
+                for i in range(self._ended)
+            ),
+            tuple(
+                None
+                if i == 0 or disturbed[i] or disturbed[i - 1]
+                else ends[i - 1].elapsed_time(ends[i])
+                for i in range(self._ended)
+            ),
+            tuple(self._peaks.get(i) for i in range(self._ended)),
+        )
+
+
+PASS = SizesPass

@@ -1,0 +1,128 @@
+"""The first steps under a way to adopt graphs: what they cost, and whether the losses follow."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from launchscope.model import StrategyResult
+from launchscope.runner.child.capture.strategies import Strategy, StrategyError
+from launchscope.runner.child.context import Context
+from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.source_lines import user_line
+
+LIVE_ADOPTION = "adoption"
+
+
+class StrategyPass(PassBase):
+    """Steps that are waited for one by one; compiling and warming up end in here."""
+
+    name = "adoption"
+    order = 5
+    on_cpu = True
+    longest_s = 600.0  # to compile a large model takes minutes
+    needs = LIVE_ADOPTION
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        self._adoption: Strategy = context.live[LIVE_ADOPTION]
+        self._wanted = self.steps(context)
+        self._settle: list[float] = []
+        self._graphs_at_first = 0
+        self._begun: float | None = None
+        if context.on_gpu:
+            context.torch.cuda.reset_peak_memory_stats()
+
+    def begin(self) -> None:
+        self._synchronize()
+        self._begun = time.perf_counter()
+
+    def end(self) -> bool:
+        self._synchronize()
+        if self._begun is not None:
+            self._settle.append((time.perf_counter() - self._begun) * 1e3)
+            self._begun = None
+        if len(self._settle) == 1:
+            self._graphs_at_first = _compiled_graphs()
+        return len(self._settle) >= self._wanted
+
+    def finish(self, complete: bool) -> Any:
+        adoption, compiled = self._adoption, self._adoption.mode == "compile"
+        graphs = _compiled_graphs() if compiled else None
+        reserved = used = None
+        if self.context.on_gpu:
+            cuda = self.context.torch.cuda
+            reserved = cuda.max_memory_reserved() / 2**20
+            free, total = cuda.mem_get_info()
+            used = (total - free) / 2**20
+        nothing = compiled and not graphs
+        result = StrategyResult(
+            mode=adoption.mode,
+            status="failed" if nothing else "adopted",
+            reason="Dynamo compiled no graph of the model" if nothing else None,
+            modules=adoption.modules,
+            setup_ms=adoption.setup_ms,
+            settle_ms=tuple(self._settle),
+            values=adoption.values(),
+            of="output" if adoption.of_outputs else "loss",
+            adopted_at=adoption.adopted_at,
+            graphs=graphs,
+            recompilations=None if graphs is None else graphs - self._graphs_at_first,
+            graph_breaks=_graph_breaks() if compiled else None,
+            skips=tuple(adoption.skips.most_common()),
+            reserved_mib=reserved,
+            device_used_mib=used,
+        )
+        adoption.close()
+        return result
+
+    def failed_inside_step(self, error: BaseException) -> Any:
+        """The script's step ran before; under eager an error is its own."""
+        if self._adoption.mode == "eager" or not isinstance(error, Exception):
+            return None
+        return not_adopted(self._adoption, error)
+
+    def failed(self, error: BaseException) -> Any:
+        return not_adopted(self._adoption, error)
+
+    def _synchronize(self) -> None:
+        if self.context.on_gpu:
+            self.context.torch.cuda.synchronize()
+
+
+def not_adopted(adoption: Strategy, error: BaseException) -> StrategyResult:
+    """The result for a way that failed, with the reason in a line or two."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = " ".join(lines[:2]) or type(error).__name__
+    where = None
+    if not isinstance(error, StrategyError):
+        text = f"{type(error).__name__}: {text}"
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_next is not None:
+            traceback = traceback.tb_next
+        where = user_line(traceback.tb_frame) if traceback is not None else None
+    return StrategyResult(
+        mode=adoption.mode,
+        status="failed",
+        reason=text[:400],
+        where=where,
+        modules=adoption.modules,
+        skips=tuple(adoption.skips.most_common()),
+    )
+
+
+def _counters() -> Any:
+    utils = sys.modules.get("torch._dynamo.utils")
+    return getattr(utils, "counters", {})
+
+
+def _compiled_graphs() -> int:
+    return int(_counters().get("stats", {}).get("unique_graphs", 0))
+
+
+def _graph_breaks() -> int:
+    return int(sum(_counters().get("graph_break", {}).values()))
+
+
+PASS = StrategyPass

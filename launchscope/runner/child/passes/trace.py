@@ -1,0 +1,63 @@
+"""Traces consecutive iterations with Kineto; durations on the GPU are what it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launchscope.model import TraceResult
+from launchscope.runner.child.context import Context
+from launchscope.runner.child.kineto_session import KinetoSession, LaunchCost, step_range
+from launchscope.runner.child.passes import PassBase
+
+TRACE_FILE = "trace.kineto.json"
+_DROP_FIRST = 1
+
+
+class TracePass(PassBase):
+    """One session over `--trace` iterations and one more, the first, which is dropped."""
+
+    name = "trace"
+    order = 20
+    ends_only = True
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        self._session = KinetoSession(context.torch, context.hooks.user_profiler)
+        self._cost = LaunchCost(context.torch)
+        self._cost.measure_plain()
+        self._done = 0
+        self._kind: list[int] = []
+        self._inputs: list[str] = []
+        self._wanted = self.steps(context) + _DROP_FIRST
+        self._session.start()
+
+    def begin(self) -> None:
+        del self._inputs[self._done :]
+        self._inputs.append(self.context.step_inputs())
+        self._session.begin_range(step_range(self._done))
+
+    def end(self) -> bool:
+        self._session.end_range()
+        self._kind.append(self.context.kind())
+        self._done += 1
+        return self._done >= self._wanted
+
+    def finish(self, complete: bool) -> Any:
+        self._cost.measure_traced(self._session)
+        legacy = self._session.stop(self.context.folder.path / TRACE_FILE)
+        calibration = self._cost.measure_launch()
+        if self._done <= _DROP_FIRST:
+            return None
+        return TraceResult(
+            file=TRACE_FILE,
+            steps=self._done,
+            drop_first=_DROP_FIRST,
+            side_stream=self.context.side_stream,
+            legacy_kernels=legacy,
+            calibration=calibration,
+            kind=tuple(self._kind) if self.context.boundary.kinds else (),
+            inputs=tuple(self._inputs[: self._done]) if any(self._inputs) else (),
+        )
+
+
+PASS = TracePass

@@ -1,0 +1,296 @@
+"""Checks that a replay does what eager does, on the script's own batches and without edits."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from launchscope.model import Cause, VerifyResult
+from launchscope.runner.child.capture.capture import Capture, CapturedStep
+from launchscope.runner.child.capture.causes import (
+    Hyperparameters,
+    causes_between,
+    hyperparameters,
+)
+from launchscope.runner.child.capture.live_replay import LIVE_GRAPH, LiveReplay
+from launchscope.runner.child.capture.relative_error import Update, of_outputs
+from launchscope.runner.child.capture.state import DeviceState, StateTooLargeError, copy_of
+from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
+from launchscope.runner.child.context import Context
+from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.passes.inspect import known_storages
+from launchscope.runner.child.target import is_ours
+
+# Updates further apart than this are different, and than this many times what two replays of
+# the same batch differ. Replays of the same kernels were bit-identical or at 1e-9 (H200).
+_TOLERANCE, _TIMES_FLOOR = 1e-3, 10.0
+# Steps alike by chance are no proof; fewer are one only where the person asked for fewer.
+_LEAST = 3
+
+
+@dataclass
+class Reference:
+    """The captured step that eager is compared with."""
+
+    step: CapturedStep
+    witness: StepTrace
+    hyper: Hyperparameters
+    outputs: dict[int, Any]  # by order of making: those alive at its end, as flat tensors
+
+
+class VerifyPass(PassBase):
+    """A second capture, made while its inputs are noted, then eager steps to compare with.
+
+    Each eager step is repeated by a replay at its end: the state before it is put back, its
+    inputs are copied to where the captured step reads them, and after the comparison the state
+    is again what eager left. Two copies of the state are needed, whatever the number of steps.
+    """
+
+    name = "verify"
+    order = 60
+    captures = True
+    needs = LIVE_GRAPH
+
+    def steps(self, context: Context) -> int:
+        wanted = super().steps(context)
+        return wanted + 1 if wanted else 0
+
+    def skip_reason(self, context: Context) -> str | None:
+        live: LiveReplay = context.live[LIVE_GRAPH]
+        if live.stubs is not None:
+            return "the replay ran with recorded values in place of the blocking lines"
+        if context.boundary.compiled:
+            return "the step is compiled, and a compiled step cannot be watched op by op"
+        return None
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        live: LiveReplay = context.live[LIVE_GRAPH]
+        live.release()  # its memory is needed for a graph whose inputs are known
+        self._flags = live.flags
+        self._flags.apply()
+        self._wanted = self.steps(context) - 1
+        self._device = "cuda" if context.on_gpu else "cpu"
+        self._capture: Any = None
+        self._reference: Reference | None = None
+        self._current: StepRecorder | None = None
+        self._mode: Any = None
+        self._before: DeviceState | None = None
+        self._last: StepTrace | None = None
+        self._hyper: Hyperparameters = {}
+        self._checked = 0
+        self._differences: list[float] = []
+        self._floors: list[float] = []
+        self._causes: list[Cause] = []
+
+    def make_capture(self) -> Any:
+        return Capture(self.context.torch)
+
+    # -------------------------------------------------------------------------- steps
+
+    def begin(self) -> None:
+        self._leave()
+        context = self.context
+        if not context.is_main_kind():
+            return
+        self._hyper = hyperparameters(context.optimizers)
+        torch = context.torch
+        capturing = None
+        if self._reference is None:
+            capturing = torch.cuda.is_current_stream_capturing if context.on_gpu else None
+            self._capture = self.make_capture()
+            self._capture.begin()
+        else:
+            self._before = self._state()
+            self._before.save()
+        self._current = StepRecorder(
+            torch,
+            context.hooks,
+            self._on_device,
+            lambda tensor: copy_of(torch, tensor),
+            expected=None if self._reference is None else self._reference.witness,
+            before=self._last,
+            state=known_storages(context),
+            capturing=capturing,
+        )
+        self._mode = self._current.mode()
+        self._mode.__enter__()
+
+    def _leave(self) -> None:
+        if self._mode is not None:
+            self._mode.__exit__(None, None, None)
+            self._mode = None
+
+    def end(self) -> bool:
+        self._leave()
+        current, self._current = self._current, None
+        if current is None:
+            return False
+        self._last = current.witness
+        self._last.settle()
+        if self._reference is None:
+            outputs = self._alive(current.witness)
+            step, self._capture = self._capture.end(), None
+            self._reference = Reference(step, current.witness, self._hyper, outputs)
+            step.replay()  # nothing ran during the capture
+            self._synchronize()
+            return False
+        self._checked += 1
+        causes = causes_between(
+            self._reference.witness, current.witness, self._reference.hyper, self._hyper
+        )
+        self._causes += [cause for cause in causes if cause not in self._causes]
+        if all(cause.kind != "branch" for cause in causes):  # else its inputs do not match
+            self._compare(current.witness)
+        self._before = None
+        return self._checked >= self._wanted
+
+    def _on_device(self, tensor: Any) -> bool:
+        return bool(tensor.device.type == self._device)
+
+    def _synchronize(self) -> None:
+        if self._device == "cuda":
+            self.context.torch.cuda.synchronize()
+
+    def _state(self) -> DeviceState:
+        assert self._reference is not None
+        context = self.context
+        storages = dict.fromkeys(context.live.get("written_storages", ()))
+        storages |= self._reference.witness.written
+        return DeviceState(
+            context.torch, context.modules, context.optimizers, storages, self._device
+        )
+
+    # --------------------------------------------------------------------- comparison
+
+    def _compare(self, eager: StepTrace) -> None:
+        """Repeat the eager step by a replay, compare, and leave what eager left."""
+        assert self._reference is not None
+        assert self._before is not None
+        before, after, again = self._before, self._state(), self._state()
+        reference = self._reference
+        self._synchronize()
+        after.save()
+        places = [
+            (place.tensor, view.value)
+            for place, view in zip(reference.witness.views, eager.views, strict=False)
+            if view.value is not None
+        ]
+        held = [(place, copy_of(self.context.torch, place)) for place, _ in places]
+        try:
+            self._replay(before, places)
+            update = Update(before.saved, after.saved)
+            parts = [update.difference()]
+            if parts == [None] or self.context.boundary.scope == "forward":
+                parts.append(of_outputs(self._pairs(eager)))
+            known = [part for part in parts if part is not None]
+            if not known:
+                return
+            difference = max(known)
+            self._differences.append(difference)
+            if difference > 0.0 and not before.on_host and not after.on_host:
+                again.save()
+                self._replay(before, places)
+                self._floors.append(update.difference(again.saved) or 0.0)
+        finally:
+            self._put(held)
+            after.restore()
+            self._synchronize()
+
+    def _replay(self, before: DeviceState, places: list[tuple[Any, Any]]) -> None:
+        assert self._reference is not None
+        before.restore()
+        self._put(places)
+        self._reference.step.replay()
+        self._synchronize()
+
+    def _put(self, places: list[tuple[Any, Any]]) -> None:
+        torch = self.context.torch
+        with torch.inference_mode(False), torch.no_grad():
+            for place, value in places:
+                _distinct(place, place).copy_(_distinct(value, place))
+
+    def _alive(self, witness: StepTrace) -> dict[int, Any]:
+        """What the step made and somebody still holds: its outputs, as flat tensors."""
+        torch = self.context.torch
+        found = {}
+        with torch.inference_mode(False), torch.no_grad():
+            for order, (reference, dtype) in enumerate(witness.made.items()):
+                storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
+                if storage is None or storage.device.type != self._device:
+                    continue
+                if not storage.nbytes() or storage.nbytes() % dtype.itemsize:
+                    continue
+                flat = torch.empty(0, dtype=dtype, device=storage.device)
+                found[order] = flat.set_(storage)
+        return found
+
+    def _pairs(self, eager: StepTrace) -> list[tuple[Any, Any]]:
+        assert self._reference is not None
+        mine = self._alive(eager)
+        return [
+            (replayed, mine[order])
+            for order, replayed in self._reference.outputs.items()
+            if order in mine and len(mine[order]) == len(replayed)
+        ]
+
+    # ------------------------------------------------------------------------ results
+
+    def failed_inside_step(self, error: BaseException) -> Any:
+        """Ours while the capture is open, when the copies do not fit, and if it is our code's."""
+        starved = type(error).__name__ == "OutOfMemoryError"
+        mine = starved or self._capture is not None or _raised_by_us(error)
+        return self.failed(error) if mine else None
+
+    def failed(self, error: BaseException) -> Any:
+        with contextlib.suppress(Exception):
+            self._leave()
+        if self._capture is not None:
+            self._capture.abandon()
+        lines = str(error).strip().splitlines() or [""]
+        reason = f"the check did not work: {type(error).__name__}: {lines[0]}"
+        return self._result(str(error) if isinstance(error, StateTooLargeError) else reason)
+
+    def finish(self, complete: bool) -> Any:
+        self._leave()
+        self._flags.revert()
+        if not self._checked:
+            return self._result("the script ended before a step could be compared")
+        return self._result("the step changes nothing and gives back nothing to compare")
+
+    def _result(self, otherwise: str) -> VerifyResult:
+        """What was found; `otherwise` is the reason if nothing was."""
+        floor = max(self._floors, default=0.0)
+        reason: str | None = None
+        status: Literal["verified", "different", "skipped"] = "verified"
+        if self._causes:
+            status, reason = "different", "; ".join(cause.text for cause in self._causes)
+        elif not self._differences:
+            status, reason = "skipped", otherwise
+        elif max(self._differences) > max(_TOLERANCE, _TIMES_FLOOR * floor):
+            status = "different"
+        elif len(self._differences) < min(_LEAST, self._wanted):
+            compared = len(self._differences)
+            status, reason = "skipped", f"only {compared} of {self._wanted} steps could be compared"
+        return VerifyResult(
+            status, reason, tuple(self._differences), tuple(self._floors), tuple(self._causes)
+        )
+
+
+def _distinct(tensor: Any, like: Any) -> Any:
+    """One of each element that `like` shows more than once, as an expanded tensor does."""
+    for dimension, stride in enumerate(like.stride()):
+        if stride == 0 and like.shape[dimension] > 1:
+            tensor = tensor.narrow(dimension, 0, 1)
+    return tensor
+
+
+def _raised_by_us(error: BaseException) -> bool:
+    traceback, file = error.__traceback__, ""
+    while traceback is not None:
+        file, traceback = traceback.tb_frame.f_code.co_filename, traceback.tb_next
+    return is_ours(file)
+
+
+PASS = VerifyPass

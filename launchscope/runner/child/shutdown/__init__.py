@@ -1,0 +1,1 @@
+"""Ends the script from inside without losing what it has written."""

@@ -1,0 +1,259 @@
+"""The warm-up: feeds events to the step search and says what a step of this script is."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections import Counter, defaultdict, deque
+from typing import Any
+
+from launchscope.model import Schedule, StepBoundary, StepKind
+from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.hooks.input_shapes import in_training, is_weighted
+from launchscope.runner.child.source_lines import user_line
+from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
+from launchscope.runner.child.steps.notes import FORWARD_ALONE, NO_BACKWARD
+from launchscope.runner.child.steps.search import StepSearch
+
+# With an optimizer in the script, forwards alone are taken for its step only after this
+# many: a script may evaluate before it trains.
+_FORWARDS_BEFORE_TRAINING = 2_000
+_MOST_KINDS = 4
+_FEW_FORWARDS = 20
+# Training steps without a common period (a recurrent cell called once a token): after so many
+# warm-ups' worth of optimizer steps, a step is what lies between two of those.
+_UNEVEN_AFTER = 12
+_MARKER = ("marker", "", True, True)
+_LINES_KEPT = 600
+OPENING = "opening"
+
+
+class StepDetector:
+    """Collects what the script does until its step is known `warmup` times over."""
+
+    def __init__(self, torch: Any, schedule: Schedule, hooks: Hooks):
+        self._torch = torch
+        self._schedule = schedule
+        self._hooks = hooks
+        self._search = StepSearch()
+        # The lines at which an event began, by kind, key and modes; the latest last.
+        self._sources: defaultdict[tuple[str, str, bool, bool], deque[str | None]] = defaultdict(
+            lambda: deque(maxlen=_LINES_KEPT)
+        )
+        self._signatures: Counter[str] = Counter()
+        self._optimizer_exists = False
+        self._uneven = False
+        self._saw_forward = self._fetches = False
+        self._first_event: float | None = None
+        self.marked = 0
+        self.seen = 0  # steps of the pattern found last
+
+    # --------------------------------------------------------------------------- events
+
+    def forward(self, key: str, module: Any, args: Any, kwargs: Any, trains: bool) -> None:
+        """An outermost forward begins."""
+        self._saw_forward = True
+        training = in_training(module)
+        self._note_source(FORWARD, key, trains, training)
+        weighted = module is None or is_weighted(module)
+        if weighted:
+            self._signatures[shape_signature(self._torch, args, kwargs)] += 1
+        self._search.add(Token(FORWARD, key, trains, weighted, training))
+
+    def backward(self) -> None:
+        self._note_time()
+        self._sources[BACKWARD, BACKWARD, True, True].append(self._hooks.backward_where)
+        self._search.add(Token(BACKWARD, BACKWARD))
+
+    def optimizer_opens(self, key: str) -> None:
+        self._note_source(OPTIMIZER, key, True)
+
+    def optimizer(self, key: str) -> None:
+        self._search.add(Token(OPTIMIZER, key))
+
+    def fetch(self) -> None:
+        self._fetches = True
+        self._search.fetch()
+
+    def marker_opens(self) -> None:
+        self._note_source(*_MARKER)
+
+    def marker(self) -> bool:
+        """A marked step ended; True if that was the last of the warm-up."""
+        self.marked += 1
+        return self.marked >= max(1, self._schedule.warmup)
+
+    def _note_time(self) -> None:
+        if self._first_event is None:
+            self._first_event = time.perf_counter()
+
+    def _note_source(self, kind: str, key: str, trains: bool, training: bool = True) -> None:
+        self._note_time()
+        self._sources[kind, key, trains, training].append(user_line(sys._getframe(2)))
+
+    # -------------------------------------------------------------------------- answers
+
+    @property
+    def forwards(self) -> int:
+        return sum(self._signatures.values())
+
+    @property
+    def seconds_per_step(self) -> float:
+        now = time.perf_counter()
+        return (now - (self._first_event or now)) / max(1, self.seen, self.marked)
+
+    def found(self, event: str) -> Pattern | None:
+        """The step, once the warm-up is over; ask after each event that may end one.
+
+        `event` is FORWARD or OPTIMIZER for one that just ended, OPENING for a forward that
+        is about to begin, BACKWARD for a backward that is.
+        """
+        if self.marked or self._schedule.step_from == "marker":
+            return None
+        pattern = self._pattern(event)
+        if pattern is None:
+            return None
+        self.seen = self._search.steps_seen(pattern)
+        if self.seen < self._schedule.warmup:
+            return None
+        if pattern.closing != "optimizer" and self._schedule.step_from == "auto":
+            # About to settle for a step without one: is there really none?
+            known = self._has_optimizer()
+            self._look_for_optimizer()
+            if self._has_optimizer() and not known:
+                self.seen = 0
+                return None
+        return pattern
+
+    def _pattern(self, event: str) -> Pattern | None:
+        search, wanted = self._search, self._schedule.step_from
+        if wanted == "forward":
+            return search.single_forward_pattern() if event == FORWARD else None
+        if wanted == "optimizer":
+            return search.single_optimizer_pattern() if event == OPTIMIZER else None
+        if search.trains:
+            if event == FORWARD or (event == BACKWARD and self._saw_forward):
+                return None
+            pattern = search.training_pattern(self._has_optimizer())
+            if pattern is None and event == OPTIMIZER:
+                return self._uneven_pattern()
+            closing = "optimizer" if event == OPTIMIZER else "next"
+            return pattern if pattern is not None and pattern.closing == closing else None
+        if event != FORWARD:
+            return None
+        if self._has_optimizer() and self.forwards < _FORWARDS_BEFORE_TRAINING:
+            return None
+        return search.forward_pattern()
+
+    def _uneven_pattern(self) -> Pattern | None:
+        if self._search.optimizer_steps < _UNEVEN_AFTER * max(1, self._schedule.warmup):
+            return None
+        self._uneven = True
+        return self._search.single_optimizer_pattern()
+
+    def _has_optimizer(self) -> bool:
+        """Whether one is to be expected to end the steps."""
+        if self._hooks.steps_in_backward:
+            return False
+        return bool(self._hooks.optimizers) or self._optimizer_exists
+
+    def _look_for_optimizer(self) -> None:
+        """Look through all objects for an optimizer that has not stepped yet; slow."""
+        if not self._has_optimizer():
+            base = self._torch.optim.Optimizer
+            self._optimizer_exists = any(
+                issubclass(type(entry), base) for entry in gc.get_objects()
+            )
+
+    @property
+    def optimizer_steps(self) -> int:
+        return self._search.optimizer_steps
+
+    def remarks(self, pattern: Pattern | None) -> list[str]:
+        """What a reader has to know of the step that was found."""
+        found = []
+        if self._uneven:
+            found.append(
+                "the training steps have no fixed course, so a step is everything "
+                "between two optimizer steps"
+            )
+        if pattern is not None and pattern.begin_kind == BACKWARD:
+            measured = "" if pattern.closing == "next" and not self._fetches else "measure it and "
+            found.append(
+                "the step begins with its backward, because the forward calls no "
+                f"torch.nn.Module that has parameters; to {measured}capture it, mark the step "
+                "with launchscope.step()"
+            )
+        if pattern is not None and pattern.closing == "forward" and pattern.begin_trains:
+            found.append(FORWARD_ALONE if self._search.trains else NO_BACKWARD)
+        return found
+
+    def kinds(self, pattern: Pattern | None) -> tuple[StepKind, ...]:
+        """The kinds of step of an inference script, most frequent first; empty if one."""
+        if pattern is None or pattern.closing != "forward" or pattern.forwards != 1:
+            return ()
+        total, seen = self.forwards, self._signatures.most_common()
+        # One that was seen once may be a prefill. Several such were tried before it all began.
+        once = total < _FEW_FORWARDS and sum(n == 1 for _, n in seen) == 1
+        usual = [(text, n) for text, n in seen if n >= 2 or once]
+        if not 2 <= len(usual) <= _MOST_KINDS:
+            return ()
+        texts = [text for text, _ in usual]
+        return tuple(
+            StepKind(_kind_name(text, texts), text, 100.0 * n / total) for text, n in usual
+        )
+
+    def boundary(self, pattern: Pattern | None, kinds: tuple[StepKind, ...]) -> StepBoundary:
+        """The step as it is reported; `pattern` None: the script's own marks."""
+        compiled = self._hooks.compiling
+        if pattern is None:
+            return StepBoundary(
+                boundary="marker",
+                period=("marker",),
+                names=("launchscope.step",),
+                scope="region",
+                source=self._line_of(_MARKER, 1),
+                compiled=compiled,
+                warmup_steps=self.marked,
+            )
+        forced = "optimizer" if self._uneven else self._schedule.step_from
+        begin = (pattern.begin_kind, pattern.begin_key, pattern.begin_trains)
+        period = tuple(token.kind for token in pattern.tokens)
+        return StepBoundary(
+            boundary=forced if forced == "optimizer" or forced == "forward" else "period",
+            period=period,
+            names=tuple(token.key.partition("@")[0] for token in pattern.tokens),
+            scope="forward" if pattern.closing == "forward" else "full_step",
+            source=self._line_of((*begin, pattern.begin_training), pattern.openings),
+            compiled=compiled,
+            warmup_steps=self.seen,
+            kinds=kinds,
+            closure="forward" in self._hooks.inside_optimizers and set(period) == {"optimizer"},
+        )
+
+    def _line_of(self, event: tuple[str, str, bool, bool], back: int) -> str | None:
+        """The line of the event that was seen `back` times since the last step began."""
+        lines = self._sources[event]
+        return lines[-min(back, len(lines))] if lines else None
+
+
+def shape_signature(torch: Any, args: Any, kwargs: Any) -> str:
+    """Shape of the first tensor handed to an outermost forward: its main input."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            return str(tuple(value.shape))
+    return ""
+
+
+def _kind_name(signature: str, all_signatures: list[str]) -> str:
+    """ "decode" for the kind that reads one position, "prefill" for the others beside it."""
+    ones = [text for text in all_signatures if _one_position(text)]
+    if len(ones) == 1:
+        return "decode" if signature == ones[0] else "prefill"
+    return f"inputs {signature}"
+
+
+def _one_position(signature: str) -> bool:
+    sizes = [part.strip() for part in signature.strip("()").split(",") if part.strip()]
+    return len(sizes) >= 2 and sizes[1] == "1"

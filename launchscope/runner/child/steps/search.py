@@ -1,0 +1,316 @@
+"""Finds the period of the script's event sequence and tracks the steps it makes.
+
+Pure bookkeeping over tokens; it knows nothing of torch, so it is tested without it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
+
+# A period is believed after it was seen this often in a row; long ones (many
+# accumulation steps) after two, because waiting for a third costs more than it tells.
+_REPEATS_SHORT, _REPEATS_LONG, _LONG = 3, 2, 16
+_LONGEST_PERIOD = 600
+_HISTORY = 4000
+# An optimizer that makes up less than this share of all optimizer steps is a rare event.
+_RARE_SHARE = 0.05
+_RARE_AFTER = 200
+# One that others have followed this often, and this many times as often as it stepped, is over.
+_OVER_AFTER, _OVER_TIMES = 20, 3
+
+
+def find_period(tokens: Sequence[Token], required: frozenset[str] = frozenset()) -> int | None:
+    """The smallest period of the end of `tokens` that contains every key in `required`.
+
+    Only the last two or three periods are compared, so that anything rare further back
+    (an evaluation, a skipped step) does not matter. None: no such period.
+    """
+    count = len(tokens)
+    for period in range(1, min(_LONGEST_PERIOD, count // 2) + 1):
+        repeats = _REPEATS_SHORT if period <= _LONG else _REPEATS_LONG
+        if repeats * period > count:
+            continue
+        if any(
+            tokens[-1 - back] != tokens[-1 - back - period]
+            for back in range((repeats - 1) * period)
+        ):
+            continue
+        if required <= {token.key for token in tokens[-period:]}:
+            return period
+    return None
+
+
+class StepSearch:
+    """Collects tokens of the warm-up and says when they repeat."""
+
+    def __init__(self) -> None:
+        self._training: deque[Token] = deque(maxlen=_HISTORY)
+        self._all: deque[Token] = deque(maxlen=_HISTORY)
+        self._optimizer_steps: Counter[str] = Counter()
+        self._last_steps: dict[str, int] = {}  # of each optimizer: how many there had been of all
+        self._before_training: deque[Token] = deque(maxlen=64)
+        # What ran without grad right before each training token, index by index.
+        self._lead_ins: deque[tuple[Token, ...]] = deque(maxlen=_HISTORY)
+        self.saw_backward = False
+
+    def add(self, token: Token) -> None:
+        self._all.append(token)
+        if token.kind == FORWARD and not token.trains:
+            self._before_training.append(token)
+            return
+        if token.kind == OPTIMIZER:
+            self._optimizer_steps[token.key] += 1
+            self._last_steps[token.key] = self.optimizer_steps
+        if token.kind == BACKWARD:
+            self.saw_backward = True
+        self._lead_ins.append(
+            tuple(lead for lead in self._before_training if lead.key != token.key)
+        )
+        self._before_training.clear()
+        self._training.append(token)
+
+    def fetch(self) -> None:
+        """A batch was fetched: what went before belongs to no later step."""
+        self._before_training.clear()
+
+    @property
+    def optimizer_steps(self) -> int:
+        return sum(self._optimizer_steps.values())
+
+    @property
+    def trains(self) -> bool:
+        return self.saw_backward or bool(self._optimizer_steps)
+
+    def training_pattern(self, optimizer_expected: bool) -> Pattern | None:
+        """The step of a training script; None while it is not clear.
+
+        With `optimizer_expected` a period without an optimizer step is not a step:
+        gradient accumulation looks like that until the first one.
+        """
+        if not self.trains or (optimizer_expected and not self._optimizer_steps):
+            return None
+        tokens = list(self._training)
+        period = find_period(tokens, self._required())
+        if period is None:
+            return None
+        return self._training_from(_first_of(tokens, period), period)
+
+    def _required(self) -> frozenset[str]:
+        total = self.optimizer_steps
+
+        def counts(key: str, count: int) -> bool:
+            since = total - self._last_steps[key]
+            if since > max(_OVER_AFTER, _OVER_TIMES * count):
+                return False  # as Adam is once a script goes on with L-BFGS
+            return total < _RARE_AFTER or count >= _RARE_SHARE * total
+
+        return frozenset(key for key, n in self._optimizer_steps.items() if counts(key, n))
+
+    def _training_from(self, start: int, period: int) -> Pattern:
+        tokens = tuple(self._training)[start : start + period]
+        optimizers = sum(token.kind == OPTIMIZER for token in tokens)
+        if optimizers:
+            last = max(i for i, token in enumerate(tokens) if token.kind == OPTIMIZER)
+            tail = tokens[last + 1 :]
+            tokens = tokens[: last + 1]
+            if any(token.kind == BACKWARD for token in tail) or self._begins(tail, tokens):
+                tokens = (*tail, *tokens)
+                start += last + 1
+            # else: metrics after the optimizer step; they belong to the rest of the iteration
+        acting = self._acting(start, tokens)
+        lead_in = self._lead_ins[start + acting] if acting else self._common_lead_in(start, period)
+        tokens = (*(token for token in lead_in if token.weighted), *tokens[acting:])
+        first = tokens[0]
+        return Pattern(
+            tokens,
+            first.kind,
+            first.key,
+            first.trains,
+            "optimizer" if optimizers else "next",
+            sum(token.kind == FORWARD for token in tokens),
+            sum(token.kind == BACKWARD for token in tokens),
+            optimizers,
+            first.training,
+        )
+
+    def _begins(self, tail: tuple[Token, ...], step: tuple[Token, ...]) -> bool:
+        """Whether the script began its training with what follows the last optimizer step here.
+
+        So it does where the stretch that repeats begins in the middle of a longer step: of an
+        encoder and a decoder that is called once a token, at one of the decoder's calls.
+        """
+        if not tail or len(self._training) == self._training.maxlen:
+            return False
+        return self._training[0] == tail[0] and tail[0] not in step
+
+    def _common_lead_in(self, start: int, period: int) -> tuple[Token, ...]:
+        """Forwards without grad before the first training forward, if every step has them.
+
+        A teacher's or a generator's forward belongs to the step. One of the trained
+        module itself does not: that is a policy acting, or an evaluation.
+        """
+        recent = list(self._lead_ins)[start::period][-3:]
+        if len(recent) < 2 or len(set(recent)) != 1 or len(recent[0]) > 4:
+            return ()
+        return recent[0]
+
+    def _acting(self, start: int, step: tuple[Token, ...]) -> int:
+        """How many forwards at the begin of `step` are those of a policy that acts (DQN).
+
+        They are of a trained module, run before another one without grad (the target network),
+        and there are more or fewer of them from step to step: a random action needs none.
+        """
+        leads = list(self._lead_ins)
+        known = enumerate(leads[start : start + len(step)])  # a turned period may reach beyond
+        first = next((at for at, led in known if at and any(t.weighted for t in led)), 0)
+        acts, rest = step[:first], {token.key for token in step[first:]}
+        if not first or any(act.kind != FORWARD or act.key not in rest for act in acts):
+            return 0
+        tokens, counts, begin = list(self._training), set(), 0
+        for at, token in enumerate(tokens):
+            if token.kind != OPTIMIZER or tokens[at + 1 : at + 2] == [step[-1]]:
+                continue  # of several at the end, the last one ends the step
+            found = (i - begin for i in range(begin, at) if leads[i] == leads[start + first])
+            counts.add(next(found, None))
+            begin = at + 1
+        return first if len(counts - {None}) > 1 and None not in counts else 0
+
+    def forward_pattern(self) -> Pattern | None:
+        """The step of an inference script: a period of outermost forwards."""
+        tokens = [token for token in self._all if token.kind == FORWARD]
+        period = find_period(tokens)
+        if period is None:
+            return None
+        start = _first_of(tokens, period)
+        cycle = tuple(tokens[start : start + period])
+        weighted = [index for index, token in enumerate(cycle) if token.weighted]
+        if weighted:
+            cycle = cycle[weighted[0] : weighted[-1] + 1]
+        return _of_forwards(cycle)
+
+    def single_optimizer_pattern(self) -> Pattern | None:
+        """`--step-from optimizer`: everything up to one optimizer step, whatever the period."""
+        tokens = list(self._training)
+        ends = [index for index, token in enumerate(tokens) if token.kind == OPTIMIZER]
+        if len(ends) < 2:
+            return None
+        return self._training_from(ends[-2] + 1, ends[-1] - ends[-2])
+
+    def single_forward_pattern(self) -> Pattern | None:
+        """`--step-from forward`: one outermost forward of the module seen most often."""
+        forwards = Counter(token for token in self._all if token.kind == FORWARD)
+        weighted = Counter({token: n for token, n in forwards.items() if token.weighted})
+        ranked = (weighted or forwards).most_common(1)
+        if not ranked:
+            return None
+        return _of_forwards(ranked[0][:1])
+
+    def steps_seen(self, pattern: Pattern) -> int:
+        """How many steps of this pattern the history holds."""
+        if pattern.closing == "optimizer":
+            return sum(self._optimizer_steps.values()) // pattern.optimizers
+        kind = FORWARD if pattern.closing == "forward" else BACKWARD
+        per_step = pattern.forwards if pattern.closing == "forward" else pattern.backwards
+        keys = pattern.keys
+        seen = sum(token.kind == kind and token.key in keys for token in self._all)
+        return seen // max(1, per_step)
+
+
+def _of_forwards(tokens: tuple[Token, ...]) -> Pattern:
+    """A step of forwards alone."""
+    first, count = tokens[0], len(tokens)
+    return Pattern(tokens, FORWARD, first.key, first.trains, "forward", count, 0, 0, first.training)
+
+
+def _first_of(tokens: Sequence[Token], period: int) -> int:
+    """Where a period begins that the script began itself, as an index into `tokens`.
+
+    Walks the periodic stretch back to where it starts in the history; a training loop
+    enters its period at the period's own first event.
+    """
+    start = len(tokens) - period
+    while start > 0 and tokens[start - 1] == tokens[start - 1 + period]:
+        start -= 1
+    return start
+
+
+class StepFollower:
+    """Follows a known pattern, event by event, and says "begin" and "end".
+
+    `feed` is called on the measuring path: it does a few comparisons and nothing else.
+    """
+
+    def __init__(self, pattern: Pattern):
+        self.pattern = pattern
+        self.inside = False
+        self.missed = 0  # backwards outside of any step
+        self._forwards = 0
+        self._backwards = 0
+        self._optimizers = 0
+
+    def opens(self, kind: str, key: str, trains: bool = True, training: bool = True) -> bool:
+        """True if this event begins a step. Call before the event's work starts."""
+        if not self.pattern.begun_by(kind, key, trains, training):
+            return False
+        return not self.inside or self._overdue()
+
+    def _overdue(self) -> bool:
+        """An opening event although the step has already had all of its own."""
+        pattern = self.pattern
+        if pattern.closing == "optimizer":
+            return pattern.backwards > 0 and self._backwards >= pattern.backwards
+        if pattern.closing == "next":
+            return self._backwards >= pattern.backwards
+        return self._forwards >= pattern.forwards
+
+    def begin(self) -> None:
+        self.inside = True
+        self._forwards = self._backwards = self._optimizers = 0
+
+    def closes(self, kind: str) -> bool:
+        """True if this event, now over, ends the step."""
+        if not self.inside:
+            self._missed(kind)
+            return False
+        pattern = self.pattern
+        if kind == OPTIMIZER:
+            self._optimizers += 1
+            return pattern.closing == "optimizer" and self._optimizers >= pattern.optimizers
+        if kind == FORWARD:
+            self._forwards += 1
+            return pattern.closing == "forward" and self._forwards >= pattern.forwards
+        self._backwards += 1
+        return False
+
+    def _missed(self, kind: str) -> None:
+        """A backward outside of a step: its forward was not known for the one that opens it.
+
+        So it is where a script goes on training in the mode that its evaluation has set.
+        """
+        if kind == BACKWARD and self.pattern.begin_kind == FORWARD:
+            self.missed += 1
+            other = not self.pattern.begin_training
+            self.pattern = replace(self.pattern, begin_training=other)
+
+    def closes_before(self) -> bool:
+        """For steps that end with the next fetch or opening: is this one complete?"""
+        return (
+            self.inside
+            and self.pattern.closing == "next"
+            and self._backwards >= self.pattern.backwards
+        )
+
+    def before_backward(self) -> bool:
+        """True until the first backward of the step is over."""
+        return self.inside and self._backwards == 0
+
+    def after_backward(self) -> bool:
+        """True once the last backward of the step is over."""
+        return self.inside and self._backwards >= self.pattern.backwards
+
+    def end(self) -> None:
+        self.inside = False

@@ -1,0 +1,1 @@
+"""The side of launchscope that starts the script, follows it and collects one Recording."""

@@ -1,0 +1,1 @@
+"""What crosses the boundary between the parent and the child process."""

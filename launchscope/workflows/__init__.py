@@ -1,0 +1,1 @@
+"""What each command does, usable from Python: no terminal, no exit codes."""

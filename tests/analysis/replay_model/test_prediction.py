@@ -1,0 +1,76 @@
+"""What a replay would take: the model's parts, each with a known answer, and its bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from launchscope.analysis.replay_model.prediction import Optimizer, StepWork, predict, step_work
+from launchscope.analysis.steps.iterations import find_iterations
+from launchscope.analysis.timeline.work import gather
+from launchscope.parser.trace import Trace
+from tests.builders import trace
+
+# Measured on an H200: work of the eager step under the capture's flags, and its replay in ms.
+MEASURED = {
+    "convnet": (StepWork(1.5319, 1.5319, 312, 12), 1.5555),
+    "gan": (StepWork(0.8894, 0.8894, 283, 15), 0.9126),
+    "handwritten_sgd": (StepWork(0.0656, 0.0656, 39, 2), 0.0730),
+    "lstm": (StepWork(0.9147, 0.3396, 98, 1), 0.9265),
+    "small_gpt": (StepWork(1.7687, 1.7687, 549, 37), 1.8323),
+    "torch_compile": (StepWork(0.1804, 0.1804, 66, 1), 0.1849),
+    "transformer_inference": (StepWork(0.5137, 0.5137, 75, 0), 0.5220),
+    "wide_mlp": (StepWork(22.6057, 22.6057, 48, 7), 22.601),
+}
+
+
+def work_of(built: Trace) -> StepWork:
+    iterations = find_iterations(built)
+    assert iterations is not None
+    found = step_work(gather(built, iterations))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_model_comes_close_to_the_replays_of_the_samples(name: str) -> None:
+    work, replay_ms = MEASURED[name]
+    found = predict(work)
+    assert found.ms == pytest.approx(replay_ms, rel=0.1)
+    assert found.low_ms <= replay_ms <= found.high_ms
+
+
+def test_bounds_enclose_the_prediction_and_widen_with_the_number_of_nodes() -> None:
+    few = predict(StepWork(10.0, 10.0, 10, 0))
+    many = predict(StepWork(10.0, 10.0, 3000, 0))
+    assert few.low_ms < few.ms < few.high_ms
+    assert many.high_ms - many.ms > few.high_ms - few.ms
+
+
+def test_an_optimizer_that_has_to_become_capturable_adds_its_kernels() -> None:
+    work = StepWork(1.0, 1.0, 100, 0)
+    plain, made = predict(work), predict(work, Optimizer(tensors=20, groups=1))
+    assert made.ms - plain.ms == pytest.approx(48 * 1.06e-3)
+    assert made.low_ms > plain.low_ms
+
+
+def test_a_busier_single_stream_bounds_a_step_of_several_from_below() -> None:
+    built = trace()
+    for _ in range(2):
+        built.step()
+        for _ in range(3):
+            built.launch(100, stream=13).work(200).launch(50, stream=14).work(200)
+    work = work_of(built.end().trace())
+    assert work.busy_ms == pytest.approx(0.45)
+    assert work.longest_stream_ms == pytest.approx(0.3)
+    assert predict(work).low_ms == pytest.approx(0.3 * 0.97)
+    assert predict(work).ms > 0.45
+
+
+def test_copies_and_sets_are_counted_apart_from_kernels() -> None:
+    built = trace()
+    for _ in range(2):
+        built.step().launch(5).memset(2).launch(5)
+    work = work_of(built.end().trace())
+    assert (work.kernels, work.copies) == (2, 1)
+    more = predict(StepWork(work.busy_ms, work.busy_ms, 3, 0)).ms
+    assert predict(work).ms > more

@@ -1,0 +1,87 @@
+"""Captures of a part of the step: what each gives, and which one the verdict rests on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launchscope.analysis import build_profile
+from launchscope.analysis.replay_model.scopes import scope_replays, with_largest_scope
+from launchscope.model import Recording, ReplayResult, ReplayStatus
+from tests.builders import TraceBuilder, known, loop_trace, recording, timing
+
+WHOLE = ReplayResult("failed", "AcceleratorError: operation not permitted")
+PART = ReplayResult(
+    "measured",
+    scope="forward_backward",
+    eager_bursts=((4.0, 4.0, 4.2), (4.0,)),
+    replay_bursts=((1.0, 1.0, 1.1), (1.0,)),
+)
+FORWARD = ReplayResult("blocked", "aten.equal at t.py:3 stands in this part", scope="forward")
+
+
+def recorded(folder: Path, **results: ReplayResult | None) -> Recording:
+    return replace(recording(folder), **results)  # type: ignore[arg-type]
+
+
+def test_every_scope_that_was_tried_is_told_with_its_times_or_its_reason(tmp_path: Path) -> None:
+    rec = recorded(tmp_path, replay=WHOLE, scope_forward_backward=PART, scope_forward=FORWARD)
+    larger, smaller = scope_replays(rec, 10.0, lambda result: None)
+    assert (larger.eager_ms, larger.replay_ms) == (4.0, 1.0)
+    assert larger.removable_pct == pytest.approx(30.0)
+    assert (smaller.status, smaller.reason) == ("blocked", FORWARD.reason)
+    assert smaller.eager_ms is None
+
+
+def test_a_projection_outranks_the_plain_difference(tmp_path: Path) -> None:
+    rec = recorded(tmp_path, replay=WHOLE, scope_forward_backward=PART)
+    assert scope_replays(rec, 10.0, lambda result: 12.0)[0].removable_pct == 12.0
+
+
+def test_forward_and_backward_stand_in_for_a_whole_step_that_failed(tmp_path: Path) -> None:
+    rec = with_largest_scope(recorded(tmp_path, replay=WHOLE, scope_forward_backward=PART))
+    assert rec.replay == PART
+    assert "operation not permitted" in rec.notes[-1]
+
+
+@pytest.mark.parametrize("status", ["what_if", "measured", "skipped"])
+def test_they_do_not_where_the_whole_step_says_more(tmp_path: Path, status: ReplayStatus) -> None:
+    whole = replace(WHOLE, status=status)
+    rec = recorded(tmp_path, replay=whole, scope_forward_backward=PART)
+    assert with_largest_scope(rec) is rec
+
+
+def test_the_profile_holds_the_scopes(tmp_path: Path) -> None:
+    rec = recorded(tmp_path, replay=WHOLE, scope_forward_backward=PART, scope_forward=FORWARD)
+    built = build_profile(rec)
+    assert (built.replay.status, built.replay.scope) == ("measured", "forward_backward")
+    assert [scope.scope for scope in built.replay.scopes] == ["forward_backward", "forward"]
+
+
+def scaled_step(builder: TraceBuilder) -> None:
+    """1 ms up to the end of the backward, then 1 ms of a GradScaler's and the optimizer's."""
+    for index in range(10):
+        builder.work(96).launch(tid=403 if index < 5 else 705)
+    builder.work(596).launch().sync()
+    builder.optimizer(lambda optimizer: [optimizer.work(96).launch() for _ in range(4)])
+
+
+def test_what_stands_between_backward_and_optimizer_is_not_removed_with_them(
+    tmp_path: Path,
+) -> None:
+    rec = recorded(
+        tmp_path,
+        replay=replace(WHOLE, status="what_if", replay_bursts=((0.2,),)),
+        scope_forward_backward=replace(PART, eager_bursts=((1.0,),), replay_bursts=((0.1,),)),
+    )
+    builder = loop_trace(5, scaled_step, lambda between: between.work(10))
+    rec = replace(
+        recording(tmp_path, builder),
+        timing=timing(iteration_ms=2.02, step_ms=2.01, host_ms=2.01),
+        replay=rec.replay,
+        scope_forward_backward=rec.scope_forward_backward,
+    )
+    (scope,) = build_profile(rec).replay.scopes
+    assert known(scope.removable_pct) == pytest.approx(50, abs=5)

@@ -1,0 +1,172 @@
+"""What a step is in somebody else's trace: marks, ranges, a period, or the whole span."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import numpy as np
+import pytest
+
+from launchscope.analysis.steps.period import find_period
+from launchscope.analysis.steps.steps import Steps, steps_of
+from launchscope.errors import InputError
+from launchscope.parser.launches import find_launches
+from tests.builders import PID, TraceBuilder, loop_trace, trace
+
+
+def steps(built: TraceBuilder, **how: str) -> Steps:
+    read = built.trace()
+    return steps_of(read, find_launches(read), **how)
+
+
+def unmarked(count: int, between_us: float = 200) -> TraceBuilder:
+    built = trace()
+    for _ in range(count):
+        for name in ("gemm", "relu", "gemm", "relu", "sgd"):
+            built.launch(name=name)
+        built.work(between_us)
+    return built
+
+
+def marked(prefix: str, count: int = 4) -> TraceBuilder:
+    built = trace()
+    for index in range(count):
+        begin = built.host
+        built.launch().launch().work(50)
+        built.span(f"{prefix}{index}", begin, built.host)
+    return built
+
+
+def test_the_profilers_marks_are_steps() -> None:
+    found = steps(marked("ProfilerStep#"))
+    assert (found.boundary.boundary, found.boundary.names) == ("marker", ("ProfilerStep",))
+    assert list(found.iterations.used) == [1, 2, 3]
+
+
+def test_a_range_by_name_is_a_step() -> None:
+    assert len(steps(marked("train "), step_range="train ").iterations) == 4
+    assert steps(marked("x", 1).span("x", 0, 1), step_range="x").boundary.names == ("x",)
+
+
+def test_a_range_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(InputError, match="no range named epoch") as caught:
+        steps(marked("train#"), step_range="epoch")
+    assert "train" in str(caught.value.hint)
+
+
+def test_nested_ranges_of_one_name_count_once() -> None:
+    built = trace()
+    for _ in range(3):
+        begin = built.host
+        built.launch().span("step", begin + 1, built.host).work(10)
+        built.span("step", begin, built.host)
+    assert len(steps(built, step_range="step").iterations) == 3
+
+
+def test_without_marks_the_period_of_the_launches_is_the_step() -> None:
+    found = steps(unmarked(6))
+    assert found.boundary.boundary == "launches"
+    assert found.boundary.period == ("5 launches that repeat",)
+    assert len(found.iterations) == 6
+    assert any("5 launches that repeat 6 times" in note for note in found.notes)
+
+
+def test_a_step_begins_after_the_longest_wait() -> None:
+    found = steps(unmarked(6))
+    first = unmarked(6).trace().calls["start_ns"].iloc[0]
+    assert int(found.iterations.step_begin[0]) == int(first)
+
+
+def test_without_any_pattern_the_whole_span_is_taken_and_told() -> None:
+    built = trace()
+    for number in random.Random(3).sample(range(1000), 60):
+        built.launch(name=f"k{number}")
+    found = steps(built)
+    assert found.boundary.boundary == "none"
+    assert any("no step was found" in note for note in found.notes)
+
+
+def test_the_whole_span_and_marks_can_be_asked_for() -> None:
+    assert steps(marked("ProfilerStep#"), step_from="none").boundary.boundary == "none"
+    with pytest.raises(InputError, match="no step marks"):
+        steps(unmarked(6), step_from="marker")
+
+
+def test_optimizer_steps_end_steps() -> None:
+    built = trace()
+    for _ in range(4):
+        built.launch().optimizer(lambda inner: inner.launch()).work(30)
+    found = steps(built, step_from="optimizer")
+    assert (found.boundary.boundary, found.boundary.names) == ("optimizer", ("SGD.step",))
+    assert len(found.iterations) == 4
+    assert found.iterations.pid == PID
+    with pytest.raises(InputError, match="no optimizer steps"):
+        steps(unmarked(3), step_from="optimizer")
+
+
+# --------------------------------------------------------------------------- periods
+
+
+def period(sequence: list[int], waits: dict[int, int] | None = None) -> tuple[int, list[int]]:
+    gap = np.ones(len(sequence), np.int64)
+    for place, wait in (waits or {}).items():
+        gap[place] = wait
+    found = find_period(np.asarray(sequence, np.int64), gap)
+    return (0, []) if found is None else (found.length, found.starts.tolist())
+
+
+STEP = [1, 2, 3, 2, 3, 4, 5]
+
+
+def test_the_smallest_period_is_found_not_a_multiple() -> None:
+    assert period(STEP * 8)[0] == 7
+
+
+def test_repeated_layers_are_no_steps() -> None:
+    step = [9] + [1, 2, 3] * 12 + [7, 8]
+    assert period(step * 5)[0] == len(step)
+
+
+def test_a_prologue_and_an_epilogue_do_not_hide_the_period() -> None:
+    length, starts = period([50, 51, 52, 53] * 2 + STEP * 10 + [60, 61, 62, 63, 64])
+    assert length == 7
+    assert len(starts) >= 9
+
+
+def test_a_step_that_differs_is_left_out_and_breaks_the_chain() -> None:
+    sequence = STEP * 5 + [1, 2, 99, 98, 97, 5] + STEP * 5
+    found = find_period(np.asarray(sequence), np.ones(len(sequence), np.int64))
+    assert found is not None
+    assert found.length == 7
+    assert int((~found.follows).sum()) == 2  # the first of all, and the first after the break
+
+
+def test_two_repetitions_are_too_few() -> None:
+    assert period(STEP * 2) == (0, [])
+
+
+def test_a_constant_sequence_has_the_period_one() -> None:
+    assert period([4] * 20)[0] == 1
+
+
+def test_time_grows_about_linearly_with_the_sequence() -> None:
+    step = list(np.random.default_rng(1).integers(0, 40, 700))
+    taken = []
+    for count in (50, 400):
+        begin = time.process_time()
+        assert period(step * count)[0] == 700
+        taken.append(time.process_time() - begin)
+    assert taken[1] < 24 * max(taken[0], 0.01)
+
+
+def test_marks_of_a_process_or_thread_that_launches_nothing_are_no_steps() -> None:
+    built = loop_trace(4, lambda b: b.launch().work(50))
+    for index in range(9):
+        built.span(f"launchscope.step#{index}", 1_000_000 + index, 1_000_001 + index, tid=5)
+    read = built.trace()
+    assert len(steps_of(read, find_launches(read)).iterations) == 4
+    for event in built.events[-9:]:
+        event["pid"] = 7
+    read = built.trace()
+    assert len(steps_of(read, find_launches(read)).iterations) == 4

@@ -1,0 +1,108 @@
+"""Counts of launches and synchronisations, launch times and back-pressure."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from launchscope.analysis.metrics import UNITS, counted, registry
+from launchscope.analysis.timeline.accounting import account, blocked_ns
+from launchscope.parser import columns as c
+from launchscope.parser.launches import find_launches
+from tests.analysis.timeline.test_timeline import work_of
+from tests.builders import TraceBuilder, loop_trace, trace
+
+
+def mixed(b: TraceBuilder) -> None:
+    b.launch().launch(api="cuLaunchKernel").memset().memcpy().graph([("g", 2), ("g", 2)]).sync()
+
+
+def test_each_kind_of_launch_is_counted_on_its_own() -> None:
+    found = account(work_of(loop_trace(4, mixed)))
+    assert list(found.launches) == [2, 2, 2]
+    assert list(found.memsets) == [1, 1, 1]
+    assert list(found.memcpys) == [1, 1, 1]
+    assert list(found.graph_launches) == [1, 1, 1]
+    assert list(found.kernels) == [4, 4, 4]
+    assert list(found.operations) == [6, 6, 6]
+
+
+def test_synchronisations_inside_and_between_steps_are_told_apart() -> None:
+    built = loop_trace(4, mixed, lambda b: b.sync(api="cudaDeviceSynchronize").sync())
+    found = account(work_of(built))
+    assert list(found.syncs_inside) == [1, 1, 1]
+    assert list(found.syncs_between) == [2, 2, 2]
+    assert found.sync_names == (
+        "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaStreamSynchronize",
+    )  # fmt: skip
+
+
+def test_counts_agree_with_a_reading_of_the_raw_events() -> None:
+    built = loop_trace(5, mixed, lambda b: b.launch().data(50))
+    document = json.loads(json.dumps(built.document()))
+    events = document["traceEvents"]
+    steps = [e for e in events if e["name"].startswith("launchscope.step")][1:]
+    kernels = {e["args"]["correlation"] for e in events if e["cat"] == "kernel"}
+    expected = [
+        len({
+            e["args"]["correlation"] for e in events
+            if e["cat"].startswith("cuda_") and e["name"] != "cudaGraphLaunch"
+            and s["ts"] <= e["ts"] < s["ts"] + s["dur"] and e["args"]["correlation"] in kernels
+        }) for s in steps
+    ]  # fmt: skip
+    assert list(account(work_of(built)).launches) == expected
+
+
+def test_a_count_is_exact_only_when_all_samples_agree() -> None:
+    same, mixed_ = counted("launches_per_step", [5, 5]), counted("launches_per_step", [5, 6, 5])
+    assert (same.value, same.exact) == (5, True)
+    assert (mixed_.value, mixed_.exact) == (5, False)
+    assert counted("launches_per_step", []).value is None
+
+
+def test_the_profilers_cost_is_taken_off_each_call() -> None:
+    work = work_of(loop_trace(4, lambda b: b.launch(call_us=4).launch(call_us=6).work(20)))
+    found = account(work, 1.5)
+    assert list(found.api_raw_ms) == pytest.approx([0.010] * 3)
+    assert list(found.api_ms) == pytest.approx([0.007] * 3)
+
+
+def test_a_calibration_beyond_belief_takes_off_half_a_call_at_most() -> None:
+    found = account(work_of(loop_trace(4, lambda b: b.launch(call_us=4).work(20))), 30.0)
+    assert found.profiler_us == pytest.approx(2.0)
+
+
+def test_a_long_call_on_a_full_queue_is_back_pressure() -> None:
+    built = trace()
+    for _ in range(700):
+        built.launch(100, call_us=4)
+    built.launch(100, call_us=90)
+    excess = blocked_ns(find_launches(built.trace()).calls)
+    assert excess[-1] == 86_000
+    assert excess[:-1].sum() == 0
+
+
+def test_a_long_call_on_an_empty_queue_is_not() -> None:
+    built = trace()
+    for _ in range(700):
+        built.launch(1, call_us=4).work(10)
+    calls = find_launches(built.launch(1, call_us=90).trace()).calls
+    assert len(calls) == 701
+    assert blocked_ns(calls).sum() == 0
+    assert calls[c.DUR].max() == 90_000
+
+
+def test_queue_delay_runs_from_the_end_of_the_call() -> None:
+    found = account(work_of(loop_trace(4, lambda b: b.launch(2, 9, call_us=4).work(30))))
+    assert list(found.queue_delay_us) == pytest.approx([5.0] * 3)
+    assert list(found.tklqt_ms) == pytest.approx([0.009] * 3)
+
+
+def test_the_registry_holds_every_key_and_no_other() -> None:
+    made = registry({"step_ms": 2.0})
+    assert list(made) == list(UNITS)
+    assert (made["step_ms"].value, made["step_ms"].unit) == (2.0, "ms")
+    assert made["iteration_ms"].value is None
+    with pytest.raises(AssertionError):
+        registry({"steps_ms": 1.0})

@@ -1,0 +1,156 @@
+"""Busy and idle time with known answers, and idle attribution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from launchscope.analysis.steps.iterations import find_iterations
+from launchscope.analysis.timeline.timeline import IdleParts, Timeline, build_timeline
+from launchscope.analysis.timeline.work import Work, gather
+from tests.builders import TraceBuilder, loop_trace, trace
+
+
+def work_of(built: TraceBuilder, drop_first: int = 1) -> Work:
+    read = built.trace()
+    iterations = find_iterations(read, drop_first)
+    assert iterations is not None
+    return gather(read, iterations)
+
+
+def timeline_of(built: TraceBuilder) -> Timeline:
+    return build_timeline(work_of(built))
+
+
+def us(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
+    return [round(float(value) * 1e3, 3) for value in values]
+
+
+def total(parts: IdleParts) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return (parts.dispatch + parts.data + parts.sync + parts.launch_call + parts.framework
+            + parts.unattributed)  # fmt: skip
+
+
+def test_busy_is_the_union_of_what_the_step_launched() -> None:
+    # Two streams overlap: 10 us on one, 10 us on the other beginning 4 us later.
+    built = loop_trace(3, lambda b: b.launch(10).launch(10, stream=14).work(30))
+    found = timeline_of(built)
+    assert us(found.step_busy) == [14, 14]
+
+
+def test_work_that_runs_after_the_step_still_belongs_to_it() -> None:
+    built = loop_trace(3, lambda b: b.launch(50).launch(50), lambda b: b.launch(7).work(200))
+    found = timeline_of(built)
+    assert us(found.step_busy) == [100, 100]
+    # An iteration begins after the step before: the launch between belongs to it.
+    assert us(found.iteration_busy) == [107, 107]
+
+
+def test_idle_parts_sum_to_idle_and_busy_plus_idle_to_the_iteration() -> None:
+    def body(b: TraceBuilder) -> None:
+        b.launch(3).work(9).launch(20).launch(4).work(5).sync().work(11).launch(2).launch(6)
+
+    found = timeline_of(loop_trace(5, body, lambda b: b.data(40).memcpy().work(3)))
+    parts = found.iteration_idle
+    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
+    np.testing.assert_allclose(found.iteration_busy + parts.idle, found.traced_iteration, atol=1e-9)
+    np.testing.assert_allclose(total(found.step_idle), found.step_idle.idle, atol=1e-9)
+
+
+def test_a_gap_before_a_queued_kernel_is_a_dispatch_gap() -> None:
+    built = trace()
+    for _ in range(3):
+        built.step().launch(100).launch(10).work(150)
+    # Kernels run back to back in the builder: pull the second one apart by 2 us.
+    seconds = [e for e in built.events if e["cat"] == "kernel" and e["dur"] == 10]
+    for event in seconds:
+        event["ts"] += 2
+    found = timeline_of(built)
+    assert us(found.iteration_idle.dispatch) == [2, 2]
+
+
+def test_idle_in_the_data_loader_is_data_wait() -> None:
+    built = loop_trace(3, lambda b: b.launch(5), lambda b: b.data(500))
+    parts = timeline_of(built).iteration_idle
+    assert us(parts.data) == pytest.approx([494, 494], abs=6)
+    assert us(timeline_of(built).step_idle.data) == [0, 0]
+
+
+def test_the_data_loader_of_another_thread_takes_no_blame() -> None:
+    built = trace()
+    for _ in range(3):
+        built.step().launch(5).end()
+        built.span("enumerate(DataLoader)#worker", built.host, built.host + 300, tid=9).work(300)
+    assert us(timeline_of(built).iteration_idle.data) == [0, 0]
+
+
+def test_idle_after_a_wait_is_charged_to_the_synchronisation_up_to_the_wait() -> None:
+    # The host waits about 96 us for a kernel of 100 us, then takes 30 us to launch again.
+    built = loop_trace(3, lambda b: b.launch(100).sync(wake_us=5).work(30))
+    parts = timeline_of(built).iteration_idle
+    assert us(parts.framework + parts.launch_call) == [0, 0]
+    assert us(parts.sync) == us(parts.idle)
+
+
+def test_a_synchronisation_that_waited_for_nothing_is_not_blamed() -> None:
+    built = loop_trace(3, lambda b: b.launch(3).work(50).sync(call_us=2).work(30))
+    parts = timeline_of(built).iteration_idle
+    assert us(parts.sync) == [2, 2]
+    assert us(parts.framework) == pytest.approx([76, 76], abs=3)
+
+
+def test_idle_splits_into_launch_calls_and_framework() -> None:
+    # 20 us of Python, then a call of 4 us whose kernel starts 5 us after the call began.
+    built = loop_trace(3, lambda b: b.work(20).launch(3, 5, call_us=4))
+    parts = timeline_of(built).iteration_idle
+    # The kernel ends 4 us after its call returned, so 16 us of Python are exposed.
+    assert us(parts.framework) == [16, 16]
+    assert us(parts.launch_call) == [5, 5]
+
+
+def test_a_gap_that_an_orphan_ends_is_unattributed() -> None:
+    built = trace()
+    for _ in range(3):
+        built.step().launch(3).work(20).orphan(3).work(20).launch(3).work(5)
+    found = timeline_of(built)
+    assert all(value > 0 for value in found.iteration_idle.unattributed)
+    np.testing.assert_allclose(total(found.iteration_idle), found.iteration_idle.idle)
+
+
+def test_nothing_of_the_calibration_is_measured() -> None:
+    with_it = loop_trace(3, lambda b: b.launch(3).work(10)).calibration().launch(500)
+    without = loop_trace(3, lambda b: b.launch(3).work(10))
+    assert us(timeline_of(with_it).iteration_busy) == us(timeline_of(without).iteration_busy)
+
+
+def test_the_first_step_and_other_kinds_are_left_out() -> None:
+    read = loop_trace(6, lambda b: b.launch()).trace()
+    plain, kinds = find_iterations(read, 2), find_iterations(read, 1, (0, 1, 0, 1, 0, 1), 1)
+    assert plain is not None
+    assert kinds is not None
+    assert list(plain.used) == [2, 3, 4, 5]
+    assert list(kinds.used) == [1, 3, 5]
+
+
+def test_a_foreign_trace_is_cut_at_profiler_steps_or_taken_whole() -> None:
+    built = trace()
+    for index in range(3):
+        begin = built.host
+        built.launch().work(10).span(f"ProfilerStep#{index}", begin, built.host)
+    marked = find_iterations(built.trace())
+    bare = find_iterations(trace().launch().work(5).launch().trace())
+    assert marked is not None
+    assert bare is not None
+    assert len(marked) == 3
+    assert list(bare.used) == [0]
+    assert find_iterations(trace().trace()) is None
+
+
+def test_of_two_devices_the_busier_one_is_measured() -> None:
+    built = loop_trace(3, lambda b: b.launch(50).launch(5, name="small").work(80))
+    for event in built.events:
+        if event["name"] == "small":
+            event["args"]["device"] = 1
+    work = work_of(built)
+    assert work.devices == 2
+    assert us(build_timeline(work).step_busy) == [50, 50]

@@ -1,0 +1,384 @@
+"""Every rule fires where it should and stays silent where it should."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from launchscope.model import (
+    Cause,
+    Correctness,
+    Facts,
+    KernelChange,
+    Metric,
+    Profile,
+    Replay,
+    ReplayStatus,
+    ScopeReplay,
+    Shapes,
+    ShapeSignature,
+    StepKind,
+    Work,
+)
+from launchscope.rules import advise, all_rules, find_rule
+from tests.rules.profiles import blocked, gpu_bound, item_blocker, predicted, profile, rehearsal
+
+TWO_SHAPES = Shapes(False, (ShapeSignature(2, "f32[8, 97]"), ShapeSignature(1, "f32[8, 101]")))
+TWO_PATHS = Shapes(False, (ShapeSignature(2, "f32[8, 97]"), ShapeSignature(1, "f32[8, 97]")))
+WIDE = Metric.of_samples([8.0, 8.5, 9.0, 12.0, 14.0, 14.5], "ms")
+DIFFERENT_WORK = replace(
+    profile().replay,
+    work=Work(
+        False, (KernelChange("softmax_warp", 247, 3100.0),), (KernelChange("flash", 12, 90),)
+    ),
+)
+WRONG = replace(profile().replay, correct=Correctness("different", 4, 0.44))
+PARTS = replace(
+    profile().replay,
+    status="what_if",
+    scopes=(
+        ScopeReplay("forward_backward", "measured", None, 6.2, 2.4, 40.0),
+        ScopeReplay("forward", "failed", "CUDA out of memory"),
+    ),
+)
+UNCHECKED = replace(profile().replay, correct=Correctness("not_checked", reason="--verify 0"))
+
+
+def with_kinds() -> Profile:
+    base = profile()
+    assert base.step is not None
+    kinds = (StepKind("prefill", "i64[1, 512]", 1.0), StepKind("decode", "i64[1, 1]", 99.0))
+    return replace(base, step=replace(base.step, kinds=kinds))
+
+
+def with_wide_spread() -> Profile:
+    base = profile()
+    return replace(base, metrics=base.metrics | {"iteration_ms": WIDE})
+
+
+@dataclass(frozen=True)
+class Case:
+    fires: Profile
+    silent: Profile
+    says: str
+
+
+def within_spread() -> Profile:
+    return profile(
+        metrics={"removable_pct": 20.0},
+        facts={"removable_low_pct": -3.0, "removable_high_pct": 43.0},
+    )
+
+
+_STEP = profile().step
+assert _STEP is not None
+HEADLESS = replace(_STEP, period=("backward", "optimizer"), names=("", "AdamW"))
+COMPILED = replace(_STEP, compiled=True)
+
+CASES: dict[str, Case] = {
+    "LS001": Case(profile(), profile(metrics={"removable_pct": None}), "removes 62 % of the"),
+    "LS002": Case(
+        gpu_bound(),
+        profile(metrics={"launch_share_pct": 8.0, "removable_pct": 3.0}),
+        "54 % of the step",
+    ),
+    "LS003": Case(profile(), gpu_bound(), "5.80 ms of 9.39 ms"),
+    "LS004": Case(with_wide_spread(), profile(), "very widely"),
+    "LS005": Case(within_spread(), profile(), "between -3.0 % and 43 %"),
+    "LS006": Case(profile(metrics={"iteration_busy_ms": 12.0}), profile(), "28 % longer"),
+    "LS007": Case(gpu_bound(), profile(), "the median of all kernels is 910 us"),
+    "LS008": Case(
+        profile(metrics={"graph_launches_per_step": 3}, facts={"graph_kernel_share_pct": 97.0}),
+        profile(),
+        "97 % of a step's kernels already run inside CUDA graphs, by 3 graph launches",
+    ),
+    "LS009": Case(
+        profile(metrics={"break_even_steps": 900.0}, expected_steps=500),
+        profile(metrics={"break_even_steps": 900.0}),
+        "after 900 steps, and you expect 500",
+    ),
+    "LS010": Case(profile(shapes=TWO_SHAPES), profile(shapes=TWO_PATHS), "2 different ones in 3"),
+    "LS011": Case(profile(shapes=TWO_PATHS), profile(shapes=TWO_SHAPES), "control flow"),
+    "LS012": Case(with_kinds(), profile(), "decode (99 %) and prefill (1.0 %)"),
+    "LS020": Case(profile(metrics={"data_wait_ms": 4.0}), profile(), "waits 4.00 ms an iteration"),
+    "LS021": Case(profile(metrics={"sync_cost_ms": 2.0}), profile(), "costs 2.00 ms an iteration"),
+    "LS030": Case(blocked(), profile(), "total += loss.item()"),
+    "LS031": Case(blocked(), profile(), "cannot be captured as it stands: train.py:52"),
+    "LS032": Case(profile(replay=DIFFERENT_WORK), profile(), "247 kernels added (3,100 us)"),
+    "LS033": Case(profile(replay=WRONG), profile(), "by up to 44 % of an update over 4 batches"),
+    "LS042": Case(
+        profile(replay=PARTS), profile(), "Forward and backward alone can be captured as it stands"
+    ),
+    "LS034": Case(profile(replay=UNCHECKED), profile(), "not checked against eager: --verify 0"),
+    "LS035": Case(
+        profile(facts={"scheduler_live": True, "scheduler_where": "train.py:60"}),
+        profile(),
+        "a capture freezes it",
+    ),
+    "LS036": Case(profile(), profile(replay=replace(profile().replay, changes=())), "capturable"),
+    "LS037": Case(
+        profile(step=COMPILED),
+        profile(step=COMPILED, facts={"graph_kernel_share_pct": 97.0}),
+        "measured compiled",
+    ),
+    "LS038": Case(
+        profile(facts={"legacy_stream_kernels": 2, "legacy_kernels_names": ("their_kernel",)}),
+        profile(facts={"legacy_stream_kernels": 2, "side_stream": False}),
+        "2 kernels ran on the legacy default stream (their_kernel)",
+    ),
+    "LS043": Case(profile(step=HEADLESS), profile(), "begins with its backward"),
+    "LS044": Case(
+        profile(facts={"timing_window_iteration_ms": (7.3, 5.7), "unsteady": True}),
+        profile(facts={"timing_window_iteration_ms": (5.7, 5.5), "unsteady": False}),
+        "took 7.30 ms and 5.70 ms at different moments",
+    ),
+    "LS039": Case(profile(metrics={"graph_memory_mib": 8806.0}), profile(), "8.60 GiB"),
+    "LS040": Case(profile(facts={"timing_steps": 4}), profile(), "Only 4 steps"),
+    "LS041": Case(rehearsal(), profile(), "71 device operations"),
+}
+
+
+def titles(code: str, of: Profile) -> list[str]:
+    rule = find_rule(code)
+    assert rule is not None
+    return [finding.title for finding in rule.check(of)]
+
+
+def test_every_rule_has_a_case() -> None:
+    assert set(CASES) == {rule.code for rule in all_rules()}
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_rule_fires(code: str) -> None:
+    found = titles(code, CASES[code].fires)
+    assert found
+    assert CASES[code].says in found[0]
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_rule_stays_silent(code: str) -> None:
+    assert titles(code, CASES[code].silent) == []
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: str(rule.code))
+def test_rule_survives_a_profile_in_which_nothing_was_measured(rule: object) -> None:
+    known = {key: Metric(None, metric.unit) for key, metric in profile().metrics.items()}
+    bare = replace(profile(), metrics=known, facts=Facts(), step=None, shapes=Shapes(None))
+    found = find_rule(rule.code)  # type: ignore[attr-defined]
+    assert found is not None
+    for finding in found.check(bare):
+        assert "None" not in finding.title
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: str(rule.code))
+def test_findings_carry_their_rule_s_code_and_a_page_explains_them(rule: object) -> None:
+    found = find_rule(rule.code)  # type: ignore[attr-defined]
+    assert found is not None
+    assert {finding.code for finding in found.check(CASES[found.code].fires)} == {found.code}
+    assert found.page.startswith(f"# {found.title}\n")
+    for section in ("What it finds", "Why it matters", "Example", "When it does not apply"):
+        assert f"## {section}" in found.page
+    assert "## Reference" in found.page
+
+
+def test_launch_share_explains_back_pressure_when_a_replay_would_not_pay() -> None:
+    rule = find_rule("ls002")
+    assert rule is not None
+    (finding,) = rule.check(gpu_bound())
+    assert "27.5 ms of the 28.1 ms in launch calls is back-pressure" in finding.advice
+    assert finding.evidence["agrees"] is False
+
+
+def test_launch_share_explains_python_between_launches_when_a_replay_pays() -> None:
+    rule = find_rule("LS002")
+    assert rule is not None
+    (finding,) = rule.check(profile(metrics={"launch_share_pct": 8.0}))
+    assert "4.10 ms for Python and the dispatcher" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ({"data_wait_ms": 20.0, "gpu_idle_ms": 22.0}, "waits 20.0 ms of the iteration for data"),
+        ({"sync_wait_ms": 20.0, "gpu_idle_ms": 22.0}, "20.0 ms of the iteration in synchronis"),
+        ({"data_wait_ms": 3.0, "gpu_idle_ms": 22.0}, "is back-pressure"),
+        ({"blocked_launch_ms": 1.0, "gpu_idle_ms": 0.2}, "idle for only 0.200 ms of the 52.1 ms"),
+        ({"blocked_launch_ms": 1.0, "gpu_idle_ms": 22.0}, "does not tell the cause"),
+    ],
+    ids=["data", "sync", "data is the smaller part", "little idle", "unknown"],
+)
+def test_a_high_launch_share_that_would_not_pay_is_explained_by_the_largest_cause(
+    metrics: dict[str, float], said: str
+) -> None:
+    rule = find_rule("LS002")
+    assert rule is not None
+    base = gpu_bound()
+    measured = base.metrics | {key: Metric(value, "ms") for key, value in metrics.items()}
+    (finding,) = rule.check(replace(base, metrics=measured))
+    assert said in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "said"),
+    [
+        ("failed", "OutOfMemoryError: CUDA out of memory. Tried", "smaller batch"),
+        ("failed", "AcceleratorError: CUDA error: device-side assert", "CUDA_LAUNCH_BLOCKING=1"),
+        ("failed", "the time limit was reached", "Raise --timeout"),
+        ("failed", "RuntimeError: something else", "Mend the cause and profile again."),
+        ("skipped", "the replay pass was not run", "profile with --replay 30"),
+        ("skipped", "part of the step runs on the legacy default stream", "LS038"),
+        ("skipped", "the step already replays CUDA graphs", "replays graphs of its own"),
+        ("skipped", "the op stream changes from step to step (2 in 3)", "inputs to a few sizes"),
+        ("blocked", "the op stream changes from step to step (2 in 3)", "inputs to a few sizes"),
+    ],
+)
+def test_the_advice_on_a_missing_replay_follows_its_reason(
+    status: ReplayStatus, reason: str, said: str
+) -> None:
+    rule = find_rule("LS031")
+    assert rule is not None
+    (finding,) = rule.check(predicted(replay=Replay(status, reason), shapes=TWO_SHAPES))
+    assert said in finding.advice
+
+
+@pytest.mark.parametrize("code", ["LS020", "LS021"])
+@pytest.mark.parametrize("removable", [2.0, 20.0], ids=["first", "pays all the same"])
+def test_a_wait_is_to_be_mended_first_where_the_verdict_says_so(
+    code: str, removable: float
+) -> None:
+    wait = {"LS020": "data_wait_ms", "LS021": "sync_cost_ms"}[code]
+    bounds = {"removable_low_pct": removable - 1, "removable_high_pct": removable + 1}
+    of = advise(profile(metrics={"removable_pct": removable, wait: 6.0}, facts=bounds))
+    assert of.verdict is not None
+    advice = next(finding.advice for finding in of.findings if finding.code == code)
+    first = removable < 15
+    assert advice.startswith("Mend this before adopting a graph") is first
+    assert of.verdict.headline.startswith("Mend the ") is first
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        predicted(replay=Replay("skipped", "part of the step runs on the legacy default stream")),
+        predicted(notes=("the script was run again: ... on the legacy default stream, so all",)),
+    ],
+    ids=["reason", "note"],
+)
+def test_a_script_measured_on_the_legacy_stream_for_some_kernels_is_told(of: Profile) -> None:
+    told = replace(of, facts=replace(of.facts, side_stream=False, legacy_stream_kernels=400))
+    assert titles("LS038", told) == ["Part of the step runs on the legacy default stream"]
+
+
+def test_each_blocker_is_a_finding_with_its_line() -> None:
+    second = replace(item_blocker(), where="train.py:60", count=3)
+    rule = find_rule("LS030")
+    assert rule is not None
+    found = rule.check(predicted(blockers=(item_blocker(), second)))
+    assert [finding.where for finding in found] == ["train.py:52", "train.py:60"]
+    assert "3 times a step" in found[1].title
+
+
+@pytest.mark.parametrize(
+    ("inside", "between", "said"),
+    [(1, 0, "inside the step"), (0, 1, "between the steps"), (1, 1, "also stop a capture")],
+)
+def test_synchronisation_advice_depends_on_where_it_lies(
+    inside: int, between: int, said: str
+) -> None:
+    rule = find_rule("LS021")
+    assert rule is not None
+    facts = {"inside_step_syncs": inside, "between_step_syncs": between}
+    (finding,) = rule.check(profile(metrics={"sync_cost_ms": 2.0}, facts=facts))
+    assert said in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "said"),
+    [
+        ("AdamW", "capturable=True"),
+        ("SGD", "fused=True"),
+        ("Adagrad", "forward and backward only"),
+        ("RMSprop", "capturable=True"),
+    ],
+)
+def test_scheduler_advice_is_given_per_optimizer(optimizer: str, said: str) -> None:
+    rule = find_rule("LS035")
+    assert rule is not None
+    facts = {"scheduler_live": True, "optimizer_classes": (optimizer,)}
+    (finding,) = rule.check(profile(facts=facts))
+    assert said in finding.advice
+
+
+def test_a_scheduler_that_writes_into_a_tensor_is_not_frozen() -> None:
+    replay = replace(profile().replay, changes=("AdamW capturable=True", "lr as a tensor"))
+    assert titles("LS035", profile(facts={"scheduler_live": True}, replay=replay)) == []
+
+
+def test_figures_that_contradict_each_other_are_each_named() -> None:
+    facts = {"simulation_error_pct": -14.0, "iteration_check_pct": 5.0, "join_coverage_pct": 80.0}
+    assert len(titles("LS006", profile(facts=facts))) == 3
+
+
+def test_a_stretched_trace_is_a_warning_where_the_timings_were_confirmed() -> None:
+    metrics: dict[str, float | None] = {"iteration_busy_ms": 12.0}
+    rule = find_rule("LS006")
+    assert rule is not None
+    (found,) = rule.check(profile(metrics=metrics))
+    assert found.severity == "error"
+    (found,) = rule.check(profile(metrics=metrics, facts={"projected_from_bursts": True}))
+    assert found.severity == "warning"
+    assert "Recording stretched" in found.title
+
+
+def test_a_failed_capture_is_told_with_its_reason_and_line() -> None:
+    rule = find_rule("LS031")
+    assert rule is not None
+    replay = Replay("failed", reason="CUDA out of memory", where="train.py:44")
+    (finding,) = rule.check(predicted(replay=replay))
+    assert (finding.severity, finding.where) == ("warning", "train.py:44")
+    assert "CUDA out of memory" in finding.title
+
+
+FROZEN = (
+    Cause("learning_rate", "the learning rate of SGD", "train.py:30", 0.1, 0.09, "SGD"),
+    Cause("scalar", "a value given to aten.mul", "train.py:25", 1.0, 0.5),
+    Cause("carried", "a tensor of shape (8,) that the step before made", "train.py:22"),
+)
+
+
+def test_each_cause_of_a_wrong_result_is_named_with_its_line_and_remedy() -> None:
+    rule = find_rule("LS033")
+    assert rule is not None
+    correct = Correctness("different", 4, 0.44, "known", FROZEN)
+    found = rule.check(profile(replay=replace(profile().replay, correct=correct)))
+    assert [finding.where for finding in found] == ["train.py:30", "train.py:25", "train.py:22"]
+    assert found[0].title == (
+        "The learning rate of SGD changes (from 0.1 to 0.09), and a capture freezes it"
+    )
+    assert "fused=True" in found[0].advice
+    assert "fill_()" in found[1].advice
+    assert "in place" in found[2].advice
+
+
+def test_scopes_that_could_not_be_captured_are_no_advice() -> None:
+    assert len(titles("LS042", profile(replay=PARTS))) == 1
+
+
+def test_a_batch_that_the_step_picks_is_told_once_with_what_to_do() -> None:
+    picked = [Cause("scalar", "a value given to aten.select", "t.py:9", 7.0, n) for n in (0.0, 1.0)]
+    wrong = replace(WRONG, correct=replace(WRONG.correct, causes=tuple(picked)))
+    rule = find_rule("LS033")
+    assert rule is not None
+    found = rule.check(profile(replay=wrong))
+    assert [finding.where for finding in found] == ["t.py:9"]
+    assert "Pick it before the step" in found[0].advice
+
+
+def test_scheduler_advice_names_each_of_several_optimizers() -> None:
+    rule = find_rule("LS035")
+    assert rule is not None
+    facts = {"scheduler_live": True, "optimizer_classes": ["SGD", "AdamW", "AdamW"]}
+    (finding,) = rule.check(profile(facts=facts))
+    assert "SGD: Construct it as SGD(" in finding.advice
+    assert finding.advice.count("AdamW: ") == 1

@@ -1,0 +1,181 @@
+"""Ways to adopt, put under scripts that know nothing of it; on the CPU, where it can be."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from launchscope.analysis.comparison.ladder import trajectory
+from launchscope.model import Schedule, StrategyResult
+from launchscope.runner.parent.session import RunOptions
+from tests.runner.children import recorded
+
+TRAIN = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+x = torch.randn(16, 8)
+for step in range(100):
+    loss = (model(x) - x.sum(1, keepdim=True)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step == 3:
+        print("loss", loss.item())
+"""
+INFER = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 4).eval()
+with torch.inference_mode():
+    for step in range(100):
+        y = model(torch.full((2, 4), float(step % 5)))
+"""
+SCHEDULE = Schedule(warmup=4, adoption=6, timing=0, trace=0, inspect=0, replay=0, verify=0)
+# The hooks' mechanics need no compiler: the script puts another backend under its ladder.
+OTHER_BACKEND = """
+import launchscope.runner.child.capture.strategies as adoption
+adoption.COMPILE = {{"backend": "{backend}"}}
+"""
+
+
+def adopted(folder: Path, source: str, way: str, backend: str | None = None) -> StrategyResult:
+    if backend is not None:
+        source = OTHER_BACKEND.format(backend=backend) + source
+    ran = recorded(folder, source, schedule=SCHEDULE, options=RunOptions(adopt=way, stdout=2))
+    assert ran.outcome.problem is None
+    result = ran.recording.adoption
+    assert result is not None
+    return result
+
+
+def test_eager_notes_the_loss_of_every_step_and_changes_nothing(tmp_path: Path) -> None:
+    result = adopted(tmp_path, TRAIN, "eager")
+    assert (result.mode, result.status, result.of) == ("eager", "adopted", "loss")
+    assert result.adopted_at == 4
+    assert len(result.values) == 10
+    assert len(result.settle_ms) == 6
+    losses = [value for value in result.values if value is not None]
+    assert losses == sorted(losses, reverse=True)  # it learns
+    assert len(losses) == 10
+    assert result.graphs is None
+
+
+def test_a_loss_that_is_no_number_is_recorded_as_such(tmp_path: Path) -> None:
+    lost = TRAIN.replace(".mean()", ".mean() * (float('nan') if step == 8 else 1.0)")
+    result = adopted(tmp_path, lost, "eager")
+    assert [value is None for value in result.values] == [False] * 8 + [True] * 2
+
+
+def test_a_compiled_model_runs_compiled_and_its_losses_follow(tmp_path: Path) -> None:
+    eager = adopted(tmp_path / "eager", TRAIN, "eager")
+    compiled = adopted(tmp_path / "compiled", TRAIN, "compile", backend="aot_eager")
+    assert compiled.status == "adopted"
+    assert compiled.modules == ("Sequential",)
+    assert compiled.graphs == 1
+    assert compiled.recompilations == 0
+    assert compiled.graph_breaks == 0
+    found = trajectory(eager, compiled)
+    assert (found.status, found.steps) == ("follows", 6)
+
+
+def test_a_shape_that_changes_is_counted_as_a_recompilation(tmp_path: Path) -> None:
+    source = TRAIN.replace("model(x) -", "model(x[: 16 - (step > 7)]) -").replace(
+        "- x.sum", "- x[: 16 - (step > 7)].sum"
+    )
+    compiled = adopted(tmp_path, source, "compile", backend="eager")
+    assert compiled.recompilations == 1
+
+
+def test_outputs_stand_in_for_losses_where_nothing_is_trained(tmp_path: Path) -> None:
+    eager = adopted(tmp_path / "eager", INFER, "eager")
+    compiled = adopted(tmp_path / "compiled", INFER, "compile", backend="eager")
+    assert eager.of == compiled.of == "output"
+    # The last step is over before the output of its compiled call is seen.
+    assert (len(eager.values), len(compiled.values)) == (6, 5)
+    assert trajectory(eager, compiled).status == "follows"
+
+
+def test_outputs_of_torchscript_which_takes_no_hooks_are_noted(tmp_path: Path) -> None:
+    scripted = INFER.replace(".eval()", ".eval()\nmodel = torch.jit.script(model)")
+    found = adopted(tmp_path / "scripted", scripted, "eager")
+    plain = adopted(tmp_path / "plain", INFER, "eager")
+    assert found.modules == ("RecursiveScriptModule",)
+    assert len(found.values) >= 5
+    assert trajectory(plain, found).status == "follows"
+
+
+def test_a_backend_that_fails_is_a_result_with_its_reason(tmp_path: Path) -> None:
+    failing = """
+    import launchscope.runner.child.capture.strategies as adoption
+    def broken(graph, inputs):
+        raise RuntimeError("no compiler was found")
+    adoption.COMPILE = {"backend": broken}
+    """
+    result = adopted(tmp_path, textwrap.dedent(failing) + TRAIN, "compile")
+    assert result.status == "failed"
+    assert "no compiler was found" in (result.reason or "")
+
+
+def test_inductors_reasons_for_making_no_graph_are_told(tmp_path: Path) -> None:
+    skipping = """
+    import launchscope.runner.child.capture.strategies as adoption
+    def backend(graph, inputs):
+        import torch._inductor.compile_fx as fx
+        fx.log_cudagraph_skip_and_bump_counter(
+            "skipping cudagraphs due to mutated inputs (1 instances). Found from : \\n File x"
+        )
+        return graph.forward
+    adoption.COMPILE = {"backend": backend}
+    """
+    result = adopted(tmp_path, textwrap.dedent(skipping) + TRAIN, "compile")
+    assert result.status == "adopted", result.reason
+    assert result.skips == (("mutated inputs (1 instances).", 1),)
+
+
+def test_a_script_that_compiles_itself_is_left_alone(tmp_path: Path) -> None:
+    source = TRAIN.replace("optimizer =", 'model.compile(backend="eager")\noptimizer =')
+    result = adopted(tmp_path, source, "compile")
+    assert result.status == "failed"
+    assert result.reason == "the script compiles its model itself"
+
+
+def test_a_graph_without_a_gpu_is_refused(tmp_path: Path) -> None:
+    result = adopted(tmp_path, TRAIN, "graphed")
+    assert (result.status, result.reason) == ("failed", "without a GPU there is no graph to make")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler here")
+def test_a_model_compiled_by_inductor_follows_eager(tmp_path: Path) -> None:
+    result = adopted(tmp_path, TRAIN, "compile")
+    assert result.status == "adopted", result.reason
+    assert result.graphs == 1
+    eager = adopted(tmp_path / "eager", TRAIN, "eager")
+    assert trajectory(eager, result).status == "follows"
+
+
+def test_sizes_of_nested_inputs_are_counted(tmp_path: Path) -> None:
+    source = """
+    import torch
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+        def forward(self, x, cache, mask=None):
+            return self.layer(x) + cache[0]["k"].sum()
+    model = Model()
+    with torch.inference_mode():
+        for step in range(60):
+            n = 2 + step % 3
+            model(torch.ones(n, 4), [{"k": torch.ones(n, 7)}], mask=torch.ones(n))
+    """
+    schedule = Schedule(warmup=4, timing=0, trace=0, inspect=1, replay=0, verify=0, sizes=9)
+    ran = recorded(tmp_path, source, schedule=schedule)
+    assert ran.recording.sizes is not None
+    assert len(ran.recording.sizes.inputs) == 9
+    assert set(ran.recording.sizes.inputs) == {f"({n}, 4) ({n}, 7) ({n},)" for n in (2, 3, 4)}
+    assert ran.recording.sizes.iteration_ms == ()

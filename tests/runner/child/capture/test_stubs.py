@@ -1,0 +1,168 @@
+"""Results of blocking operations, recorded in one step and given back in the next."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs, without_stub
+
+
+@pytest.fixture
+def stubs() -> Iterator[Stubs]:
+    """On the CPU every tensor counts as one of the device."""
+    entered = Stubs(torch, lambda tensor: True)
+    yield entered
+    with contextlib.suppress(StubMismatchError):
+        entered.leave()
+
+
+def played(stubs: Stubs, step: Callable[[Any], Any], first: Any, second: Any) -> tuple[Any, Any]:
+    """What `step` gives while recording, with one input, and while playing, with another."""
+    stubs.record()
+    recorded = step(first)
+    stubs.leave()
+    stubs.play()
+    given = step(second)
+    stubs.leave()
+    return recorded, given
+
+
+X, Y = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([-1.0, 2.0, 4.0])
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool(x.sum() > 0),
+        lambda x: torch.equal(x, X),
+        lambda x: x.nonzero(),
+        lambda x: x.masked_select(x > 0),
+        lambda x: torch.unique(x),
+        lambda x: torch.repeat_interleave(x.abs().long()),
+    ],
+    ids=["item", "if", "equal", "nonzero", "masked_select", "unique", "repeat_interleave"],
+)
+def test_the_recorded_result_is_given_back_without_running_the_operation(
+    stubs: Stubs, step: Callable[[Any], Any]
+) -> None:
+    recorded, given = played(stubs, step, X, Y)
+    assert stubs.count == 1
+    assert torch.equal(torch.as_tensor(recorded), torch.as_tensor(given))
+
+
+def test_a_mask_selects_the_recorded_positions_of_the_new_values(stubs: Stubs) -> None:
+    recorded, given = played(stubs, lambda x: x[x > 0], X, Y)
+    assert recorded.tolist() == [1.0, 3.0]
+    assert given.tolist() == [-1.0, 4.0]
+
+
+def test_a_mask_works_with_gradients(stubs: Stubs) -> None:
+    def step(x: Any) -> Any:
+        leaf = x.clone().requires_grad_()
+        (leaf[leaf > 0] * 2).sum().backward()
+        return leaf.grad
+
+    recorded, given = played(stubs, step, X, Y)
+    assert recorded.tolist() == given.tolist() == [2.0, 0.0, 2.0]
+    assert stubs.count == 2
+
+
+def test_assignment_through_a_mask(stubs: Stubs) -> None:
+    def step(x: Any) -> Any:
+        kept = torch.zeros(3)
+        kept[x > 0] = x.abs()[x > 0]
+        return kept
+
+    recorded, given = played(stubs, step, X, Y)
+    assert recorded.tolist() == [1.0, 0.0, 3.0]
+    assert given.tolist() == [1.0, 0.0, 4.0]
+
+
+def test_values_are_copied_so_that_the_script_cannot_change_the_record(stubs: Stubs) -> None:
+    stubs.record()
+    X.nonzero().fill_(7)
+    stubs.leave()
+    stubs.play()
+    assert X.nonzero().flatten().tolist() == [0, 1, 2]
+    stubs.leave()
+
+
+def test_another_operation_than_the_recorded_one_is_refused(stubs: Stubs) -> None:
+    def step(x: Any) -> Any:
+        return x.sum().item() if x[0].item() > 0 else x.nonzero()
+
+    stubs.record()
+    step(X)
+    stubs.leave()
+    stubs.play()
+    with pytest.raises(StubMismatchError, match=r"aten\.equal"):
+        torch.equal(X, Y)
+    stubs.leave()
+
+
+def test_an_operation_that_the_captured_step_leaves_out_is_passed_over(stubs: Stubs) -> None:
+    stubs.record()
+    X.sum().item()
+    expected = X.nonzero()
+    stubs.leave()
+    stubs.play()
+    assert X.nonzero().tolist() == expected.tolist()
+    stubs.leave()
+    assert stubs.used == 1
+
+
+def test_shapes_that_follow_the_data_are_refused(stubs: Stubs) -> None:
+    stubs.record()
+    X.nonzero()
+    stubs.leave()
+    stubs.play()
+    with pytest.raises(StubMismatchError, match=r"aten\.nonzero\[\(2,\)\]"):
+        X[:2].nonzero()
+
+
+def test_synchronisations_do_nothing_while_playing(
+    stubs: Stubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: calls.append("waited"))
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: torch.tensor([len(calls)]))
+
+    def step(x: Any) -> Any:
+        torch.cuda.synchronize()
+        return torch.cuda.get_rng_state()
+
+    recorded, given = played(stubs, step, X, Y)
+    assert calls == ["waited"]
+    assert torch.equal(recorded, given)
+    torch.cuda.synchronize()
+    assert len(calls) == 2
+
+
+def test_a_wait_that_was_left_out_counts_like_a_result_that_was_put_in(
+    stubs: Stubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the replay of a step that waits would pass for one that needs no mending."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+
+    def waits(x: Any) -> None:
+        torch.cuda.synchronize()
+
+    def waits_and_reads(x: Any) -> None:
+        torch.cuda.synchronize()
+        x.sum().item()
+
+    played(stubs, waits, X, Y)
+    assert stubs.used == 1
+    played(stubs, waits_and_reads, X, Y)
+    assert stubs.used == 3
+
+
+def test_a_wait_inside_an_unknown_op_has_no_stub() -> None:
+    found = without_stub(["aten.nonzero", "cudaStreamSynchronize"])
+    assert found == ["cudaStreamSynchronize"]

@@ -1,0 +1,374 @@
+"""Steps followed by their two ends alone: the same steps as with every event followed."""
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
+from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.hooks.observer import NOBODY
+from launchscope.runner.child.step_pattern import Pattern, Token
+
+
+def pattern(closing: Any, backwards: int = 1, forwards: int = 1, optimizers: int = 1) -> Pattern:
+    return Pattern(
+        tokens=(Token("forward", "Linear@0", closing != "forward"),) * forwards,
+        begin_kind="forward",
+        begin_key="Linear@0",
+        begin_trains=closing != "forward",
+        closing=closing,
+        forwards=forwards,
+        backwards=backwards,
+        optimizers=optimizers,
+    )
+
+
+class Everything:
+    """A listener that writes down the names of what it hears."""
+
+    def __init__(self, events: list[str]):
+        self._events = events
+
+    def __getattr__(self, event: str) -> Any:
+        return lambda *details: self._events.append(event)
+
+
+class Followed:
+    """A model whose steps are followed by their ends; `heard` is what was told."""
+
+    def __init__(self, step: Pattern):
+        self.model = torch.nn.Linear(4, 4)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.heard: list[str] = []
+        self.hooks = Hooks(torch, NOBODY)
+        self.hooks.install()
+        self.model(torch.ones(1, 4))  # seen once, so that it has a key
+        self.hooks.narrow(frozenset({"Linear@0"}))
+        ends = StepBoundaryHooks(
+            torch,
+            self.hooks.thread,
+            step,
+            lambda: self.heard.append("begin"),
+            self._end,
+        )
+        self.ended: Callable[[], None] = lambda: None
+        self.taken = self.hooks.follow_ends(ends)
+
+    def _end(self) -> None:
+        self.heard.append("end")
+        self.ended()
+
+    def backward(self) -> None:
+        self.model(torch.ones(1, 4)).sum().backward()
+
+
+@pytest.fixture
+def followed() -> Any:
+    made: list[Followed] = []
+
+    def make(step: Pattern) -> Followed:
+        made.append(Followed(step))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.hooks.remove()
+
+
+Make = Callable[[Pattern], Followed]
+
+
+def test_a_training_step_runs_from_its_forward_to_its_optimizer(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    for _ in range(3):
+        it.backward()
+        it.optimizer.step()
+    assert it.heard == ["begin", "end"] * 3
+
+
+def test_evaluation_between_steps_is_no_step(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    it.backward()
+    it.optimizer.step()
+    with torch.no_grad():
+        it.model(torch.ones(1, 4))
+    assert it.heard == ["begin", "end"]
+
+
+def test_evaluation_with_gradients_between_steps_is_no_step(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    for _ in range(2):
+        it.backward()
+        it.optimizer.step()
+        it.model.eval()(torch.ones(1, 4)).sum().item()
+        it.model.train()
+    assert it.heard == ["begin", "end"] * 2
+
+
+def test_training_that_goes_on_in_evaluation_mode_costs_one_step(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    it.model.eval()
+    for _ in range(3):
+        it.backward()
+        it.optimizer.step()
+    assert it.heard == ["begin", "end"] * 2
+
+
+def test_accumulated_gradients_are_one_step(followed: Make) -> None:
+    it = followed(pattern("optimizer", forwards=2, backwards=2))
+    for _ in range(2):
+        it.backward()
+        it.backward()
+        it.optimizer.step()
+    assert it.heard == ["begin", "end"] * 2
+
+
+def test_a_step_whose_optimizer_was_skipped_is_begun_anew(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    it.backward()
+    it.backward()
+    it.optimizer.step()
+    assert it.heard == ["begin", "begin", "end"]
+
+
+def test_a_forward_run_again_by_the_backward_begins_nothing(followed: Make) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    it = followed(pattern("optimizer"))
+    loss: Any = checkpoint(it.model, torch.ones(1, 4, requires_grad=True), use_reentrant=False)
+    loss.sum().backward()
+    it.optimizer.step()
+    assert it.heard == ["begin", "end"]
+
+
+def test_inference_ends_with_its_forward(followed: Make) -> None:
+    it = followed(pattern("forward", backwards=0, optimizers=0))
+    with torch.no_grad():
+        for _ in range(2):
+            it.model(torch.ones(1, 4))
+    assert it.heard == ["begin", "end"] * 2
+
+
+def test_afterwards_every_event_is_heard_again(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    it.hooks.follow_all()
+    events: list[str] = []
+    it.hooks.listener = Everything(events)
+    it.backward()
+    it.optimizer.step()
+    assert it.heard == []
+    assert events == [
+        *("forward_begin", "forward_end", "backward_begin", "backward_end"),
+        *("optimizer_begin", "optimizer_end"),
+    ]
+
+
+def test_a_copy_of_the_model_tells_nothing(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    copy.deepcopy(it.model)(torch.ones(1, 4))
+    assert it.heard == []
+
+
+class Plain(torch.nn.Linear):
+    """Copied and pickled with all that it holds, as DistributedDataParallel is."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def test_a_copy_made_in_the_models_own_way_computes_with_its_own_weights(
+    followed: Make,
+) -> None:
+    it = followed(pattern("optimizer"))
+    model = Plain(4, 4)
+    ends = StepBoundaryHooks(
+        torch, it.hooks.thread, pattern("optimizer"), lambda: None, lambda: None
+    )
+    handle = ends.hook(model)
+    assert handle is not None
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        torch.nn.init.zeros_(copied.weight)
+        torch.nn.init.zeros_(copied.bias)
+        assert not copied(torch.ones(1, 4)).any()
+    handle.remove()
+    assert "_compiled_call_impl" not in vars(model)
+
+
+def test_steps_with_more_to_follow_are_left_to_the_full_hooks() -> None:
+    assert StepBoundaryHooks.enough_for(pattern("optimizer"))
+    assert not StepBoundaryHooks.enough_for(pattern("optimizer", optimizers=2))
+    assert not StepBoundaryHooks.enough_for(pattern("forward", forwards=2))
+    assert not StepBoundaryHooks.enough_for(pattern("next"))
+
+
+def test_a_module_that_is_not_hooked_cannot_be_followed() -> None:
+    hooks = Hooks(torch, NOBODY)
+    ends = StepBoundaryHooks(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
+    assert not hooks.follow_ends(ends)
+
+
+class LookAround(torch.optim.SGD):
+    """Another forward and backward in its step, and another optimizer's step: as SAM has."""
+
+    def step(self, closure: Any = None) -> Any:
+        with torch.enable_grad():
+            closure()
+        torch.optim.SGD(self.param_groups[0]["params"], lr=0.1).step()
+
+
+def test_a_script_whose_optimizer_works_with_the_model_is_left_to_the_full_hooks() -> None:
+    hooks = Hooks(torch, NOBODY)
+    hooks.install()
+    try:
+        model = torch.nn.Linear(4, 4)
+        optimizer = LookAround(model.parameters(), lr=0.1)
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step(lambda: model(torch.ones(1, 4)).sum().backward())
+        hooks.narrow(frozenset({"Linear@0"}))
+        ends = StepBoundaryHooks(
+            torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None
+        )
+        assert not hooks.follow_ends(ends)
+    finally:
+        hooks.remove()
+
+
+def test_a_model_that_is_part_of_another_of_the_step_is_left_to_the_full_hooks() -> None:
+    hooks = Hooks(torch, NOBODY)
+    hooks.install()
+    try:
+        part = torch.nn.Linear(4, 4)
+        whole = torch.nn.Sequential(part, torch.nn.ReLU())
+        (part(torch.ones(1, 4)) + whole(torch.ones(1, 4))).sum().backward()
+        hooks.narrow(frozenset({"Linear@0", "Sequential@1"}))
+        ends = StepBoundaryHooks(
+            torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None
+        )
+        assert not hooks.follow_ends(ends)
+        assert part._forward_hooks
+    finally:
+        hooks.remove()
+
+
+def test_a_model_that_calls_itself_begins_one_step(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    deep = it.model.forward
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return deep(x) if x.shape[0] == 1 else it.model(x[:1])
+
+    it.model.forward = forward  # type: ignore[assignment]
+    it.model(torch.ones(2, 4)).sum().backward()
+    it.optimizer.step()
+    assert it.heard == ["begin", "end"]
+
+
+def test_a_step_whose_forward_failed_is_begun_anew(followed: Make) -> None:
+    it = followed(pattern("forward", backwards=0, optimizers=0))
+    with torch.no_grad():
+        with pytest.raises(RuntimeError):
+            it.model(torch.ones(1, 3))
+        it.model(torch.ones(1, 4))
+    assert it.heard == ["begin", "begin", "end"]
+
+
+def test_steps_of_another_thread_are_not_heard(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+
+    def elsewhere() -> None:
+        it.backward()
+        it.optimizer.step()
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert it.heard == []
+
+
+def test_a_forward_inside_the_data_loader_begins_nothing(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+
+    class Data(torch.utils.data.Dataset[torch.Tensor]):
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            found: torch.Tensor = it.model(torch.ones(1, 4))
+            return found.detach()
+
+    for batch in torch.utils.data.DataLoader(Data()):
+        it.model(batch).sum().backward()
+        it.optimizer.step()
+    assert it.heard == ["begin", "end"] * 2
+
+
+def test_backward_is_torchs_own_where_none_has_to_be_counted(followed: Make) -> None:
+    own = torch.autograd.backward
+    it = followed(pattern("optimizer"))
+    assert torch.autograd.backward is own
+    it.hooks.follow_all()
+    assert torch.autograd.backward is not own
+    it.hooks.remove()
+    assert torch.autograd.backward is own
+
+
+def test_a_model_compiled_in_the_middle_of_the_pass_is_heard_of_again(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    events: list[str] = []
+    it.hooks.listener = Everything(events)
+    it.model.compile(backend="eager")
+    it.backward()
+    it.optimizer.step()
+    assert events[-6:] == [
+        *("forward_begin", "forward_end", "backward_begin", "backward_end"),
+        *("optimizer_begin", "optimizer_end"),
+    ]
+
+
+def test_what_the_script_put_in_the_place_of_backward_stays(
+    followed: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = followed(pattern("optimizer"))
+
+    def scripts_own(*args: Any, **kwargs: Any) -> None: ...
+
+    monkeypatch.setattr(torch.autograd, "backward", scripts_own)
+    it.hooks.follow_all()
+    assert torch.autograd.backward is scripts_own
+
+
+def test_a_model_whose_call_is_somebody_elses_is_left_to_the_full_hooks() -> None:
+    hooks = Hooks(torch, NOBODY)
+    model = torch.nn.Linear(4, 4)
+    call: Any = model._call_impl
+    model._compiled_call_impl = call
+    ends = StepBoundaryHooks(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
+    assert ends.hook(model) is None
+    assert model._compiled_call_impl is call
+
+
+def test_afterwards_the_model_is_as_before(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    it.hooks.remove()
+    assert "_compiled_call_impl" not in vars(it.model)
+    assert not it.model._forward_pre_hooks
+
+
+def test_following_may_change_behind_an_optimizers_step_whatever_else_hangs_there(
+    followed: Make,
+) -> None:
+    it = followed(pattern("optimizer"))
+    steps: list[str] = []
+    handle = register_optimizer_step_post_hook(lambda *_: steps.append("the script's own"))
+    it.ended = it.hooks.follow_all
+    it.backward()
+    it.optimizer.step()
+    handle.remove()
+    assert it.heard == ["begin", "end"]
+    assert steps == ["the script's own"]

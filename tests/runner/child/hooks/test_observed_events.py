@@ -1,0 +1,233 @@
+"""Scripts that are hard to hear: TorchScript, steps that raise, batches fetched ahead."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
+from launchscope.runner.child.hooks.hooks import Hooks
+from tests.runner.child.hooks.test_boundary_hooks import Everything, pattern
+from tests.runner.child.steps.test_detection import ADAM, HEAD, B, F, O, begins, step_of
+from tests.runner.children import Batch, recorded
+
+SCRIPTS = {
+    "torchscript": """
+net = torch.jit.script(net)
+opt = torch.optim.Adam(net.parameters())
+for step in range(30):
+    loss = F.cross_entropy(net(x), y)  # begins
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "loaded_torchscript": """
+import io
+file = io.BytesIO()
+torch.jit.save(torch.jit.script(net), file)
+file.seek(0)
+net = torch.jit.load(file)
+with torch.no_grad():
+    for _ in range(40):
+        net(x)  # begins
+""",
+    "takes_no_hooks": """
+class Net(torch.nn.Linear):
+    def register_forward_pre_hook(self, *args, **kwargs):
+        raise RuntimeError("no hooks here")
+net = Net(4, 2)
+with torch.no_grad():
+    for _ in range(40):
+        net(x)
+""",
+    "step_that_raises": ADAM
+    + """
+class Memory:
+    left = 3
+def short(*args):
+    Memory.left -= 1
+    if Memory.left == 0:
+        raise RuntimeError("out of memory")
+opt.register_step_pre_hook(short)
+for step in range(40):
+    try:
+        loss = F.cross_entropy(net(x), y)  # begins
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    except RuntimeError:
+        pass
+""",
+    "trains_in_a_thread": ADAM
+    + """
+import threading
+print(net(x).shape)
+def train():
+    for step in range(60):
+        loss = F.cross_entropy(net(x), y)  # begins
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+thread = threading.Thread(target=train)
+thread.start()
+thread.join()
+""",
+    "serves_in_a_pool": """
+from concurrent.futures import ThreadPoolExecutor
+@torch.inference_mode()
+def serve(number):
+    return net(x).sum().item()  # begins
+serve(0)
+with ThreadPoolExecutor(1) as pool:
+    print(sum(pool.map(serve, range(200))))
+""",
+    "sizes_tried_before_it_serves": """
+with torch.no_grad():
+    for size in (1, 2, 4, 8):
+        net(x[:size])
+    for _ in range(40):
+        net(x[:4])  # begins
+""",
+    "steps_in_backward": """
+optimizers = {p: torch.optim.Adam([p], foreach=False) for p in net.parameters()}
+def steps(p):
+    optimizers[p].step()
+    optimizers[p].zero_grad()
+for p in net.parameters():
+    p.register_post_accumulate_grad_hook(steps)
+for step in range(60):
+    loss = F.cross_entropy(net(x), y)  # begins
+    loss.backward()
+""",
+    "prefetching": ADAM
+    + """
+import queue, threading
+from torch.utils.data import DataLoader
+class Batches(threading.Thread):
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.queue = queue.Queue(2)
+        self.start()
+    def run(self):
+        for batch in DataLoader(range(40)):
+            self.queue.put(batch)
+        self.queue.put(None)
+for _ in iter(Batches().queue.get, None):
+    loss = F.cross_entropy(net(x), y)  # begins
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    folder = tmp_path_factory.mktemp("hearing")
+    running = Batch(
+        {name: partial(recorded, folder / name, HEAD + source) for name, source in SCRIPTS.items()}
+    )
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "period"),
+    [
+        ("step_that_raises", (F, B, O)),
+        ("prefetching", (F, B, O)),
+        ("trains_in_a_thread", (F, B, O)),
+        ("serves_in_a_pool", (F,)),
+        ("steps_in_backward", (F, B)),
+        ("torchscript", (F, B, O)),
+        ("loaded_torchscript", (F,)),
+    ],
+)
+def test_the_step_is_found_all_the_same(batch: Batch, name: str, period: object) -> None:
+    assert step_of(batch[name]).period == period
+    assert begins(batch[name])
+
+
+def test_sizes_that_were_tried_once_are_no_kinds_of_step(batch: Batch) -> None:
+    assert step_of(batch["sizes_tried_before_it_serves"]).kinds == ()
+
+
+def test_a_model_that_takes_no_hooks_ends_the_measuring_and_not_the_script(batch: Batch) -> None:
+    ran = batch["takes_no_hooks"]
+    assert ran.outcome.problem is None
+    assert ran.outcome.exit_code == 0
+    assert any("RuntimeError: no hooks here" in note for note in ran.recording.notes)
+
+
+class Failing(torch.optim.SGD):
+    """Runs its closure, and then out of memory as often as it is told."""
+
+    failures = 1
+
+    def step(self, closure: Any = None) -> Any:
+        with torch.enable_grad():
+            closure()
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("out of memory")
+
+
+def test_an_optimizer_step_that_raised_leaves_nothing_unheard() -> None:
+    events: list[str] = []
+    hooks = Hooks(torch, Everything(events))
+    hooks.install()
+    try:
+        model = torch.nn.Linear(4, 4)
+        optimizer = Failing(model.parameters(), lr=0.1)
+
+        def backward() -> None:
+            model(torch.ones(1, 4)).sum().backward()
+
+        for _ in range(2):
+            optimizer.failures = 1
+            with pytest.raises(RuntimeError):
+                optimizer.step(backward)
+            optimizer.step(backward)
+            assert events == ["optimizer_begin", "optimizer_begin", "optimizer_end"]
+            optimizer.failures = 1
+            with pytest.raises(RuntimeError):
+                optimizer.step(backward)
+            events.clear()
+            backward()
+            assert events == ["forward_begin", "forward_end", "backward_begin", "backward_end"]
+            events.clear()
+    finally:
+        hooks.remove()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_torchscript_model_is_heard_with_the_full_hooks_and_left_as_before() -> None:
+    events: list[str] = []
+    hooks = Hooks(torch, Everything(events))
+    hooks.install()
+    try:
+        model = torch.jit.script(torch.nn.Linear(4, 4))
+        model(torch.ones(1, 4))
+        (key,) = (hooks.module_key(module) for module in hooks.modules())
+        assert hooks.narrow(frozenset({key})) == {key}
+        ends = StepBoundaryHooks(
+            torch,
+            hooks.thread,
+            replace(pattern("optimizer"), begin_key=key),
+            lambda: None,
+            lambda: None,
+        )
+        assert not hooks.follow_ends(ends)
+        events.clear()
+        model(torch.ones(1, 4))
+        copy.deepcopy(model)(torch.ones(1, 4))
+        assert events == ["forward_begin", "forward_end"]
+    finally:
+        hooks.remove()
+    assert "_compiled_call_impl" not in vars(model)

@@ -1,0 +1,346 @@
+"""Scripts written for a GPU run on a CPU, and their device operations are counted as on CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from launchscope.model import InspectResult, Schedule
+from tests.runner.children import Batch, PointResult, recorded
+
+LOOP = """
+for i in range(20):
+    step()
+"""
+MODEL = """
+import torch
+net = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(8)])
+opt = torch.optim.AdamW(net.parameters())
+x = torch.randn(4, 8)
+def step():
+    opt.zero_grad()
+    net(x).sum().backward()
+    opt.step()
+"""
+DEVICE = 'device = "cuda" if torch.cuda.is_available() else "cpu"\n'
+DRAWS = f"""
+import torch
+{DEVICE}net = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 8)).to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+data = torch.randint(64, (1000,))
+for i in range(20):
+    starts = torch.randint(900, (4,))
+    x = torch.stack([data[at:at + 16] for at in starts]).to(device)
+    with torch.no_grad():
+        net(x)
+    loss = net(x).square().mean()
+    if torch.rand(1).item() < 0.5 and torch.randperm(3)[0] > 5:
+        break
+    loss.backward()
+    loss.item()  # the step's own
+    opt.step()
+    opt.zero_grad()
+"""
+SCRIPTS = {
+    "names_cuda": """
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+torch.cuda.set_device(0)
+torch.cuda.manual_seed_all(1)
+torch.backends.cudnn.benchmark = True
+device = torch.device("cuda", 0)
+net = torch.nn.Linear(8, 8).cuda()
+net = net.to("cuda").to(device).to(device=device, dtype=torch.float32).cuda(0)
+head = torch.nn.Linear(8, 2, device="cuda:0")
+opt = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+scaler = torch.amp.GradScaler("cuda")
+data = TensorDataset(torch.randn(64, 8), torch.zeros(64).long())
+start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+stream = torch.cuda.Stream()
+torch.cuda.current_stream().wait_stream(stream)
+assert torch.zeros(2).cuda().add(torch.ones(2, device="cuda")).to("cuda", torch.half).sum() == 2
+assert torch.zeros(1).to(0).to(torch.zeros(1, device=device)).device.type == "cpu"
+for epoch in range(4):
+    for images, labels in DataLoader(data, batch_size=8, pin_memory=True):
+        images = images.to(device, non_blocking=True)
+        labels = labels.cuda(non_blocking=True)
+        start.record()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = F.cross_entropy(head(net(images)), labels)
+        opt.zero_grad(set_to_none=True)
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+        end.record()
+        torch.cuda.synchronize()
+        start.elapsed_time(end), torch.cuda.max_memory_allocated(), torch.cuda.current_device()
+""",
+    "default_device": """
+import torch
+torch.set_default_device("cuda")
+net = torch.nn.Linear(4, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for i in range(20):
+    with torch.device("cuda"):
+        x = torch.randn(2, 4)
+    with torch.cuda.device(0), torch.cuda.stream(torch.cuda.Stream()):
+        net(x).sum().backward()
+        opt.step()
+""",
+    "asks_about_the_gpu": """
+import torch
+name = torch.cuda.get_device_name(0), torch.cuda.get_device_properties(0).name
+major, minor = torch.cuda.get_device_capability()
+free, total = torch.cuda.mem_get_info()
+generator = torch.Generator(device="cuda").manual_seed(3)
+torch.cuda.nvtx.range_push("x")
+torch.cuda.nvtx.range_pop()
+state = torch.cuda.get_rng_state()
+torch.cuda.set_rng_state(state)
+net = torch.nn.Linear(4, 4).cuda()
+x = torch.randn(2, 4, device="cuda", generator=generator)
+for i in range(20):
+    with torch.no_grad():
+        net(x)
+""",
+    "loads_and_asks_for_memory": """
+import io, torch
+def loaded(**where):
+    file = io.BytesIO()
+    torch.save(torch.nn.Linear(4, 4).state_dict(), file)
+    file.seek(0)
+    return torch.load(file, **where)
+net = torch.nn.Linear(4, 4).cuda()
+for where in "cuda", "cuda:0", torch.device("cuda"), {"cpu": "cuda:0"}, None, "cpu":
+    net.load_state_dict(loaded(map_location=where))
+assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] == 0
+assert isinstance(torch.cuda.device(0), torch.cuda.device)
+for i in range(20):
+    with torch.no_grad(), torch.cuda.device(0), torch.cuda.device_of(net.weight):
+        net(torch.ones(2, 4))
+""",
+    "torch_func_over_a_module": """
+import torch, launchscope
+from torch.func import functional_call, grad
+net = torch.nn.Linear(4, 4)
+x = torch.ones(2, 4)
+def loss(weights):
+    return functional_call(net, weights, (x,)).sum()
+for i in range(30):
+    with launchscope.step(), torch.no_grad():
+        weights = dict(net.named_parameters())
+        slopes = grad(loss)(weights)
+        for name, weight in weights.items():
+            weight -= 0.1 * slopes[name]
+""",
+    "adds": """
+import torch, launchscope
+x = torch.zeros(16, device="cuda")
+for i in range(20):
+    with launchscope.step():
+        scratch = torch.empty(16, device="cuda")
+        for j in range(50):
+            x.view(4, 4).t().reshape(4, 4).add_(1)
+        scratch.detach().expand(2, 16).requires_grad
+        other = torch.empty_like(x), x[2:5].chunk(3), x.unsqueeze(0).split(4, dim=1)
+""",
+    "adamw": MODEL + LOOP,
+    "adamw_plain": MODEL.replace("parameters())", "parameters(), foreach=False)") + LOOP,
+    "clips": MODEL.replace(
+        "    opt.step()",
+        "    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n    opt.step()",
+    )
+    + LOOP,
+    "draws_on_the_host": DRAWS,
+    "draws_and_names_no_device": DRAWS.replace(".to(device)", "").replace(DEVICE, ""),
+    "copies_to_the_host": """
+import torch, launchscope
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = torch.nn.Linear(8, 8)
+x = torch.randn(4, 8)
+def take(tensor):
+    for i in range(20):
+        with launchscope.step():
+            y = net(x.to(device).to("cuda" if torch.cuda.is_available() else "cpu")).detach()
+            y.sum().tolist()
+            y.tolist()
+            y.cpu().numpy()
+            y.to("cpu")
+            y.to(device="cpu", dtype=torch.double)
+            y.to(
+                torch.device("cpu"), non_blocking=True
+            )
+            y.numpy(force=True)
+            y[0, 0].item()
+            y.sum().to("cpu").item()  # once
+            y.mean().cpu().tolist()  # once
+            there = y.cpu(), y.cpu()
+            sum(there).add_(1)[0].tolist()  # of the host
+            there[0].to("cpu").to(device).add(1).tolist()  # back again
+take(x)
+""",
+    "episodes": """
+import random, torch
+lengths = random.Random(0)
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for episode in range(40):
+    calls = lengths.randint(5, 12)
+    outs = [net(torch.ones(4)).sum() for _ in range(calls)]
+    loss = (torch.stack(outs) * torch.tensor([0.5] * calls)).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "fetches": """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+net = torch.nn.Linear(8, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(10):
+    batches = DataLoader(TensorDataset(torch.randn(32, 8)), batch_size=4, shuffle=True)
+    for i, (x,) in enumerate(batches):
+        net(x).sum().backward()
+        if i % 2:
+            opt.step()
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    folder = tmp_path_factory.mktemp("rehearsal")
+    running = Batch(
+        {
+            name: partial(recorded, folder / name, source, schedule=Schedule(inspect=2))
+            for name, source in SCRIPTS.items()
+        }
+    )
+    yield running
+    running.close()
+
+
+def inspected(ran: PointResult) -> InspectResult:
+    assert ran.outcome.problem is None, ran.outcome.problem
+    assert ran.recording.inspect is not None
+    return ran.recording.inspect
+
+
+def test_a_script_that_names_cuda_everywhere_runs_on_the_cpu(batch: Batch) -> None:
+    ran = batch["names_cuda"]
+    result = inspected(ran)
+    assert ran.recording.mode == "rehearsal"
+    assert ran.recording.environment.device is None
+    assert ran.recording.timing is None
+    assert ran.recording.step is not None
+    assert ran.recording.step.period == ("forward", "forward", "backward", "optimizer")
+    assert any("GradScaler" in n for n in result.notes)
+    assert result.partial
+    assert not inspected(batch["adamw"]).partial
+
+
+@pytest.mark.parametrize(
+    "name", ["default_device", "asks_about_the_gpu", "loads_and_asks_for_memory"]
+)
+def test_other_ways_to_ask_for_a_gpu_are_answered(batch: Batch, name: str) -> None:
+    assert inspected(batch[name]).device_ops[0] >= 1
+
+
+def test_state_is_loaded_to_cuda_and_memory_statistics_are_zero(batch: Batch) -> None:
+    ran = batch["loads_and_asks_for_memory"]
+    assert any("cuda" in note for note in inspected(ran).notes)
+
+
+def test_tensors_without_a_storage_do_not_end_the_inspection(batch: Batch) -> None:
+    result = inspected(batch["torch_func_over_a_module"])
+    assert len(set(result.device_ops)) == 1
+    assert result.device_ops[0] >= 4
+
+
+def test_the_report_says_that_devices_were_mapped(batch: Batch) -> None:
+    assert any("cuda" in note for note in inspected(batch["names_cuda"]).notes)
+    assert not any("cuda" in note for note in inspected(batch["adamw"]).notes)
+
+
+def test_views_and_allocations_are_no_device_ops(batch: Batch) -> None:
+    result = inspected(batch["adds"])
+    assert result.device_ops == (50, 50)
+    assert {op.op for op in result.ops} == {"aten.add_"}
+    assert len({op.where for op in result.ops}) == 1
+
+
+def test_an_optimizer_is_counted_with_foreach_as_on_cuda(batch: Batch) -> None:
+    many, few = (inspected(batch[name]).device_ops[0] for name in ("adamw_plain", "adamw"))
+    assert few < 80
+    assert many > few + 60
+    assert any("_foreach" in op.op for op in inspected(batch["adamw"]).ops)
+
+
+def test_clipping_is_counted_with_foreach_too(batch: Batch) -> None:
+    names = [op.op for op in inspected(batch["clips"]).ops]
+    assert "aten._foreach_norm" in names
+
+
+def test_copies_to_the_host_are_blockers_as_on_a_gpu(batch: Batch) -> None:
+    ran = batch["copies_to_the_host"]
+    found = [(ran.line(b.where), b.op, b.category, b.count) for b in inspected(ran).blockers]
+    copy = "aten._to_copy"
+    assert found == [
+        ("y.sum().tolist()", copy, "sync", 1),
+        ("y.tolist()", copy, "sync", 1),
+        ("y.cpu().numpy()", copy, "sync", 1),
+        ('y.to("cpu")', copy, "sync", 1),
+        ('y.to(device="cpu", dtype=torch.double)', copy, "sync", 1),
+        ("y.to(", copy, "host_copy", 1),
+        ("y.numpy(force=True)", copy, "sync", 1),
+        ("y[0, 0].item()", "aten._local_scalar_dense", "sync", 1),
+        ('y.sum().to("cpu").item()  # once', copy, "sync", 1),
+        ("y.mean().cpu().tolist()  # once", copy, "sync", 1),
+        ("there = y.cpu(), y.cpu()", copy, "sync", 2),
+        ('there[0].to("cpu").to(device).add(1).tolist()  # back again', copy, "sync", 1),
+    ]
+
+
+def test_a_copy_to_the_host_is_counted_and_what_follows_there_is_not(batch: Batch) -> None:
+    ran = batch["copies_to_the_host"]
+    ops = [(ran.line(op.where), op.op) for op in inspected(ran).ops]
+    assert [op for line, op in ops if line == "y.cpu().numpy()"] == ["aten._to_copy"]
+    assert not [op for line, op in ops if "of the host" in line]
+    assert any(op == "aten.add" for line, op in ops if "back again" in line)
+
+
+def test_what_a_step_draws_on_the_host_blocks_nothing(batch: Batch) -> None:
+    ran = batch["draws_on_the_host"]
+    assert [ran.line(b.where) for b in inspected(ran).blockers] == ["loss.item()  # the step's own"]
+    assert not [op for op in inspected(ran).ops if "rand" in op.op]
+
+
+def test_a_script_that_names_no_device_has_everything_counted_as_on_one(batch: Batch) -> None:
+    ran = batch["draws_and_names_no_device"]
+    lines = [ran.line(b.where) for b in inspected(ran).blockers]
+    assert "if torch.rand(1).item() < 0.5 and torch.randperm(3)[0] > 5:" in lines
+
+
+def test_what_a_rehearsal_sees_of_copies_is_noted(batch: Batch) -> None:
+    (note,) = (note for note in inspected(batch["adamw"]).notes if "copies" in note)
+    assert "from the host to the device are not seen" in note
+    assert ".cpu()" in note
+
+
+def test_the_forwards_of_each_step_are_counted(batch: Batch) -> None:
+    steps = inspected(batch["episodes"])
+    assert set(steps.forwards) < set(range(5, 13))
+    assert all(f"({n},)" in text for n, text in zip(steps.forwards, steps.inputs, strict=True))
+    assert inspected(batch["adamw"]).forwards == (1, 1)
+    assert inspected(batch["names_cuda"]).forwards == (2, 2)
+
+
+def test_what_a_data_loader_does_in_the_step_is_work_of_the_host(batch: Batch) -> None:
+    result = inspected(batch["fetches"])
+    assert len(set(result.signatures)) == 1
+    assert "aten.stack" not in {op.op for op in result.ops}
+    assert not result.blockers
+    assert "(32, 8)" not in result.inputs[0]

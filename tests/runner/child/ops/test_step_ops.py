@@ -1,0 +1,97 @@
+"""What is heard of a step beside its ops, and that the person's own warnings stay as they are."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from launchscope.runner.child.ops.host_copies import HostTensors
+from launchscope.runner.child.ops.step_ops import StepStream, SyncWatch, make_dispatch_mode
+
+SYNC_TEXT = "called a synchronizing CUDA operation (Triggered internally at x.cpp:1)"
+
+
+@pytest.fixture(autouse=True)
+def filters_of_this_test() -> Iterator[None]:
+    with warnings.catch_warnings():
+        yield
+
+
+def watched() -> tuple[StepStream, SyncWatch]:
+    stream = StepStream()
+    hooks: Any = SimpleNamespace(backward_where=None)
+    return stream, SyncWatch(torch, stream, hooks)
+
+
+def test_a_synchronisation_is_heard_of_at_every_step_whatever_the_filters_say() -> None:
+    warnings.simplefilter("error")
+    for _ in range(2):
+        stream, watch = watched()
+        watch.start()
+        warnings.warn(SYNC_TEXT, stacklevel=1)
+        watch.stop()
+        assert [record.op for record in stream.records()] == ["cudaStreamSynchronize"]
+    with pytest.raises(UserWarning, match="synchronizing"):
+        warnings.warn(SYNC_TEXT, stacklevel=1)
+
+
+def test_a_warning_that_is_silenced_or_made_an_error_stays_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    warnings.filterwarnings("ignore", "quiet")
+    warnings.filterwarnings("error", "loud")
+    before, shown = list(warnings.filters), warnings.showwarning
+    _, watch = watched()
+    watch.start()
+    warnings.warn("quiet", stacklevel=1)
+    with pytest.raises(UserWarning, match="loud"):
+        warnings.warn("loud", stacklevel=1)
+    watch.stop()
+    assert capsys.readouterr().err == ""
+    assert (list(warnings.filters), warnings.showwarning) == (before, shown)
+
+
+def test_a_warning_that_is_shown_once_is_not_shown_at_every_step() -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            _, watch = watched()
+            watch.start()
+            warnings.warn("once for this line", stacklevel=1)
+            watch.stop()
+    assert len(seen) == 1
+
+
+def test_filters_that_a_step_leaves_or_takes_with_it_are_cleaned() -> None:
+    before = list(warnings.filters)
+    _, watch = watched()
+    own = warnings.catch_warnings()
+    watch.start()
+    own.__enter__()
+    watch.stop()
+    assert list(warnings.filters) == before
+    own.__exit__(None, None, None)
+    assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize(("more", "same"), [(torch.Tensor.item, True), (torch.Tensor.exp, False)])
+def test_a_value_read_in_some_steps_only_is_a_blocker_and_no_other_path(
+    more: Any, same: bool
+) -> None:
+    def step(*, logs: bool) -> StepStream:
+        stream, x = StepStream(), torch.ones(2)
+        hooks: Any = SimpleNamespace(backward_where=None)
+        with make_dispatch_mode(torch, stream, hooks, lambda tensor: True, HostTensors()):
+            loss = x.mul(2).sum()
+            if logs:
+                more(loss)
+        return stream
+
+    quiet, loud = step(logs=False), step(logs=True)
+    assert (quiet.signature == loud.signature) is same
+    assert [record.category for record in loud.records()] == ["sync"] * same

@@ -1,0 +1,94 @@
+"""Schedulers that are at work on a learning rate which a graph would freeze."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from launchscope.runner.child.context import Context
+from launchscope.runner.child.passes.inspect import known_storages, live_schedulers
+from tests.runner.children import recorded
+from tests.runner.steps import context_of
+
+
+def trained_with(folder: Path, lr: Any, on_gpu: bool = True) -> tuple[Context, Any]:
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    return replace(context_of(folder, model, optimizer), on_gpu=on_gpu), optimizer
+
+
+class Scheduler:
+    """As libraries write their own."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+
+
+class CosineScheduler(Scheduler):
+    """Of such a library."""
+
+
+def test_a_scheduler_of_a_float_is_at_work_and_without_one_there_is_none(tmp_path: Path) -> None:
+    context, optimizer = trained_with(tmp_path, 0.1)
+    assert live_schedulers(context) == []
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1000)
+    assert live_schedulers(context) == [scheduler]
+
+
+def test_a_tensor_on_the_host_is_frozen_as_a_float_is(tmp_path: Path) -> None:
+    context, optimizer = trained_with(tmp_path, torch.tensor(0.1))
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1000)
+    assert live_schedulers(context) == [scheduler]
+    assert live_schedulers(replace(context, on_gpu=False)) == []  # a rehearsal: it may be one
+
+
+@pytest.mark.parametrize("kind", [Scheduler, CosineScheduler])
+def test_a_scheduler_of_a_library_of_its_own_counts(tmp_path: Path, kind: type) -> None:
+    context, optimizer = trained_with(tmp_path, 0.1)
+    scheduler = kind(optimizer)
+    other = kind(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1))
+    assert live_schedulers(context) == [scheduler]
+    assert other.optimizer is not optimizer
+
+
+def test_what_an_optimizer_keeps_in_lists_is_its_state(tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 3)).pow(2).mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    optimizer.step(closure)
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    (state,) = optimizer.state.values()
+    known = known_storages(context_of(tmp_path, model, optimizer))
+    assert state["old_dirs"]
+    assert all(StorageWeakRef(one.untyped_storage()) in known for one in state["old_dirs"])
+
+
+def test_the_line_that_steps_the_scheduler_is_told(tmp_path: Path) -> None:
+    ran = recorded(
+        tmp_path,
+        "import torch\n"
+        "net = torch.nn.Linear(4, 1)\n"
+        "opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "decay = torch.optim.lr_scheduler.StepLR(opt, 1000)\n"
+        "for step in range(20):\n"
+        "    opt.zero_grad()\n"
+        "    net(torch.ones(2, 4)).sum().backward()\n"
+        "    opt.step()\n"
+        "    decay.step()  # here\n",
+    )
+    inspect = ran.recording.inspect
+    assert inspect is not None
+    assert inspect.scheduler_live
+    assert ran.line(inspect.scheduler_where).endswith("# here")

@@ -1,0 +1,188 @@
+"""Which steps of the timing pass have a CUDA event at their begin; events stand in for CUDA's."""
+
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from launchscope.analysis.timing import StepTimes, step_times
+from launchscope.model import Schedule, StepKind, TimingResult
+from launchscope.runner.child.passes import all_passes
+from launchscope.runner.child.passes import timing as timing_module
+from launchscope.runner.child.passes.timing import LIVE_TIMED
+from launchscope.runner.child.passes.timing_second import SecondTimingPass
+from tests.builders import timing
+from tests.runner.steps import context_of
+
+STEPS = 30
+
+
+class Event:
+    """Its time is how many events were recorded before it."""
+
+    clock = count(1)
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def record(self) -> None:
+        self.at = next(Event.clock)
+
+    def elapsed_time(self, other: "Event") -> float:
+        return float(other.at - self.at)
+
+
+class Timed:
+    """A timing pass over steps whose host time is `host_ms`."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        self.now = 0
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        monkeypatch.setattr(
+            timing_module, "timing_events", lambda _, n: [Event() for _ in range(n)]
+        )
+        monkeypatch.setattr(timing_module, "perf_counter_ns", lambda: self.now)
+        self.context = context_of(folder, torch.nn.Linear(1, 1))
+        self.context.schedule = Schedule(timing=STEPS)
+
+    def run(
+        self, host_ms: float, kinds: tuple[StepKind, ...] = (), steps: int = STEPS
+    ) -> TimingResult:
+        self.context.boundary = replace(self.context.boundary, kinds=kinds)
+        entry = timing_module.TimingPass()
+        entry.start(self.context)
+        for _ in range(steps):
+            entry.begin()
+            self.now += round(host_ms * 1e6)
+            done = entry.end()
+        result: Any = entry.finish(complete=done)
+        assert isinstance(result, TimingResult)
+        return result
+
+
+@pytest.fixture
+def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Timed:
+    return Timed(tmp_path, monkeypatch)
+
+
+def times_of(result: TimingResult) -> StepTimes:
+    times = step_times([result])
+    assert times is not None
+    return times
+
+
+def begun(result: TimingResult) -> list[bool]:
+    return [begin is not None for begin in result.gpu_begin_ms]
+
+
+def test_of_three_short_steps_in_a_row_one_has_an_event_at_its_begin(timed: Timed) -> None:
+    result = timed.run(host_ms=2.0)
+    has = begun(result)
+    assert [sum(has[at : at + 3]) for at in range(0, STEPS, 3)] == [1] * (STEPS // 3)
+    assert len(result.gpu_end_ms) == STEPS
+
+
+def test_they_do_not_keep_time_with_the_script(timed: Timed) -> None:
+    has = begun(timed.run(host_ms=2.0))
+    assert all(any(has[place::3]) for place in range(3))
+
+
+def test_of_a_pass_that_the_script_cuts_short_the_first_step_has_one(timed: Timed) -> None:
+    result = timed.run(host_ms=2.0, steps=1)
+    assert begun(result) == [True]
+    assert len(times_of(result).step) == 1
+
+
+def test_long_steps_all_have_one(timed: Timed) -> None:
+    assert all(begun(timed.run(host_ms=5.0)))
+
+
+def test_steps_of_several_kinds_all_have_one(timed: Timed) -> None:
+    kinds = (StepKind("prefill", "(1,)", 50.0), StepKind("decode", "(2,)", 50.0))
+    assert all(begun(timed.run(host_ms=2.0, kinds=kinds)))
+
+
+def test_iterations_are_known_of_every_step_and_steps_where_both_ends_are(timed: Timed) -> None:
+    result = timed.run(host_ms=2.0)
+    times = times_of(result)
+    assert len(times.iteration) == STEPS - 1
+    assert len(times.step) == sum(begun(result)) == STEPS // 3
+    assert set(times.step) == {1.0}  # an event at the begin is followed by the one at the end
+
+
+def test_a_second_look_takes_half_as_many_steps(timed: Timed) -> None:
+    assert SecondTimingPass().steps(timed.context) == STEPS // 2
+    timed.context.schedule = Schedule(timing=STEPS, replay=0)
+    assert SecondTimingPass().steps(timed.context) == 0
+
+
+def test_a_second_look_is_taken_in_the_process_of_the_first_alone(timed: Timed) -> None:
+    assert SecondTimingPass.needs == LIVE_TIMED
+    assert LIVE_TIMED not in timed.context.live
+    timed.run(host_ms=2.0)
+    assert LIVE_TIMED in timed.context.live
+
+
+def test_the_second_look_comes_behind_all_that_a_short_script_needs() -> None:
+    # Behind the smaller scopes too: what is left then tells the parent that all else is done.
+    assert all_passes()[-1].name == SecondTimingPass.name
+    assert [kind.name for kind in all_passes() if not kind.worth_a_run] == ["timing_second"]
+
+
+def test_looks_that_agree_are_taken_together() -> None:
+    times = step_times([timing(iteration_ms=3.0), timing(steps=15, iteration_ms=3.2)])
+    assert times is not None
+    assert not times.unsteady
+    assert len(times.iteration) == 29 + 14  # the time between two looks is no iteration
+    assert times.steps == 30
+
+
+@pytest.mark.parametrize("disturbed_first", [True, False])
+def test_of_looks_that_disagree_the_faster_counts(disturbed_first: bool) -> None:
+    looks = [timing(iteration_ms=4.5), timing(steps=15, iteration_ms=3.0)]
+    if not disturbed_first:
+        looks = [timing(iteration_ms=3.0), timing(steps=15, iteration_ms=4.5)]
+    times = step_times(looks)
+    assert times is not None
+    assert times.unsteady
+    assert set(times.iteration.round(6)) == {3.0}
+    assert sorted(times.looks_ms) == pytest.approx([3.0, 4.5])
+
+
+def test_looks_whose_own_spread_is_as_wide_do_not_disagree() -> None:
+    wide = timing(iteration_ms=3.0, jitter_ms=1.5)  # every other iteration is longer
+    times = step_times([wide, timing(steps=15, iteration_ms=3.7)])
+    assert times is not None
+    assert not times.unsteady
+
+
+def test_a_look_at_two_or_three_steps_says_nothing() -> None:
+    times = step_times([timing(iteration_ms=4.5), timing(steps=4, iteration_ms=3.0)])
+    assert times is not None
+    assert not times.unsteady
+
+
+def test_of_steps_that_are_not_alike_no_look_is_the_better_one() -> None:
+    looks = [timing(iteration_ms=4.5), timing(steps=15, iteration_ms=3.0)]
+    times = step_times(looks, alike=False)
+    assert times is not None
+    assert not times.unsteady
+    assert len(times.iteration) == 43
+
+
+def test_without_a_look_nothing_was_timed() -> None:
+    assert step_times([]) is None
+
+
+def test_a_look_that_was_cut_short_says_nothing_of_the_wall_clock() -> None:
+    whole = timing(steps=15)
+    behind = replace(whole, host_close_ns=whole.host_open_ns + 1_000_000)
+    times = step_times([behind])
+    assert times is not None
+    assert times.wall_check_pct is not None
+    cut = step_times([replace(behind, complete=False)])
+    assert cut is not None
+    assert cut.wall_check_pct is None

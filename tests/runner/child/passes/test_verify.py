@@ -1,0 +1,312 @@
+"""The check of a replay against eager, with a function on the CPU in place of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from launchscope.model import VerifyResult
+from launchscope.runner.child.capture.causes import causes_between, hyperparameters
+from launchscope.runner.child.capture.live_replay import LIVE_GRAPH
+from launchscope.runner.child.capture.step_trace import Call, StepTrace
+from launchscope.runner.child.passes.verify import VerifyPass
+from tests.runner.steps import context_of, verified
+
+BATCHES = 6
+
+
+class Loop:
+    """A small training loop with batches that live where the test can reach them."""
+
+    def __init__(self, make: Callable[[Any], torch.optim.Optimizer]):
+        torch.manual_seed(0)
+        self.model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+        self.optimizer = make(self.model.parameters())
+        self.inputs = [torch.randn(16, 8) for _ in range(BATCHES)]
+        self.scale: float = 1.0
+
+    def step(self, index: int, scale: float | None = None) -> Any:
+        self.optimizer.zero_grad()
+        out = self.model(self.inputs[index]) * (self.scale if scale is None else scale)
+        loss = out.pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+class Inference:
+    """Batches through a model; `results[1]` is where a replay of the captured one writes."""
+
+    def __init__(self, *layers: Any):
+        torch.manual_seed(0)
+        self.model = torch.nn.Sequential(*layers)
+        self.inputs = [torch.randn(16, 8) for _ in range(BATCHES)]
+        self.results: list[Any] = []
+
+    @torch.no_grad()
+    def step(self, index: int) -> Any:
+        self.results.append(self.model(self.inputs[index]))
+        return self.results[-1]
+
+    @torch.no_grad()
+    def replay(self, scale: float = 1.0) -> None:
+        self.results[1].copy_(self.model(self.inputs[0]) * scale)
+
+    def checked(self, folder: Path, scale: float) -> VerifyResult:
+        self.results.clear()
+        context = context_of(folder, self.model)
+        context.boundary = replace(context.boundary, scope="forward")
+        return verified(context, self.step, lambda: self.replay(scale))
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def checked(loop: Loop, folder: Path, **more: Any) -> VerifyResult:
+    context = context_of(folder, loop.model, loop.optimizer)
+    return verified(context, loop.step, lambda: loop.step(0, 1.0), **more)
+
+
+def test_a_step_that_a_replay_repeats_exactly_is_verified(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+    result = checked(loop, tmp_path)
+    assert (result.status, result.causes) == ("verified", ())
+    assert result.update_diff == (0.0,) * 4
+
+
+def test_a_wrong_update_of_a_group_that_hardly_moves_is_seen(tmp_path: Path) -> None:
+    def two_groups(parameters: Any) -> torch.optim.Optimizer:
+        weights, *rest = list(parameters)
+        groups: list[dict[str, Any]] = [{"params": rest}, {"params": [weights], "lr": 1e-5}]
+        return torch.optim.SGD(groups, lr=0.1)
+
+    loop = Loop(two_groups)
+    group = loop.optimizer.param_groups[1]
+
+    def replay() -> None:
+        group["lr"] *= 2.0
+        loop.step(0, 1.0)
+        group["lr"] /= 2.0
+
+    result = verified(context_of(tmp_path, loop.model, loop.optimizer), loop.step, replay)
+    assert (result.status, result.causes) == ("different", ())
+    assert result.update_diff == pytest.approx((1.0,) * 4, rel=0.1)
+
+
+@pytest.mark.parametrize(("ulps", "status"), [(1, "verified"), (200, "different")])
+def test_the_last_bit_of_a_number_is_no_wrong_update(
+    tmp_path: Path, ulps: int, status: str
+) -> None:
+    def small_group(parameters: Any) -> torch.optim.Optimizer:
+        weights, *rest = list(parameters)
+        groups: list[dict[str, Any]] = [{"params": rest}, {"params": [weights], "lr": 1e-6}]
+        return torch.optim.SGD(groups, lr=0.1)
+
+    loop = Loop(small_group)
+    weights = loop.optimizer.param_groups[1]["params"][0]
+
+    def replay() -> None:
+        loop.step(0, 1.0)
+        with torch.no_grad():
+            weights[0] += ulps * torch.finfo(torch.float32).eps / 2 * weights[0].abs()
+
+    result = verified(context_of(tmp_path, loop.model, loop.optimizer), loop.step, replay)
+    assert (result.status, result.causes) == (status, ())
+
+
+def test_the_script_goes_on_as_if_nothing_had_been_replayed(tmp_path: Path) -> None:
+    watched, alone = Loop(sgd), Loop(sgd)
+    inputs = [batch.clone() for batch in watched.inputs]
+    checked(watched, tmp_path)
+    for index in (0, 0, 1, 2, 3, 4):
+        alone.step(index)
+    for mine, theirs in zip(watched.model.parameters(), alone.model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert all(map(torch.equal, watched.inputs, inputs))
+
+
+@pytest.mark.parametrize("family", ["SGD", "AdamW", "RMSprop"])
+def test_a_learning_rate_that_a_scheduler_changes_is_named(tmp_path: Path, family: str) -> None:
+    loop = Loop(lambda parameters: getattr(torch.optim, family)(parameters, lr=0.1))
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(loop.optimizer, 0.5)
+
+    def frozen() -> None:
+        now = [group["lr"] for group in loop.optimizer.param_groups]
+        for group in loop.optimizer.param_groups:
+            group["lr"] = 0.1
+        loop.step(0)
+        for group, lr in zip(loop.optimizer.param_groups, now, strict=True):
+            group["lr"] = lr
+
+    context = context_of(tmp_path, loop.model, loop.optimizer)
+    result = verified(context, loop.step, frozen, between=lambda index: scheduler.step())
+    assert result.status == "different"
+    cause = result.causes[0]
+    assert (cause.kind, cause.what) == ("learning_rate", f"the learning rate of {family}")
+    assert (cause.before, cause.after) == (0.1, 0.05)
+    assert cause.where is not None
+    assert "test_verify.py" in cause.where
+    assert max(result.update_diff) > 0.4
+
+
+def test_a_python_value_that_changes_is_named_with_its_line(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+
+    def colder(index: int) -> None:
+        loop.scale *= 0.5
+
+    result = checked(loop, tmp_path, between=colder)
+    assert result.status == "different"
+    first = result.causes[0]
+    assert (first.kind, first.before, first.after) == ("scalar", 1.0, 0.5)
+    assert first.what == "a value given to aten.mul"
+    assert len(result.update_diff) == 4
+
+
+def test_another_branch_is_told_by_the_op_at_which_it_parts(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+
+    def step(index: int) -> Any:
+        if index == 2:
+            loop.inputs[index].tanh()
+        return loop.step(index)
+
+    context = context_of(tmp_path, loop.model, loop.optimizer)
+    result = verified(context, step, lambda: loop.step(0))
+    assert result.status == "different"
+    assert [cause.kind for cause in result.causes] == ["branch"]
+    assert result.causes[0].what.startswith("the step ran aten.tanh where")
+    assert len(result.update_diff) == 3  # the step that went another way cannot be compared
+
+
+def test_a_tensor_handed_from_step_to_step_is_not_taken_for_an_input(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+    hidden = [torch.zeros(8)]
+    captured: list[Any] = []
+
+    def step(index: int) -> Any:
+        read = hidden[0]
+        captured[:] = captured[:2] or [read]
+        hidden[0] = read * 0.5 + loop.inputs[index].mean(0)
+        return loop.step(index)
+
+    def frozen() -> None:
+        (captured[0] * 0.5 + loop.inputs[0].mean(0)).sum()
+        loop.step(0)
+
+    context = context_of(tmp_path, loop.model, loop.optimizer)
+    result = verified(context, step, frozen)
+    assert result.status == "different"
+    assert [cause.kind for cause in result.causes] == ["carried"]
+
+
+def test_gradients_that_are_made_anew_are_not_where_a_graph_adds_to_them(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+
+    def fresh(index: int = 0) -> None:
+        for parameter in loop.model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+
+    def step(index: int) -> Any:
+        loss = loop.model(loop.inputs[index]).pow(2).mean()
+        loss.backward()
+        loop.optimizer.step()
+        return loss
+
+    fresh()
+    context = context_of(tmp_path, loop.model, loop.optimizer)
+    result = verified(context, step, lambda: None, between=fresh)
+    assert result.status == "different"
+    assert {cause.kind for cause in result.causes} == {"carried"}
+    assert "gradient" in (result.reason or "")
+
+
+def test_gradients_that_are_zeroed_in_place_are(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+
+    def step(index: int) -> Any:
+        loss = loop.model(loop.inputs[index]).pow(2).mean()
+        loss.backward()
+        loop.optimizer.step()
+        return loss
+
+    def zero(index: int) -> None:
+        loop.optimizer.zero_grad(set_to_none=False)
+
+    context = context_of(tmp_path, loop.model, loop.optimizer)
+    result = verified(context, step, lambda: step(0), between=zero)
+    assert (result.status, result.causes) == ("verified", ())
+
+
+def test_inference_is_compared_by_its_outputs(tmp_path: Path) -> None:
+    inference = Inference(torch.nn.Linear(8, 4))
+    result = inference.checked(tmp_path, 1.0)
+    assert (result.status, result.update_diff) == ("verified", (0.0,) * 4)
+    result = inference.checked(tmp_path, 0.0)
+    assert (result.status, result.reason) == ("different", None)
+
+
+def test_an_input_that_shows_one_value_many_times_is_fed_too(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+    loop.inputs = [torch.randn(1, 8).expand(16, 8) for _ in range(BATCHES)]
+    assert checked(loop, tmp_path).status == "verified"
+
+
+def test_dropout_repeats_because_the_random_state_is_put_back(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    loop = Loop(sgd)
+    loop.model.insert(1, torch.nn.Dropout(0.5))
+    assert checked(loop, tmp_path).status == "verified"
+
+
+def test_a_compiled_step_and_a_what_if_are_not_checked(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+    context = context_of(tmp_path, loop.model, loop.optimizer)
+    assert VerifyPass().skip_reason(context) is None
+    context.boundary = replace(context.boundary, compiled=True)
+    assert "compiled" in (VerifyPass().skip_reason(context) or "")
+    context.live[LIVE_GRAPH].stubs = object()
+    assert "recorded values" in (VerifyPass().skip_reason(context) or "")
+
+
+def test_outputs_count_beside_a_state_that_inference_writes(tmp_path: Path) -> None:
+    inference = Inference(torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 4))
+    assert inference.checked(tmp_path, 1.0).status == "verified"
+    result = inference.checked(tmp_path, 0.5)
+    assert (result.status, result.causes) == ("different", ())
+
+
+def test_two_batches_are_too_few_unless_no_more_were_asked_for(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+    loop.inputs = loop.inputs[:3]
+
+    def step(index: int) -> Any:
+        if index == len(loop.inputs):
+            raise StopIteration
+        return loop.step(index)
+
+    def checked_with(wanted: int) -> VerifyResult:
+        context = context_of(tmp_path, loop.model, loop.optimizer, verify=wanted)
+        return verified(context, step, lambda: loop.step(0, 1.0))
+
+    assert checked_with(2).status == "verified"
+    result = checked_with(4)
+    assert (result.status, result.reason) == ("skipped", "only 2 of 4 steps could be compared")
+
+
+def test_a_scheduler_of_one_of_two_optimizers_of_a_class_is_named() -> None:
+    pair = [torch.optim.Adam([torch.nn.Parameter(torch.ones(1))], lr=0.1) for _ in range(2)]
+    before = hyperparameters(pair)
+    pair[0].param_groups[0]["lr"] = 0.05
+    call = Call("aten.addcdiv_", "form", (0.1,), "train.py:9", True)
+    after = Call("aten.addcdiv_", "form", (0.05,), "train.py:9", True)
+    found = causes_between(
+        StepTrace(calls=[call]), StepTrace(calls=[after]), before, hyperparameters(pair)
+    )
+    assert [(cause.kind, cause.optimizer) for cause in found] == [("learning_rate", "Adam")]

@@ -1,0 +1,382 @@
+"""Which step is found in scripts that know nothing of launchscope, run for real on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from launchscope.model import InspectResult, Schedule, StepBoundary
+from tests.runner.children import Batch, PointResult, recorded
+
+F, B, O = "forward", "backward", "optimizer"  # noqa: E741
+
+HEAD = """\
+import sys, torch
+import torch.nn.functional as F
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
+"""
+ADAM = "opt = torch.optim.Adam(net.parameters())\n"
+
+SCRIPTS: dict[str, str] = {
+    "accumulating": ADAM
+    + """
+for step in range(30):
+    for micro in range(4):
+        loss = F.cross_entropy(net(x), y)  # begins
+        loss.backward()
+    opt.step()
+    opt.zero_grad()
+""",
+    "accumulating_40_after_a_trial_forward": "print(net(x).shape)\n"
+    + ADAM
+    + """
+for step in range(20):
+    for micro in range(40):
+        loss = F.cross_entropy(net(x), y)  # begins
+        loss.backward()
+    opt.step()
+    opt.zero_grad()
+""",
+    "evaluating_with_gradients": ADAM
+    + """
+def evaluate():
+    net.eval()
+    right = sum((net(x[:n]).argmax(-1) == y[:n]).sum().item() for n in (1, 3, 8))
+    net.train()
+for step in range(60):
+    loss = F.cross_entropy(net(x), y)  # begins
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    if step % 7 == 6:
+        evaluate()
+""",
+    "gan": """
+gen = torch.nn.Linear(3, 4)
+dis = torch.nn.Linear(4, 1)
+opt_g, opt_d = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (gen, dis))
+bce = torch.nn.BCEWithLogitsLoss()
+ones, zeros = torch.ones(8, 1), torch.zeros(8, 1)
+for step in range(30):
+    fake = gen(torch.randn(8, 3))  # begins
+    opt_d.zero_grad()
+    (bce(dis(x), ones) + bce(dis(fake.detach()), zeros)).backward()
+    opt_d.step()
+    opt_g.zero_grad()
+    bce(dis(fake), ones).backward()
+    opt_g.step()
+""",
+    "lbfgs": """
+opt = torch.optim.LBFGS(net.parameters(), max_iter=3)
+def closure():
+    opt.zero_grad()
+    loss = F.cross_entropy(net(x), y)
+    loss.backward()
+    return loss
+for step in range(30):
+    opt.step(closure)  # begins
+""",
+    "lightning": ADAM
+    + """
+class Module(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net
+    def training_step(self, batch):
+        return F.cross_entropy(self.net(batch), y)
+module = Module()
+def closure():
+    loss = module.training_step(x)
+    opt.zero_grad()
+    loss.backward()
+    return loss
+for step in range(30):
+    opt.step(closure=closure)  # begins
+""",
+    "evaluating": ADAM
+    + """
+def evaluate(batches):
+    net.eval()
+    with torch.no_grad():
+        for _ in range(batches):
+            net(x)
+    net.train()
+evaluate(100)
+for step in range(60):
+    if step % 7 == 3:
+        evaluate(5)
+    loss = F.cross_entropy(net(x), y)  # begins
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    if loss.item() < 0:
+        break
+""",
+    "by_hand": """
+from torch.utils.data import DataLoader, TensorDataset
+criterion = torch.nn.CrossEntropyLoss()
+for epoch in range(20):
+    for a, b in DataLoader(TensorDataset(x, y), batch_size=2):
+        net.zero_grad()
+        criterion(net(a), b).backward()  # begins
+        with torch.no_grad():
+            for p in net.parameters():
+                p.sub_(p.grad, alpha=0.1)
+""",
+    "raw_tensors": """
+w = torch.randn(4, 2, requires_grad=True)
+opt = torch.optim.SGD([w], lr=0.1)
+for step in range(30):
+    loss = F.cross_entropy(x @ w, y)
+    opt.zero_grad()
+    loss.backward()  # begins
+    opt.step()
+""",
+    "raw_by_hand": """
+from torch.utils.data import DataLoader, TensorDataset
+w = torch.zeros(4, 2, requires_grad=True)
+criterion = torch.nn.CrossEntropyLoss()
+for epoch in range(20):
+    for a, b in DataLoader(TensorDataset(x, y), batch_size=2):
+        criterion(a @ w, b).backward()  # begins
+        with torch.no_grad():
+            w -= 0.1 * w.grad
+            w.grad = None
+""",
+    "raw_loop": """
+w = torch.zeros(4, 2, requires_grad=True)
+for i in range(40):
+    F.cross_entropy(x @ w, y).backward()  # begins
+    with torch.no_grad():
+        w -= 0.1 * w.grad
+        w.grad = None
+""",
+    "uneven": """
+cell, head = torch.nn.GRUCell(4, 4), torch.nn.Linear(4, 2)
+opt = torch.optim.Adam([*cell.parameters(), *head.parameters()])
+for step in range(200):
+    h = torch.zeros(8, 4)
+    for t in range(step % 45 + 1):
+        h = cell(x, h)  # begins
+    F.cross_entropy(head(h), y).backward()
+    opt.step()
+    opt.zero_grad()
+""",
+    "inference": """
+softmax = torch.nn.Softmax(dim=-1)
+accuracy = torch.nn.L1Loss()
+net.eval()
+with torch.no_grad():
+    for _ in range(40):
+        answer = softmax(net(x))  # begins
+        accuracy(answer[:, 0], y.float())
+""",
+    "generating": """
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(16, 8)
+        self.head = torch.nn.Linear(8, 16)
+    def forward(self, *, input_ids, attention_mask=None):
+        return self.head(self.embedding(input_ids))
+    @torch.inference_mode()
+    def generate(self, input_ids, max_new_tokens):
+        new = input_ids
+        for _ in range(max_new_tokens):
+            logits = self(input_ids=new)  # begins
+            new = logits[:, -1:].argmax(-1)
+model = Model()
+for request in range(20):
+    model.generate(torch.randint(0, 16, (2, 12)), 6)
+""",
+    "marked": ADAM
+    + """
+import launchscope
+for step in range(30):
+    with launchscope.step():  # begins
+        for micro in range(2):
+            F.cross_entropy(net(x), y).backward()
+        opt.step()
+        opt.zero_grad()
+        opt.step()
+""",
+    "decorated": """
+import launchscope
+@launchscope.step()
+def work():
+    x.add_(1).mul_(2)
+for step in range(30):
+    work()
+""",
+    "blocked": ADAM
+    + """
+for step in range(30):
+    out = net(x)  # begins
+    loss = F.cross_entropy(out, y)
+    print(loss.item())  # reads
+    kept = out[y > 0]  # masked
+    opt.zero_grad()
+    loss.backward()
+    torch.cuda.synchronize()  # waits
+    opt.step()
+""",
+}
+FORCED = """
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+import launchscope
+for step in range(60):
+    for part in range(2):
+        loss = F.cross_entropy(net(x), y)  # forward
+        loss.backward()
+        opt.step()
+    if step < 40:
+        with launchscope.step():  # marker
+            F.cross_entropy(net(x), y).backward()
+    opt.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    folder = tmp_path_factory.mktemp("detection")
+    work = {
+        name: partial(recorded, folder / name, HEAD + source) for name, source in SCRIPTS.items()
+    }
+    for wanted in ("forward", "optimizer", "marker"):
+        schedule = Schedule(step_from=wanted)
+        work[f"from_{wanted}"] = partial(
+            recorded,
+            folder / f"from_{wanted}",
+            HEAD + FORCED,
+            schedule=schedule,
+        )
+    running = Batch(work)
+    yield running
+    running.close()
+
+
+def step_of(ran: PointResult) -> StepBoundary:
+    assert ran.outcome.problem is None
+    assert ran.recording.step is not None
+    return ran.recording.step
+
+
+def inspected(ran: PointResult) -> InspectResult:
+    assert ran.recording.inspect is not None
+    return ran.recording.inspect
+
+
+def begins(ran: PointResult, mark: str = "begins") -> bool:
+    """Whether the step begins at the line that the script marks with a comment."""
+    return ran.line(step_of(ran).source).endswith(f"# {mark}")
+
+
+@pytest.mark.parametrize(
+    ("name", "period"),
+    [
+        ("accumulating", (*(F, B) * 4, O)),
+        ("accumulating_40_after_a_trial_forward", (*(F, B) * 40, O)),
+        ("gan", (F, F, F, F, F, B, O, F, F, B, O)),
+        ("lbfgs", (O,)),
+        ("lightning", (O,)),
+        ("evaluating", (F, B, O)),
+        ("evaluating_with_gradients", (F, B, O)),
+        ("by_hand", (F, F, B)),
+        ("raw_tensors", (B, O)),
+        ("raw_by_hand", (B,)),
+        ("raw_loop", (B,)),
+        ("inference", (F,)),
+        ("generating", (F,)),
+    ],
+)
+def test_one_period_of_the_script_is_the_step(batch: Batch, name: str, period: object) -> None:
+    ran = batch[name]
+    step = step_of(ran)
+    visible = tuple(
+        kind for kind, made in zip(step.period, step.names) if "Loss" not in made or kind != F
+    )
+    expected = {
+        "gan": (F, F, F, B, O, F, B, O),
+        "by_hand": (F, B),
+    }.get(name, period)
+    assert visible == expected
+    assert step.closure is (name in ("lbfgs", "lightning"))
+    assert step.boundary == "period"
+    assert step.warmup_steps == 10
+    assert begins(ran)
+    assert inspected(ran).steps == 3
+    assert len(set(inspected(ran).device_ops)) == 1 or name in ("generating", "lbfgs")
+    assert ran.recording.runs == 1
+
+
+def test_the_scope_says_what_the_step_holds(batch: Batch) -> None:
+    assert step_of(batch["inference"]).scope == "forward"
+    assert step_of(batch["accumulating"]).scope == "full_step"
+    assert step_of(batch["by_hand"]).scope == "full_step"
+
+
+def test_a_forward_without_a_module_is_told_to_be_missing(batch: Batch) -> None:
+    notes = " ".join(batch["raw_tensors"].recording.notes)
+    assert "begins with its backward" in notes
+    assert "begins with its backward" not in " ".join(batch["gan"].recording.notes)
+
+
+def test_steps_of_uneven_length_are_taken_from_optimizer_to_optimizer(batch: Batch) -> None:
+    ran = batch["uneven"]
+    step = step_of(ran)
+    assert (step.period[0], step.period[-1], step.boundary) == (F, O, "optimizer")
+    assert begins(ran)
+    assert len(set(inspected(ran).signatures)) > 1
+    assert any("no fixed" in note for note in ran.recording.notes)
+
+
+def test_prefill_and_decode_are_kinds_of_one_step(batch: Batch) -> None:
+    step = step_of(batch["generating"])
+    assert {kind.name: kind.signature for kind in step.kinds} == {
+        "prefill": "(2, 12)",
+        "decode": "(2, 1)",
+    }
+    assert sum(kind.share_pct for kind in step.kinds) == pytest.approx(100)
+
+
+def test_marks_win_over_the_period(batch: Batch) -> None:
+    ran = batch["marked"]
+    step = step_of(ran)
+    assert (step.boundary, step.period, step.scope) == ("marker", ("marker",), "region")
+    assert begins(ran)
+    once = inspected(batch["decorated"])
+    assert once.device_ops == (2, 2, 2)
+    assert [op.op for op in once.ops] == ["aten.add_.Tensor", "aten.mul_.Tensor"] or [
+        op.op for op in once.ops
+    ] == ["aten.add_", "aten.mul_"]
+
+
+@pytest.mark.parametrize("wanted", ["forward", "optimizer", "marker"])
+def test_step_from_forces_a_choice(batch: Batch, wanted: str) -> None:
+    ran = batch[f"from_{wanted}"]
+    step = step_of(ran)
+    assert step.boundary == wanted
+    if wanted != "optimizer":
+        assert begins(ran, wanted)
+    assert step.period[-1] == wanted
+
+
+def test_blockers_carry_the_line_and_its_text(batch: Batch) -> None:
+    ran = batch["blocked"]
+    found = {(b.op, b.category): b for b in inspected(ran).blockers}
+    item = found["aten._local_scalar_dense", "sync"]
+    assert (ran.line(item.where), item.count) == (item.code, 1)
+    assert item.code == "print(loss.item())  # reads"
+    masked = found["aten.index", "dynamic_shape"]
+    assert ran.line(masked.where).endswith("# masked")
+    waits = found["torch.cuda.synchronize", "sync"]
+    assert ran.line(waits.where).endswith("# waits")
+
+
+def test_a_step_without_blockers_has_none(batch: Batch) -> None:
+    for name in ("accumulating", "gan", "by_hand", "inference", "evaluating_with_gradients"):
+        assert inspected(batch[name]).blockers == ()

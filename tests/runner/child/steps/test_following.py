@@ -1,0 +1,103 @@
+"""A known pattern is followed event by event (histories are written as in `histories`)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launchscope.runner.child.steps.search import StepFollower
+from tests.runner.histories import PLAIN, followed, searched, token, trained
+
+
+@pytest.mark.parametrize(
+    ("history", "step"),
+    [
+        (PLAIN, PLAIN),
+        ("F.net B " * 8 + "O.adam", "F.net B " * 8 + "O.adam"),
+        ("F.D B O.d F.D B O.g", "F.D B O.d F.D B O.g"),
+        ("F.net F.mse~ B O.adam", "F.net F.mse~ B O.adam"),
+        ("f.teacher F.net B O.adam", "f.teacher F.net B O.adam"),
+        ("O.lbfgs", "O.lbfgs"),
+        ("B O.adam", "B O.adam"),
+    ],
+)
+def test_every_period_is_followed_as_one_step(history: str, step: str) -> None:
+    pattern = trained(f"| {history} " * 5)
+    assert followed(pattern, f"| {history} " * 4) == [step] * 4
+
+
+def test_evaluation_between_steps_is_outside_of_them() -> None:
+    pattern = trained(f"{PLAIN} " * 3)
+    assert followed(pattern, f"{PLAIN} f.net f.net {PLAIN} f.net {PLAIN}") == [PLAIN] * 3
+
+
+def test_evaluation_with_gradients_is_told_by_the_mode_of_the_module() -> None:
+    pattern = trained(f"{PLAIN} E.net E.net {PLAIN} {PLAIN} {PLAIN}")
+    assert followed(pattern, f"{PLAIN} E.net E.net {PLAIN} E.net {PLAIN}") == [PLAIN] * 3
+
+
+def test_training_that_stays_in_evaluation_mode_costs_one_step() -> None:
+    pattern = trained(f"{PLAIN} " * 3)
+    stays = "E.net B O.adam"
+    assert followed(pattern, f"{PLAIN} E.net {stays} {stays} {stays}") == [PLAIN, stays, stays]
+    back = followed(pattern, f"{stays} {stays} {PLAIN} {PLAIN}")
+    assert back == [stays, PLAIN]
+
+
+def test_a_step_that_grad_scaler_skips_is_not_reported() -> None:
+    pattern = trained(f"{PLAIN} " * 3)
+    follower = StepFollower(pattern)
+    assert followed(pattern, f"{PLAIN} F.net B {PLAIN} {PLAIN}") == [PLAIN] * 3
+    for word in f"F.net B {PLAIN}".split():
+        event = token(word)
+        if follower.opens(event.kind, event.key, event.trains):
+            follower.begin()
+        if follower.closes(event.kind):
+            follower.end()
+    assert not follower.inside
+
+
+def test_a_hand_written_step_ends_with_the_fetch_or_the_next_opening() -> None:
+    pattern = trained("| F.net B " * 4, optimizer_expected=False)
+    assert followed(pattern, "F.net B | f.net | F.net B F.net B F.net") == ["F.net B"] * 3
+    assert followed(pattern, "F.net B f.eval F.net") == ["F.net B f.eval"]
+
+
+def test_an_unfinished_hand_written_step_is_not_closed_by_a_fetch() -> None:
+    pattern = trained("F.net B F.net B " * 4, optimizer_expected=False)
+    assert pattern.backwards == 1
+    assert followed(pattern, "F.net | | B | F.net") == ["F.net B"]
+
+
+def test_inference_of_several_modules_is_followed_as_one_step() -> None:
+    pattern = searched("f.encoder f.decoder " * 3).forward_pattern()
+    assert pattern is not None
+    assert (
+        followed(pattern, "f.decoder f.encoder f.decoder f.encoder f.decoder f.encoder")
+        == ["f.encoder f.decoder"] * 2
+    )
+
+
+@given(
+    st.sampled_from(
+        [
+            PLAIN,
+            "F.net B F.net B O.adam",
+            "F.D B O.d F.D B O.g",
+            "F.D B F.G F.D B O.d F.D B O.g",
+            "F.net F.net F.mse~ B O.adam",
+        ]
+    ),
+    st.lists(
+        st.sampled_from(["", "f.net", "f.D f.G", "f.eval", "E.net E.D", "|"]),
+        min_size=6,
+        max_size=12,
+    ),
+)
+def test_no_step_is_lost_whatever_runs_without_grad_between_them(
+    step: str, between: list[str]
+) -> None:
+    pattern = trained(f"{step} " * 4)
+    history = " ".join(f"{step} {noise}" for noise in between)
+    assert followed(pattern, history) == [step] * len(between)

@@ -1,0 +1,277 @@
+"""The period of an event sequence is found in its history (written as in `histories`)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER
+from launchscope.runner.child.steps.search import StepSearch, find_period
+from tests.runner.histories import PLAIN, followed, searched, token, trained, words
+
+# ------------------------------------------------------------------------------- finding
+
+
+def test_a_period_is_believed_after_three_repeats() -> None:
+    once = [token(word) for word in PLAIN.split()]
+    assert find_period(once * 2) is None
+    assert find_period(once * 3) == 3
+
+
+def test_a_long_period_is_believed_after_two() -> None:
+    long = [token(word) for word in ("F.net B " * 10 + "O.adam").split()]
+    assert find_period(long) == 2 or len(long) == 21
+    assert find_period(long * 2, frozenset({"adam"})) == 21
+
+
+def test_a_period_has_to_contain_what_is_required() -> None:
+    history = [token(word) for word in ("F.net B " * 6).split()]
+    assert find_period(history) == 2
+    assert find_period(history, frozenset({"adam"})) is None
+
+
+@given(
+    st.lists(st.sampled_from(["F.a", "F.b", "B", "O.x", "O.y"]), min_size=1, max_size=12),
+    st.lists(st.sampled_from(["F.a", "B", "O.x"]), max_size=20),
+    st.integers(3, 6),
+)
+def test_a_period_is_found_whatever_went_before(
+    cycle: list[str], noise: list[str], repeats: int
+) -> None:
+    tokens = [token(word) for word in [*noise, *cycle * repeats]]
+    period = find_period(tokens)
+    assert period is not None
+    assert period <= len(cycle)
+    assert tokens[-period:] == tokens[-2 * period : -period]
+
+
+@pytest.mark.parametrize(
+    ("history", "step"),
+    [
+        (f"{PLAIN} " * 3, PLAIN),
+        ("F.net B F.net B O.adam " * 3, "F.net B F.net B O.adam"),
+        ("F.net B " * 3 + "O.adam " + "F.net B F.net B F.net B O.adam " * 2, None),
+        (("F.net B " * 8 + "O.adam ") * 2, "F.net B " * 7 + "F.net B O.adam"),
+        (("F.net B " * 40 + "O.adam ") * 2, "F.net B " * 39 + "F.net B O.adam"),
+        ("F.D B O.d F.D B O.g " * 3, "F.D B O.d F.D B O.g"),
+        (
+            "F.D B F.G F.D B O.d F.D B O.g " * 3,
+            "F.D B F.G F.D B O.d F.D B O.g",
+        ),
+        (
+            ("F.D F.G F.D B O.d " * 5 + "F.G F.D B O.g ") * 3,
+            "F.D F.G F.D B O.d " * 5 + "F.G F.D B O.g",
+        ),
+        ("F.net F.net B O.adam " * 3, "F.net F.net B O.adam"),
+        ("F.net F.mse~ B O.adam " * 3, "F.net F.mse~ B O.adam"),
+        ("F.net F.mse~ B O.adam F.accuracy~ " * 3, "F.net F.mse~ B O.adam"),
+        (
+            "F.enc F.dec F.dec F.dec B O.e O.d " + "F.enc F.dec F.dec B O.e O.d " * 3,
+            "F.enc F.dec F.dec B O.e O.d",
+        ),
+        ("F.other " + "F.net F.mse~ B O.adam F.accuracy~ " * 3, "F.net F.mse~ B O.adam"),
+        (
+            "F.q F.q f.target F.q B O.adam f.target F.q B O.adam "
+            + "F.q f.target F.q B O.adam " * 3,
+            "f.target F.q B O.adam",
+        ),
+        ("F.q f.target F.q B O.adam " * 3, "F.q F.q B O.adam"),
+        ("O.lbfgs " * 3, "O.lbfgs"),
+        ("F.net B O.adam O.embedding " * 3, "F.net B O.adam O.embedding"),
+        ("B O.adam " * 3, "B O.adam"),
+    ],
+    ids=[
+        "plain",
+        "accumulating 2",
+        "accumulating 3, seen too rarely",
+        "accumulating 8",
+        "accumulating 40",
+        "GAN of two steps",
+        "GAN of two discriminator backwards",
+        "WGAN",
+        "siamese",
+        "loss module",
+        "metrics after the optimizer",
+        "encoder and decoder, after a longer sequence",
+        "metrics after the optimizer, after something else",
+        "a policy that acts more or less often before it learns",
+        "a student that runs before and after its teacher",
+        "closure",
+        "two optimizers at the end",
+        "no module at all",
+    ],
+)
+def test_the_step_of_a_training_script(history: str, step: str | None) -> None:
+    pattern = searched(history).training_pattern(optimizer_expected=True)
+    if step is None and pattern is None:
+        return
+    assert pattern is not None
+    assert words(pattern) == (step or "F.net B F.net B F.net B O.adam").strip()
+    assert pattern.closing == "optimizer"
+    kinds = [event.kind for event in pattern.tokens]
+    assert (pattern.forwards, pattern.backwards, pattern.optimizers) == (
+        kinds.count(FORWARD),
+        kinds.count(BACKWARD),
+        kinds.count(OPTIMIZER),
+    )
+
+
+def test_accumulation_is_no_step_while_the_optimizer_has_not_stepped() -> None:
+    history = "F.net B " * 30
+    assert searched(history).training_pattern(optimizer_expected=True) is None
+    assert trained(history, optimizer_expected=False).closing == "next"
+
+
+def test_a_rarely_seen_optimizer_is_part_of_the_step_that_contains_it() -> None:
+    """Five critic steps look periodic until the generator has stepped."""
+    critic = "F.D B O.d "
+    before = searched(critic * 5).training_pattern(optimizer_expected=True)
+    assert before is not None
+    assert words(before) == critic.strip()
+    search = searched(critic * 5 + "F.D B O.g ")
+    assert search.training_pattern(optimizer_expected=True) is None
+
+
+def test_an_optimizer_of_long_ago_is_forgotten() -> None:
+    assert words(trained("F.old B O.old " * 4 + f"{PLAIN} " * 250)) == PLAIN
+
+
+def test_an_optimizer_that_another_took_over_from_is_no_part_of_the_step() -> None:
+    history = "F.net B O.adam " * 8 + "O.lbfgs " * 20
+    assert searched(history).training_pattern(optimizer_expected=True) is None
+    assert words(trained(history + "O.lbfgs " * 5)) == "O.lbfgs"
+
+
+def test_a_hand_written_optimizer_ends_with_the_next_step() -> None:
+    pattern = trained("F.net B " * 4, optimizer_expected=False)
+    assert words(pattern) == "F.net B"
+    assert (pattern.closing, pattern.begin_key) == ("next", "net")
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        f"f.sanity f.sanity {PLAIN} {PLAIN} {PLAIN}",
+        f"{PLAIN} f.net f.net f.net {PLAIN} {PLAIN}",
+        f"{PLAIN} {PLAIN} {PLAIN} f.net f.net",
+        "f.net " * 40 + f"{PLAIN} " * 3,
+        f"F.net B {PLAIN} {PLAIN} {PLAIN}",
+        f"F.net B F.net B F.net B {PLAIN} {PLAIN} {PLAIN}",
+        f"f.net {PLAIN} f.net {PLAIN} f.net {PLAIN}",
+    ],
+    ids=[
+        "noise before",
+        "evaluation in between",
+        "evaluation last",
+        "evaluation before training",
+        "one step skipped by GradScaler",
+        "three skipped",
+        "a policy acts before each step",
+    ],
+)
+def test_rare_and_foreign_events_do_not_move_the_step(history: str) -> None:
+    pattern = trained(history)
+    assert words(pattern) == PLAIN
+    assert (pattern.begin_key, pattern.begin_trains) == ("net", True)
+
+
+def test_a_teacher_that_runs_before_every_step_belongs_to_it() -> None:
+    pattern = trained("| f.teacher F.net F.kl~ B O.adam " * 4)
+    assert words(pattern) == "f.teacher F.net F.kl~ B O.adam"
+    assert (pattern.begin_key, pattern.begin_trains) == ("teacher", False)
+
+
+def test_a_generator_without_grad_before_the_first_of_two_optimizers_belongs_to_the_step() -> None:
+    pattern = trained("| F.D f.G F.D B O.d F.G F.D B O.g " * 4)
+    assert pattern.begin_key == "D"
+    pattern = trained("| f.G F.D B O.d F.G F.D B O.g " * 4)
+    assert (pattern.begin_key, pattern.begin_trains) == ("G", False)
+
+
+def test_a_teacher_is_found_beside_a_hand_written_optimizer() -> None:
+    pattern = trained("| f.teacher F.net B " * 5, optimizer_expected=False)
+    assert words(pattern) == "f.teacher F.net B"
+
+
+def test_what_ran_before_a_batch_was_fetched_is_no_lead_in() -> None:
+    pattern = trained(f"f.metric | {PLAIN} " * 4)
+    assert words(pattern) == PLAIN
+
+
+def test_a_metric_that_calls_the_model_again_opens_no_second_step() -> None:
+    history = "F.net B O.adam F.net " * 6
+    pattern = trained(history)
+    steps = followed(pattern, history)
+    assert len(set(steps[1:])) == 1, steps
+    assert len(steps) >= 5
+
+
+# ----------------------------------------------------------------------------- inference
+
+
+@pytest.mark.parametrize(
+    ("history", "step"),
+    [
+        ("f.net " * 3, "f.net"),
+        ("F.net " * 3, "F.net"),
+        ("f.encoder f.decoder " * 3, "f.encoder f.decoder"),
+        ("f.norm~ f.net f.softmax~ " * 3, "f.net"),
+        ("f.encoder f.pool~ f.head f.softmax~ " * 3, "f.encoder f.pool~ f.head"),
+        ("f.relu~ " * 3, "f.relu~"),
+    ],
+)
+def test_the_step_of_an_inference_script(history: str, step: str) -> None:
+    search = searched(history)
+    assert not search.trains
+    pattern = search.forward_pattern()
+    assert pattern is not None
+    assert words(pattern) == step
+    assert pattern.closing == "forward"
+    assert search.steps_seen(pattern) == 3
+
+
+def test_modules_without_parameters_are_left_out_of_a_step_that_only_sees_others() -> None:
+    pattern = searched("f.encoder f.pool~ f.head " * 3).forward_pattern()
+    assert pattern is not None
+    seen = pattern.visible_through(frozenset({"encoder", "head"}))
+    assert seen is not None
+    assert (words(seen), seen.forwards) == ("f.encoder f.head", 2)
+
+
+def test_a_step_of_invisible_modules_cannot_be_followed() -> None:
+    inference = searched("f.relu~ " * 3).forward_pattern()
+    assert inference is not None
+    assert inference.visible_through(frozenset()) is None
+    by_hand = trained("F.net B " * 3, optimizer_expected=False)
+    assert by_hand.visible_through(frozenset()) is None
+    training = trained("F.mse~ B O.adam " * 3).visible_through(frozenset())
+    assert training is not None
+    assert (words(training), training.begin_kind) == ("B O.adam", BACKWARD)
+
+
+def test_a_hand_written_step_without_a_model_is_told_by_its_backward() -> None:
+    seen = trained("| F.mse~ B " * 3, optimizer_expected=False).visible_through(frozenset())
+    assert seen is not None
+    assert (words(seen), seen.begin_kind, seen.closing) == ("B", BACKWARD, "next")
+    assert followed(seen, "| F.mse~ B | F.mse~ B | F.mse~") == ["B", "B"]
+
+
+# ------------------------------------------------------------------------------- forced
+
+
+def test_step_from_optimizer_takes_all_since_the_last_one() -> None:
+    search = searched("F.net B F.net B O.adam F.net B O.adam")
+    pattern = search.single_optimizer_pattern()
+    assert pattern is not None
+    assert words(pattern) == PLAIN
+    assert searched(PLAIN).single_optimizer_pattern() is None
+
+
+def test_step_from_forward_takes_the_module_seen_most() -> None:
+    search = searched("F.net F.mse~ F.aux F.net F.mse~ F.net")
+    pattern = search.single_forward_pattern()
+    assert pattern is not None
+    assert words(pattern) == "F.net"
+    assert search.steps_seen(pattern) == 3
+    assert StepSearch().single_forward_pattern() is None

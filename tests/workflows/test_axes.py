@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from launchscope.errors import UsageError
+from launchscope.model import Target
+from launchscope.workflows.axes import Axis, axes_of, combinations
+from launchscope.workflows.script_flags import ScriptOptions, options_of
+
+ARGPARSE = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", "-b", type=int)
+parser.add_argument("--width", type=int)
+"""
+
+
+def options(folder: Path, source: str, **files: str) -> ScriptOptions:
+    for name, text in files.items():
+        path = folder / f"{name}.py"
+        path.write_text(text)
+    (folder / "train.py").write_text(source)
+    return options_of(Target("script", str(folder / "train.py")))
+
+
+def axes(
+    folder: Path,
+    source: str,
+    sizes: str | None = "8,32",
+    *params: str,
+    flag: str | None = None,
+    args: tuple[str, ...] = (),
+) -> tuple[Axis, ...]:
+    found = options(folder, source)
+    return axes_of(sizes, params, flag, Target("script", "train.py", args), found)
+
+
+@pytest.mark.parametrize(
+    ("source", "flag"),
+    [
+        (ARGPARSE, "--batch-size"),
+        ('import argparse\nargparse.ArgumentParser().add_argument("--batch_size")', "--batch_size"),
+        ('import argparse\nargparse.ArgumentParser().add_argument("--bs")', "--bs"),
+        ('import click\n@click.command()\n@click.option("--batch-size")\ndef f(batch_size): ...',
+         "--batch-size"),
+        ("import typer\ndef main(batch_size: int = 8): ...\ntyper.run(main)", "--batch-size"),
+        ("import fire\ndef main(batch_size=8): ...\nfire.Fire(main)", "--batch_size"),
+        ("from absl import flags\nflags.DEFINE_integer('batch_size', 8, 'n')", "--batch_size"),
+        ("from transformers import HfArgumentParser\nclass A:\n    batch_size: int = 8",
+         "--batch_size"),
+        ("import argparse\np = argparse.ArgumentParser()\n"
+         'p.add_argument("--per_device_train_batch_size")', "--per_device_train_batch_size"),
+    ],
+    ids=["argparse", "underscore", "bs", "click", "typer", "fire", "absl", "fields", "hf"],
+)  # fmt: skip
+def test_the_scripts_own_flag_is_found(tmp_path: Path, source: str, flag: str) -> None:
+    assert axes(tmp_path, source)[0].flag == flag
+
+
+def test_a_flag_in_an_imported_module_of_the_persons_is_found(tmp_path: Path) -> None:
+    found = options(tmp_path, "from settings import parse\nparse()", settings=ARGPARSE)
+    assert found.spelled("batch-size") == "--batch-size"
+
+
+def test_a_module_target_is_read_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trainer_of_mine").mkdir()
+    (tmp_path / "trainer_of_mine" / "__init__.py").write_text("")
+    (tmp_path / "trainer_of_mine" / "__main__.py").write_text(ARGPARSE)
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    found = options_of(Target("module", "trainer_of_mine"))
+    assert found.spelled("batch-size") == "--batch-size"
+    assert sys.path == before
+
+
+def test_each_size_follows_the_flag_and_is_in_the_environment(tmp_path: Path) -> None:
+    target = Target("script", "train.py", ("--epochs", "1"))
+    found = combinations(axes(tmp_path, ARGPARSE, "32,8"), target)
+    assert [point.target.args for point in found] == [
+        ("--epochs", "1", "--batch-size", "8"),
+        ("--epochs", "1", "--batch-size", "32"),
+    ]
+    assert [point.environ for point in found] == [
+        {"LAUNCHSCOPE_BATCH_SIZE": "8"},
+        {"LAUNCHSCOPE_BATCH_SIZE": "32"},
+    ]
+    assert [point.batch_size for point in found] == [8, 32]
+
+
+def test_a_place_in_the_arguments_is_filled_and_nothing_appended(tmp_path: Path) -> None:
+    args = ("--cfg", "data.batch={batch_size}", "w={width}")
+    target = Target("script", "train.py", args)
+    found = combinations(axes(tmp_path, "", "8", "width=64,128", args=args), target)
+    assert [point.target.args for point in found] == [
+        ("--cfg", "data.batch=8", "w=64"),
+        ("--cfg", "data.batch=8", "w=128"),
+    ]
+
+
+def test_parameters_are_crossed_with_the_last_running_fastest(tmp_path: Path) -> None:
+    made = combinations(
+        axes(tmp_path, ARGPARSE, "8,32", "width=64,128"), Target("script", "train.py")
+    )
+    assert [tuple(point.parameters.values()) for point in made] == [
+        ("8", "64"), ("8", "128"), ("32", "64"), ("32", "128"),
+    ]  # fmt: skip
+
+
+def test_a_script_that_reads_the_variable_needs_no_flag(tmp_path: Path) -> None:
+    source = "import os\nn = int(os.environ.get('LAUNCHSCOPE_BATCH_SIZE', 8))"
+    assert axes(tmp_path, source)[0].flag is None
+
+
+def test_a_named_flag_is_taken_as_the_script_spells_it(tmp_path: Path) -> None:
+    source = 'import argparse\nargparse.ArgumentParser().add_argument("--images_per_step")'
+    assert axes(tmp_path, source, flag="images-per-step")[0].flag == "--images_per_step"
+
+
+def test_a_named_flag_is_believed_where_options_cannot_be_read(tmp_path: Path) -> None:
+    assert axes(tmp_path, "import sys\nprint(sys.argv)", flag="--n")[0].flag == "--n"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "params", "flag", "said"),
+    [
+        ("8,x", (), None, "expected whole numbers, not x"),
+        ("8.5", (), None, "expected whole numbers, not 8.5"),
+        ("8,8", (), None, "8 is named twice"),
+        ("0", (), None, "a batch of 0 holds no sample"),
+        ("-4", (), None, "a batch of -4 holds no sample"),
+        ("", (), None, "names no size"),
+        ("8,,9", (), None, "nothing between two commas"),
+        ("8", (), "--nope", "no option --nope"),
+        (None, (), "--batch-size", "of no use without --batch-sizes"),
+        (None, ("width",), None, "expected NAME=a,b"),
+        (None, ("width=",), None, "expected NAME=a,b"),
+        (None, ("width=1,1",), None, "1 is named twice"),
+        (None, ("wdth=1,2",), None, "no option --wdth"),
+        (None, ("width=1,2", "width=3"), None, "given twice"),
+        ("8", ("batch_size=3",), None, "given twice"),
+        (None, ("wi dth=1",), None, "is not a name"),
+        (",".join(map(str, range(1, 40))), ("width=1,2",), None, "78 points are more than"),
+    ],
+)
+def test_bad_input_is_a_sentence(
+    tmp_path: Path, sizes: str | None, params: tuple[str, ...], flag: str | None, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        axes(tmp_path, ARGPARSE, sizes, *params, flag=flag)
+    assert caught.value.exit_code == 2
+
+
+def test_an_unknown_parameter_is_told_what_there_is_and_what_else_works(tmp_path: Path) -> None:
+    source = 'import argparse\nargparse.ArgumentParser().add_argument("--epochs")'
+    with pytest.raises(UsageError, match="no option --zz") as caught:
+        axes(tmp_path, source, None, "zz=1,2")
+    assert caught.value.hint == "it has --epochs. Or put {zz} where it belongs in the arguments"
+
+
+def test_a_script_without_a_flag_would_measure_one_thing_again_and_again(tmp_path: Path) -> None:
+    source = 'import argparse\nargparse.ArgumentParser().add_argument("--epochs")'
+    with pytest.raises(UsageError, match="all points would measure the same thing") as caught:
+        axes(tmp_path, source)
+    assert "it has --epochs" in (caught.value.hint or "")
+    assert "{batch_size}" in (caught.value.hint or "")
+
+
+def test_a_module_target_is_read_and_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "loud_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit(5)")
+    (package / "__main__.py").write_text(ARGPARSE)
+    (tmp_path / "loud_module.py").write_text(f"{ARGPARSE}\nraise SystemExit(5)")
+    monkeypatch.chdir(tmp_path)
+    for name in ("loud_package", "loud_package.__main__", "loud_module"):
+        found = options_of(Target("module", name))
+        assert found.spelled("batch-size") == "--batch-size"
+        assert name not in sys.modules
+
+
+def test_a_module_without_a_source_says_so_and_a_named_flag_is_believed() -> None:
+    target = Target("module", "no_such_module.at_all")
+    with pytest.raises(UsageError) as caught:
+        axes_of("8", (), None, target, options_of(target))
+    assert "its source was not found" in str(caught.value.hint)
+    assert axes_of("8", (), "--bs", target, options_of(target))[0].flag == "--bs"
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        'batch_size: int = typer.Option(8, "--bs")',
+        'batch_size: Annotated[int, typer.Option("--bs")] = 8',
+        '*, batch_size: int = typer.Option(8, "--bs")',
+    ],
+)
+def test_the_name_that_typer_is_given_is_the_flag(tmp_path: Path, parameter: str) -> None:
+    source = f"import typer\ndef main({parameter}, lr: float = 0.1): ...\ntyper.run(main)"
+    assert options(tmp_path, source).flags == {"--bs", "--lr"}
+
+
+def test_the_batch_size_given_as_a_parameter_is_the_batch_size(tmp_path: Path) -> None:
+    found = axes(tmp_path, ARGPARSE, None, "batch-size=32,8")
+    assert found == (Axis("batch_size", ("8", "32"), "--batch-size"),)
+    for wrong in ("batch_size=8,x", "batch-size=0", "batch_size=4.5"):
+        with pytest.raises(UsageError, match="--param batch_size: "):
+            axes(tmp_path, ARGPARSE, None, wrong)
+
+
+def test_a_value_that_looks_like_a_place_is_a_value() -> None:
+    target = Target("script", "train.py", ("--name={width}", "{batch_size}", "{other}"))
+    found = (Axis("width", ("{batch_size}",)), Axis("batch_size", ("8",)))
+    assert combinations(found, target)[0].target.args == ("--name={batch_size}", "8", "{other}")

@@ -1,0 +1,182 @@
+"""A signal that comes while no script runs ends a command in good order."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launchscope.errors import MeasureError
+from launchscope.workflows.signals import ending, held_back
+from tests.runner.children import ENVIRONMENT, SMALL_STEP, python
+from tests.runner.test_ended_from_outside import TerminationSignal as Seen
+from tests.runner.test_ended_from_outside import usual_signals
+
+TRAIN = f"import signal\n{SMALL_STEP}"
+LOOP = "for i in range(100): step()\n"
+# Runs launchscope, which gets the signal when it calls a function of its own for the nth time.
+STRIKES = """
+import importlib, os, sys
+number, nth, where = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+module, _, name = where.rpartition(".")
+owner = importlib.import_module(module)
+own = getattr(owner, name)
+calls = 0
+
+def struck(*args, **kwargs):
+    global calls
+    calls += 1
+    if calls == nth:
+        os.kill(os.getpid(), number)
+    return own(*args, **kwargs)
+
+setattr(owner, name, struck)
+from launchscope.cli import main
+sys.exit(main(sys.argv[4:]))
+"""
+
+
+def struck(folder: Path, number: int, where: str, *command: str, nth: int = 1, source: str) -> Seen:
+    """How a command ends that gets a signal when it calls the function `where`."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    (folder / "script.py").write_text(textwrap.dedent(source))
+    done = subprocess.run(
+        [sys.executable, "-c", STRIKES, str(int(number)), str(nth), where, *command],
+        cwd=folder,
+        env={**ENVIRONMENT, "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        preexec_fn=_as_in_a_terminal,
+    )
+    assert "launchscope/cli" not in done.stderr, done.stderr
+    left = sorted(path.name for path in temporary.glob("launchscope-*"))
+    return Seen(done.returncode, done.stdout, done.stderr, False, left)
+
+
+def _as_in_a_terminal() -> None:
+    usual_signals()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_during_the_analysis_leaves_no_folder(tmp_path: Path, number: int) -> None:
+    command = ("profile", "script.py")
+    seen = struck(
+        tmp_path, number, "launchscope.analysis.build_profile", *command, source=TRAIN + LOOP
+    )
+    assert (seen.code, seen.folders, seen.out) == (128 + number, [], ""), seen.err
+    assert seen.err.endswith("error: interrupted\n")
+
+
+def test_a_folder_that_was_to_be_kept_is_kept(tmp_path: Path) -> None:
+    command = ("profile", "--keep-trace", "script.py")
+    where = "launchscope.analysis.build_profile"
+    seen = struck(tmp_path, signal.SIGTERM, where, *command, source=TRAIN + LOOP)
+    assert seen.code == 143, seen.err
+    assert (tmp_path / "script.launchscope" / "recording.json").exists()
+
+
+def test_check_ends_in_good_order_during_the_analysis(tmp_path: Path) -> None:
+    command = ("check", "--limit", "device_ops_per_step=9", "script.py")
+    where = "launchscope.analysis.build_profile"
+    seen = struck(tmp_path, signal.SIGTERM, where, *command, source=TRAIN + LOOP)
+    assert (seen.code, seen.folders) == (143, []), seen.err
+    assert seen.err.endswith("error: interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "where",
+    ["launchscope.analysis.build_profile", "launchscope.analysis.comparison.points.with_rates"],
+)
+def test_compare_reports_the_points_before_the_signal(
+    tmp_path: Path, where: str, number: int
+) -> None:
+    """While a point is analysed, and between the runs of two points."""
+    command = ("compare", "--param", "x=1,2,3", "script.py", "{x}")
+    seen = struck(tmp_path, number, where, *command, nth=2, source=TRAIN + LOOP)
+    assert (seen.code, seen.folders) == (128 + number, []), seen.err
+    assert seen.err.endswith("error: interrupted; this is what was measured until then\n")
+    assert "interrupted at point 2 of 3: x 2" in seen.out
+
+
+def test_a_signal_that_comes_when_the_child_is_gone_is_not_forgotten(tmp_path: Path) -> None:
+    where = "launchscope.runner.parent.collect._git_revision"
+    seen = struck(tmp_path, signal.SIGTERM, where, "profile", "script.py", source=TRAIN + LOOP)
+    assert (seen.code, seen.folders) == (143, []), seen.err
+    assert "device operations per step" in seen.out
+    assert "error: interrupted" in seen.err
+
+
+def test_a_second_sigterm_does_not_cut_the_report_short(tmp_path: Path) -> None:
+    tells = "for i in range(2000):\n    step(); time.sleep(0.01)\n"
+    tells += "    if i == 30: os.kill(os.getppid(), signal.SIGTERM)\n"
+    where = "launchscope.analysis.build_profile"
+    command = ("profile", "--inspect", "1500", "script.py")
+    seen = struck(tmp_path, signal.SIGTERM, where, *command, source=TRAIN + tells)
+    assert (seen.code, seen.folders) == (143, []), seen.err
+    assert "device operations per step" in seen.out
+    assert "error: interrupted; this is what was measured" in seen.err
+
+
+def test_without_a_place_for_temporary_files_there_is_one_sentence(tmp_path: Path) -> None:
+    broken = (
+        "import sys, tempfile\n"
+        "def mkdtemp(**named): raise FileNotFoundError(2, 'No usable temporary directory found')\n"
+        "tempfile.mkdtemp = mkdtemp\n"
+        "from launchscope.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+    )
+    (tmp_path / "script.py").write_text(TRAIN + LOOP)
+    said = python(tmp_path, "-c", broken, "profile", "script.py", code=3)
+    assert re.fullmatch(
+        r"error: no folder for the results can be made: .*\nhint: set TMPDIR.*\n", said.err
+    )
+
+
+@pytest.fixture
+def usual_sigterm() -> Iterator[None]:
+    entry = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, entry)
+
+
+def test_signals_that_are_held_back_come_behind_the_block(usual_sigterm: None) -> None:
+    reached = []
+
+    def command() -> None:
+        with ending():
+            with held_back():
+                os.kill(os.getpid(), signal.SIGTERM)
+                reached.append("inside")
+            reached.append("behind")
+
+    with pytest.raises(MeasureError, match="interrupted") as raised:
+        command()
+    assert (reached, raised.value.exit_code) == (["inside"], 143)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_only_the_first_signal_to_end_raises(usual_sigterm: None) -> None:
+    reached = []
+
+    def command() -> None:
+        with ending():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+                reached.append("tidied up")
+
+    with pytest.raises(MeasureError, match="interrupted"):
+        command()
+    assert reached == ["tidied up"]
