@@ -1,4 +1,4 @@
-"""What a rule is: a code, a title, a function from Profile to findings, and a page."""
+"""What a rule is: a code, a function from Profile to findings, and a page that explains it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from launchscope.model import Finding, Profile
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. `doc` is its file's docstring, which is its documentation page (Markdown)."""
+    """One rule. `doc` is the docstring of its file: the title and the page, in Markdown."""
 
     code: str
-    title: str
     check: Callable[[Profile], list[Finding]]
-    doc: str | None
+    doc: str | None  # None under `python -OO`
 
     @property
     def page(self) -> str:
-        return cleandoc(self.doc or "")
+        return cleandoc(self.doc or f"# {self.code}")
+
+    @property
+    def title(self) -> str:
+        return self.page.partition("\n")[0].removeprefix("# ")

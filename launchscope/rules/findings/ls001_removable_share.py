@@ -1,23 +1,25 @@
 """# Share of the iteration that a replay removes
 
 ## What it finds
-How much of an iteration (the time from one step's end to the next) would go away if the
-step were replayed as a CUDA graph, with its inputs copied in and everything between steps
-left as it is. Taken from the measured replay where there is one, else from the prediction.
+How much shorter an iteration gets if a CUDA graph replays its step. An iteration is the time
+from the end of one step to the end of the next. The inputs are copied in before each replay,
+and the work between steps stays as it is. The share comes from the measured replay if there
+is one, and from a prediction otherwise.
 
 ## Why it matters
-This is the decision: `--threshold` (15 %) is held against this figure, because the
-iteration is what you wait for. A share under the threshold is told, not hidden.
+This share decides. launchscope compares it with `--threshold` (15 % by default), because the
+iteration is the time that you wait for. It reports a share below the threshold as well.
 
 ## Example
-A step of 555 small kernels takes 9.0 ms eagerly and 3.1 ms replayed; with 0.4 ms of data
-loading between steps the iteration goes from 9.4 ms to 3.5 ms: 63 % removable.
+A step of 555 small kernels takes 9.0 ms eagerly and 3.1 ms replayed. Data loading between
+steps takes 0.4 ms, so the iteration goes from 9.4 ms to 3.5 ms: the replay removes 63 % of it.
 
 ## When it does not apply
-Without a timing pass (a rehearsal, or `--timing 0`) there is nothing to take a share of.
+Without timed steps (a rehearsal, or `--timing 0`) there is no iteration to take a share of.
 
 ## Reference
 PyTorch, CUDA semantics: CUDA Graphs. NVIDIA, CUDA Graph Best Practice for PyTorch.
+Metric `removable_pct`.
 """
 
 from __future__ import annotations
@@ -67,4 +69,4 @@ def _said(found: Gain, threshold_pct: float) -> str:
     return f"{removes} {pct_beside(found.removable_pct, threshold_pct)} of the iteration"
 
 
-RULE = Rule("LS001", "Share of the iteration that a replay removes", check, __doc__)
+RULE = Rule("LS001", check, __doc__)

@@ -1,25 +1,27 @@
-"""# Launch share: the 15 % rule taken literally
+"""# Share of the step spent in launch calls (the 15 % rule)
 
 ## What it finds
-The time spent inside launch calls in per cent of the step, where it is above 15 %, or where
-it is below and a replay would pay all the same.
+The time inside launch calls as a share of the step, if it is above 15 %. Also a share of 15 %
+or less, if a replay reaches your threshold all the same.
 
 ## Why it matters
-"Adopt CUDA graphs when launches take more than 15 % of the step" is the common rule, and it
-is wrong about one time in four. Launches are asynchronous: once about a thousand are queued,
-every call blocks until the GPU retires one, so the sum of launch time tends to 100 % of a
-perfectly GPU-bound step (back-pressure). And it misses the Python and dispatcher time
-*between* launches, which a replay removes as well.
+"Adopt CUDA graphs if launches take more than 15 % of the step" is a common rule, and it gives
+the wrong answer about one time in four. Launches are asynchronous. Once about a thousand of
+them are queued, each call blocks until the GPU finishes one, so launch calls can fill nearly
+100 % of a step that is limited by the GPU (back-pressure). The rule also misses the Python
+and dispatcher time between launches, which a replay removes as well.
 
 ## Example
-ResNet-50 at batch 256: launch share 54 %, yet the replay takes as long as eager, because
-nearly all of it is back-pressure.
+ResNet-50 at batch size 256 spends 54 % of the step in launch calls. The replay takes as long
+as eager, because nearly all of that time is back-pressure.
 
 ## When it does not apply
-It never decides; LS001 does. It is silent when the share is small and a replay would not pay.
+This share never decides the verdict; LS001 does. The rule reports nothing if the share is
+small and a replay does not reach your threshold.
 
 ## Reference
-Metrics `launch_api_ms`, `blocked_launch_ms`, `framework_ms`, `launch_call_ms`.
+Metrics `launch_share_pct`, `launch_api_ms`, `blocked_launch_ms`, `framework_ms`,
+`launch_call_ms`.
 """
 
 from __future__ import annotations
@@ -130,4 +132,4 @@ def _between(profile: Profile) -> str:
     )
 
 
-RULE = Rule("LS002", "Launch share: the 15 % rule taken literally", check, __doc__)
+RULE = Rule("LS002", check, __doc__)

@@ -1,20 +1,20 @@
 """# Exposed launch overhead
 
 ## What it finds
-The share of the iteration in which the GPU has nothing to do because the host has not yet
-launched the next work, when it is at least the threshold. Waiting for data, for a
-synchronisation and between two queued kernels are counted apart.
+The share of the iteration in which the GPU is idle because the host has not launched the next
+work yet, if that share reaches the threshold. Idle time during data loading, during a
+synchronization and between two queued kernels is counted separately.
 
 ## Why it matters
-Only launch cost that the GPU can see is worth removing. This is the figure that decides a
-prediction, and the upper limit of what a graph can give.
+Only launch time that leaves the GPU idle is worth removing. A prediction rests on this figure,
+and a graph cannot remove more than this.
 
 ## Example
-300 kernels of 3 us launched every 9 us: the GPU is idle two thirds of the time, and all of
-that is exposed launch overhead.
+300 kernels of 3 us each are launched every 9 us. The GPU is idle two thirds of the time, and
+all of that is exposed launch overhead.
 
 ## When it does not apply
-On a GPU-bound step, where launches run ahead of the GPU.
+In a step that is limited by the GPU, where the launches run ahead of the GPU.
 
 ## Reference
 Metrics `launch_overhead_ms`, `launch_overhead_pct`, `step_overhead_pct`.
@@ -51,4 +51,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS003", "Exposed launch overhead", check, __doc__)
+RULE = Rule("LS003", check, __doc__)

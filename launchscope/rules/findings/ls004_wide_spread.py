@@ -1,20 +1,21 @@
-"""# The timings spread widely
+"""# The timings vary widely
 
 ## What it finds
 An interquartile range of the iteration time above 10 % of its median.
 
 ## Why it matters
-A gain smaller than the spread cannot be told from chance, and the median of a few widely
-spread steps moves from run to run.
+A gain smaller than the spread could be chance, and the median of a few steps that vary widely
+changes from run to run.
 
 ## Example
-Iterations between 8 and 14 ms because another process shares the GPU or the CPU.
+Iterations take between 8 and 14 ms because another process uses the same GPU or CPU.
 
 ## When it does not apply
-Scripts with several kinds of steps, such as prefill and decode, are timed per kind.
+A script with several kinds of steps, such as prefill and decode, is timed for each kind
+separately.
 
 ## Reference
-torch.utils.benchmark.Measurement warns at the same 10 %.
+torch.utils.benchmark.Measurement warns at the same 10 %. Metric `iteration_ms`.
 """
 
 from __future__ import annotations
@@ -58,4 +59,4 @@ def _advice(profile: Profile) -> str:
     )
 
 
-RULE = Rule("LS004", "The timings spread widely", check, __doc__)
+RULE = Rule("LS004", check, __doc__)

@@ -1,20 +1,21 @@
-"""# The gain lies within the spread
+"""# The gain is within the spread of the timings
 
 ## What it finds
-A removable share whose lower bound, by the spread of the eager and replay timings and the
-error of the queue simulation, is not above zero.
+A gain whose lower bound is not above zero. The bounds come from the spread of the eager and
+replay timings and from the error of the queue simulation.
 
 ## Why it matters
-Nothing within the spread counts as a gain: the next run could show a loss.
+A gain within the spread does not count: the next run could show a loss.
 
 ## Example
-0.8 % removable with a spread of 2 %.
+A replay removes 0.8 % of the iteration, and the timings vary by 2 %.
 
 ## When it does not apply
-A gain beyond the spread but under the threshold is LS001's to tell, and so is a loss.
+If the gain is beyond the spread but under the threshold, LS001 reports it. The same holds for
+a loss.
 
 ## Reference
-Facts `removable_low_pct`, `removable_high_pct`, `simulation_error_pct`.
+Metrics `removable_pct`, `iteration_ms`. Fact `simulation_error_pct`.
 """
 
 from __future__ import annotations
@@ -49,4 +50,4 @@ def _advice(profile: Profile) -> str:
     return f"Time more steps (--timing {more} --replay {more}) on an otherwise idle machine."
 
 
-RULE = Rule("LS005", "The gain lies within the spread", check, __doc__)
+RULE = Rule("LS005", check, __doc__)

@@ -1,21 +1,24 @@
-"""# The figures contradict each other
+"""# The measurements contradict each other
 
 ## What it finds
-GPU busy time more than 3 % above the iteration it lies in (the verdict then rests on counts
-if the step is graphed already, on the timings alone if a second look at them agrees with the
-first, else on nothing); a queue simulation that, with nothing changed, misses the measured
-iteration by more than 10 %; iterations by CUDA events that differ from the wall clock by more
-than 3 %; a trace of which less than 95 % of the device work could be joined to its launch.
+- The GPU is busy for more than 3 % longer than the iteration lasts. The verdict then rests on
+  counts if the step already runs inside graphs, or on the timings alone if steps that were
+  timed again confirm them. Otherwise it rests on nothing and is inconclusive.
+- A queue simulation of the unchanged iteration misses the measured one by more than 10 %.
+- Iterations timed by CUDA events differ from the wall clock by more than 3 %.
+- The trace joins less than 95 % of the device work to the call that launched it.
 
 ## Why it matters
-Timing and trace come from different steps of the run. When they do not fit together, what is
-derived from both (idle time, projections) cannot be trusted. Nothing is clamped in silence.
+The timings and the trace come from different steps of the run. If they do not fit together,
+the idle time and the projections that use both are not reliable. launchscope never adjusts
+such a figure without telling you.
 
 ## Example
-A script whose steps get slower: the traced steps do more work than the timed ones.
+The steps of a script get slower over time, so the traced steps do more work than the timed
+ones.
 
 ## When it does not apply
-In a rehearsal nothing is timed.
+A rehearsal times nothing.
 
 ## Reference
 Facts `simulation_error_pct`, `iteration_check_pct`, `join_coverage_pct`.
@@ -107,4 +110,4 @@ def _finding(severity: str, title: str, advice: str, **evidence: float) -> Findi
     )
 
 
-RULE = Rule("LS006", "The figures contradict each other", check, __doc__)
+RULE = Rule("LS006", check, __doc__)

@@ -1,17 +1,17 @@
-"""# The kernels are already large
+"""# Most GPU time is in large kernels
 
 ## What it finds
-Steps that spend most of their GPU time in kernels of 100 us and more.
+A step that spends at least 80 % of its GPU time in kernels of 100 us or more.
 
 ## Why it matters
-A launch costs a few microseconds. While a long kernel runs, the host launches the next ones
-for free, and a graph has nothing to remove.
+A launch costs a few microseconds. The host launches the next kernels while a long kernel runs,
+so a graph has little to remove.
 
 ## Example
-A wide MLP at batch 8192: eight kernels of 2 ms each.
+A wide MLP at batch size 8192 runs eight kernels of 2 ms each.
 
 ## When it does not apply
-Long kernels with host waits between them; see LS020 and LS021.
+If the host waits between long kernels, see LS020 and LS021.
 
 ## Reference
 Facts `large_kernel_share_pct`, `median_kernel_us`.
@@ -45,4 +45,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS007", "The kernels are already large", check, __doc__)
+RULE = Rule("LS007", check, __doc__)

@@ -1,18 +1,18 @@
 """# The step already runs inside CUDA graphs
 
 ## What it finds
-A share of the step's kernels that the eager run itself launches through CUDA graphs.
+The share of the step's kernels that the script launches through CUDA graphs already.
 
 ## Why it matters
-`torch.compile(mode="reduce-overhead")`, `make_graphed_callables` and libraries with graphs
-of their own have already removed these launches; what is left to gain is the rest.
+`torch.compile(mode="reduce-overhead")`, `make_graphed_callables` and some libraries use graphs
+of their own and have removed these launches. Only the other launches can still be removed.
 
 ## Example
-97 % of the kernels arrive by 3 graph launches a step: nothing to adopt.
+97 % of the kernels come from 3 graph launches per step, so there is nothing to adopt.
 
 ## When it does not apply
-From half of the kernels upwards the verdict is `already_graphed`; below that the gain of
-graphing the whole step is weighed as usual.
+If at least half of the kernels come from graphs, the verdict is `already_graphed`. With a
+smaller share the verdict weighs a graph of the whole step as usual.
 
 ## Reference
 Fact `graph_kernel_share_pct`, metric `graph_launches_per_step`.
@@ -45,4 +45,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS008", "The step already runs inside CUDA graphs", check, __doc__)
+RULE = Rule("LS008", check, __doc__)

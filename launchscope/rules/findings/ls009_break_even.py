@@ -1,18 +1,19 @@
-"""# Too few replays to pay back the capture
+"""# The run is too short to pay back the capture
 
 ## What it finds
-More steps needed to pay back capture and instantiation than you expect to run.
+A capture that pays back only after more steps than you expect to run.
 
 ## Why it matters
-Capture costs once, the saving comes per step: the break-even is capture cost / saving.
+You pay for the capture once and save time in each step. The break-even is the cost of capture
+and instantiation divided by the time that one replay saves.
 
 ## Example
-A capture of 900 ms that saves 1 ms a step pays back after 900 steps; with
-`--expected-steps 500` it never does.
+A capture of 900 ms that saves 1 ms per step pays back after 900 steps. With
+`--expected-steps 500` it costs more than it saves.
 
 ## When it does not apply
-Without `--expected-steps` the break-even is told with the costs, and nothing is decided on
-it.
+Without `--expected-steps` the report shows the break-even with the costs, and the verdict does
+not use it.
 
 ## Reference
 Metrics `break_even_steps`, `capture_ms`, `instantiate_ms`.
@@ -47,4 +48,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS009", "Too few replays to pay back the capture", check, __doc__)
+RULE = Rule("LS009", check, __doc__)

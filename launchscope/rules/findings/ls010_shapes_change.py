@@ -1,19 +1,19 @@
-"""# Shapes change from step to step
+"""# Input shapes change from step to step
 
 ## What it finds
-Input shapes that differ between the observed steps.
+Input shapes that differ between the inspected steps.
 
 ## Why it matters
-A CUDA graph replays fixed shapes at fixed addresses. A step with another shape needs another
-graph, or its inputs padded to a shape that was captured.
+A CUDA graph replays fixed shapes at fixed addresses. A step with another shape needs a graph
+of its own, or inputs that are padded to a captured shape.
 
 ## Example
-Sequences padded to the longest of each batch: lengths 97, 101, 88. Padded to 128 they are
-one shape. A key-value cache that grows by one in every step: preallocated, it is one shape too.
+Each batch pads its sequences to the longest one: 97, 101, 88. Padded to 128 they have one
+shape. A key-value cache that grows by one in each step has one shape if you preallocate it.
 
 ## When it does not apply
-When the shapes agree and only the ops differ, or the number of calls of the model, it is
-control flow: LS011.
+If the shapes are equal and only the ops or the number of model calls differ, the cause is
+control flow: see LS011.
 
 ## Reference
 PyTorch, CUDA semantics: CUDA Graphs, constraints. Metric `shape_signatures`.
@@ -81,4 +81,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS010", "Shapes change from step to step", check, __doc__)
+RULE = Rule("LS010", check, __doc__)

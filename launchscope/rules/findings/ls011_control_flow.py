@@ -1,21 +1,22 @@
 """# Control flow depends on data
 
 ## What it finds
-Steps with the same input shapes that ran different ops, or called their model more or less often.
+Steps that have equal input shapes and run different ops, or call the model a different number
+of times.
 
 ## Why it matters
-A capture records one path. A replay takes that path for every batch, also where eager code
-would have taken another: the result is silently wrong.
+A capture records one path, and a replay takes that path for every batch. Where eager code
+would take another path, the result is wrong without an error.
 
 ## Example
-`if loss > limit: clip(grads)` records either the clipping or its absence. `torch.where`
-keeps both in the graph. An episode of 5 to 12 forwards before one backward has another course of
-ops for each length, though every forward has the same inputs.
+`if loss > limit: clip(grads)` is recorded either with or without the clipping. `torch.where`
+keeps both in the graph. An episode of 5 to 12 forward calls before one backward runs different
+ops for each length, although each forward has the same input shapes.
 
 ## When it does not apply
-A branch on a Python value that never changes after warm-up (a flag, the mode of the module).
-A branch that the observed steps all took the same way is not seen; see the blockers (LS030),
-which name each line that reads a GPU value on the host.
+A branch on a Python value that never changes after the warm-up, such as a flag, is safe.
+launchscope does not see a branch that all inspected steps took the same way. LS030 names each
+line that reads a GPU value on the host.
 
 ## Reference
 PyTorch, CUDA semantics: CUDA Graphs, constraints.
@@ -75,4 +76,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS011", "Control flow depends on data", check, __doc__)
+RULE = Rule("LS011", check, __doc__)

@@ -1,15 +1,15 @@
 """# The script has several kinds of steps
 
 ## What it finds
-Steps of clearly different kinds, such as prefill and decode, or rare steps (evaluation, a
+Steps of clearly different kinds, such as prefill and decode, or rare steps (an evaluation, a
 skipped optimizer step) between the usual ones.
 
 ## Why it matters
-One graph serves one kind. The figures of this report are those of the most frequent kind.
+One graph serves one kind. The report measures the most frequent kind.
 
 ## Example
-Generation: one prefill of 512 tokens, then 100 decodes of one token each. The decode is
-worth a graph; the prefill stays eager.
+Text generation runs one prefill of 512 tokens and then 100 decodes of one token each. The
+decode is worth a graph, and the prefill stays eager.
 
 ## When it does not apply
 Gradient accumulation and several optimizers make one longer step, not several kinds.
@@ -49,4 +49,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS012", "The script has several kinds of steps", check, __doc__)
+RULE = Rule("LS012", check, __doc__)

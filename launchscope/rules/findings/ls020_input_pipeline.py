@@ -4,14 +4,15 @@
 At least 5 % of the iteration in which the GPU is idle while the host is in the data loader.
 
 ## Why it matters
-A replay makes the step shorter and leaves this wait as it is. When the loader is what the
-iteration waits for, a faster step only waits longer.
+A replay shortens the step and does not change this wait. If the iteration is limited by the
+data loader, a faster step only waits longer.
 
 ## Example
-Step 3 ms, next batch ready every 9 ms: the iteration is 9 ms, with or without a graph.
+A step takes 3 ms, and the next batch is ready every 9 ms. The iteration takes 9 ms, with or
+without a graph.
 
 ## When it does not apply
-Loading that happens while the GPU works costs nothing and is not counted.
+Data loading while the GPU works costs nothing and is not counted.
 
 ## Reference
 PyTorch, Performance Tuning Guide: asynchronous data loading. Metric `data_wait_ms`.
@@ -43,4 +44,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS020", "The GPU waits for data", check, __doc__)
+RULE = Rule("LS020", check, __doc__)

@@ -1,18 +1,19 @@
 """# An operation that a capture cannot contain
 
 ## What it finds
-Each line inside the step that stops a capture: values read on the host, copies from memory
-that is not pinned, shapes that depend on data, random state that the graph does not know.
+Each line inside the step that stops a capture: it reads a value on the host, copies from
+memory that is not pinned, makes a shape that depends on data, or uses random state that the
+graph does not know.
 
 ## Why it matters
-The capture fails there, or the value of the captured step is frozen into every replay.
+The capture fails at that line, or each replay uses the value of the captured step.
 
 ## Example
 `if loss.item() > 10: ...` inside the step. `torch.where(loss > 10, ...)` keeps the value on
-the GPU; a loss for the log is read after the replay.
+the GPU. Read a loss for the log after the replay.
 
 ## When it does not apply
-The same operations between steps are allowed; what they cost is LS021.
+The same operations may stand between steps. LS021 reports the time that they cost there.
 
 ## Reference
 NVIDIA, CUDA Graph Best Practice for PyTorch. PyTorch, CUDA semantics: CUDA Graphs.
@@ -48,4 +49,4 @@ def check(profile: Profile) -> list[Finding]:
     return found
 
 
-RULE = Rule("LS030", "An operation that a capture cannot contain", check, __doc__)
+RULE = Rule("LS030", check, __doc__)

@@ -1,19 +1,19 @@
-"""# The replay was not measured
+"""# No replay was measured
 
 ## What it finds
-A replay that was blocked, failed or was left out, with the reason; and one measured with the
-results of blocking operations put in for them (`what_if`).
+A replay that was blocked, failed or was left out, with the reason. Also a replay that was
+measured with recorded results in place of the blocking operations (`what_if`).
 
 ## Why it matters
-What a replay gives is then a prediction from the trace, or a measurement of the step with
-its blockers stubbed: an estimate of what mending these lines would give.
+The gain is then a prediction from the trace, or an estimate of what you get once you have
+fixed the blocking lines.
 
 ## Example
-`blocked`: train.py:52 reads the loss on the host. `failed`: CUDA out of memory during the
-capture. `skipped`: `--replay 0`.
+`blocked`: train.py:52 reads the loss on the host. `failed`: CUDA runs out of memory during
+the capture. `skipped`: you passed `--replay 0`.
 
 ## When it does not apply
-In a rehearsal, where there is no GPU to replay on (LS041).
+A rehearsal has no GPU to replay on (LS041).
 
 ## Reference
 `replay.status` and `replay.reason` in the Profile.
@@ -118,4 +118,4 @@ def _advice(profile: Profile) -> str:
     return _ADVICE[replay.status]
 
 
-RULE = Rule("LS031", "The replay was not measured", check, __doc__)
+RULE = Rule("LS031", check, __doc__)

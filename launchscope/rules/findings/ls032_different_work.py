@@ -1,17 +1,17 @@
-"""# The captured step does other GPU work than eager
+"""# The captured step runs different GPU work
 
 ## What it finds
-Kernels that ran in the replay and not in eager, or the other way round, amounting to 2 % of
-the GPU time or more, under the same optimizer flags.
+Kernels that ran in the replay but not in eager execution, or the reverse, and that take at
+least 2 % of the GPU time. Both run with the same optimizer flags.
 
 ## Why it matters
-Library code may ask whether a capture is under way and take another path. The replay is then
-a measurement of something else, often slower, and its result need not be eager's.
+Library code can ask whether a capture is running and take another path. The replay then
+measures different work, which is often slower, and its result can differ from eager's.
 
 ## Example
-BERT without an attention mask: captured, the library builds a full mask and attention falls
-back from the flash kernel to the math path, 425 operations in place of 178. Passing an
-explicit mask, or choosing the attention implementation, makes both runs the same.
+BERT without an attention mask: during a capture the library builds a full mask, and attention
+falls back from the flash kernel to the math path, with 425 operations in place of 178. An
+explicit mask or a fixed attention implementation makes both runs equal.
 
 ## When it does not apply
 Kernels that `capturable=True` adds are in both runs and do not count.
@@ -55,4 +55,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS032", "The captured step does other GPU work than eager", check, __doc__)
+RULE = Rule("LS032", check, __doc__)

@@ -1,19 +1,19 @@
-"""# The replay's result differs from eager's
+"""# The result of the replay differs from eager
 
 ## What it finds
-Parameter updates of the replay that differ from eager's on the same recorded batches from
-the same state, beyond what two eager runs differ.
+A replay whose parameter updates differ from eager updates by more than two eager runs differ.
+Both start from the same state and use the same recorded batches.
 
 ## Why it matters
-A capture freezes every Python value it meets: a learning rate, a step counter, a
-temperature, a branch. Nothing raises an error, and training goes wrong in silence.
+A capture freezes each Python value that it meets: a learning rate, a step counter, a
+temperature, a branch. Nothing raises an error, and the training goes wrong.
 
 ## Example
-SGD with ExponentialLR: the captured learning rate is used for ever, and the updates differ
-by 59 % after one step of decay.
+SGD with ExponentialLR: each replay uses the learning rate of the capture, and the updates
+differ by 59 % after one step of decay.
 
 ## When it does not apply
-Steps that write no state (inference) are compared by their outputs, or not at all (LS034).
+A step that writes no state (inference) is compared by its outputs, or not at all (LS034).
 
 ## Reference
 `replay.correct` in the Profile.
@@ -91,4 +91,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS033", "The replay's result differs from eager's", check, __doc__)
+RULE = Rule("LS033", check, __doc__)

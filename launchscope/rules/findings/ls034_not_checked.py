@@ -1,17 +1,18 @@
-"""# The replay's result was not checked
+"""# The result of the replay was not checked
 
 ## What it finds
-A measured replay whose result was not compared with eager's, with the reason.
+A measured replay whose result was not compared with the eager result, with the reason.
 
 ## Why it matters
-A successful capture can hide errors. The gain is real; that the result is right is then
-yours to check.
+A capture can succeed and still compute something else. The gain is measured, but you have to
+check the result yourself.
 
 ## Example
-Not enough memory for a second copy of the state, `--verify 0`, or a time-out.
+There was no memory for a second copy of the state, the check ran out of time, or you passed
+`--verify 0`.
 
 ## When it does not apply
-Where no replay was measured there is nothing to check.
+If no replay was measured, there is no result to check.
 
 ## Reference
 `replay.correct` in the Profile.
@@ -40,4 +41,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS034", "The replay's result was not checked", check, __doc__)
+RULE = Rule("LS034", check, __doc__)

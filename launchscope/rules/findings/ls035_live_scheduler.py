@@ -1,23 +1,25 @@
-"""# A learning-rate scheduler with a float learning rate
+"""# A learning-rate scheduler changes a float learning rate
 
 ## What it finds
-A learning-rate scheduler at work while the optimizer holds its `lr` as a Python float.
+A learning rate that changes during the run while the optimizer holds its `lr` as a Python
+float.
 
 ## Why it matters
-The float is frozen into the graph at capture. A scheduler that steps once an epoch changes
-nothing during a short check, so a passed check proves nothing here.
+A capture freezes the float. A scheduler that steps once per epoch changes nothing during a
+short check, so a check that passes proves nothing here.
 
 ## Example
-nanoGPT as shipped sets `param_group["lr"]` each iteration: the replay goes on with the
-learning rate of the capture.
+nanoGPT sets `param_group["lr"]` in each iteration. The replays keep the learning rate of the
+capture.
 
 ## When it does not apply
-Adam-family optimizers with `capturable=True` and a tensor `lr`; `SGD(fused=True)` with a
-tensor `lr`. Other optimizers read a tensor `lr` with `.item()`, which stops the capture:
-leave their step out of the graph.
+Optimizers of the Adam family with `capturable=True` and a tensor `lr`, and `SGD(fused=True)`
+with a tensor `lr`, read the rate on the GPU. Other optimizers read a tensor `lr` with
+`.item()`, which stops the capture: leave their step out of the graph.
 
 ## Reference
-PyTorch documentation of each optimizer: `capturable`, tensor `lr`.
+PyTorch documentation of each optimizer: `capturable`, tensor `lr`. Facts `scheduler_live`,
+`scheduler_where`.
 """
 
 from __future__ import annotations
@@ -53,4 +55,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS035", "A learning-rate scheduler with a float learning rate", check, __doc__)
+RULE = Rule("LS035", check, __doc__)

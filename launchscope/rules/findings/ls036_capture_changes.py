@@ -1,19 +1,19 @@
 """# The capture needs changes to the optimizer
 
 ## What it finds
-The flags that had to be set for the capture, such as `capturable=True`.
+The optimizer flags that launchscope set for the capture, such as `capturable=True`.
 
 ## Why it matters
 Without them your own capture fails with "Attempting CUDA graph capture of step() ... but
-param_groups' capturable is False". They also add small kernels to the eager step, which is
-why the work is compared under the same flags and the gain against your own eager step.
+param_groups' capturable is False". They also add small kernels to the eager step. launchscope
+therefore compares the GPU work under the same flags, and the gain with your own eager step.
 
 ## Example
 `torch.optim.AdamW(params, lr=3e-4, capturable=True)`
 
 ## When it does not apply
-SGD has no `capturable` and needs none, as long as its learning rate never changes (LS035).
-Where a replay would not pay, there is nothing to set.
+SGD has no `capturable` flag and needs none, as long as its learning rate does not change
+(LS035). If a replay does not reach your threshold, there is nothing to set.
 
 ## Reference
 PyTorch documentation of each optimizer: `capturable`. `replay.changes` in the Profile.
@@ -46,4 +46,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS036", "The capture needs changes to the optimizer", check, __doc__)
+RULE = Rule("LS036", check, __doc__)

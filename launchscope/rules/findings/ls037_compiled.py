@@ -1,21 +1,21 @@
 """# The script uses torch.compile
 
 ## What it finds
-A step with compiled code in it.
+A step that contains compiled code.
 
 ## Why it matters
-Everything was measured compiled. torch.compile brings CUDA graphs of its own, which is less
-work than a capture by hand: `mode="reduce-overhead"`. It checks that a capture is possible,
-never whether it pays; these figures say that.
+All figures are those of the compiled step. torch.compile can use CUDA graphs by itself with
+`mode="reduce-overhead"`, which is less work than a capture of your own. It checks whether a
+capture is possible, but not whether it pays. The figures of this report answer that.
 
 ## Example
 `model = torch.compile(model, mode="reduce-overhead")`
 
 ## When it does not apply
-Where the step already runs inside graphs (LS008).
+If the step already runs inside graphs (LS008).
 
 ## Reference
-PyTorch documentation of torch.compile. TORCH_LOGS=cudagraphs,perf_hints shows what it skipped.
+PyTorch documentation of torch.compile. TORCH_LOGS=cudagraphs,perf_hints shows what it skips.
 """
 
 from __future__ import annotations
@@ -41,4 +41,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS037", "The script uses torch.compile", check, __doc__)
+RULE = Rule("LS037", check, __doc__)

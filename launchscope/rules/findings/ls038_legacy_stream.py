@@ -1,19 +1,20 @@
 """# Kernels on the legacy default stream
 
 ## What it finds
-Kernels that ran on the legacy default stream although the script ran on a stream of its own:
-a third-party extension that launches without asking for PyTorch's current stream. Such a
-script is then measured on the default stream as a whole, and its replay is left out.
+Kernels that ran on the legacy default stream although launchscope ran the script on another
+stream. An extension that launches kernels without PyTorch's current stream does this.
+launchscope then measures the whole script on the default stream and leaves out the replay.
 
 ## Why it matters
-Such a kernel is missing from the graph, or ends its capture, and it is not ordered with the
-other work either: torch's side streams do not synchronise with the legacy stream.
+Such a kernel is missing from the graph or ends the capture. Its order relative to the other
+work is undefined too, because PyTorch's side streams do not synchronize with the legacy
+stream.
 
 ## Example
-A CUDA extension that calls `kernel<<<grid, block>>>(...)` without a stream argument.
+A CUDA extension calls `kernel<<<grid, block>>>(...)` without a stream argument.
 
 ## When it does not apply
-Scripts that were on the default stream from the beginning, in a trace from elsewhere.
+In a trace from another tool, the script may have used the default stream from the beginning.
 
 ## Reference
 CUDA programming guide: default stream. at::cuda::getCurrentCUDAStream.
@@ -52,4 +53,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS038", "Kernels on the legacy default stream", check, __doc__)
+RULE = Rule("LS038", check, __doc__)

@@ -1,18 +1,20 @@
-"""# Memory that the graph holds
+"""# The graph holds a lot of GPU memory
 
 ## What it finds
-A graph that keeps more than 1 GiB of GPU memory to itself.
+A graph that holds 1 GiB of GPU memory or more.
 
 ## Why it matters
-A graph's memory pool stays reserved while the graph lives: its intermediates can serve no
-other part of the program, and one graph per shape multiplies it.
+The memory pool of a graph stays reserved as long as the graph exists, and the rest of the
+program cannot use it. Several graphs with a pool each (one per shape, for instance) hold the
+sum of their pools.
 
 ## Example
-One public case: 0.22 GiB by torch's own count, 8.6 GiB on the device.
+One public case: 0.22 GiB by PyTorch's own count, 8.6 GiB on the device.
 
 ## When it does not apply
-Graphs captured with a common `pool=` share their memory, if they replay in the order of
-their capture.
+Graphs that share one pool (`pool=`) reuse its memory: capture the largest shape first. Never
+replay two graphs of one pool at the same time, and copy a result before the next replay of any
+of them. The section "Several shapes" of docs/adopting-a-graph.md shows this.
 
 ## Reference
 PyTorch, CUDA semantics: CUDA Graphs, memory management. Metric `graph_memory_mib`.
@@ -43,4 +45,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS039", "Memory that the graph holds", check, __doc__)
+RULE = Rule("LS039", check, __doc__)

@@ -1,17 +1,17 @@
-"""# Not everything was measured
+"""# Some measurements are missing
 
 ## What it finds
-Passes that gave no result, and a timing pass with fewer than ten steps because the script
-ended, was interrupted or ran into its time limit.
+Passes that gave no result, and a timing pass of fewer than ten steps because the script ended,
+was interrupted or reached its time limit.
 
 ## Why it matters
-What was measured is reported as it is; the missing parts are "not measured", never zero.
+The report shows what was measured. It marks the rest as "not measured" and never as zero.
 
 ## Example
 A script of 14 steps: ten for the warm-up, four timed.
 
 ## When it does not apply
-Passes that you left out with 0 are not missing.
+A pass that you left out with 0 is not missing.
 
 ## Reference
 `notes` in the Profile; facts `timing_steps`, `has_pass_failures`.
@@ -58,4 +58,4 @@ def check(profile: Profile) -> list[Finding]:
     return found
 
 
-RULE = Rule("LS040", "Not everything was measured", check, __doc__)
+RULE = Rule("LS040", check, __doc__)

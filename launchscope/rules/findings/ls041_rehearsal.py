@@ -1,22 +1,22 @@
-"""# A rehearsal: no GPU, no times
+"""# A rehearsal: structure only, no times
 
 ## What it finds
-A run without a CUDA device.
+A run in which no work ran on a GPU.
 
 ## Why it matters
-What can be known without a GPU is the structure: how many device operations a step has,
-whether shapes and control flow are stable, which lines stop a capture. Whether a graph pays
-depends on times, and those only a GPU can tell.
+The structure of the step is known without a GPU: how many device operations it has, whether
+its shapes and its control flow are stable, and which lines stop a capture. Whether a graph
+pays depends on times, and only a run on a GPU can measure them.
 
 ## Example
-A script inspected on a laptop or in CI before it goes to the cluster.
+You inspect a script on a laptop or in CI before you run it on the cluster.
 
 ## When it does not apply
-On a machine with a CUDA device.
+When the script uses a CUDA device.
 
 ## Reference
-NVIDIA, CUDA Graph Best Practice for PyTorch: more than 50 small kernels a step make a
-candidate, as a rule of thumb.
+NVIDIA, CUDA Graph Best Practice for PyTorch: as a rule of thumb, a step with more than 50
+small kernels is a candidate. Metric `device_ops_per_step`.
 """
 
 from __future__ import annotations
@@ -42,4 +42,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS041", "A rehearsal: no GPU, no times", check, __doc__)
+RULE = Rule("LS041", check, __doc__)

@@ -1,19 +1,20 @@
-"""# A smaller part of the step that can be captured
+"""# A smaller part of the step can be captured
 
 ## What it finds
-Where the whole step cannot be captured as it is: what capturing only its forward and
-backward, or only its forward, was measured to give, with the rest of the step left eager.
+The gain from a capture of only the forward and backward, or of only the forward, if the whole
+step cannot be captured as it is. The rest of the step stays eager.
 
 ## Why it matters
-A line that stops the capture of the whole step may stand in the optimizer part alone, such as
-GradScaler's look at `found_inf`. The larger part can then be had without mending anything.
+The line that stops the capture may be in the optimizer part alone, such as the `.item()` with
+which GradScaler reads `found_inf`. You can then capture the larger part without changing that
+line.
 
 ## Example
-fp16 with a GradScaler: forward and backward in a graph take 1.1 ms in place of 3.2 ms, the
+fp16 with a GradScaler: forward and backward take 1.1 ms in a graph in place of 3.2 ms, and the
 optimizer step stays as it is.
 
 ## When it does not apply
-Where the whole step was captured, and where the blocking lines stand in the forward.
+If the whole step was captured, or if a blocking line is in the forward.
 
 ## Reference
 `replay.scopes` in the Profile. PyTorch documentation of torch.cuda.make_graphed_callables.
@@ -57,4 +58,4 @@ def check(profile: Profile) -> list[Finding]:
     return found
 
 
-RULE = Rule("LS042", "A smaller part of the step that can be captured", check, __doc__)
+RULE = Rule("LS042", check, __doc__)

@@ -1,26 +1,26 @@
-"""# A step that begins with its backward
+"""# The step begins with its backward
 
 ## What it finds
-Training in which no forward of a `torch.nn.Module` with parameters is seen: the model is a
-handful of tensors, or a function of them. The step then runs from one backward to the next
-event that is seen, and what its backward reads was made before it.
+Training in which launchscope sees no forward of a `torch.nn.Module` with parameters, because
+the model is a few tensors or a function of them. The step then begins at the backward, and the
+forward that belongs to it lies outside.
 
 ## Why it matters
-Times are right, because such steps follow each other without a gap. A capture would be wrong:
-it would hold a backward without the forward that it belongs to, and every replay would go back
-through the activations of the one step in which the capture was made. No replay is made.
+The times are right, because such steps follow each other without a gap. A capture would be
+wrong: it would contain a backward without its forward, and each replay would read the
+activations of the captured step. launchscope makes no replay.
 
 ## Example
     loss = (a + b * x - y).pow(2).sum()
-    loss.backward()                      # the first that is seen of the step
+    loss.backward()                      # the first event of the step that launchscope sees
     with torch.no_grad():
         a -= 1e-3 * a.grad
 
 ## When it does not apply
-Steps between `with launchscope.step():`, and scripts whose model is a module.
+If you mark the steps with `with launchscope.step():`, or if the model is a module.
 
 ## Reference
-PyTorch notes on CUDA semantics: CUDA graphs, whole-network capture.
+PyTorch, CUDA semantics: CUDA Graphs, whole-network capture.
 """
 
 from __future__ import annotations
@@ -46,4 +46,4 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-RULE = Rule("LS043", "A step that begins with its backward", check, __doc__)
+RULE = Rule("LS043", check, __doc__)

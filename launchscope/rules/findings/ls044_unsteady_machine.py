@@ -1,24 +1,24 @@
-"""# Iterations took different times at different moments
+"""# Iteration times changed during the run
 
 ## What it finds
-Steps are timed at two moments of a run. This finding tells of medians of the iteration that
-differ by more than 10 %, and by more than the interquartile range at either moment, although all
-steps have inputs of the same shapes.
+launchscope times steps at two moments of a run. This rule reports medians of the iteration
+time that differ by more than 10 %, and by more than the interquartile range at either moment,
+although all steps have the same input shapes.
 
 ## Why it matters
-Other work on the machine, or a clock that falls, slows the host for seconds. Steps in a row all
-feel it, so the spread at one moment does not show it; but what a replay takes off the iteration
-is mostly time of the host. What disturbs a host only makes it slower, so the faster moment is
-the one that counts; the bounds of the gain reach to the other.
+Other work on the machine, or a clock that slows down, delays the host for seconds. It slows
+all steps of one moment alike, so the spread at that moment does not show it. A replay mostly
+removes host time, so the gain depends on the moment. A disturbance only makes the host slower:
+the verdict uses the faster moment, and the bounds of the gain include the slower one.
 
 ## Example
-7.30 ms at first, 5.70 ms at the end, 5.3 ms with a replay: the graph takes 27 % or 7 % off.
+7.30 ms at first, 5.70 ms at the end, and 5.3 ms with a replay: the graph removes 27 % or 7 %.
 
 ## When it does not apply
-Scripts that do other work in later steps differ by themselves.
+If later steps of the script do different work, their times differ by themselves.
 
 ## Reference
-Facts `looks_iteration_ms`, `unsteady`.
+Facts `timing_window_iteration_ms`, `unsteady`.
 """
 
 from __future__ import annotations
@@ -55,4 +55,4 @@ def _matters(profile: Profile) -> bool:
     return found is None or found.low_pct < profile.threshold_pct <= found.high_pct
 
 
-RULE = Rule("LS044", "Iterations took different times at different moments", check, __doc__)
+RULE = Rule("LS044", check, __doc__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import pytest
@@ -21,7 +22,7 @@ from launchscope.model import (
     StepKind,
     Work,
 )
-from launchscope.rules import advise, all_rules, find_rule
+from launchscope.rules import Rule, advise, all_rules, find_rule
 from tests.rules.profiles import blocked, gpu_bound, item_blocker, predicted, profile, rehearsal
 
 TWO_SHAPES = Shapes(False, (ShapeSignature(2, "f32[8, 97]"), ShapeSignature(1, "f32[8, 101]")))
@@ -176,10 +177,26 @@ def test_findings_carry_their_rule_s_code_and_a_page_explains_them(rule: object)
     found = find_rule(rule.code)  # type: ignore[attr-defined]
     assert found is not None
     assert {finding.code for finding in found.check(CASES[found.code].fires)} == {found.code}
-    assert found.page.startswith(f"# {found.title}\n")
-    for section in ("What it finds", "Why it matters", "Example", "When it does not apply"):
-        assert f"## {section}" in found.page
-    assert "## Reference" in found.page
+    assert found.page.startswith("# ")
+    assert [line for line in found.page.splitlines() if line.startswith("## ")] == [
+        f"## {section}"
+        for section in (
+            *("What it finds", "Why it matters", "Example", "When it does not apply"),
+            "Reference",
+        )
+    ]
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: str(rule.code))
+def test_a_page_refers_to_metrics_facts_and_rules_that_exist(rule: Rule) -> None:
+    reference = rule.page.partition("## Reference")[2]
+    named = {
+        name
+        for kind in re.findall(r"(?:metric|fact)s?((?:\s*`\w+`,?)+)", reference, re.IGNORECASE)
+        for name in re.findall(r"`(\w+)`", kind)
+    }
+    assert named <= profile().metrics.keys() | vars(Facts()).keys()
+    assert set(re.findall(r"LS\d+", rule.page)) <= {known.code for known in all_rules()}
 
 
 def test_launch_share_explains_back_pressure_when_a_replay_would_not_pay() -> None:

@@ -1,22 +1,23 @@
-"""# Synchronisation costs time
+"""# Synchronization costs time
 
 ## What it finds
-Synchronisations without which the iteration would be at least 5 % shorter, by the queue
-simulation: the host waits for the GPU, and then the GPU for the host to refill its queue.
+Synchronizations that make the iteration at least 5 % longer, according to the queue
+simulation: the host waits for the GPU, and then the GPU waits for the host to fill its queue
+again.
 
 ## Why it matters
-A synchronisation inside the step stops a capture. One between steps survives it, and eats
-part of what the replay gains: the host can no longer run ahead.
+A synchronization inside the step stops a capture. One between two steps does not, but it
+reduces what a replay gains, because the host can no longer run ahead.
 
 ## Example
-`total += loss.item()` after every step. Summed on the GPU and read once per epoch it costs
-nothing.
+`total += loss.item()` after each step. If you add up the losses on the GPU and read the sum
+once per epoch, the wait is gone.
 
 ## When it does not apply
-A wait of the host while the GPU is busy anyway costs nothing and is not counted.
+If the host waits while the GPU is busy anyway, the wait costs nothing and is not counted.
 
 ## Reference
-PyTorch, Performance Tuning Guide: avoid unnecessary CPU-GPU synchronisation.
+PyTorch, Performance Tuning Guide: avoid unnecessary CPU-GPU synchronization.
 Metrics `sync_cost_ms`, `sync_wait_ms`, `syncs_per_step`.
 """
 
@@ -72,4 +73,4 @@ def _advice(inside: float, between: float) -> str:
     )
 
 
-RULE = Rule("LS021", "Synchronisation costs time", check, __doc__)
+RULE = Rule("LS021", check, __doc__)
