@@ -97,7 +97,7 @@ def test_rules_lists_every_rule(capsys: Streams) -> None:
 def test_rules_explains_one(capsys: Streams) -> None:
     assert main(["rules", "ls002"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("# LS002: Launch share: the 15 % rule taken literally\n")
+    assert out.startswith("# LS002: Share of the step spent in launch calls (the 15 % rule)\n")
     assert "## Why it matters" in out
 
 
