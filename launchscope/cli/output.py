@@ -11,6 +11,7 @@ from pathlib import Path
 
 from launchscope.cli.console import Console
 from launchscope.errors import UsageError
+from launchscope.host import write_whole
 from launchscope.report import Reporter, reporter_for_path, reporter_named
 
 UNWRITTEN = 2
@@ -69,17 +70,12 @@ class Outputs:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """All of it or nothing: through a neighbouring file that then takes the name."""
+    """All of it or nothing."""
     data = content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():  # a pipe or a device
         path.write_bytes(data)
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, data)
 
 
 def append(path: Path, content: str | bytes, console: Console) -> None:

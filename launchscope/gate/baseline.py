@@ -19,6 +19,7 @@ import msgspec
 from launchscope.errors import InputError, UsageError
 from launchscope.gate.history import from_here, git, kind_at, no_repository
 from launchscope.gate.measurement import processes_of, range_of, sound
+from launchscope.host import write_whole
 from launchscope.model import Facts, KernelRow, Metric, Profile, Replay
 from launchscope.parser import parse_profile, read_profile
 
@@ -136,16 +137,11 @@ class BaselinePlace:
                 read_profile(path)  # what is no Profile is somebody's, and stays
             path = _behind_links(path)
         data = _encoded(baseline_of(profile))
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(data)
-            temporary.replace(path)
+            write_whole(path, data)
         except OSError as error:
             raise _unwritable(str(path), error.strerror or str(error)) from error
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
         return path
 
 

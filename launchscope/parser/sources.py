@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from launchscope.errors import InputError
+from launchscope.host import free_memory
 from launchscope.parser.deduplicate import deduplicated
 from launchscope.parser.trace import Trace
+from launchscope.plugins import load_plugins
 
 __all__ = ["Reading", "Source", "is_trace", "read_trace", "sources"]
 
@@ -46,12 +45,7 @@ class Source:
 @cache
 def sources() -> tuple[Source, ...]:
     """All trace formats, by name."""
-    package = importlib.import_module("launchscope.parser")
-    found = []
-    for info in pkgutil.iter_modules(package.__path__):
-        source = getattr(importlib.import_module(f"{package.__name__}.{info.name}"), "SOURCE", None)
-        if isinstance(source, Source):
-            found.append(source)
+    found = load_plugins("launchscope.parser", "SOURCE", Source)
     return tuple(sorted(found, key=lambda source: source.name))
 
 
@@ -106,19 +100,4 @@ def too_large(path: Path, read: str, limit: int) -> InputError:
 
 def usable_memory() -> int:
     """Half of what is free, in bytes."""
-    return _free_memory() // 2
-
-
-def _free_memory() -> int:
-    """Bytes that could be had without swapping; what the machine has where that is unknown."""
-    try:
-        with Path("/proc/meminfo").open() as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, ValueError, AttributeError):
-        return 8 << 30
+    return free_memory() // 2

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
 from launchscope.errors import UsageError
+from launchscope.plugins import load_plugins
 from launchscope.report.reporter import Reporter
 
 
 @cache
 def all_reporters() -> tuple[Reporter, ...]:
     """Every format, by name. Their modules import their libraries only when they render."""
-    found = []
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if module.name == "loader":
-            continue
-        reporter = getattr(
-            importlib.import_module(f"{__package__}.{module.name}"), "REPORTER", None
-        )
-        if isinstance(reporter, Reporter):
-            found.append(reporter)
+    found = load_plugins("launchscope.report", "REPORTER", Reporter)
     return tuple(sorted(found, key=lambda reporter: reporter.name))
 
 

@@ -1,27 +1,17 @@
-"""Finds the rules: every module of `findings` named `ls<number>_...` exposes one RULE."""
+"""Finds the rules: every module of `findings` that exposes a RULE."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-import re
 from functools import cache
 
-from launchscope.rules import findings
+from launchscope.plugins import load_plugins
 from launchscope.rules.rule import Rule
-
-_RULE_FILE = re.compile(r"ls\d{3}_\w+")
 
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, by code. Two files with one code are a mistake of ours."""
-    names = [m.name for m in pkgutil.iter_modules(findings.__path__)]
-    rules: list[Rule] = []
-    for name in sorted(filter(_RULE_FILE.fullmatch, names)):
-        rule = importlib.import_module(f"{findings.__name__}.{name}").RULE
-        assert isinstance(rule, Rule), f"{name}.RULE is not a Rule"
-        rules.append(rule)
+    rules = load_plugins("launchscope.rules.findings", "RULE", Rule)
     codes = [rule.code for rule in rules]
     assert len(set(codes)) == len(codes), f"two rules share a code: {codes}"
     return tuple(sorted(rules, key=lambda rule: rule.code))

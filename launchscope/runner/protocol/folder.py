@@ -17,6 +17,8 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from launchscope.host import write_whole
+
 STATUS_FILE = "status.jsonl"
 SPEC_FILE = "spec.json"
 _WRITABLE, _UNWRITABLE = "writable", "unwritable-"
@@ -58,15 +60,7 @@ class ResultFolder:
 
     def write(self, name: str, value: Any) -> None:
         """Store `value` as NAME.json; readers see the old file or the new one, never half."""
-        target = self.path / f"{name}.json"
-        partial = target.with_suffix(".partial")
-        try:
-            partial.write_text(json.dumps(to_plain(value)), encoding="utf-8")
-            os.replace(partial, target)
-        except OSError:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)  # half of it would keep room from the rest
-            raise
+        write_whole(self.path / f"{name}.json", json.dumps(to_plain(value)).encode())
 
     def read(self, name: str) -> Any:
         """What was stored under `name`, or None."""

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from launchscope.host import free_memory
+
 # A copy on the device must leave this factor of its own size free.
 _HEADROOM = 2.0
 
@@ -106,7 +108,7 @@ class DeviceState:
         storages = self._storages()
         need = sum(storage.nbytes() for storage, _, _ in storages.values())
         self.on_host = not room_on_device(torch, need, self._device)
-        if self.on_host and need > _free_host_bytes():
+        if self.on_host and need > free_memory():
             raise StateTooLargeError(
                 f"a copy of the step's state takes {need / 2**20:,.0f} MiB, "
                 "more than the device or the host has free"
@@ -158,23 +160,12 @@ def copy_of(torch: Any, tensor: Any) -> Any:
     with torch.inference_mode(False), torch.no_grad():
         if tensor.device.type != "cuda" or room_on_device(torch, need):
             return tensor.detach().clone()
-        if need > _free_host_bytes():
+        if need > free_memory():
             raise StateTooLargeError(
                 f"a copy of an input takes {need / 2**20:,.0f} MiB, "
                 "more than the device or the host has free"
             )
         return tensor.detach().cpu()
-
-
-def _free_host_bytes() -> int:
-    try:
-        with open("/proc/meminfo", encoding="ascii") as info:
-            for line in info:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 8 * 2**30  # no way to ask: take what any training machine has
 
 
 class OptimizerFlags:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from launchscope.model import StepPart
+from launchscope.plugins import load_plugins
 
 if TYPE_CHECKING:
     from launchscope.runner.child.context import Context
@@ -89,9 +88,5 @@ class PassBase:
 
 def all_passes() -> list[type[Pass]]:
     """Every pass class of this package, in the order in which they run."""
-    found = []
-    for module in pkgutil.iter_modules(__path__):
-        candidate = getattr(importlib.import_module(f"{__name__}.{module.name}"), "PASS", None)
-        if candidate is not None:
-            found.append(candidate)
+    found = cast("tuple[type[Pass], ...]", load_plugins(__name__, "PASS", type))
     return sorted(found, key=lambda entry: entry.order)
