@@ -83,10 +83,9 @@ def test_a_script_that_fails_for_want_of_room_keeps_its_exit_code(tmp_path: Path
 
 
 def test_a_script_that_empties_tmpdir_is_told_of_it(tmp_path: Path) -> None:
-    (tmp_path / "tmp").mkdir()
-    source = (
-        TRAIN + "import shutil, tempfile\nstep()\nshutil.rmtree(tempfile.gettempdir())\n" + LOOP
-    )
+    folder = tmp_path / "tmp"  # by name: without TMPDIR the script would empty everybody's /tmp
+    folder.mkdir()
+    source = TRAIN + f"import shutil\nstep()\nshutil.rmtree({str(folder)!r})\n" + LOOP
     (tmp_path / "script.py").write_text(source)
     said = _run(tmp_path, [sys.executable, "-m", "launchscope", "profile", "script.py"])
     assert said.code == 3, said.err
