@@ -8,9 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from launchscope.model import Finding, Metric, Profile, step_summary
-from launchscope.report.text import numbers as fmt
 from launchscope.rules.profile_queries import gain
-from launchscope.rules.wording import place, plural
+from launchscope.wording import (
+    NOT_MEASURED,
+    decimals,
+    figures,
+    fixed,
+    ms,
+    pct,
+    place,
+    plural,
+    times,
+    with_unit,
+)
 
 _BADGES = {
     "adopt": "ADOPT",
@@ -61,7 +71,7 @@ class Part:
 
     @property
     def measured(self) -> bool:
-        return self.duration != fmt.NOT_MEASURED
+        return self.duration != NOT_MEASURED
 
 
 @dataclass(frozen=True)
@@ -115,7 +125,7 @@ def content_of(profile: Profile, *, top: int = 8, next_commands: tuple[str, ...]
         replay_heading={"what_if": "replay (what if)", "predicted": "replay (predicted)"}.get(
             verdict.basis if verdict is not None else "", "replay"
         ),
-        iteration=fmt.with_unit(profile.metrics.get("iteration_ms")),
+        iteration=with_unit(profile.metrics.get("iteration_ms")),
         parts=_parts(profile),
         costs=_costs(profile),
         changes=tuple(f for f in ordered if f.severity != "info"),
@@ -193,8 +203,8 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
         ops = metrics.get("device_ops_per_step")
         shapes = metrics.get("shape_signatures")
         return (
-            Row("device operations per step", fmt.with_unit(ops)),
-            Row("op-stream signatures", fmt.with_unit(shapes)),
+            Row("device operations per step", with_unit(ops)),
+            Row("op-stream signatures", with_unit(shapes)),
         )
     verdict = profile.verdict
     predicted = verdict is not None and verdict.basis == "predicted"
@@ -205,53 +215,58 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
     rows = [
         Row(
             "step",
-            fmt.with_unit(metrics.get("step_ms")),
-            "" if part else fmt.with_unit(replay),
+            with_unit(metrics.get("step_ms")),
+            "" if part else with_unit(replay),
             ""
             if part
             else _ratio(verdict.speedup if verdict is not None else profile.value("speedup")),
         ),
         Row(
             "iteration",
-            fmt.with_unit(metrics.get("iteration_ms")),
-            fmt.with_unit(projected),
+            with_unit(metrics.get("iteration_ms")),
+            with_unit(projected),
             _ratio(profile.value("iteration_speedup")),
         ),
     ]
     rows[1:1] = [
         Row(
             f"  {_SCOPES.get(scope.scope, scope.scope)} alone",
-            fmt.milliseconds(scope.eager_ms),
-            fmt.milliseconds(scope.replay_ms),
-            fmt.ratio(scope.eager_ms / scope.replay_ms),
+            ms(scope.eager_ms),
+            ms(scope.replay_ms),
+            times(scope.eager_ms / scope.replay_ms),
         )
         for scope in profile.replay.scopes
         if scope.eager_ms and scope.replay_ms
     ]
     if profile.value("step_p95_ms") is not None:
-        rows.insert(1, Row("step, 95th percentile", fmt.with_unit(metrics.get("step_p95_ms"))))
+        rows.insert(1, Row("step, 95th percentile", with_unit(metrics.get("step_p95_ms"))))
     host = metrics.get("host_ms")
     rows += [
         Row(
-            "host time of the step", fmt.with_unit(host), _host_replay(profile) if replayed else ""
+            "host time of the step",
+            with_unit(host),
+            _host_replay(profile) if replayed else "",
         ),
-        Row("GPU busy in the step", fmt.with_unit(metrics.get("gpu_busy_ms"))),
+        Row("GPU busy in the step", with_unit(metrics.get("gpu_busy_ms"))),
         Row(
             "launches per step",
-            fmt.with_unit(metrics.get("launches_per_step")),
+            with_unit(metrics.get("launches_per_step")),
             "1" if replayed else "",
         ),
-        Row("time in launch calls", fmt.with_unit(metrics.get("launch_share_pct"))),
-        Row("exposed launch overhead", fmt.with_unit(metrics.get("launch_overhead_pct"))),
-        Row("synchronisations per step", fmt.with_unit(metrics.get("syncs_per_step"))),
+        Row("time in launch calls", with_unit(metrics.get("launch_share_pct"))),
+        Row("exposed launch overhead", with_unit(metrics.get("launch_overhead_pct"))),
+        Row("synchronisations per step", with_unit(metrics.get("syncs_per_step"))),
     ]
     if profile.mode == "trace" or predicted:
         rows += _bounds(profile)
     if profile.mode == "trace":
         rows += [
-            Row("queue delay, median", fmt.with_unit(metrics.get("queue_delay_us"), spread=False)),
-            Row("launch to kernel (TKLQT)", fmt.with_unit(metrics.get("tklqt_ms"), spread=False)),
-            Row("device share (HDBI)", fmt.with_unit(metrics.get("hdbi"))),
+            Row(
+                "queue delay, median",
+                with_unit(metrics.get("queue_delay_us"), spread=False),
+            ),
+            Row("launch to kernel (TKLQT)", with_unit(metrics.get("tklqt_ms"), spread=False)),
+            Row("device share (HDBI)", with_unit(metrics.get("hdbi"))),
         ]
     if not _is_total(profile):
         return tuple(rows)
@@ -263,11 +278,11 @@ def _bounds(profile: Profile) -> list[Row]:
     rows = []
     low, high = profile.facts.predicted_replay_low_ms, profile.facts.predicted_replay_high_ms
     if low is not None and high is not None:
-        shown = _range(fmt.milliseconds(low), fmt.milliseconds(high))
+        shown = _range(ms(low), ms(high))
         rows.append(Row("replay, bounds", "", shown))
     found = gain(profile)  # the verdict's bounds, the error of the simulation in them
     if found is not None:
-        shown = _range(fmt.percent(found.low_pct), fmt.percent(found.high_pct))
+        shown = _range(pct(found.low_pct), pct(found.high_pct))
         rows.append(Row("removed, bounds", "", shown))
     return rows
 
@@ -294,11 +309,11 @@ def _of_span(row: Row) -> Row:
 def _host_replay(profile: Profile) -> str:
     """In ms, to stand beside eager's."""
     value = profile.value("host_replay_us")
-    return "" if value is None else fmt.milliseconds(value / 1000.0)
+    return "" if value is None else ms(value / 1000.0)
 
 
 def _ratio(value: float | None) -> str:
-    return "" if value is None else fmt.ratio(value)
+    return "" if value is None else times(value)
 
 
 def _parts(profile: Profile) -> tuple[Part, ...]:
@@ -310,9 +325,9 @@ def _parts(profile: Profile) -> tuple[Part, ...]:
     for label, key in _PARTS:
         value = profile.value(key)
         if value is None:
-            parts.append(Part(label, fmt.NOT_MEASURED, 0.0))
+            parts.append(Part(label, NOT_MEASURED, 0.0))
         elif abs(value) >= _SMALLEST_PART * iteration or key == "iteration_busy_ms":
-            duration = f"{fmt.like(value, iteration)} ms"
+            duration = f"{fixed(value, max(0, decimals(iteration, 3)))} ms"
             parts.append(Part(label, duration, 100.0 * value / iteration))
     return tuple(parts)
 
@@ -337,7 +352,7 @@ def _cost(metric: Metric) -> str:
     if metric.unit == "steps" and metric.value is not None:
         steps = max(1, -int(-float(metric.value) // 1))
         return f"{steps:,} step{'' if steps == 1 else 's'}"
-    return fmt.with_unit(metric, spread=False)
+    return with_unit(metric, spread=False)
 
 
 def _kernels(profile: Profile, top: int) -> tuple[KernelLine, ...]:
@@ -348,9 +363,9 @@ def _kernels(profile: Profile, top: int) -> tuple[KernelLine, ...]:
             name=short_kernel(kernel.name),
             count=f"{kernel.count:,.0f}"
             if float(kernel.count).is_integer()
-            else fmt.plain(kernel.count),
-            total=f"{fmt.plain(kernel.total_us)} us",
-            share=fmt.percent(100.0 * kernel.total_us / total) if total else "",
+            else figures(kernel.count),
+            total=f"{figures(kernel.total_us)} us",
+            share=pct(100.0 * kernel.total_us / total) if total else "",
             where=place(kernel.where or ""),
         )
         for kernel in ordered[:top]

@@ -10,7 +10,7 @@ from launchscope.report.comparison.content import content_of as comparison_conte
 from launchscope.report.comparison.curves import drawing
 from launchscope.report.content import content_of
 from launchscope.report.reporter import Reporter
-from launchscope.rules.wording import place
+from launchscope.wording import place
 
 _TONES = {
     "adopt": "good",

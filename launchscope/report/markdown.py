@@ -9,7 +9,7 @@ from launchscope.report.content import Content, content_of
 from launchscope.report.reporter import Reporter
 from launchscope.report.table_report import markdown as render_sheet
 from launchscope.report.text.markdown_syntax import LEFT, RIGHT, code, escape, table
-from launchscope.rules.wording import place
+from launchscope.wording import place
 
 
 def render(profile: Profile, /, **options: object) -> str:

@@ -52,7 +52,7 @@ def _write(console: Console, sheet: Sheet) -> None:
             console.print(Text(shown.title, style="bold"))
         console.print(Padding(_laid_out(shown, console.width - INDENT[3]), INDENT))
     if sheet.notes:
-        heading(console, "PatchState")
+        heading(console, "Notes")
         for note in sheet.notes:
             item(console, "-", note)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from launchscope import wording
 from launchscope.model import Metric
 from launchscope.model.difference import Difference, KernelDifference, MetricChange, Side
 from launchscope.model.ranks import RankRow, Ranks, Skew
-from launchscope.report.text import numbers as fmt
-from launchscope.rules.wording import plural
+from launchscope.wording import plural
 
 __all__ = ["Sheet", "SheetTable", "sheet_of_difference", "sheet_of_ranks"]
 
@@ -83,9 +83,9 @@ def _headline(value: Difference) -> str:
     known = {change.key: change for change in value.metrics}
     leading = [known[key] for key in _LEADING if key in known]
     moved = [
-        f"{_NAMES[change.key]} {_percent(change.change_pct)}"
+        f"{_NAMES[change.key]} {_moved(change)}"
         for change in leading
-        if change.change_pct is not None and abs(change.change_pct) >= _LEAST_PCT
+        if _moved(change) and abs(change.change_pct or 0.0) >= _LEAST_PCT
     ]
     counts = [
         f"{count} {state}"
@@ -125,35 +125,31 @@ def _metrics(changes: list[MetricChange]) -> SheetTable:
 
 def _moved(change: MetricChange) -> str:
     """Of a share the difference in points: a change of a share in per cent misleads."""
-    if change.before is None or change.after is None:
+    if change.before is None or change.after is None or abs(change.before) < _NOTHING:
         return ""
     if change.unit == "%":
         return f"{change.after - change.before:+.1f} points"
-    return "" if change.change_pct is None else _percent(change.change_pct)
+    return wording.change(change.before, change.after)
 
 
 def _figure(value: float | None, unit: str) -> str:
     if value is None:
-        return fmt.NOT_MEASURED
+        return wording.NOT_MEASURED
     if unit in ("1", "steps") and float(value).is_integer():
         return f"{value:,.0f}" + (" steps" if unit == "steps" else "")
     if abs(value) < _NOTHING:
         value = 0.0
     if unit in ("%", "MiB"):
-        return fmt.with_unit(Metric(value, unit))
-    return fmt.plain(value) + {"1": "", "x": "x"}.get(unit, f" {unit}")
-
-
-def _percent(value: float) -> str:
-    return f"{value:+,.0f} %" if abs(value) >= 9.95 else f"{value:+.1f} %"
+        return wording.with_unit(Metric(value, unit))
+    return wording.figures(value) + {"1": "", "x": "x"}.get(unit, f" {unit}")
 
 
 def _kernels(title: str, kernels: list[KernelDifference], top: int) -> SheetTable:
     rows = [
         (
             _counts(kernel),
-            f"{fmt.plain(kernel.before_us)} us",
-            f"{fmt.plain(kernel.after_us)} us",
+            f"{wording.figures(kernel.before_us)} us",
+            f"{wording.figures(kernel.after_us)} us",
             f"{kernel.change_us:+,.1f} us",
             _short(kernel.name),
         )
@@ -217,11 +213,11 @@ def _rank(row: RankRow) -> tuple[str, ...]:
 
 
 def _ms(value: float | None) -> str:
-    return "?" if value is None else f"{fmt.plain(value)} ms"
+    return "?" if value is None else f"{wording.figures(value)} ms"
 
 
 def _pct(value: float | None) -> str:
-    return "?" if value is None else fmt.percent(value)
+    return "?" if value is None else wording.pct(value)
 
 
 def _skew(skew: Skew) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from launchscope.report.content import Content, Part, content_of
 from launchscope.report.reporter import Reporter
 from launchscope.report.rich_layout import INDENT, heading, item, line, panel, screened
 from launchscope.report.table_report import terminal as render_sheet
-from launchscope.rules.wording import place
+from launchscope.wording import place
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod, RenderableType
@@ -72,7 +72,7 @@ def _write(console: Console, content: Content, *, unicode: bool) -> None:
         heading(console, content.kernel_heading)
         console.print(_kernels(content, console.width))
     if content.notes:
-        heading(console, "PatchState")
+        heading(console, "Notes")
         for note in content.notes:
             item(console, "-", note)
     if content.next:
@@ -115,7 +115,7 @@ def _table(content: Content) -> RenderableType:
     table = Table(
         box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold", show_header=replayed
     )
-    table.add_column("")  # the one that may wrap: figures are not to be cut
+    table.add_column("", overflow="fold")  # the one that may wrap: figures are not to be cut
     table.add_column("eager", justify="right", no_wrap=True)
     if replayed:
         table.add_column(content.replay_heading, justify="right", no_wrap=True)

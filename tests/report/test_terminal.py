@@ -110,7 +110,7 @@ def test_the_replay_of_a_part_is_not_shown_as_that_of_the_step() -> None:
     scopes = (ScopeReplay("forward_backward", "measured", None, 6.0, 3.14, 30.0),)
     base = profile()
     part = replace(base, replay=replace(base.replay, scope="forward_backward", scopes=scopes))
-    assert row(part, "step") == "step 9.02 ± 0.03 ms"
+    assert row(part, "step") == "step 9.02 ± 0.01 ms"
     assert row(part, "forward and backward alone").endswith("6.00 ms 3.14 ms 1.91x")
     assert row(part, "launches per step") == "launches per step 555"
 
@@ -118,7 +118,7 @@ def test_the_replay_of_a_part_is_not_shown_as_that_of_the_step() -> None:
 def test_the_replay_of_other_work_is_not_shown_beside_the_prediction_made_of_eagers() -> None:
     base = profile(facts={"replay_ms_source": "predicted"})
     other = replace(base, replay=replace(base.replay, work=Work(False)))
-    assert row(other, "step") == "step 9.02 ± 0.03 ms 3.10 ms 2.91x"
+    assert row(other, "step") == "step 9.02 ± 0.01 ms 3.10 ms 2.91x"
 
 
 def test_a_prediction_stands_between_the_bounds_that_the_verdict_rests_on() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launchscope.model import BucketPlan, Comparison
-from launchscope.report.text import numbers as fmt
+from launchscope import wording
+from launchscope.model import Bucket, BucketPlan, Comparison
 
 _BARS = 12  # a histogram of more sizes is told in ranges
 
@@ -40,9 +40,9 @@ def _section(plan: BucketPlan, told: str) -> BucketSection:
             f"{bucket.low} to {bucket.high}" if bucket.low != bucket.high else str(bucket.high),
             str(bucket.high),
             str(bucket.steps),
-            fmt.percent(100 * bucket.steps / plan.observed_steps),
-            fmt.plain(bucket.replay_ms),
-            *((f"{fmt.plain(bucket.memory_mib)} MiB",) if memory else ()),
+            wording.pct(100 * bucket.steps / plan.observed_steps),
+            wording.figures(bucket.replay_ms),
+            *([_memory(bucket)] if memory else []),
         )
         for bucket in plan.buckets
     )
@@ -58,19 +58,23 @@ def _section(plan: BucketPlan, told: str) -> BucketSection:
     )
 
 
+def _memory(bucket: Bucket) -> str:
+    return wording.NOT_MEASURED if bucket.memory_mib is None else wording.mib(bucket.memory_mib)
+
+
 def _facts(plan: BucketPlan) -> tuple[tuple[str, str], ...]:
     known = (
-        ("iteration, eager", plan.eager_ms, fmt.milliseconds),
-        ("iteration with the plan, predicted", plan.planned_ms, fmt.milliseconds),
-        ("with a graph for every size, predicted", plan.exact_ms, fmt.milliseconds),
-        ("removed by the plan, predicted", plan.removable_pct, fmt.percent),
-        ("steps that run a graph", plan.covered_pct, fmt.percent),
-        ("padding in those", plan.padding_pct, fmt.percent),
+        ("iteration, eager", plan.eager_ms, wording.ms),
+        ("iteration with the plan, predicted", plan.planned_ms, wording.ms),
+        ("with a graph for every size, predicted", plan.exact_ms, wording.ms),
+        ("removed by the plan, predicted", plan.removable_pct, wording.pct),
+        ("steps that run a graph", plan.covered_pct, wording.pct),
+        ("padding in those", plan.padding_pct, wording.pct),
     )
     facts = [(label, text(value)) for label, value, text in known if value is not None]
     if plan.buckets and plan.kind == "padded":
         memory = plan.memory_mib
-        shown = fmt.NOT_MEASURED if memory is None else f"{fmt.plain(memory)} MiB"
+        shown = wording.NOT_MEASURED if memory is None else f"{wording.figures(memory)} MiB"
         if plan.memory_limit_mib is not None and memory is not None:
             shown += f" of {plan.memory_limit_mib:,.0f} MiB"
         facts.append(("memory of the graphs, predicted", shown))

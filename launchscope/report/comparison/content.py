@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from launchscope import wording
 from launchscope.model import Comparison, Point
 from launchscope.report.comparison.buckets import BucketSection, bucket_sections
 from launchscope.report.comparison.ladder import LadderSection, ladder_sections
 from launchscope.report.comparison.plot import Series
-from launchscope.report.text import numbers as fmt
 from launchscope.rules.verdict.crossover import crossover_sentence
 
 VERDICTS = {
@@ -185,17 +185,17 @@ def _cells(point: Point) -> tuple[str, ...]:
     return (
         _figure(iteration),
         _marked(mark, _figure(point.value("projected_iteration_ms"))),
-        _marked(mark, _or_nothing(step, fmt.ratio)),
-        _marked(mark, _or_nothing(point.value("iteration_speedup"), fmt.ratio)),
-        _marked(mark, _or_nothing(point.value("removable_pct"), fmt.percent)),
+        _marked(mark, _or_nothing(step, wording.times)),
+        _marked(mark, _or_nothing(point.value("iteration_speedup"), wording.times)),
+        _marked(mark, _or_nothing(point.value("removable_pct"), wording.pct)),
         said,
         _or_nothing(point.value("launches_per_step"), lambda value: f"{value:,.0f}"),
-        _or_nothing(point.value("launch_overhead_pct"), fmt.percent),
+        _or_nothing(point.value("launch_overhead_pct"), wording.pct),
         _or_nothing(100 * busy / iteration if busy is not None and iteration else None,
-                    fmt.percent),
+                    wording.pct),
         _or_nothing(point.samples_per_s, _rate),
         _marked(mark, _or_nothing(point.replay_samples_per_s, _rate)),
-        _or_nothing(point.value("graph_memory_mib"), lambda value: f"{fmt.plain(value)} MiB"),
+        _or_nothing(point.value("graph_memory_mib"), lambda value: f"{wording.figures(value)} MiB"),
     )  # fmt: skip
 
 
@@ -221,8 +221,8 @@ def _structure(points: tuple[Point, ...]) -> Table | None:
         rows.append(
             (
                 *head,
-                fmt.number(profile.metrics.get("device_ops_per_step")),
-                fmt.number(profile.metrics.get("shape_signatures")),
+                wording.number(profile.metrics.get("device_ops_per_step")),
+                wording.number(profile.metrics.get("shape_signatures")),
                 str(len(profile.blockers)),
                 _NOTHING if verdict is None else VERDICTS[verdict.recommendation],
                 _shortened(seen[0].inputs) if seen else _NOTHING,
@@ -245,7 +245,7 @@ def _shortened(text: str, longest: int = 36) -> str:
 
 
 def _figure(value: float | None) -> str:
-    return _NOTHING if value is None else fmt.plain(value)
+    return _NOTHING if value is None else wording.figures(value)
 
 
 def _marked(mark: str, text: str) -> str:
@@ -257,7 +257,7 @@ def _or_nothing(value: float | None, text: object) -> str:
 
 
 def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else fmt.plain(value)
+    return f"{value:,.0f}" if value >= 100 else wording.figures(value)
 
 
 # ------------------------------------------------------------------------------ the plots

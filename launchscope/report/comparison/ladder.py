@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from launchscope import wording
 from launchscope.model import Comparison, Rung, Trajectory
-from launchscope.report.text import numbers as fmt
 
 _NOTHING = "–"
 _LONGEST_REASON = 40  # a longer one stands below the table
@@ -58,17 +58,17 @@ def _row(rung: Rung) -> tuple[str, ...]:
     mark = "~" if rung.projected else ""
     return (
         rung.mode,
-        mark + fmt.number(rung.iteration_ms),
-        _NOTHING if rung.speedup is None else fmt.ratio(rung.speedup),
+        mark + wording.number(rung.iteration_ms),
+        _NOTHING if rung.speedup is None else wording.times(rung.speedup),
         _NOTHING if rung.setup_ms is None else _duration(rung.setup_ms),
         _NOTHING if rung.memory_mib is None else f"{rung.memory_mib:,.0f} MiB",
-        _NOTHING if rung.graph_share_pct is None else fmt.percent(rung.graph_share_pct),
+        _NOTHING if rung.graph_share_pct is None else wording.pct(rung.graph_share_pct),
         trajectory_text(rung.trajectory),
     )
 
 
 def _duration(ms: float) -> str:
-    return f"{fmt.plain(ms / 1e3)} s" if ms >= 1e3 else fmt.milliseconds(ms)
+    return f"{wording.figures(ms / 1e3)} s" if ms >= 1e3 else wording.ms(ms)
 
 
 def trajectory_text(trajectory: Trajectory) -> str:
@@ -82,12 +82,13 @@ def trajectory_text(trajectory: Trajectory) -> str:
         return f"{what} equal, {trajectory.steps} steps"
     if trajectory.largest_pct is None:
         return f"{what} {trajectory.status}, {trajectory.steps} steps"
-    by = fmt.percent(trajectory.largest_pct)
+    by = wording.pct(trajectory.largest_pct)
     if 0 < trajectory.largest_pct < 0.05:
         by = f"{trajectory.largest_pct:.1g} %"
     if trajectory.status == "follows":
         return f"{what} within {by}, {trajectory.steps} steps"
-    return f"{what} off by {by} (limit {fmt.percent(trajectory.tolerance_pct)})"
+    limit = trajectory.tolerance_pct
+    return f"{what} off by {by}" + ("" if limit is None else f" (limit {wording.pct(limit)})")
 
 
 def _details(rung: Rung) -> list[str]:

@@ -64,7 +64,7 @@ def _write(console: Console, content: ComparisonContent, *, unicode: bool) -> No
     for buckets in content.buckets:
         _buckets(console, buckets, unicode=unicode)
     if content.notes:
-        heading(console, "PatchState")
+        heading(console, "Notes")
         for note in content.notes:
             item(console, "-", note)
     if content.next:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import Gain, gain
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import pct, pct_beside
+from launchscope.wording import pct, pct_beside
 
 _MAKES = {
     "measured": ("removes", "makes"),

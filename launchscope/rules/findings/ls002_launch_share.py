@@ -29,7 +29,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import WORTH_MENDING_PCT, gain, share_pct
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import ms, pct_beside
+from launchscope.wording import ms, pct_beside
 
 LITERAL_PCT = 15.0
 # Of the launch time; below it, back-pressure explains too little of it.

@@ -23,7 +23,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import spread_pct
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import pct
+from launchscope.wording import pct
 
 WIDE_PCT = 10.0
 VERY_WIDE_PCT = 25.0

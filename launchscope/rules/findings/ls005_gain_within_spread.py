@@ -23,7 +23,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import gain
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import pct
+from launchscope.wording import pct
 
 
 def check(profile: Profile) -> list[Finding]:

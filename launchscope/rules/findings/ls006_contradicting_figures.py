@@ -29,7 +29,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import TOLERANCE_PCT, already_graphed, busy_excess_pct
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import pct
+from launchscope.wording import pct
 
 SIMULATION_PCT = 10.0
 JOINED_PCT = 95.0

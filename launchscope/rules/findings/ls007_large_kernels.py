@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import figures, pct
+from launchscope.wording import figures, pct
 
 MOSTLY_PCT = 80.0
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import pct, plural
+from launchscope.wording import pct, plural
 
 WORTH_TELLING_PCT = 1.0
 

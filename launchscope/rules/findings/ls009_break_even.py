@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import plural
+from launchscope.wording import plural
 
 
 def check(profile: Profile) -> list[Finding]:

@@ -28,7 +28,7 @@ from launchscope.model import Finding, Profile
 from launchscope.rules.call_shapes import calls_seen
 from launchscope.rules.profile_queries import branches, calls_change, decides_on_the_host
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import listed
+from launchscope.wording import listed
 
 _BRANCH = (
     "Replace the branch by torch.where or a mask, or keep it outside of the captured part and "

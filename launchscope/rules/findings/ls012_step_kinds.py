@@ -23,7 +23,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.rules.shape_change import every_step_differs, growth
-from launchscope.rules.wording import listed, pct
+from launchscope.wording import listed, pct
 
 
 def check(profile: Profile) -> list[Finding]:

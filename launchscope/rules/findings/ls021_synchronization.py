@@ -26,7 +26,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import WORTH_MENDING_PCT, share_pct, wait_to_mend
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import ms, pct
+from launchscope.wording import ms, pct
 
 
 def check(profile: Profile) -> list[Finding]:

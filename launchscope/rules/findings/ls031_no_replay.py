@@ -24,7 +24,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.rules.verdict.obstacles import GROWTH, PADDING, obstacles
-from launchscope.rules.wording import listed
+from launchscope.wording import listed
 
 # What the reason says, in lower case, and what to do then; the first that fits.
 _BY_REASON: tuple[tuple[tuple[str, ...], str], ...] = (

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import figures, plural
+from launchscope.wording import figures, plural
 
 
 def check(profile: Profile) -> list[Finding]:

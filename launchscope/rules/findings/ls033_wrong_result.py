@@ -24,7 +24,7 @@ from __future__ import annotations
 from launchscope.model import Cause, Finding, Profile
 from launchscope.rules.learning_rate import remedy
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import figures, plural
+from launchscope.wording import figures, plural
 
 _ADVICE = {
     "hyperparameter": "Keep it in a tensor on the GPU where the optimizer takes one, or capture "

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import mib
+from launchscope.wording import mib
 
 LARGE_MIB = 1024.0
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import plural
+from launchscope.wording import plural
 
 FEW_STEPS = 10
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
-from launchscope.rules.wording import ms, pct
+from launchscope.wording import ms, pct
 
 NAMES = {"forward_backward": "forward and backward", "forward": "the forward"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launchscope.model import BucketPlan
-from launchscope.rules.wording import ms, pct, plural
+from launchscope.wording import ms, pct, plural
 
 
 def advised(plan: BucketPlan, threshold_pct: float) -> BucketPlan:

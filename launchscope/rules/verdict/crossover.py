@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launchscope.model import Crossover, Point
-from launchscope.rules.wording import listed, pct
+from launchscope.wording import listed, pct
 
 SAME_WORK = (
     "the batch size made no difference to the shapes of the step's inputs: every point measured "

@@ -7,7 +7,7 @@ from launchscope.rules.findings.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.profile_queries import Gain, branches, distinct_inputs, forward_unseen, waits
 from launchscope.rules.shape_change import every_step_differs, growth
 from launchscope.rules.verdict.obstacles import GROWTH, PADDING, Obstacle, clauses
-from launchscope.rules.wording import figures, ms, pct, pct_beside, place, plural, times
+from launchscope.wording import figures, ms, pct, pct_beside, place, plural, times
 
 _PARTS = {"forward_backward": "its forward and backward"}
 

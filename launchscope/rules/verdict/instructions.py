@@ -6,7 +6,7 @@ from launchscope.analysis.replay_model.capturable import ASK_FOR_CAPTURABLE
 from launchscope.model import Profile, Recommendation
 from launchscope.rules.findings.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.verdict.obstacles import PADDING, obstacles
-from launchscope.rules.wording import listed, place, plural, size_of
+from launchscope.wording import listed, place, plural, size_of
 
 __all__ = ["instructions"]
 

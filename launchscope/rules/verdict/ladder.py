@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launchscope.model import Ladder, Rung, StrategyName
-from launchscope.rules.wording import listed, ms, pct, times
+from launchscope.wording import listed, ms, pct, times
 
 _WAYS: dict[StrategyName, str] = {
     "eager": "eager",

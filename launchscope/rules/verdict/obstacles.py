@@ -15,7 +15,7 @@ from launchscope.rules.profile_queries import (
     on_legacy_stream,
 )
 from launchscope.rules.shape_change import growth
-from launchscope.rules.wording import listed, place
+from launchscope.wording import listed, place
 
 PADDING = "padding"
 GROWTH = "growth"

@@ -1,0 +1,158 @@
+"""How numbers, counts and lists are written, in sentences and in tables alike."""
+
+from __future__ import annotations
+
+import re
+from math import floor, log10
+
+from launchscope.model import Metric
+
+NOT_MEASURED = "not measured"
+# What ± means. Every report in which it occurs says so once.
+SPREAD = "± is half of the interquartile range."
+_MOST = 1000.0  # a ratio or a percentage beyond this says no more than "very much"
+_MOST_FIGURES = 5
+_FEWEST_FIGURES = 3  # a wide spread must not make 9.3 and 9.6 look like a whole unit apart
+_INSTALLED = re.compile(r"^.*[\\/](?:site|dist)-packages[\\/]")
+
+
+def figures(value: float, count: int = 3) -> str:
+    """`value` to `count` significant figures, whole units at least: 9.014 -> "9.01"."""
+    if value == 0:
+        return "0"
+    return f"{value:,.{max(decimals(value, count), 0)}f}"
+
+
+def decimals(value: float, count: int) -> int:
+    """Decimal places at which `value`, rounded there, has `count` figures; at most nine."""
+    exponent = int(f"{value:.{count - 1}e}".partition("e")[2])  # of 9.996 that of 10.0
+    return min(count - 1 - exponent, 9)
+
+
+def ms(value: float) -> str:
+    """A duration given in ms; microseconds below 0.1 ms, seconds from 10 s."""
+    if abs(value) >= 10_000:
+        return f"{figures(value / 1000)} s"
+    if 0 < abs(value) < 0.1:
+        return f"{figures(value * 1000)} us"
+    return f"{figures(value)} ms"
+
+
+def pct(value: float) -> str:
+    """A share: whole percentages from 10 up, one decimal below, bounds for the extremes:
+    `61 %`, `6.1 %`, `< 0.1 %`, `> 1,000 %`."""
+    if abs(value) > _MOST:
+        return "> 1,000 %" if value > 0 else "< -1,000 %"
+    if 0 < value < 0.05:
+        return "< 0.1 %"
+    if -0.05 < value <= 0:
+        return "0.0 %"
+    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+
+
+def pct_beside(value: float, limit: float) -> str:
+    """A share held against a limit: with the decimals that tell the two apart."""
+    if value == limit or pct(value) != pct(limit):
+        return pct(value)
+    return next(
+        (text for count in (1, 2) if (text := f"{value:.{count}f} %") != f"{limit:.{count}f} %"),
+        f"{value:.3g} %",
+    )
+
+
+def times(value: float) -> str:
+    """A ratio: `2.87x`, two decimals below ten and three figures above; `> 1,000x`."""
+    if value > _MOST:
+        return "> 1,000x"
+    if 0 < value < 0.005:
+        return "< 0.01x"
+    return f"{value:.2f}x" if abs(value) < 9.995 else f"{figures(value)}x"
+
+
+def change(before: float, after: float) -> str:
+    """How far a value moved: `+12 %`, `-3.4 %`, and as a ratio where it grew beyond 1,000 %.
+
+    Empty where `before` is 0.
+    """
+    if not before:
+        return ""
+    moved = 100.0 * (after - before) / abs(before)
+    if abs(moved) > _MOST:
+        return times(after / before) if after / before > 0 else pct(moved)
+    return f"{moved:+.0f} %" if abs(moved) >= 9.95 else f"{moved:+.1f} %"
+
+
+def mib(value: float) -> str:
+    """An amount of memory given in MiB."""
+    return f"{figures(value / 1024)} GiB" if abs(value) >= 1024 else f"{figures(value)} MiB"
+
+
+def size_of(size: int) -> str:
+    """An amount of memory given in bytes."""
+    if size < 1024:
+        return plural(size, "byte")
+    return f"{figures(size / 1024)} KiB" if size < 2**20 else mib(size / 2**20)
+
+
+def plural(count: float, noun: str) -> str:
+    """`1 step`, `3 steps`, `1.5 launches`."""
+    text = f"{count:,.0f}" if float(count).is_integer() else f"{count:.1f}"
+    ending = "" if count == 1 else "es" if noun.endswith(("ch", "sh", "s")) else "s"
+    return f"{text} {noun}{ending}"
+
+
+def place(where: str) -> str:
+    """A line as people read it: where a library is installed says nothing, and fills a row."""
+    return _INSTALLED.sub("", where)
+
+
+def listed(items: list[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; nothing for nothing."""
+    if not items:
+        return ""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def number(metric: Metric | None, *, spread: bool = True) -> str:
+    """A metric without its unit, as `9.01 ± 0.04`: both to the decimal place of the spread."""
+    if metric is None or metric.value is None:
+        return NOT_MEASURED
+    value = float(metric.value)
+    if metric.exact or (metric.unit in ("1", "steps") and value.is_integer()):
+        return f"{value:,.0f}" if value.is_integer() else figures(value)
+    half = (metric.iqr or 0.0) / 2
+    if half <= 0 or value == 0:
+        return figures(value)
+    places = min(_decimals_of_spread(half), decimals(value, _MOST_FIGURES))
+    places = max(places, decimals(value, _FEWEST_FIGURES))
+    text = fixed(value, places)
+    return f"{text} ± {fixed(half, places)}" if spread and round(half, places) else text
+
+
+def with_unit(metric: Metric | None, *, spread: bool = True) -> str:
+    """A metric with its unit, as `9.01 ± 0.04 ms`."""
+    text = number(metric, spread=spread)
+    if metric is None or metric.value is None or metric.unit == "1":
+        return text
+    if metric.unit in _OF_UNIT:
+        return _OF_UNIT[metric.unit](float(metric.value))
+    return f"{text} {metric.unit}"
+
+
+_OF_UNIT = {"%": pct, "MiB": mib, "x": times}
+
+
+def shows_spread(metric: Metric | None) -> bool:
+    """Whether the metric is written with a ±."""
+    return with_unit(metric) != with_unit(metric, spread=False)
+
+
+def fixed(value: float, places: int) -> str:
+    """`value` rounded to so many decimal places; a negative number of them rounds to tens."""
+    return f"{round(value, places):,.{max(0, places)}f}"
+
+
+def _decimals_of_spread(half: float) -> int:
+    """The place of the first figure of the spread, after rounding: 0.096 is 0.1."""
+    exponent = floor(log10(half))
+    return -exponent if half / 10**exponent < 9.5 else -exponent - 1
