@@ -108,7 +108,7 @@ def uploading(copies: int) -> Loop:
     )
 
 
-def test_inputs_that_the_recipe_copies_itself_are_waited_for_no_longer() -> None:
+def test_small_copies_of_inputs_into_a_graph_are_waited_for_no_longer() -> None:
     model = Model(uploading(2), IDEAL, 10, 0.9, (1.0, 1.0))
     # The first copy waits for the replay; the host's other 150 us come on top.
     as_now = model.replayed_ms(ReplayCost(0.6, 20))
