@@ -18,9 +18,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from launchscope.model import SourceLine
 
 __all__ = ["LaunchCount", "launches"]
 
@@ -28,7 +31,7 @@ _MARKER = "launch_budget"
 _SHOWN = 12
 _LAUNCHES, _OPERATIONS = "kernel launches", "device operations"
 
-Rows = Counter[tuple[str, "str | None"]]
+Rows = Counter[tuple[str, "SourceLine | None"]]
 
 
 class LaunchCount(int):

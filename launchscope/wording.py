@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from math import floor, log10
 
-from launchscope.model import Metric
+from launchscope.model import Metric, SourceLine
 
 NOT_MEASURED = "not measured"
 # What ± means. Every report in which it occurs says so once.
@@ -101,9 +101,9 @@ def plural(count: float, noun: str) -> str:
     return f"{text} {noun}{ending}"
 
 
-def place(where: str) -> str:
+def place(where: SourceLine) -> str:
     """A line as people read it: where a library is installed says nothing, and fills a row."""
-    return _INSTALLED.sub("", where)
+    return _INSTALLED.sub("", str(where))
 
 
 def listed(items: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launchscope import wording
-from launchscope.model import Metric
+from launchscope.model import Metric, SourceLine
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,18 @@ def test_shares(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "text"),
+    ("file", "text"),
     [
-        ("/env/lib/python3.12/site-packages/timm/optim/lion.py:7", "timm/optim/lion.py:7"),
-        (r"C:\env\Lib\site-packages\timm\optim\lion.py:7", r"timm\optim\lion.py:7"),
-        ("/usr/lib/python3/dist-packages/x.py:1", "x.py:1"),
-        ("src/train.py:12", "src/train.py:12"),
+        ("/env/lib/python3.12/site-packages/timm/optim/lion.py", "timm/optim/lion.py:7"),
+        (r"C:\env\Lib\site-packages\timm\optim\lion.py", r"timm\optim\lion.py:7"),
+        ("/usr/lib/python3/dist-packages/x.py", "x.py:7"),
+        ("src/train.py", "src/train.py:7"),
     ],
 )
 def test_a_line_of_a_library_is_named_without_the_folder_it_is_installed_in(
-    where: str, text: str
+    file: str, text: str
 ) -> None:
-    assert wording.place(where) == text
+    assert wording.place(SourceLine(file, 7)) == text
 
 
 def test_plurals_and_lists() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from launchscope.model import Blocker, BlockerRecord, InspectResult
+from launchscope.model import Blocker, BlockerRecord, InspectResult, SourceLine
 
 __all__ = ["advice", "blockers", "in_lbfgs"]
 
@@ -112,8 +112,8 @@ def blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:
     """
     if inspected is None:
         return ()
-    counts: Counter[tuple[str, str | None, str]] = Counter()
-    first: dict[tuple[str, str | None, str], BlockerRecord] = {}
+    counts: Counter[tuple[str, SourceLine | None, str]] = Counter()
+    first: dict[tuple[str, SourceLine | None, str], BlockerRecord] = {}
     for record in inspected.blockers:
         key = (record.op, record.where, record.category)
         counts[key] += record.count

@@ -20,13 +20,14 @@ from launchscope.errors import InputError, UsageError
 from launchscope.gate.history import from_here, git, kind_at, no_repository
 from launchscope.gate.measurement import processes_of, range_of, sound
 from launchscope.host import write_whole
-from launchscope.model import Facts, KernelRow, Metric, Profile, Replay
+from launchscope.model import Facts, KernelRow, Metric, Profile, Replay, SourceLine
 from launchscope.parser import parse_profile, read_profile
 
 __all__ = ["Baseline", "BaselinePlace", "baseline_of", "baseline_place", "file_name"]
 
 _GIT = "git:"
 _SUFFIX = ".json"
+_NOWHERE = SourceLine("", 0)  # sorts first
 _REQUIRED = ("step", "blockers")  # a Profile without them cannot be read, though they may be empty
 
 
@@ -220,7 +221,7 @@ def baseline_of(profile: Profile) -> Profile:
         # What would differ although nothing changed.
         environment=replace(profile.environment, recorded_at=None, git=None, platform=None),
         metrics=metrics,
-        blockers=tuple(sorted(profile.blockers, key=lambda b: (b.op, _place(b.where)))),
+        blockers=tuple(sorted(profile.blockers, key=lambda b: (b.op, b.where or _NOWHERE))),
         replay=Replay(profile.replay.status),
         verdict=None,
         findings=(),
@@ -228,7 +229,7 @@ def baseline_of(profile: Profile) -> Profile:
             KernelRow(k.name, _rounded(k.count), _rounded(k.total_us), k.where)
             for k in sorted(profile.kernels, key=lambda k: k.name)
         ),
-        ops=tuple(sorted(profile.ops, key=lambda op: (_place(op.where), op.name))),
+        ops=tuple(sorted(profile.ops, key=lambda op: (op.where or _NOWHERE, op.name))),
         notes=(),
         facts=Facts(
             ranges=ranges,
@@ -280,11 +281,6 @@ def _short(metric: dict[str, object]) -> dict[str, object]:
 def _rounded(value: float) -> float:
     """Six figures: the rest is noise that would only make the file differ."""
     return value if isinstance(value, int) else float(f"{value:.6g}")
-
-
-def _place(where: str | None) -> tuple[str, int]:
-    file, _, line = (where or "").rpartition(":")
-    return (file, int(line)) if line.isdigit() else (where or "", 0)
 
 
 def _slug(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 
 from launchscope.gate.measurement import blocker_ranges
-from launchscope.model import Blocker, Change, OpRow, Profile
+from launchscope.model import Blocker, Change, OpRow, Profile, SourceLine
 
 __all__ = ["changes", "new_blockers"]
 
@@ -65,7 +65,7 @@ def _blocker_counts(profile: Profile) -> Counter[str]:
     return Counter({op: most for op, (_, most) in blocker_ranges(profile).items()})
 
 
-def _blocker_lines(profile: Profile, baseline: Profile, op: str) -> tuple[str, ...]:
+def _blocker_lines(profile: Profile, baseline: Profile, op: str) -> tuple[SourceLine, ...]:
     """The lines of the side that has more of the op, those whose text the other lacks first."""
     new = [b for b in profile.blockers if b.op == op and b.where]
     old = [b for b in baseline.blockers if b.op == op and b.where]
@@ -76,7 +76,7 @@ def _blocker_lines(profile: Profile, baseline: Profile, op: str) -> tuple[str, .
     return tuple(dict.fromkeys(b.where for b in ordered if b.where))[:_MOST_LINES]
 
 
-def _text(blocker: Blocker) -> str | None:
+def _text(blocker: Blocker) -> str | SourceLine | None:
     return blocker.code or blocker.where
 
 
@@ -114,9 +114,7 @@ def _by_line(ops: tuple[OpRow, ...]) -> Lines:
     found: dict[str, dict[int, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for row in ops:
         if row.where is not None:
-            file, _, line = row.where.rpartition(":")
-            if line.isdigit():
-                found[file][int(line)][row.name] += row.count
+            found[row.where.file][row.where.line][row.name] += row.count
     return {file: sorted(lines.items()) for file, lines in found.items()}
 
 
@@ -142,15 +140,15 @@ def _token(ops: Counter[str]) -> frozenset[tuple[str, int]]:
     return frozenset(ops.items())
 
 
-def _lines_with(lines: Lines, name: str, order: dict[str | None, int]) -> tuple[str, ...]:
+def _lines_with(
+    lines: Lines, name: str, order: dict[SourceLine | None, int]
+) -> tuple[SourceLine, ...]:
     """The lines with this op, in the order in which they ran, else in that of the file."""
     found = [
-        (order.get(f"{file}:{line}", 0), file, line)
-        for file, rows in lines.items()
-        for line, ops in rows
-        if ops[name]
+        SourceLine(file, line) for file, rows in lines.items() for line, ops in rows if ops[name]
     ]
-    return tuple(f"{file}:{line}" for _, file, line in sorted(found)[:_MOST_LINES])
+    found.sort(key=lambda line: (order.get(line, 0), line))
+    return tuple(found[:_MOST_LINES])
 
 
 # ---------------------------------------------------------------------------- kernels

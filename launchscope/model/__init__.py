@@ -85,6 +85,7 @@ from launchscope.model.run import (
     Schedule,
     Target,
 )
+from launchscope.model.source_line import SourceLine
 from launchscope.model.step_summary import step_summary
 
 __all__ = [
@@ -143,6 +144,7 @@ __all__ = [
     "Shapes",
     "SizeCount",
     "SizesResult",
+    "SourceLine",
     "StepBoundary",
     "StepInput",
     "StepKind",

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from launchscope.model.source_line import SourceLine
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -28,7 +30,7 @@ class Facts:
     # Of the step.
     rare_kinds: tuple[str, ...] | None = None  # kinds of step too rare to be captured
     scheduler_live: bool | None = None
-    scheduler_where: str | None = None
+    scheduler_where: SourceLine | None = None
     optimizer_classes: tuple[str, ...] | None = None
     rng_used: bool | None = None
     amp_left_out: bool | None = None  # of a rehearsal: autocast or GradScaler did nothing in it

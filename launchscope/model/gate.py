@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from launchscope.model.run import Environment, Mode, Target
+from launchscope.model.source_line import SourceLine
 
 CHECK_SCHEMA = "launchscope/check/1"
 
@@ -51,7 +52,7 @@ class Change:
     name: str
     before: float  # per step
     after: float
-    where: tuple[str, ...] = ()
+    where: tuple[SourceLine, ...] = ()
 
     @property
     def appeared(self) -> bool:
@@ -72,7 +73,7 @@ class Check:
     changes: tuple[Change, ...] = ()
     baseline: str | None = None  # where it was read
     baseline_environment: Environment | None = None
-    source: str | None = None  # the line at which the step begins
+    source: SourceLine | None = None  # the line at which the step begins
     processes: int = 1
     written: str | None = None  # where this measurement was written as the baseline
     warnings: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from launchscope.model.facts import Facts
 from launchscope.model.recording import Cause, ReplayStatus, StepBoundary
 from launchscope.model.run import Environment, Mode, Target
+from launchscope.model.source_line import SourceLine
 
 PROFILE_SCHEMA = "launchscope/profile/1"
 
@@ -76,7 +77,7 @@ class Shapes:
 @dataclass(frozen=True)
 class Blocker:
     op: str
-    where: str | None
+    where: SourceLine | None
     count: int
     advice: str
     category: str = "other"
@@ -133,7 +134,7 @@ class ScopeReplay:
 class Replay:
     status: ReplayStatus
     reason: str | None = None
-    where: str | None = None
+    where: SourceLine | None = None
     scope: str | None = None
     changes: tuple[str, ...] = ()
     work: Work = Work(None)
@@ -149,7 +150,7 @@ class Finding:
     severity: Severity
     title: str
     advice: str
-    where: str | None = None
+    where: SourceLine | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
@@ -173,7 +174,7 @@ class KernelRow:
     name: str
     count: float
     total_us: float
-    where: str | None = None
+    where: SourceLine | None = None
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class OpRow:
 
     name: str  # "aten.mul"
     count: int
-    where: str | None = None
+    where: SourceLine | None = None
 
 
 @dataclass(frozen=True)

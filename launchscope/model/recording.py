@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from launchscope.model.run import Environment, Mode, Schedule, Target
+from launchscope.model.source_line import SourceLine
 
 RECORDING_SCHEMA = "launchscope/recording/1"
 
@@ -43,7 +44,7 @@ class StepBoundary:
     period: tuple[str, ...]
     names: tuple[str, ...]
     scope: Literal["full_step", "forward_backward", "forward", "region"]
-    source: str | None = None  # user's file:line at which the step begins
+    source: SourceLine | None = None  # at which the step begins
     compiled: bool = False  # the script uses torch.compile
     warmup_steps: int = 0
     kinds: tuple[StepKind, ...] = ()
@@ -114,7 +115,7 @@ class BlockerRecord:
 
     op: str  # for example "aten._local_scalar_dense"
     category: str  # sync | host_copy | dynamic_shape | rng | stream | optimizer | other
-    where: str | None
+    where: SourceLine | None
     count: int  # per step
     code: str | None = None  # the source text of that line
     part: StepPart = "forward"  # of the step, in which it stands
@@ -125,7 +126,7 @@ class OpRecord:
     """One run of equal ops at one line of the user's, in dispatch order."""
 
     op: str
-    where: str | None
+    where: SourceLine | None
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class InspectResult:
     blockers: tuple[BlockerRecord, ...]
     ops: tuple[OpRecord, ...] = ()
     scheduler_live: bool = False
-    scheduler_where: str | None = None
+    scheduler_where: SourceLine | None = None
     optimizer_classes: tuple[str, ...] = ()
     input_tensors: int | None = None
     input_bytes: int | None = None
@@ -186,7 +187,7 @@ class ReplayResult:
 
     status: ReplayStatus
     reason: str | None = None
-    where: str | None = None
+    where: SourceLine | None = None
     scope: Literal["full_step", "forward_backward", "forward", "region"] = "full_step"
     changes: tuple[str, ...] = ()
     eager_bursts: tuple[tuple[float, ...], ...] = ()
@@ -216,7 +217,7 @@ class Cause:
 
     kind: Literal["learning_rate", "hyperparameter", "scalar", "branch", "carried", "stream"]
     what: str
-    where: str | None = None
+    where: SourceLine | None = None
     before: float | None = None
     after: float | None = None
     optimizer: str | None = None  # the class whose hyper-parameter it is
@@ -282,7 +283,7 @@ class StrategyResult:
     mode: str
     status: Literal["adopted", "failed"]
     reason: str | None = None
-    where: str | None = None
+    where: SourceLine | None = None
     modules: tuple[str, ...] = ()
     setup_ms: float | None = None  # of the call that adopts
     settle_ms: tuple[float, ...] = ()
@@ -303,7 +304,7 @@ class PassFailure:
 
     name: str
     reason: str
-    where: str | None = None
+    where: SourceLine | None = None
 
 
 @dataclass(frozen=True)

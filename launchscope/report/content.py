@@ -366,7 +366,7 @@ def _kernels(profile: Profile, top: int) -> tuple[KernelLine, ...]:
             else figures(kernel.count),
             total=f"{figures(kernel.total_us)} us",
             share=pct(100.0 * kernel.total_us / total) if total else "",
-            where=place(kernel.where or ""),
+            where=place(kernel.where) if kernel.where else "",
         )
         for kernel in ordered[:top]
     )

@@ -32,7 +32,7 @@ def render_check(check: Check, /, **options: object) -> str:
     )
     changes = (
         (c.kind, c.name, None, c.before, c.after, "1", "appeared" if c.appeared else "disappeared",
-         None, "; ".join(c.where))
+         None, "; ".join(map(str, c.where)))
         for c in check.changes
     )  # fmt: skip
     return _table(_CHECKED, (*limits, *changes))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from launchscope.model import Change, Check, LimitCheck
+from launchscope.model import Change, Check, LimitCheck, SourceLine
 from launchscope.report.check.content import told
 from launchscope.report.reporter import Reporter
-from launchscope.report.source_location import Place, place_of
+from launchscope.report.source_location import place_of
 
 # GitHub shows ten annotations of a kind and step; the report has the rest.
 _MOST = 9
@@ -44,7 +44,7 @@ def _change(level: str, change: Change, folder: object) -> str:
                     place_of(change.where[0], folder))  # fmt: skip
 
 
-def _command(level: str, title: str, message: str, place: Place | None) -> str:
+def _command(level: str, title: str, message: str, place: SourceLine | None) -> str:
     properties = [] if place is None else [f"file={_property(place.file)}", f"line={place.line}"]
     properties.append(f"title={_property(title)}")
     return f"::{level} {','.join(properties)}::{_data(message)}"

@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from launchscope import __version__
-from launchscope.model import Check, Profile
+from launchscope.model import Check, Profile, SourceLine
 from launchscope.report.check.content import told
 from launchscope.report.reporter import Reporter
-from launchscope.report.source_location import Place, place_of
+from launchscope.report.source_location import place_of
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _ROOT = "%SRCROOT%"
@@ -30,7 +30,7 @@ class _Result:
     title: str  # of the rule
     level: str
     text: str
-    places: tuple[Place, ...]
+    places: tuple[SourceLine, ...]
 
 
 def render_check(check: Check, /, folder: object = "", **options: object) -> bytes:
@@ -114,7 +114,7 @@ def _result(result: _Result, index: int) -> dict[str, Any]:
     return found
 
 
-def _location(place: Place) -> dict[str, Any]:
+def _location(place: SourceLine) -> dict[str, Any]:
     """Paths below the working directory are relative to the root of the sources."""
     path = Path(place.file)
     if path.is_absolute():

@@ -1,22 +1,20 @@
-"""A `file:line` of the person's code, taken apart for formats that want the two."""
+"""Where formats for code review look for a line."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import replace
+
+from launchscope.model import SourceLine
 
 
-@dataclass(frozen=True)
-class Place:
-    """`file` is relative to where the script ran, or to the repository, if it lies below it."""
+def place_of(where: SourceLine | None, folder: object = "") -> SourceLine | None:
+    """The line with its file relative to the repository; None where a format cannot show it.
 
-    file: str
-    line: int
-
-
-def place_of(where: str | None, folder: object = "") -> Place | None:
-    """None for what is no file and line. `folder` is where the script ran, below the repository."""
-    file, _, line = (where or "").rpartition(":")
-    if not file or not line.isdecimal() or int(line) < 1:
+    `folder` is the directory in which the script ran, relative to the repository.
+    """
+    if where is None or not where.file or where.line < 1:
         return None
-    return Place(os.path.normpath(os.path.join(str(folder), file)) if folder else file, int(line))
+    if not folder:
+        return where
+    return replace(where, file=os.path.normpath(os.path.join(str(folder), where.file)))

@@ -18,6 +18,7 @@ from launchscope.model import (
     PassFailure,
     Profile,
     ReplayResult,
+    SourceLine,
     StepBoundary,
     StepKind,
     TraceResult,
@@ -239,7 +240,7 @@ def test_a_step_without_device_work_measures_no_gpu(tmp_path: Path) -> None:
 
 def test_failed_passes_are_told(tmp_path: Path) -> None:
     failures = (
-        PassFailure("replay", "it hung", "train.py:3"),
+        PassFailure("replay", "it hung", SourceLine("train.py", 3)),
         PassFailure("verify", "out of memory"),
     )
     profile = whole(tmp_path, failures=failures)
@@ -249,8 +250,8 @@ def test_failed_passes_are_told(tmp_path: Path) -> None:
 
 
 def test_a_blocked_replay_keeps_its_reason_and_no_times(tmp_path: Path) -> None:
-    profile = whole(tmp_path, replay=ReplayResult("blocked", ".item()", "train.py:9"))
-    assert (profile.replay.status, profile.replay.where) == ("blocked", "train.py:9")
+    profile = whole(tmp_path, replay=ReplayResult("blocked", ".item()", SourceLine("train.py", 9)))
+    assert (profile.replay.status, profile.replay.where) == ("blocked", SourceLine("train.py", 9))
     assert profile.value("replay_ms") is None
     assert profile.facts.replay_ms_source == "predicted"
 

@@ -10,7 +10,7 @@ import pytest
 
 from launchscope.cli import main
 from launchscope.cli.profile import unwrapped
-from launchscope.model import KernelRow, OpRow, Profile
+from launchscope.model import KernelRow, OpRow, Profile, SourceLine
 from launchscope.parser import read_profile
 from launchscope.report import render
 from tests.gate.profiles import OPS, elsewhere, gpu, item, rehearsal
@@ -25,11 +25,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     save("before.json", gpu())
     save("now.json", gpu())
-    kernels = (*gpu().kernels, KernelRow("mul_kernel", 1, 1.5, "train.py:30"))
+    kernels = (*gpu().kernels, KernelRow("mul_kernel", 1, 1.5, SourceLine("train.py", 30)))
     save("worse.json", gpu({"launches_per_step": 556}, kernels=kernels))
     save("better.json", gpu({"launches_per_step": 540}))
     save("dry.json", rehearsal())
-    save("dry_worse.json", rehearsal((*OPS, OpRow("aten.mul", 1, "train.py:32")), [item(33)]))
+    save(
+        "dry_worse.json",
+        rehearsal((*OPS, OpRow("aten.mul", 1, SourceLine("train.py", 32))), [item(33)]),
+    )
     return tmp_path
 
 

@@ -16,16 +16,17 @@ from launchscope.model import (
     Metric,
     OpRow,
     Profile,
+    SourceLine,
 )
 from tests.rules.profiles import profile as gpu_profile
 from tests.rules.profiles import rehearsal as bare_rehearsal
 
 OPS = (
-    OpRow("aten.addmm", 2, "train.py:28"),
-    OpRow("aten.relu", 1, "train.py:28"),
-    OpRow("aten.mse_loss", 1, "train.py:29"),
-    OpRow("aten.mm", 3, "train.py:30"),
-    OpRow("aten._foreach_add_", 2, "train.py:31"),
+    OpRow("aten.addmm", 2, SourceLine("train.py", 28)),
+    OpRow("aten.relu", 1, SourceLine("train.py", 28)),
+    OpRow("aten.mse_loss", 1, SourceLine("train.py", 29)),
+    OpRow("aten.mm", 3, SourceLine("train.py", 30)),
+    OpRow("aten._foreach_add_", 2, SourceLine("train.py", 31)),
 )
 
 
@@ -50,7 +51,7 @@ def rehearsal(
 
 
 def item(line: int = 29, code: str = "total += loss.item()") -> Blocker:
-    where = f"train.py:{line}"
+    where = SourceLine("train.py", line)
     return Blocker("aten._local_scalar_dense", where, 1, "Keep it on the GPU.", "sync", code)
 
 
@@ -74,11 +75,11 @@ def failed_rehearsal() -> Check:
     """An op and a blocker more than the baseline, further down the file."""
     ops = (
         *OPS[:2],
-        OpRow("aten.mul", 1, "train.py:29"),
-        OpRow("aten.mse_loss", 1, "train.py:30"),
-        OpRow("aten.mul", 1, "train.py:32"),
-        OpRow("aten.mm", 3, "train.py:32"),
-        OpRow("aten._foreach_add_", 2, "train.py:33"),
+        OpRow("aten.mul", 1, SourceLine("train.py", 29)),
+        OpRow("aten.mse_loss", 1, SourceLine("train.py", 30)),
+        OpRow("aten.mul", 1, SourceLine("train.py", 32)),
+        OpRow("aten.mm", 3, SourceLine("train.py", 32)),
+        OpRow("aten._foreach_add_", 2, SourceLine("train.py", 33)),
     )
     return checked(rehearsal(ops, [item(31)]), rehearsal())
 
@@ -86,7 +87,9 @@ def failed_rehearsal() -> Check:
 def failed_on_gpu() -> Check:
     """Two launches more, an overhead that is not certain, and another PyTorch."""
     kernels = (
-        KernelRow("void at::native::elementwise_kernel<128, 4, mul>", 2, 3.2, "train.py:30"),
+        KernelRow(
+            "void at::native::elementwise_kernel<128, 4, mul>", 2, 3.2, SourceLine("train.py", 30)
+        ),
         *gpu().kernels,
     )
     now = gpu({"launches_per_step": 557, "launch_overhead_pct": 65.0}, kernels=kernels)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launchscope.gate.changes import changes
-from launchscope.model import Change, KernelRow, OpRow
+from launchscope.model import Change, KernelRow, OpRow, SourceLine
 from tests.gate.profiles import OPS, gpu, rehearsal
 
 
 def moved(ops: tuple[OpRow, ...], by: int, beyond: int = 0) -> tuple[OpRow, ...]:
     """The same ops some lines further down, from a line on."""
 
-    def place(where: str | None) -> str:
-        file, _, line = (where or "").partition(":")
-        return f"{file}:{int(line) + (by if int(line) > beyond else 0)}"
+    def place(where: SourceLine) -> SourceLine:
+        return replace(where, line=where.line + (by if where.line > beyond else 0))
 
-    return tuple(replace(op, where=place(op.where)) for op in ops)
+    return tuple(replace(op, where=op.where and place(op.where)) for op in ops)
 
 
 def test_lines_that_only_moved_are_no_change() -> None:
@@ -24,37 +23,41 @@ def test_lines_that_only_moved_are_no_change() -> None:
 
 
 def test_an_inserted_line_is_named_although_all_below_it_moved() -> None:
-    new = OpRow("aten.relu", 1, "train.py:29")
+    new = OpRow("aten.relu", 1, SourceLine("train.py", 29))
     (found,) = changes(rehearsal((new, *moved(OPS, 1, beyond=28))), rehearsal())
-    assert found == Change("op", "aten.relu", 1, 2, ("train.py:29",))
+    assert found == Change("op", "aten.relu", 1, 2, (SourceLine("train.py", 29),))
 
 
 def test_an_op_that_came_in_forward_and_backward_names_the_forward_first() -> None:
     ops = (
         *OPS[:2],
-        OpRow("aten.mul", 1, "train.py:29"),
-        OpRow("aten.mse_loss", 1, "train.py:30"),
-        OpRow("aten.mul", 4, "train.py:31"),
-        OpRow("aten.mm", 3, "train.py:31"),
-        OpRow("aten._foreach_add_", 2, "train.py:32"),
+        OpRow("aten.mul", 1, SourceLine("train.py", 29)),
+        OpRow("aten.mse_loss", 1, SourceLine("train.py", 30)),
+        OpRow("aten.mul", 4, SourceLine("train.py", 31)),
+        OpRow("aten.mm", 3, SourceLine("train.py", 31)),
+        OpRow("aten._foreach_add_", 2, SourceLine("train.py", 32)),
     )
     (found,) = changes(rehearsal(ops), rehearsal())
-    assert found.where == ("train.py:29", "train.py:31")
+    assert found.where == (SourceLine("train.py", 29), SourceLine("train.py", 31))
 
 
 def test_what_went_is_named_with_the_baselines_line() -> None:
     (found,) = changes(rehearsal(OPS[:1] + OPS[2:]), rehearsal())
-    assert found == Change("op", "aten.relu", 1, 0, ("train.py:28",))
+    assert found == Change("op", "aten.relu", 1, 0, (SourceLine("train.py", 28),))
 
 
 def test_kernels_are_compared_by_name_and_count() -> None:
     before = gpu()
     first, second, third = before.kernels
-    kernels = (replace(first, count=49), third, KernelRow("fresh", 2, 1.5, "model.py:9"))
+    kernels = (
+        replace(first, count=49),
+        third,
+        KernelRow("fresh", 2, 1.5, SourceLine("model.py", 9)),
+    )
     found = changes(replace(before, kernels=kernels), before)
     assert [(c.name, c.before, c.after, c.where) for c in found] == [
-        ("fresh", 0, 2, ("model.py:9",)),
-        (first.name, 48, 49, ("model.py:61",)),
+        ("fresh", 0, 2, (SourceLine("model.py", 9),)),
+        (first.name, 48, 49, (SourceLine("model.py", 61),)),
         (second.name, 12, 0, ()),
     ]
 

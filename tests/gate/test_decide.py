@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from launchscope.gate import confirmed, merged
-from launchscope.model import Metric, OpRow, Profile, Target
+from launchscope.model import Metric, OpRow, Profile, SourceLine, Target
 from tests.gate.profiles import OPS, checked, elsewhere, gpu, item, limit, rehearsal
 
 
@@ -146,16 +146,18 @@ def test_a_failure_that_could_not_be_looked_at_again_stays_a_failure() -> None:
 
 
 def test_a_rehearsal_fails_on_one_more_op_and_names_it() -> None:
-    more = (*OPS, OpRow("aten.mul", 1, "train.py:32"))
+    more = (*OPS, OpRow("aten.mul", 1, SourceLine("train.py", 32)))
     result = checked(rehearsal(more), rehearsal())
     assert limit(result, "device_ops_per_step").outcome == "failed"
     (change,) = result.changes
     assert (change.kind, change.name, change.before, change.after) == ("op", "aten.mul", 0, 1)
-    assert change.where == ("train.py:32",)
+    assert change.where == (SourceLine("train.py", 32),)
 
 
 def test_a_new_blocker_fails_even_where_an_old_one_went() -> None:
-    other = replace(item(), op="aten.nonzero", where="train.py:40", code="mask.nonzero()")
+    other = replace(
+        item(), op="aten.nonzero", where=SourceLine("train.py", 40), code="mask.nonzero()"
+    )
     result = checked(rehearsal(blockers=[other]), rehearsal(blockers=[item()]))
     found = limit(result, "blockers")
     assert (found.outcome, found.value, found.baseline) == ("failed", 1, 1)

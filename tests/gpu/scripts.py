@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from launchscope.model import SourceLine
+
 _LOOP = """
 import random
 import torch
@@ -65,8 +67,8 @@ def loop(**changes: str) -> str:
     return source
 
 
-def line_of(source: str, text: str) -> str:
-    """Where this text stands, the way reports name it."""
+def line_of(source: str, text: str) -> SourceLine:
+    """The line of `train.py` that holds this text."""
     numbers = [n for n, line in enumerate(source.splitlines(), 1) if text in line]
     assert len(numbers) == 1, f"{text!r} stands in lines {numbers}"
-    return f"train.py:{numbers[0]}"
+    return SourceLine("train.py", numbers[0])

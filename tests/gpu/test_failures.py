@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from launchscope.model import SourceLine
 from tests.gpu.conftest import ProfileScript, loop
 
 pytestmark = pytest.mark.gpu
@@ -34,7 +35,7 @@ def test_a_failed_capture_keeps_what_eager_gave(case: str, profile_script: Profi
     assert ran.verdict.basis == "predicted"
     assert "Traceback" not in ran.stderr
     if case == "raises":
-        assert profile.replay.where == "script.py:14"
+        assert profile.replay.where == SourceLine("script.py", 14)
 
 
 def test_a_capture_that_hangs_is_stopped_by_the_time_limit(

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import launchscope
+from launchscope.model import SourceLine
 from tests.gpu.conftest import ProfileScript, loop
 
 pytestmark = pytest.mark.gpu
@@ -104,7 +105,7 @@ def test_an_item_in_the_step_blocks_at_its_line(profile_script: ProfileScript) -
     ran = profile_script(loop(inside="value = loss.item()"))
     profile = ran.measured
     assert profile.replay.status in ("blocked", "what_if")
-    assert [b.where for b in profile.blockers] == ["script.py:14"]
+    assert [b.where for b in profile.blockers] == [SourceLine("script.py", 14)]
     assert profile.blockers[0].code == "value = loss.item()"
     assert ran.verdict.recommendation == "adopt_after_fixes"
 

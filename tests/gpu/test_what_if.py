@@ -63,7 +63,7 @@ def test_the_line_is_named_and_what_mending_it_gives_is_measured(
     assert profile.verdict.basis == "what_if"
     assert profile.verdict.recommendation == "adopt_after_fixes"
     assert (profile.verdict.removable_pct or 0.0) > 15.0
-    assert line_of(source, line) in profile.verdict.instructions[0]
+    assert str(line_of(source, line)) in profile.verdict.instructions[0]
 
 
 def test_lines_are_listed_in_the_order_in_which_the_step_meets_them(profiled: Profiled) -> None:

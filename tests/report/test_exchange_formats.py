@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from sarif_pydantic import Sarif
 
 from launchscope.errors import UsageError
-from launchscope.model import Change, Check, Profile
+from launchscope.model import Change, Check, Profile, SourceLine
 from launchscope.report import render, reporter_named
 from launchscope.rules import advise
 from tests.gate.profiles import failed_on_gpu, failed_rehearsal, not_compared, passed_and_stale
@@ -37,11 +37,11 @@ def data(value: object, name: str) -> bytes:
 def hostile() -> Check:
     """Names and places with every sign that some format has a use for."""
     name = 'void k<1, "a">(int*, <lambda>&&) 100%\n::error::\x07\ud7ff]]>, "quoted"'
-    where = "/abs/with space,and:colon%/träin.py:7"
+    where = SourceLine("/abs/with space,and:colon%/träin.py", 7)
     return replace(
         failed_rehearsal(),
         changes=(Change("kernel", name, 0, 1, (where,)), Change("op", name, 1, 0)),
-        source="träin me.py:3",
+        source=SourceLine("träin me.py", 3),
         headline=name,
     )
 

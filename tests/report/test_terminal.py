@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from launchscope.model import Facts, KernelRow, Metric, Profile, ScopeReplay, Work
+from launchscope.model import Facts, KernelRow, Metric, Profile, ScopeReplay, SourceLine, Work
 from launchscope.report import render
 from launchscope.rules import advise
 from tests.rules.profiles import blocked, gpu_bound, predicted, profile, rehearsal
@@ -52,7 +52,7 @@ def test_unknown_figures_are_said_and_never_zero() -> None:
 
 @pytest.mark.parametrize("name", ["terminal", "markdown", "html"])
 def test_a_blocking_line_deep_in_a_library_keeps_its_number_at_80_columns(name: str) -> None:
-    where = "/home/someone/venvs/project/lib/python3.12/site-packages/library/deep/masking.py:776"
+    where = SourceLine("/venv/lib/python3.12/site-packages/library/deep/masking.py", 776)
     base = blocked()
     at = replace(base, blockers=(replace(base.blockers[0], where=where),))
     shown = str(render(advise(at), name, width=80))
@@ -61,7 +61,7 @@ def test_a_blocking_line_deep_in_a_library_keeps_its_number_at_80_columns(name: 
 
 
 def test_a_path_longer_than_the_line_is_broken_and_not_cut() -> None:
-    where = "packages/" * 12 + "masking.py:776"
+    where = SourceLine("packages/" * 12 + "masking.py", 776)
     base = blocked()
     at = replace(base, blockers=(replace(base.blockers[0], where=where),))
     shown = text(advise(at), width=80)
@@ -74,7 +74,10 @@ def test_markup_in_names_is_not_interpreted() -> None:
 
 
 def test_a_long_name_leaves_the_figures_their_room() -> None:
-    kernels = (KernelRow("gemm_" * 60, 48, 812.4, "model.py:61"), KernelRow("tiny", 1, 2.0))
+    kernels = (
+        KernelRow("gemm_" * 60, 48, 812.4, SourceLine("model.py", 61)),
+        KernelRow("tiny", 1, 2.0),
+    )
     shown = text(advise(profile(kernels=kernels)), width=80)
     (line,) = [line for line in shown.splitlines() if "gemm_" in line]
     assert line.split()[:5] == ["48", "812", "us", "100", "%"]

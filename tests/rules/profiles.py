@@ -16,6 +16,7 @@ from launchscope.model import (
     Replay,
     Shapes,
     ShapeSignature,
+    SourceLine,
     StepBoundary,
     Target,
     Work,
@@ -122,7 +123,7 @@ def profile(
             period=("forward", "backward", "optimizer"),
             names=("GPT", "", "AdamW"),
             scope="full_step",
-            source="train.py:41",
+            source=SourceLine("train.py", 41),
         ),
         metrics=known,
         shapes=Shapes(True, (ShapeSignature(3, "i64[8, 256], i64[8, 256]"),)),
@@ -135,9 +136,16 @@ def profile(
             correct=Correctness("verified", 4, 2e-7),
         ),
         kernels=(
-            KernelRow("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn", 48, 812.4, "model.py:61"),
+            KernelRow(
+                "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn",
+                48,
+                812.4,
+                SourceLine("model.py", 61),
+            ),
             KernelRow("void at::native::vectorized_elementwise_kernel<4, GeluCUDA>", 12, 231.0),
-            KernelRow("multi_tensor_apply_kernel<FusedAdam>", 6.5, 163.42, "train.py:47"),
+            KernelRow(
+                "multi_tensor_apply_kernel<FusedAdam>", 6.5, 163.42, SourceLine("train.py", 47)
+            ),
         ),
         facts=Facts(**(_FACTS | (facts or {}))),
     )
@@ -170,7 +178,7 @@ def blocked() -> Profile:
 def item_blocker() -> Blocker:
     return Blocker(
         op="aten._local_scalar_dense",
-        where="train.py:52",
+        where=SourceLine("train.py", 52),
         count=1,
         advice="Keep the value on the GPU and read it after the step.",
         category="sync",

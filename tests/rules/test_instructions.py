@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from launchscope.model import Profile, Replay, Shapes, ShapeSignature, Verdict
+from launchscope.model import Profile, Replay, Shapes, ShapeSignature, SourceLine, Verdict
 from launchscope.rules import advise
 from tests.rules.profiles import item_blocker, predicted, profile
 
@@ -70,6 +70,8 @@ def test_at_most_five_instructions_are_given_and_the_last_fix_names_the_other_ru
 
 
 def test_a_capture_that_no_rule_explains_is_to_be_fixed_at_its_line() -> None:
-    given = verdict(predicted(replay=Replay("blocked", reason="x", where="train.py:9")))
+    given = verdict(
+        predicted(replay=Replay("blocked", reason="x", where=SourceLine("train.py", 9)))
+    )
     assert given.recommendation == "adopt_after_fixes"
     assert given.instructions[0].startswith("Remove what prevents the capture at train.py:9")

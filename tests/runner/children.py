@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launchscope.model import Recording, Schedule, Target
+from launchscope.model import Recording, Schedule, SourceLine, Target
 from launchscope.parser import read_recording
 from launchscope.runner.parent.child_watch import Event
 from launchscope.runner.parent.session import Outcome, RunOptions, record
@@ -42,10 +42,10 @@ class PointResult:
     events: tuple[Event, ...]
     source: str
 
-    def line(self, where: str | None) -> str:
-        """The source text behind `file:line`."""
+    def line(self, where: SourceLine | None) -> str:
+        """The source text of the line."""
         assert where is not None
-        return self.source.splitlines()[int(where.rpartition(":")[2]) - 1].strip()
+        return self.source.splitlines()[where.line - 1].strip()
 
 
 def recorded(

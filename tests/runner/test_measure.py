@@ -78,7 +78,7 @@ def test_a_callable_gives_the_profile_of_its_step(step: Step) -> None:
     assert profile.target.kind == "callable"
     assert profile.step is not None
     assert profile.step.boundary == "callable"
-    assert (profile.step.source or "").startswith("tests/runner/test_measure.py:")
+    assert str(profile.step.source).startswith("tests/runner/test_measure.py:")
     assert (profile.value("device_ops_per_step") or 0) > 15
     assert profile.value("iteration_ms") is None
     assert profile.shapes.stable
@@ -160,7 +160,7 @@ def test_blockers_have_the_line_of_the_callable(step: Step) -> None:
 
     blockers = launchscope.measure(reads, torch.randn(8, 4)).blockers
     assert [blocker.op for blocker in blockers] == ["aten._local_scalar_dense"]
-    assert (blockers[0].where or "").startswith("tests/runner/test_measure.py:")
+    assert str(blockers[0].where).startswith("tests/runner/test_measure.py:")
     assert blockers[0].code == "return batch.sum().item()"
 
 

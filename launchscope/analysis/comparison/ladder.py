@@ -144,7 +144,7 @@ def _verified(profile: Profile) -> Trajectory:
     reason = correct.reason or "; ".join(cause.text for cause in correct.distinct_causes) or None
     if profile.replay.status == "what_if":
         lines = sorted({blocker.where for blocker in profile.blockers if blocker.where})
-        named = f" ({', '.join(lines)})" if lines else ""
+        named = f" ({', '.join(map(str, lines))})" if lines else ""
         reason = f"measured with the blocking lines stubbed: they have to be mended first{named}"
         return Trajectory("not_compared", what, reason=reason)
     if correct.status == "verified":

@@ -105,7 +105,7 @@ def told(change: Change) -> str:
 
 
 def _where(change: Change) -> str:
-    places = ", ".join(change.where)
+    places = ", ".join(map(str, change.where))
     return places if change.appeared or not places else f"{places} of the baseline"
 
 

@@ -133,7 +133,7 @@ def blocking_lines(profile: Profile) -> str:
     eager = profile.shapes.stable is False and branches(profile)
     optimizers = (profile.facts.optimizer_classes or ()) if eager else ()
     blockers = [b for b in profile.blockers if not in_lbfgs(b.op, b.code, optimizers)]
-    lines = list(dict.fromkeys(place(b.where or b.op) for b in blockers))
+    lines = list(dict.fromkeys(place(b.where) if b.where else b.op for b in blockers))
     if len(lines) > 3:
         return f"{lines[0]} and {len(lines) - 1} more"
     return listed(lines)

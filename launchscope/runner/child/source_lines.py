@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from launchscope.model import SourceLine
 from launchscope.runner.child.target import is_ours
 
 _LIBRARY_PARTS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -14,7 +15,7 @@ _STDLIB = os.path.dirname(os.__file__) + os.sep
 _USER, _LIBRARY, _MACHINERY = 2, 1, 0
 _file_kind: dict[str, int] = {}
 # Lines of the person's that hold a whole step: a call of a library's loop.
-_library_loops: set[str] = set()
+_library_loops: set[SourceLine] = set()
 
 
 @functools.lru_cache(maxsize=1)
@@ -39,8 +40,8 @@ def _kind_of(filename: str) -> int:
     return kind
 
 
-def user_line(frame: Any) -> str | None:
-    """file:line of the innermost frame in the person's own code.
+def user_line(frame: Any) -> SourceLine | None:
+    """The line of the innermost frame in the person's own code.
 
     Where none of the stack is theirs, or theirs is only the call of a library's loop, of the
     innermost frame of a library other than torch; None if there is none of those either.
@@ -51,15 +52,15 @@ def user_line(frame: Any) -> str | None:
         filename = frame.f_code.co_filename
         kind = _kind_of(filename)
         if kind == _USER:
-            line = f"{short_path(filename)}:{frame.f_lineno}"
+            line = SourceLine(short_path(filename), frame.f_lineno or 0)
             return fallback if fallback is not None and line in _library_loops else line
         if kind == _LIBRARY and fallback is None:
-            fallback = f"{short_path(filename)}:{frame.f_lineno}"
+            fallback = SourceLine(short_path(filename), frame.f_lineno or 0)
         frame = frame.f_back
     return fallback
 
 
-def note_library_loop(line: str) -> bool:
+def note_library_loop(line: SourceLine) -> bool:
     """From now on, name what happens below this line by the library's lines. True if new."""
     new = line not in _library_loops
     _library_loops.add(line)

@@ -13,6 +13,7 @@ from launchscope.model import (
     InspectResult,
     OpRecord,
     ReplayTraceResult,
+    SourceLine,
     StepBoundary,
     VerifyResult,
 )
@@ -119,38 +120,52 @@ def test_kernels_get_their_line_when_the_op_order_matches(tmp_path: Path) -> Non
         b.op("aten::mm").launch(5, name="gemm").op("aten::add").launch(2, name="add")
         b.op("aten::mm").launch(9, name="gemm").work(30)
 
-    ops = (OpRecord("aten.mm.default", "t.py:1"), OpRecord("aten.add.Tensor", "t.py:2"),
-           OpRecord("aten.mm.default", "t.py:3"))  # fmt: skip
+    names = ("aten.mm.default", "aten.add.Tensor", "aten.mm.default")
+    ops = tuple(OpRecord(name, SourceLine("t.py", n)) for n, name in enumerate(names, 1))
     inspected = InspectResult(1, ("a",), ("x",), (3,), (), ops=ops)
     rec = recording(tmp_path, loop_trace(4, body), inspect=inspected)
     rows = {row.name: row for row in build_profile(rec).kernels}
-    assert (rows["gemm"].count, rows["gemm"].total_us, rows["gemm"].where) == (2, 14, "t.py:3")
-    assert rows["add"].where == "t.py:2"
+    assert (rows["gemm"].count, rows["gemm"].total_us, rows["gemm"].where) == (
+        2,
+        14,
+        SourceLine("t.py", 3),
+    )
+    assert rows["add"].where == SourceLine("t.py", 2)
     # Where the two orders differ, what lies between in equal order still gets its line.
-    other = replace(rec, inspect=replace(inspected, ops=(OpRecord("aten.relu", "t.py:9"), *ops)))
+    other = replace(
+        rec, inspect=replace(inspected, ops=(OpRecord("aten.relu", SourceLine("t.py", 9)), *ops))
+    )
     rows = {row.name: row for row in build_profile(other).kernels}
-    assert (rows["gemm"].where, rows["add"].where) == ("t.py:3", "t.py:2")
-    foreign = replace(rec, inspect=replace(inspected, ops=(OpRecord("aten.relu", "t.py:9"),)))
+    assert (rows["gemm"].where, rows["add"].where) == (SourceLine("t.py", 3), SourceLine("t.py", 2))
+    foreign = replace(
+        rec, inspect=replace(inspected, ops=(OpRecord("aten.relu", SourceLine("t.py", 9)),))
+    )
     assert {row.where for row in build_profile(foreign).kernels} == {None}
 
 
 def test_blockers_come_with_advice_in_order_of_appearance(tmp_path: Path) -> None:
     records = (
-        BlockerRecord("aten._local_scalar_dense", "sync", "t.py:1", 1),
-        BlockerRecord("aten.index.Tensor", "dynamic_shape", "t.py:2", 4, "x[mask]"),
+        BlockerRecord("aten._local_scalar_dense", "sync", SourceLine("t.py", 1), 1),
+        BlockerRecord("aten.index.Tensor", "dynamic_shape", SourceLine("t.py", 2), 4, "x[mask]"),
         BlockerRecord("something.new", "unheard_of", None, 1),
     )
     inspected = InspectResult(1, ("a",), ("x",), (3,), records)
     found = build_profile(recording(tmp_path, inspect=inspected)).blockers
-    assert [blocker.where for blocker in found] == ["t.py:1", "t.py:2", None]
+    assert [blocker.where for blocker in found] == [
+        SourceLine("t.py", 1),
+        SourceLine("t.py", 2),
+        None,
+    ]
     assert "torch.where" in found[0].advice
     assert "mask" in found[1].advice
     assert all(blocker.advice for blocker in found)
 
 
 def test_a_line_that_blocks_in_several_micro_batches_is_named_once(tmp_path: Path) -> None:
-    first = BlockerRecord("aten._local_scalar_dense", "sync", "t.py:1", 1, "loss.item()")
-    mask = BlockerRecord("aten.index", "dynamic_shape", "t.py:1", 2, "loss.item()")
+    first = BlockerRecord(
+        "aten._local_scalar_dense", "sync", SourceLine("t.py", 1), 1, "loss.item()"
+    )
+    mask = BlockerRecord("aten.index", "dynamic_shape", SourceLine("t.py", 1), 2, "loss.item()")
     records = (first, mask, replace(first, count=3, part="backward"))
     inspected = InspectResult(1, ("a",), ("x",), (3,), records)
     found = build_profile(recording(tmp_path, inspect=inspected)).blockers
@@ -176,7 +191,7 @@ def test_a_line_that_blocks_in_several_micro_batches_is_named_once(tmp_path: Pat
 def test_a_value_that_the_optimizers_step_reads_has_advice_of_its_own(
     tmp_path: Path, code: str, optimizer: str, told: str
 ) -> None:
-    record = BlockerRecord("aten._local_scalar_dense", "sync", "t.py:1", 1, code)
+    record = BlockerRecord("aten._local_scalar_dense", "sync", SourceLine("t.py", 1), 1, code)
     inspected = InspectResult(
         1, ("a",), ("x",), (3,), (record,), optimizer_classes=(optimizer,)
     )  # fmt: skip

@@ -19,6 +19,7 @@ from launchscope.model import (
     ScopeReplay,
     Shapes,
     ShapeSignature,
+    SourceLine,
     StepKind,
     Work,
 )
@@ -288,11 +289,14 @@ def test_a_script_measured_on_the_legacy_stream_for_some_kernels_is_told(of: Pro
 
 
 def test_each_blocker_is_a_finding_with_its_line() -> None:
-    second = replace(item_blocker(), where="train.py:60", count=3)
+    second = replace(item_blocker(), where=SourceLine("train.py", 60), count=3)
     rule = find_rule("LS030")
     assert rule is not None
     found = rule.check(predicted(blockers=(item_blocker(), second)))
-    assert [finding.where for finding in found] == ["train.py:52", "train.py:60"]
+    assert [finding.where for finding in found] == [
+        SourceLine("train.py", 52),
+        SourceLine("train.py", 60),
+    ]
     assert "3 times a step" in found[1].title
 
 
@@ -351,16 +355,20 @@ def test_a_stretched_trace_is_a_warning_where_the_timings_were_confirmed() -> No
 def test_a_failed_capture_is_told_with_its_reason_and_line() -> None:
     rule = find_rule("LS031")
     assert rule is not None
-    replay = Replay("failed", reason="CUDA out of memory", where="train.py:44")
+    replay = Replay("failed", reason="CUDA out of memory", where=SourceLine("train.py", 44))
     (finding,) = rule.check(predicted(replay=replay))
-    assert (finding.severity, finding.where) == ("warning", "train.py:44")
+    assert (finding.severity, finding.where) == ("warning", SourceLine("train.py", 44))
     assert "CUDA out of memory" in finding.title
 
 
 FROZEN = (
-    Cause("learning_rate", "the learning rate of SGD", "train.py:30", 0.1, 0.09, "SGD"),
-    Cause("scalar", "a value given to aten.mul", "train.py:25", 1.0, 0.5),
-    Cause("carried", "a tensor of shape (8,) that the step before made", "train.py:22"),
+    Cause(
+        "learning_rate", "the learning rate of SGD", SourceLine("train.py", 30), 0.1, 0.09, "SGD"
+    ),
+    Cause("scalar", "a value given to aten.mul", SourceLine("train.py", 25), 1.0, 0.5),
+    Cause(
+        "carried", "a tensor of shape (8,) that the step before made", SourceLine("train.py", 22)
+    ),
 )
 
 
@@ -369,7 +377,11 @@ def test_each_cause_of_a_wrong_result_is_named_with_its_line_and_remedy() -> Non
     assert rule is not None
     correct = Correctness("different", 4, 0.44, "known", FROZEN)
     found = rule.check(profile(replay=replace(profile().replay, correct=correct)))
-    assert [finding.where for finding in found] == ["train.py:30", "train.py:25", "train.py:22"]
+    assert [finding.where for finding in found] == [
+        SourceLine("train.py", 30),
+        SourceLine("train.py", 25),
+        SourceLine("train.py", 22),
+    ]
     assert found[0].title == (
         "The learning rate of SGD changes (from 0.1 to 0.09), and a capture freezes it"
     )
@@ -383,12 +395,15 @@ def test_scopes_that_could_not_be_captured_are_no_advice() -> None:
 
 
 def test_a_batch_that_the_step_picks_is_told_once_with_what_to_do() -> None:
-    picked = [Cause("scalar", "a value given to aten.select", "t.py:9", 7.0, n) for n in (0.0, 1.0)]
+    picked = [
+        Cause("scalar", "a value given to aten.select", SourceLine("t.py", 9), 7.0, n)
+        for n in (0.0, 1.0)
+    ]
     wrong = replace(WRONG, correct=replace(WRONG.correct, causes=tuple(picked)))
     rule = find_rule("LS033")
     assert rule is not None
     found = rule.check(profile(replay=wrong))
-    assert [finding.where for finding in found] == ["t.py:9"]
+    assert [finding.where for finding in found] == [SourceLine("t.py", 9)]
     assert "Pick it before the step" in found[0].advice
 
 

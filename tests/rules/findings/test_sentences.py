@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from launchscope.model import Cause, Correctness, Profile, Shapes, ShapeSignature
+from launchscope.model import Cause, Correctness, Profile, Shapes, ShapeSignature, SourceLine
 from launchscope.rules import advise
 from tests.rules.profiles import blocked, item_blocker, predicted, profile, rehearsal
 
@@ -103,8 +103,10 @@ def test_advice_on_the_data_loader_is_a_sentence(wait: float) -> None:
 
 
 def test_causes_that_differ_in_a_later_value_alone_are_one() -> None:
-    first, later = (Cause("scalar", "aten.select", "train.py:64", 7, value) for value in (0, 1))
-    other = replace(first, where="train.py:65")
+    first, later = (
+        Cause("scalar", "aten.select", SourceLine("train.py", 64), 7, value) for value in (0, 1)
+    )
+    other = replace(first, where=SourceLine("train.py", 65))
     assert Correctness(causes=(first, later, other)).distinct_causes == (first, other)
 
 

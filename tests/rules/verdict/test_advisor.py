@@ -15,6 +15,7 @@ from launchscope.model import (
     Replay,
     Shapes,
     ShapeSignature,
+    SourceLine,
     Verdict,
     Work,
 )
@@ -328,7 +329,9 @@ def test_advising_twice_gives_the_same_profile() -> None:
 
 
 def test_a_named_cause_stands_in_the_headline_with_the_gain_that_remains() -> None:
-    cause = Cause("learning_rate", "the learning rate of SGD", "train.py:30", 0.1, 0.09, "SGD")
+    cause = Cause(
+        "learning_rate", "the learning rate of SGD", SourceLine("train.py", 30), 0.1, 0.09, "SGD"
+    )
     correct = Correctness("different", 4, 0.44, causes=(cause,))
     given = verdict(profile(replay=replace(profile().replay, correct=correct)))
     assert given.recommendation == "unsafe"

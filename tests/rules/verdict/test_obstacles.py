@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from launchscope.model import Profile, Replay, Shapes, ShapeSignature, Verdict
+from launchscope.model import Profile, Replay, Shapes, ShapeSignature, SourceLine, Verdict
 from launchscope.rules import advise
 from tests.rules.profiles import item_blocker, predicted, profile, rehearsal
 
@@ -123,7 +123,7 @@ def test_the_step_of_lbfgs_is_not_to_be_mended_and_left_eager_at_once() -> None:
         item_blocker(),
         op="aten._local_scalar_dense",
         code="loss = o.step(closure)",
-        where="train.py:9",
+        where=SourceLine("train.py", 9),
     )
     base = predicted(
         shapes=BRANCH,

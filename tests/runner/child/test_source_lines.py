@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 import torch  # noqa: F401  # its folder is asked for
 
+from launchscope.model import SourceLine
 from launchscope.runner.child import source_lines as userlines
 from launchscope.runner.child.source_lines import note_library_loop, user_line
 
 
 @pytest.fixture
-def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[SourceLine | None]:
     """What user_line says in a library that a person's line 1 calls, asked again each run."""
     monkeypatch.setattr(userlines, "_library_loops", set())
     library = tmp_path / "site-packages" / "trainer.py"
     library.parent.mkdir()
-    found: list[str | None] = []
+    found: list[SourceLine | None] = []
     space = {"ask": lambda: found.append(user_line(sys._getframe(1)))}
     exec(compile("def fit():\n    ask()\n", str(library), "exec"), space)
     script = compile("fit()\n", str(tmp_path / "train.py"), "exec")
@@ -30,17 +31,15 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     return found
 
 
-def test_the_persons_own_line_is_named(called: list[str | None]) -> None:
-    assert called[0] is not None
-    assert called[0].endswith("train.py:1")
+def test_the_persons_own_line_is_named(called: list[SourceLine | None]) -> None:
+    assert str(called[0]).endswith("train.py:1")
 
 
-def test_below_a_librarys_loop_the_librarys_line_is_named(called: list[str | None]) -> None:
-    assert called[1] is not None
-    assert called[1].endswith("trainer.py:2")
+def test_below_a_librarys_loop_the_librarys_line_is_named(called: list[SourceLine | None]) -> None:
+    assert str(called[1]).endswith("trainer.py:2")
 
 
 def test_a_library_loop_is_news_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(userlines, "_library_loops", set())
-    assert note_library_loop("train.py:9")
-    assert not note_library_loop("train.py:9")
+    assert note_library_loop(SourceLine("train.py", 9))
+    assert not note_library_loop(SourceLine("train.py", 9))

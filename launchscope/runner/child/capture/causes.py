@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import Cause
+from launchscope.model import Cause, SourceLine
 from launchscope.runner.child.capture.step_trace import Scalar, StepTrace
 
 _MOST_NAMED = 5
@@ -86,7 +86,7 @@ def _branch(captured: StepTrace, eager: StepTrace) -> Cause | None:
 
 def _frozen_scalars(captured: StepTrace, eager: StepTrace) -> list[tuple[Cause, bool]]:
     """Python values that changed at the same op; once for each op and line."""
-    found: dict[tuple[str, str | None], tuple[Cause, bool]] = {}
+    found: dict[tuple[str, SourceLine | None], tuple[Cause, bool]] = {}
     for before, after in zip(captured.calls, eager.calls, strict=False):
         for old, new in zip(before.scalars, after.scalars, strict=False):
             if not _same(old, new):

@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
+from launchscope.model import SourceLine
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.ops.step_ops import dotted
 from launchscope.runner.child.ops.storages import weak_storage
@@ -27,7 +28,7 @@ class Call:
     op: str
     form: str
     scalars: tuple[Scalar, ...]
-    where: str | None
+    where: SourceLine | None
     in_optimizer: bool
 
 
@@ -44,7 +45,7 @@ class View:
     tensor: Any
     value: Any = None
     carried: str | None = None
-    where: str | None = None
+    where: SourceLine | None = None
     filled: set[Any] = field(default_factory=set)  # what was copied from it, if the step made it
 
 
@@ -58,7 +59,9 @@ class StepTrace:
     from_host: set[Any] = field(default_factory=set)  # of those, filled with data of the host
     written: dict[Any, Any] = field(default_factory=dict)  # storages from outside -> dtype
     used: set[Any] = field(default_factory=set)  # storages filled from the host, once read
-    unforked: list[str] = field(default_factory=list)  # lines on a stream that does not capture
+    unforked: list[SourceLine] = field(
+        default_factory=list
+    )  # lines on a stream that does not capture
 
     def settle(self) -> None:
         """Once the step is over: data that it made on the host and used itself is no input.

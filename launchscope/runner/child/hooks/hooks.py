@@ -17,6 +17,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from launchscope.model import SourceLine
 from launchscope.runner.child.hooks.boundary_hooks import (
     StepBoundaryHooks,
     hook_call,
@@ -50,13 +51,13 @@ class Hooks:
         self.user_profiler = False
         self.graph_replays = 0
         self.processes = 0  # that the script started, DataLoader workers apart
-        self.scheduler_where: str | None = None
+        self.scheduler_where: SourceLine | None = None
         self.inside_optimizers: set[str] = set()  # "forward", "optimizer": seen in the search
         self.steps_in_backward = False  # optimizers step as gradients come: no events of their own
         self.optimizers: dict[str, Any] = {}
         # Finding a line takes microseconds: only in the search and where they are read.
         self.wants_lines = True
-        self.backward_where: str | None = None
+        self.backward_where: SourceLine | None = None
         self._modules = ModuleKeys()
         self._optimizer_keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._undo: list[Callable[[], None]] = []

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from launchscope.model import SourceLine
 from launchscope.runner.child.source_lines import is_torch, user_line
 from launchscope.runner.child.target import is_ours
 
@@ -26,7 +27,7 @@ class PatchState(Protocol):
     graph_replays: int
     processes: int  # that the script started, DataLoader workers apart
     wants_lines: bool  # to find one takes microseconds
-    scheduler_where: str | None  # the line that steps a scheduler of learning rates
+    scheduler_where: SourceLine | None  # the line that steps a scheduler of learning rates
 
 
 def patch_profiler(notes: PatchState, original: Any) -> Any:

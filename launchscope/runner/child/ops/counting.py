@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from typing import Any
 
+from launchscope.model import SourceLine
 from launchscope.runner.child.ops.host_copies import HostTensors
 from launchscope.runner.child.ops.rehearsal import foreach_as_on_cuda
 from launchscope.runner.child.ops.step_ops import StepStream, holds_one_of, make_dispatch_mode
@@ -16,7 +17,7 @@ __all__ = ["DeviceOps"]
 class _NoHooks:
     """What the op stream asks of the hooks: here no line of a backward is known beforehand."""
 
-    backward_where: str | None = None
+    backward_where: SourceLine | None = None
 
 
 class DeviceOps:
@@ -58,7 +59,7 @@ class DeviceOps:
         return self._stream.device_ops
 
     @property
-    def rows(self) -> Counter[tuple[str, str | None]]:
+    def rows(self) -> Counter[tuple[str, SourceLine | None]]:
         return Counter((record.op, record.where) for record in self._stream.ops)
 
     def _counts(self, tensor: Any) -> bool:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from launchscope.model import BlockerRecord, OpRecord, StepPart
+from launchscope.model import BlockerRecord, OpRecord, SourceLine, StepPart
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.ops.blocking import (
     HOST_COPY,
@@ -45,7 +45,7 @@ def sync_calls(cuda: Any) -> tuple[tuple[Any, str], ...]:
 class KnowsBackward(Protocol):
     """Who knows the line of the backward that runs at the moment, if any."""
 
-    backward_where: str | None
+    backward_where: SourceLine | None
 
 
 class StepStream:
@@ -56,7 +56,7 @@ class StepStream:
         self.ops: list[OpRecord] = []
         self.device_ops = 0
         self.part: StepPart = "forward"  # kept up to date by who runs the step
-        self.blockers: Counter[tuple[str, str, str | None, StepPart]] = Counter()
+        self.blockers: Counter[tuple[str, str, SourceLine | None, StepPart]] = Counter()
         self.produced: set[Any] = set()
         self.read: dict[Any, str] = {}
         self.written: set[Any] = set()
@@ -67,7 +67,7 @@ class StepStream:
     def signature(self) -> str:
         return self.digest.hexdigest()
 
-    def block(self, op: str, category: str, where: str | None) -> None:
+    def block(self, op: str, category: str, where: SourceLine | None) -> None:
         self.blockers[op, category, where, self.part] += 1
 
     def records(self) -> list[BlockerRecord]:

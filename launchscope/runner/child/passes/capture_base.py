@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Literal
 
-from launchscope.model import ReplayResult, StepPart
+from launchscope.model import ReplayResult, SourceLine, StepPart
 from launchscope.runner.child.capture.bursts import Bursts
 from launchscope.runner.child.capture.capture import Capture, CapturedStep
 from launchscope.runner.child.capture.live_replay import LiveReplay
@@ -63,7 +63,7 @@ class CapturePass(PassBase):
         self._memory_mib: float | None = None
         self._kind = 0
         self._kept: list[Any] = []
-        self._where: str | None = None
+        self._where: SourceLine | None = None
 
     # -------------------------------------------------------------------------- steps
 
@@ -230,7 +230,7 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def _line_of(error: BaseException) -> str | None:
+def _line_of(error: BaseException) -> SourceLine | None:
     """The user's line at which the error was raised."""
     traceback, last = error.__traceback__, None
     while traceback is not None:

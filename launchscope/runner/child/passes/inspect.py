@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import BlockerRecord, InspectResult, StepPart, StepSource
+from launchscope.model import BlockerRecord, InspectResult, SourceLine, StepPart, StepSource
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.ops.host_copies import HostTensors, make_host_copy_mode
 from launchscope.runner.child.ops.host_inputs import host_inputs
@@ -160,7 +160,7 @@ def _would_be_on_gpu(context: Context, on_host: HostTensors) -> Callable[[Any], 
 
 def _merge(streams: list[StepStream]) -> tuple[BlockerRecord, ...]:
     """Every blocker of any step, in order of appearance, with the most seen in one step."""
-    merged: dict[tuple[str, str, str | None, StepPart], BlockerRecord] = {}
+    merged: dict[tuple[str, str, SourceLine | None, StepPart], BlockerRecord] = {}
     for stream in streams:
         for record in stream.records():
             key = (record.op, record.category, record.where, record.part)
@@ -169,11 +169,8 @@ def _merge(streams: list[StepStream]) -> tuple[BlockerRecord, ...]:
     return tuple(replace(r, code=_source_of(r.where)) for r in merged.values())
 
 
-def _source_of(where: str | None) -> str | None:
-    if where is None:
-        return None
-    file, _, line = where.rpartition(":")
-    return linecache.getline(file, int(line)).strip() or None
+def _source_of(where: SourceLine | None) -> str | None:
+    return None if where is None else linecache.getline(where.file, where.line).strip() or None
 
 
 def known_storages(context: Context) -> set[Any]:
@@ -205,12 +202,12 @@ def _inputs_of(stream: StepStream, known: set[Any]) -> str:
 
 def _source(context: Context, stream: StepStream, frame: Any) -> StepSource | None:
     """The inputs in the statements at which the step worked on the device."""
-    if context.boundary.source is None:
+    begins = context.boundary.source
+    if begins is None:
         return None
-    file, _, begins = context.boundary.source.rpartition(":")
-    places = [op.where.rpartition(":") for op in stream.ops if op.where is not None]
-    lines = [int(begins), *(int(line) for name, _, line in places if name == file)]
-    return host_inputs(context.torch, frame, file, lines)
+    lines = [op.where for op in stream.ops if op.where is not None]
+    of_file = [line.line for line in (begins, *lines) if line.file == begins.file]
+    return host_inputs(context.torch, frame, begins.file, of_file)
 
 
 def _uncapturable(context: Context) -> list[Any]:

@@ -45,7 +45,8 @@ class ScopePass(CapturePass):
         parts = _PARTS[self.captured]
         inside = [b for b in inspect.get("blockers", ()) if b["part"] in parts]
         if inside:
-            at = f" at {inside[0]['where']}" if inside[0]["where"] else ""
+            line = inside[0]["where"]
+            at = f" at {line['file']}:{line['line']}" if line else ""
             return f"{BLOCKED}{inside[0]['op']}{at} stands in this part of the step"
         if len(set(inspect.get("signatures", ()))) > 1:
             return "the op stream changes from step to step"

@@ -8,7 +8,7 @@ import time
 from collections import Counter, defaultdict, deque
 from typing import Any
 
-from launchscope.model import Schedule, StepBoundary, StepKind
+from launchscope.model import Schedule, SourceLine, StepBoundary, StepKind
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.input_shapes import in_training, is_weighted
 from launchscope.runner.child.source_lines import user_line
@@ -38,8 +38,8 @@ class StepDetector:
         self._hooks = hooks
         self._search = StepSearch()
         # The lines at which an event began, by kind, key and modes; the latest last.
-        self._sources: defaultdict[tuple[str, str, bool, bool], deque[str | None]] = defaultdict(
-            lambda: deque(maxlen=_LINES_KEPT)
+        self._sources: defaultdict[tuple[str, str, bool, bool], deque[SourceLine | None]] = (
+            defaultdict(lambda: deque(maxlen=_LINES_KEPT))
         )
         self._signatures: Counter[str] = Counter()
         self._optimizer_exists = False
@@ -232,7 +232,7 @@ class StepDetector:
             closure="forward" in self._hooks.inside_optimizers and set(period) == {"optimizer"},
         )
 
-    def _line_of(self, event: tuple[str, str, bool, bool], back: int) -> str | None:
+    def _line_of(self, event: tuple[str, str, bool, bool], back: int) -> SourceLine | None:
         """The line of the event that was seen `back` times since the last step began."""
         lines = self._sources[event]
         return lines[-min(back, len(lines))] if lines else None

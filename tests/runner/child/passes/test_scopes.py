@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from launchscope.model import Schedule, Target
+from launchscope.model import Schedule, SourceLine, Target
 from launchscope.parser import read_recording
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.passes.replay import ReplayPass
@@ -53,7 +53,10 @@ def test_each_blocker_knows_the_part_of_the_step_it_stands_in(
     inspected = read_recording(folder).inspect
     assert inspected is not None
     found = [(blocker.where, blocker.part) for blocker in inspected.blockers]
-    assert found == [("train.py:7", "forward"), ("train.py:10", "optimizer")]
+    assert found == [
+        (SourceLine("train.py", 7), "forward"),
+        (SourceLine("train.py", 10), "optimizer"),
+    ]
 
 
 # ------------------------------------------------------------------ which scope is tried
@@ -69,7 +72,7 @@ def reason(tmp_path: Path) -> Callable[..., str | None]:
     context.boundary = replace(context.boundary, period=period)
 
     def skipped(kind: Any, part: str | None = None, **results: Any) -> str | None:
-        blocker = {"op": "aten.equal", "where": "t.py:3", "part": part}
+        blocker = {"op": "aten.equal", "where": {"file": "t.py", "line": 3}, "part": part}
         context.results = {
             "inspect": {"signatures": ["a"], "blockers": [blocker] if part else []},
             **results,
