@@ -14,6 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from launchscope.analysis.steps.steps import steps_of
+from launchscope.analysis.timeline.timeline import build_timeline
+from launchscope.analysis.timeline.work import gather
 from launchscope.model import (
     CALIBRATION_RANGE,
     STEP_RANGE,
@@ -26,6 +31,7 @@ from launchscope.model import (
     TraceResult,
 )
 from launchscope.parser import read_trace
+from launchscope.parser.launches import find_launches
 from launchscope.parser.trace import Trace
 
 PID, MAIN, STREAM = 403, 403, 13
@@ -312,3 +318,10 @@ def known(value: float | None) -> float:
     """A figure that has to be there."""
     assert value is not None
     return value
+
+
+def traced_iteration_ms(read: Trace) -> float:
+    """The median iteration as it stands in a trace, on the GPU's clock."""
+    joined = find_launches(read)
+    iterations = steps_of(read, joined).iterations
+    return float(np.median(build_timeline(gather(read, iterations, joined)).traced_iteration))

@@ -41,15 +41,11 @@ def test_a_case_that_one_tree_lacks_is_a_difference() -> None:
 
 def test_bounds_are_found_in_the_metric_and_in_the_facts() -> None:
     document = dict(rule_profiles())["profile profile"]
-    inside = {**document, "facts": {}}
-    inside["metrics"] = {**document["metrics"]}
-    facts = document["facts"]
-    inside["metrics"]["removable_pct"] = {
-        **document["metrics"]["removable_pct"],
-        "low": facts["removable_low_pct"],
-        "high": facts["removable_high_pct"],
-    }
-    assert comparable(inside) == comparable(document)
+    metric = {**document["metrics"]["removable_pct"]}
+    beside = {**document, "metrics": {**document["metrics"], "removable_pct": metric}}
+    beside["facts"] = {"removable_low_pct": metric.pop("low")}
+    beside["facts"]["removable_high_pct"] = metric.pop("high")
+    assert comparable(beside) == comparable(document)
     assert comparable(document)["metrics.removable_pct.low"] is not None
 
 

@@ -47,9 +47,6 @@ from launchscope.parser.trace import Trace
 
 __all__ = ["build_profile"]
 
-# A kind of step seen less often than this is told as rare.
-RARE_KIND_PCT = 10.0
-
 
 def build_profile(
     recording: Recording, *, threshold_pct: float = 15.0, expected_steps: int | None = None
@@ -239,11 +236,8 @@ def _shapes(inspected: InspectResult | None) -> Shapes:
 
 def _facts(recording: Recording) -> Facts:
     """What the recording says by itself, without the trace's rows."""
-    step, inspected, trace = recording.step, recording.inspect, recording.trace
+    inspected, trace = recording.inspect, recording.trace
     facts = Facts(has_pass_failures=bool(recording.failures))
-    if step is not None:
-        rare = tuple(kind.name for kind in step.kinds if kind.share_pct < RARE_KIND_PCT)
-        facts = replace(facts, rare_kinds=rare)
     if trace is not None:
         legacy = -(-trace.legacy_kernels // max(trace.steps, 1))
         facts = replace(facts, side_stream=trace.side_stream, legacy_stream_kernels=legacy)
@@ -253,7 +247,6 @@ def _facts(recording: Recording) -> Facts:
             scheduler_live=inspected.scheduler_live,
             scheduler_where=inspected.scheduler_where,
             optimizer_classes=inspected.optimizer_classes,
-            rng_used=inspected.rng_used,
             amp_left_out=inspected.partial or None,
         )
     return facts

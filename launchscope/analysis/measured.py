@@ -89,18 +89,15 @@ def from_trace(
         "tklqt_ms": _samples("tklqt_ms", accounts.tklqt_ms),
     }
     if predicted is not None:
-        metrics["predicted_replay_ms"] = predicted.ms
+        metrics["predicted_replay_ms"] = Metric(
+            predicted.ms, "ms", low=predicted.low_ms, high=predicted.high_ms
+        )
     facts = replace(
         _kernel_facts(work),
         join_coverage_pct=work.coverage_pct,
         sync_names=tuple(accounts.sync_names),
         inside_step_syncs=counted("syncs_per_step", accounts.syncs_inside).value,
         between_step_syncs=counted("syncs_per_step", accounts.syncs_between).value,
-        data_loader_seen=timeline.data_loader_seen,
-        traced_iteration_ms=middle(timeline.traced_iteration),
-        traced_idle_ms=middle(timeline.iteration_idle.idle),
-        predicted_replay_low_ms=predicted.low_ms if predicted is not None else None,
-        predicted_replay_high_ms=predicted.high_ms if predicted is not None else None,
     )
     notes = []
     if work.devices > 1:

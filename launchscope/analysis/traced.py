@@ -309,15 +309,14 @@ def _projected(
     whole = found.metrics.get("projected_iteration_ms")
     if not isinstance(whole, float):
         return found
-    low = found.facts.removable_low_pct or 0.0
-    high = found.facts.removable_high_pct or 0.0
+    removable = found.metrics["removable_pct"]
+    assert isinstance(removable, Metric)
+    low, high = removable.low or 0.0, removable.high or 0.0
     # A projection keeps the host's work between steps, which shrinks with the iteration.
     fastest = 100 * (1 - whole / times.fastest_ms) if times.fastest_ms > 0 else low
     slowest = 100 * (1 - whole / times.traced_ms) if times.traced_ms > 0 else high
-    facts = replace(
-        found.facts, removable_low_pct=min(low, fastest), removable_high_pct=max(high, slowest)
-    )
-    return replace(found, facts=facts)
+    wider = replace(removable, low=min(low, fastest), high=max(high, slowest))
+    return replace(found, metrics={**found.metrics, "removable_pct": wider})
 
 
 def _unknown_gain(work: Work) -> str | None:
@@ -352,11 +351,11 @@ def _by_idle(timeline: Timeline, predicted: Prediction, iteration: float) -> Mea
     metrics: dict[str, Value] = {
         "projected_iteration_ms": whole,
         "iteration_speedup": iteration / whole if whole > 0 else None,
-        "removable_pct": removed(predicted.ms),
+        "removable_pct": Metric(
+            removed(predicted.ms),
+            "%",
+            low=removed(predicted.high_ms),
+            high=removed(predicted.low_ms),
+        ),
     }
-    facts = Facts(
-        replay_ms_source="predicted",
-        removable_low_pct=removed(predicted.high_ms),
-        removable_high_pct=removed(predicted.low_ms),
-    )
-    return Measured(metrics, facts)
+    return Measured(metrics, Facts(replay_ms_source="predicted"))

@@ -48,8 +48,12 @@ def merged(profiles: Sequence[Profile]) -> Profile:
         value: float = mode(values) if count else median(values)
         exact = all(r.exact for r in found) and low == high
         samples = tuple(s for p in profiles if key in p.metrics for s in p.metrics[key].samples)
-        joined[key] = Metric(int(value) if value == int(value) and count else value, metric.unit,
-                             exact, samples)  # fmt: skip
+        joined[key] = replace(
+            metric,
+            value=int(value) if value == int(value) and count else value,
+            exact=exact,
+            samples=samples,
+        )
         if low != high:
             ranges[key] = low, high
     blockers, seen = _joined_blockers([p for p in profiles if p.shapes.stable is not None])

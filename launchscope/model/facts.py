@@ -28,11 +28,9 @@ class Facts:
     rank: int | None = None  # of the trace's process in a run of several
 
     # Of the step.
-    rare_kinds: tuple[str, ...] | None = None  # kinds of step too rare to be captured
     scheduler_live: bool | None = None
     scheduler_where: SourceLine | None = None
     optimizer_classes: tuple[str, ...] | None = None
-    rng_used: bool | None = None
     amp_left_out: bool | None = None  # of a rehearsal: autocast or GradScaler did nothing in it
     input_tensors: int | None = None  # to be copied in before a replay
     input_bytes: int | None = None
@@ -42,9 +40,6 @@ class Facts:
     sync_names: tuple[str, ...] | None = None  # calls that wait
     inside_step_syncs: float | None = None
     between_step_syncs: float | None = None
-    data_loader_seen: bool | None = None
-    traced_iteration_ms: float | None = None
-    traced_idle_ms: float | None = None
     median_kernel_us: float | None = None
     large_kernel_share_pct: float | None = None
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
@@ -55,13 +50,8 @@ class Facts:
     # Of the gain.
     gain_unknown: str | None = None  # why none can be told
     replay_ms_source: Literal["measured", "predicted"] | None = None
-    predicted_replay_low_ms: float | None = None
-    predicted_replay_high_ms: float | None = None
-    removable_low_pct: float | None = None  # of the iteration, as the next
-    removable_high_pct: float | None = None
     removable_step_pct: float | None = None  # of the step
     simulation_error_pct: float | None = None  # of the iteration that the queue simulation gives
-    projected_iteration_with_sync_ms: float | None = None  # if the step still waits for its replay
     projected_from_bursts: bool | None = None  # without a trace, or against a stretched one
 
     # Of several processes, or of a baseline.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import median, quantiles
 from typing import Any, Literal
 
 from launchscope.model.facts import Facts
@@ -28,12 +28,18 @@ Severity = Literal["info", "advice", "warning", "error"]
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure. `value` None means not measured; `exact` that all samples agreed."""
+    """One figure. `value` None means not measured; `exact` that all samples agree.
+
+    An estimate lies between `low` and `high`; None for a figure whose only spread is that of its
+    samples.
+    """
 
     value: float | int | None
     unit: str
     exact: bool = False
     samples: tuple[float, ...] = ()
+    low: float | None = None
+    high: float | None = None
 
     @classmethod
     def of_samples(cls, samples: list[float] | tuple[float, ...], unit: str) -> Metric:
@@ -46,15 +52,8 @@ class Metric:
         """Interquartile range of the samples (linear interpolation); None below four."""
         if len(self.samples) < 4:
             return None
-        ordered = sorted(self.samples)
-
-        def at(share: float) -> float:
-            position = share * (len(ordered) - 1)
-            low = int(position)
-            high = min(low + 1, len(ordered) - 1)
-            return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
-
-        return at(0.75) - at(0.25)
+        first, _, third = quantiles(self.samples, n=4, method="inclusive")
+        return third - first
 
 
 @dataclass(frozen=True)

@@ -276,9 +276,9 @@ def _rows(profile: Profile) -> tuple[Row, ...]:
 def _bounds(profile: Profile) -> list[Row]:
     """What is predicted lies between bounds, and a prediction without them says little."""
     rows = []
-    low, high = profile.facts.predicted_replay_low_ms, profile.facts.predicted_replay_high_ms
-    if low is not None and high is not None:
-        shown = _range(ms(low), ms(high))
+    replay = profile.metrics.get("predicted_replay_ms")
+    if replay is not None and replay.low is not None and replay.high is not None:
+        shown = _range(ms(replay.low), ms(replay.high))
         rows.append(Row("replay, bounds", "", shown))
     found = gain(profile)  # the verdict's bounds, the error of the simulation in them
     if found is not None:

@@ -60,12 +60,11 @@ class Gain:
 
 def gain(profile: Profile) -> Gain | None:
     """The gain, measured where there is a replay and predicted otherwise."""
-    removable = profile.value("removable_pct")
-    if removable is None:
+    metric, removable = profile.metrics.get("removable_pct"), profile.value("removable_pct")
+    if metric is None or removable is None:
         return None
     spread = spread_pct(profile, "iteration_ms") or 0.0
-    low = profile.facts.removable_low_pct
-    high = profile.facts.removable_high_pct
+    low, high = metric.low, metric.high
     error = abs(profile.facts.simulation_error_pct or 0.0)
     error = error if error > TOLERANCE_PCT else 0.0
     return Gain(

@@ -13,7 +13,7 @@ from launchscope.model import Profile
 from launchscope.parser import read_recording, read_trace
 from launchscope.parser.sources import Reading
 from launchscope.rules import advise
-from tests.builders import TraceBuilder, known, loop_trace, trace
+from tests.builders import TraceBuilder, known, loop_trace, trace, traced_iteration_ms
 from tests.nsys_builder import nsys
 from tests.oracle import oracle
 
@@ -67,7 +67,8 @@ def test_the_gain_that_was_measured_lies_within_the_bounds_of_the_file(folder: P
     verdict = live(folder).verdict
     assert verdict is not None
     assert verdict.basis != "predicted"
-    low, high = known(read.facts.removable_low_pct), known(read.facts.removable_high_pct)
+    removable = read.metrics["removable_pct"]
+    low, high = known(removable.low), known(removable.high)
     assert low <= measured <= high
 
 
@@ -119,18 +120,18 @@ def test_orphans_are_busy_time_of_the_whole_span() -> None:
 
 
 def test_what_recording_cost_is_taken_off_and_told() -> None:
-    read = profile(loop_trace(6, step))
-    traced, told = read.facts.traced_iteration_ms, read.value("iteration_ms")
-    assert told is not None
+    built = loop_trace(6, step)
+    read = profile(built)
     # 40 recorded events of 2.2 us each, all of them while the GPU waited.
-    assert known(traced) - told == pytest.approx(40 * 2.2e-3, rel=0.05)
+    taken_off = traced_iteration_ms(built.trace()) - known(read.value("iteration_ms"))
+    assert taken_off == pytest.approx(40 * 2.2e-3, rel=0.05)
     assert any("taken off" in note for note in read.notes)
 
 
 def test_where_the_gpu_is_busy_recording_costs_nothing() -> None:
     busy = loop_trace(6, lambda builder: [builder.launch(kernel_us=100) for _ in range(20)])
     read = profile(busy)
-    assert read.value("iteration_ms") == pytest.approx(read.facts.traced_iteration_ms, rel=1e-3)
+    assert read.value("iteration_ms") == pytest.approx(traced_iteration_ms(busy.trace()), rel=1e-3)
     assert read.verdict is not None
     assert read.verdict.recommendation == "stay_eager"
 

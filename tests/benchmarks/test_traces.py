@@ -10,6 +10,7 @@ from launchscope.analysis import profile_of_trace
 from launchscope.parser import read_trace
 from launchscope.parser.sources import Reading
 from tests.benchmarks.synthetic import BETWEEN_NS, LAUNCHES, PERIOD_NS, write
+from tests.builders import traced_iteration_ms
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
@@ -28,7 +29,7 @@ def test_a_synthetic_trace_has_the_answers_it_promises(
     assert found.value("gpu_busy_ms") == answers.step_busy_ns / 1e6
     period_ms = (LAUNCHES * PERIOD_NS + BETWEEN_NS) / 1e6
     if marks:  # a gap in front of a step found by its launches is that step's
-        assert found.facts.traced_iteration_ms == pytest.approx(period_ms)
+        assert traced_iteration_ms(read) == pytest.approx(period_ms)
     whole = profile_of_trace(read, name, step_from="none")
     assert whole.value("launches_per_step") == answers.launches
     assert whole.value("gpu_busy_ms") == pytest.approx(answers.busy_ns / 1e6, abs=1e-9)

@@ -115,7 +115,6 @@ def test_loader_workers_with_pinned_memory_are_no_obstacle(
     )
     assert ran.code == 0, ran.stderr
     assert ran.measured.replay.status == "measured", ran.measured.replay.reason
-    assert ran.measured.facts.data_loader_seen is True
 
 
 def test_work_on_the_legacy_stream_is_measured_on_it_and_not_replayed(

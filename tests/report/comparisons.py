@@ -46,7 +46,7 @@ def at(batch_size: int, eager: float, replayed: float, exposed: float, launches:
             "iteration_ms": eager,
             "projected_iteration_ms": replayed,
             "iteration_busy_ms": eager * (1 - exposed / 100),
-            "removable_pct": 100 * (1 - replayed / eager),
+            "removable_pct": Metric(100 * (1 - replayed / eager), "%"),
             "iteration_speedup": eager / replayed,
             "speedup": 1.02 * eager / replayed,
             "launch_overhead_pct": exposed,
@@ -55,8 +55,7 @@ def at(batch_size: int, eager: float, replayed: float, exposed: float, launches:
         }
     )
     shapes = Shapes(True, (ShapeSignature(3, f"({batch_size}, 256) float32"),))
-    facts = replace(made.facts, removable_low_pct=None, removable_high_pct=None)
-    advised = advise(replace(made, shapes=shapes, facts=facts))
+    advised = advise(replace(made, shapes=shapes))
     return with_rates(
         Point(
             {"batch_size": str(batch_size)},

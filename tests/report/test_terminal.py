@@ -9,7 +9,7 @@ import pytest
 from launchscope.model import Facts, KernelRow, Metric, Profile, ScopeReplay, SourceLine, Work
 from launchscope.report import render
 from launchscope.rules import advise
-from tests.rules.profiles import blocked, gpu_bound, predicted, profile, rehearsal
+from tests.rules.profiles import blocked, gpu_bound, predicted, profile, rehearsal, share
 
 
 def text(of: object = None, **options: object) -> str:
@@ -126,11 +126,12 @@ def test_the_replay_of_other_work_is_not_shown_beside_the_prediction_made_of_eag
 
 def test_a_prediction_stands_between_the_bounds_that_the_verdict_rests_on() -> None:
     base = predicted(
-        facts={
-            "predicted_replay_low_ms": 2.9, "predicted_replay_high_ms": 3.4,
-            "removable_low_pct": 58.0, "removable_high_pct": 64.0, "simulation_error_pct": -8.0,
-        }
-    )  # fmt: skip
+        metrics={
+            "predicted_replay_ms": Metric(3.1, "ms", low=2.9, high=3.4),
+            "removable_pct": share(62.5, 58.0, 64.0),
+        },
+        facts={"simulation_error_pct": -8.0},
+    )
     assert row(base, "replay, bounds") == "replay, bounds 2.90 to 3.40 ms"
     assert row(base, "removed, bounds") == "removed, bounds 50 to 72 %"
     assert "bounds" not in text(advise(profile()))

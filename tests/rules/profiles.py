@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -59,7 +60,7 @@ _METRICS: dict[str, Metric] = {
     "break_even_steps": Metric(6.7, "steps"),
     "projected_iteration_ms": Metric(3.52, "ms"),
     "iteration_speedup": Metric(2.67, "x"),
-    "removable_pct": Metric(62.5, "%"),
+    "removable_pct": Metric(62.5, "%", low=61.8, high=63.1),
     "shape_signatures": Metric(1, "1", exact=True),
     "device_ops_per_step": Metric(None, "1"),
 }
@@ -85,8 +86,6 @@ _FACTS: dict[str, Any] = {
     "simulation_error_pct": 0.8,
     "iteration_check_pct": 0.3,
     "replay_ms_source": "measured",
-    "removable_low_pct": 61.8,
-    "removable_high_pct": 63.1,
     "removable_step_pct": 65.1,
     "timing_steps": 30,
     "scheduler_live": False,
@@ -99,19 +98,28 @@ _FACTS: dict[str, Any] = {
 }
 
 
+def share(value: float, low: float, high: float) -> Metric:
+    """A share of the iteration between bounds."""
+    return Metric(value, "%", low=low, high=high)
+
+
 def profile(
     *,
-    metrics: dict[str, float | None] | None = None,
+    metrics: Mapping[str, float | Metric | None] | None = None,
     facts: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Profile:
     """A step of 555 small kernels whose measured replay pays, with these values changed.
 
-    `metrics` sets values without samples (None: not measured); other keywords replace fields.
+    `metrics` sets values without samples (None: not measured) or whole metrics; other keywords
+    replace fields.
     """
     known = dict(_METRICS)
     for key, value in (metrics or {}).items():
-        known[key] = Metric(value, known[key].unit)
+        if isinstance(value, Metric):
+            known[key] = value
+        else:
+            known[key] = replace(known[key], value=value, exact=False, samples=())
     base = Profile(
         target=Target("script", "train.py", ("--epochs", "1")),
         environment=Environment(
@@ -154,14 +162,14 @@ def profile(
 
 def predicted(
     *,
-    metrics: dict[str, float | None] | None = None,
+    metrics: Mapping[str, float | Metric | None] | None = None,
     facts: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Profile:
     """The same step without a replay: its gain is a prediction from the trace."""
-    unmeasured: dict[str, float | None] = dict.fromkeys(_UNMEASURED)
+    unmeasured: dict[str, float | Metric | None] = dict.fromkeys(_UNMEASURED)
     return profile(
-        metrics=unmeasured | (metrics or {}),
+        metrics={**unmeasured, **(metrics or {})},
         facts={"replay_ms_source": "predicted"} | (facts or {}),
         **({"replay": Replay("skipped", reason="--replay 0")} | changes),
     )
@@ -205,11 +213,9 @@ def gpu_bound() -> Profile:
             "replay_ms": 51.8,
             "predicted_replay_ms": 51.8,
             "speedup": 1.0,
-            "removable_pct": 0.2,
+            "removable_pct": share(0.2, -0.6, 1.0),
         },
         facts={
-            "removable_low_pct": -0.6,
-            "removable_high_pct": 1.0,
             "removable_step_pct": 0.3,
             "large_kernel_share_pct": 97.0,
             "median_kernel_us": 910.0,

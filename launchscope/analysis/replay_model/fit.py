@@ -16,7 +16,7 @@ from launchscope.analysis.timeline.accounting import Accounting
 from launchscope.analysis.timeline.timeline import Timeline
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes
-from launchscope.model import ReplayResult, StepInput, StepSource
+from launchscope.model import Metric, ReplayResult, StepInput, StepSource
 
 __all__ = ["Projector", "against_time", "moved_inputs"]
 
@@ -64,7 +64,6 @@ class Projector:
         self._times = times
         self._predicted = predicted
         self._operations = float(np.median(accounts.operations))
-        self._syncs = float(np.median(accounts.syncs_inside))
 
     def __call__(
         self, result: ReplayResult | None, bursts: ReplayTimes | None, whole: bool
@@ -78,7 +77,6 @@ class Projector:
             bursts,
             self._predicted,
             self._operations,
-            self._syncs,
             whole,
             self._moved_inputs,
         )
@@ -86,7 +84,7 @@ class Projector:
     def removable_pct(self, result: ReplayResult) -> float | None:
         """Of the iteration, by a replay of a part of the step; None if it cannot be projected."""
         share = self(result, replay_times(result), False).metrics.get("removable_pct")
-        return share if isinstance(share, float) else None
+        return share.value if isinstance(share, Metric) else None
 
 
 def moved_inputs(source: StepSource | None) -> int:

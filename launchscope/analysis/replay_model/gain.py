@@ -60,7 +60,6 @@ def project(
     bursts: ReplayTimes | None,
     predicted: Prediction | None,
     operations: float,
-    inside_syncs: float,
     whole_step: bool = True,
     moved_inputs: int = 0,
 ) -> Measured:
@@ -95,26 +94,26 @@ def project(
     if result is not None and result.input_tensors is not None:
         inputs, size = result.input_tensors, result.input_bytes or 0
 
-    def projected(replay_ms: float, *, wait_after: bool = False) -> float:
-        return model.replayed_ms(
-            ReplayCost(replay_ms, host, inputs, size, keeps_rest, moved_inputs),
-            wait_after=wait_after,
-        )
+    def projected(replay_ms: float) -> float:
+        cost = ReplayCost(replay_ms, host, inputs, size, keeps_rest, moved_inputs)
+        return model.replayed_ms(cost)
 
     whole = projected(gpu)
     fast, slow = _usual(times, iteration, step, result, bursts if whole_step else None)
     metrics |= {
         "projected_iteration_ms": whole,
         "iteration_speedup": iteration / whole if whole > 0 else None,
-        "removable_pct": 100 * (1 - whole / iteration),
+        "removable_pct": Metric(
+            100 * (1 - whole / iteration),
+            "%",
+            low=100 * (1 - max(projected(high), whole) / fast),
+            high=100 * (1 - min(projected(low), whole) / slow),
+        ),
     }
     facts = replace(
         facts,
         replay_ms_source="measured" if measured else "predicted",
-        removable_low_pct=100 * (1 - max(projected(high), whole) / fast),
-        removable_high_pct=100 * (1 - min(projected(low), whole) / slow),
         removable_step_pct=100 * (1 - gpu / step) if not keeps_rest else None,
-        projected_iteration_with_sync_ms=projected(gpu, wait_after=True) if inside_syncs else None,
     )
     if measured:
         metrics |= _break_even(result, iteration - whole)
@@ -146,14 +145,17 @@ def project_from_bursts(
     metrics: dict[str, Value] = {
         "projected_iteration_ms": whole,
         "iteration_speedup": iteration / whole if whole > 0 else None,
-        "removable_pct": 100 * (1 - whole / iteration),
+        "removable_pct": Metric(
+            100 * (1 - whole / iteration),
+            "%",
+            low=100 * (1 - most / fast),
+            high=100 * (1 - least / slow),
+        ),
         **_break_even(result, iteration - whole),
     }
     facts = Facts(
         replay_ms_source="measured",
         projected_from_bursts=True,
-        removable_low_pct=100 * (1 - most / fast),
-        removable_high_pct=100 * (1 - least / slow),
         removable_step_pct=100 * (1 - replay / step) if step > 0 else None,
     )
     why = "the trace stretched the GPU's work" if stretched else "there is no trace"

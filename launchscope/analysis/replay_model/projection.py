@@ -67,15 +67,12 @@ class Model:
         """Iteration time with the same work and no synchronisation."""
         return _typical(simulate(self.loop.without_waits(), self.steps, self.costs))
 
-    def replayed_ms(self, cost: ReplayCost, *, wait_after: bool = False) -> float:
+    def replayed_ms(self, cost: ReplayCost) -> float:
         """Iteration time with the step's launches and waits replaced by one graph launch.
 
         What happens between steps stays as it is, but for the copies of `moved_inputs`.
-        `wait_after` keeps one synchronisation, right after the replay, where a loop that reads
-        its loss each step would have it.
         """
-        replayed = _replayed(self.loop, cost, wait_after)
-        return _typical(simulate(replayed, self.steps, self.costs))
+        return _typical(simulate(_replayed(self.loop, cost), self.steps, self.costs))
 
 
 def host_replay_us(operations: float) -> float:
@@ -238,7 +235,7 @@ def _uploads(work: Work) -> Bools:
     return found[:-1]
 
 
-def _replayed(loop: Loop, cost: ReplayCost, wait_after: bool) -> Loop:
+def _replayed(loop: Loop, cost: ReplayCost) -> Loop:
     """The loop with every step's inside taken out and a replay put in."""
     moved = _moved(loop, cost.moved_inputs)
     # A synchronisation right behind such a copy is its own.
@@ -254,13 +251,12 @@ def _replayed(loop: Loop, cost: ReplayCost, wait_after: bool) -> Loop:
     # Host time of what stays is untouched; of the step, only its end mark remains.
     kept = replace(loop, gap_ns=np.where(own, loop.gap_ns, 0.0)).chosen(stays)
     each = COPY_DEVICE_US + cost.input_bytes / max(cost.input_tensors, 1) / COPY_BYTES_PER_US
-    kind = [LAUNCH] * (copies + 1) + [SYNC] * wait_after
-    gap = [COPY_HOST_US * 1e3] * copies + [cost.host_us * 1e3] + [0.0] * wait_after
-    work = [each * 1e3] * copies + [cost.gpu_ms * 1e6] + [0.0] * wait_after
-    size, steps = len(kind), int((kept.kind == END).sum())
+    gap = [COPY_HOST_US * 1e3] * copies + [cost.host_us * 1e3]
+    work = [each * 1e3] * copies + [cost.gpu_ms * 1e6]
+    size, steps = len(gap), int((kept.kind == END).sum())
     place = np.repeat(np.flatnonzero(kept.kind == BEGIN) + 1, size)
     return Loop(
-        kind=np.insert(kept.kind, place, np.tile(kind, steps)),
+        kind=np.insert(kept.kind, place, LAUNCH),
         gap_ns=np.insert(kept.gap_ns, place, np.tile(gap, steps)),
         work_ns=np.insert(kept.work_ns, place, np.tile(work, steps)),
         waits=np.insert(kept.waits, place, False),

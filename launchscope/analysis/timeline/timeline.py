@@ -55,7 +55,6 @@ class Timeline:
     traced_iteration: Floats  # from the GPU's end of the iteration before to its own
     iteration_idle: IdleParts
     step_idle: IdleParts
-    data_loader_seen: bool
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,6 @@ def build_timeline(work: Work) -> Timeline:
         traced_iteration=_ends(work, end)[used] / 1e6,
         iteration_idle=_attribute(work, gaps, np.where(launched, iteration, orphan_home)),
         step_idle=_attribute(work, clipped, step),
-        data_loader_seen=bool(_data_ranges(work).any()),
     )
 
 

@@ -15,7 +15,7 @@ decode is worth a graph, and the prefill stays eager.
 Gradient accumulation and several optimizers make one longer step, not several kinds.
 
 ## Reference
-`step.kinds` in the Profile; fact `rare_kinds`.
+`step.kinds` in the Profile.
 """
 
 from __future__ import annotations

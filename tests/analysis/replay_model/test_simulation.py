@@ -78,11 +78,9 @@ def test_taking_out_the_waits_keeps_the_hosts_own_time() -> None:
     assert synced.without_waits().gap_ns.sum() == pytest.approx(synced.gap_ns.sum())
 
 
-def test_a_wait_after_the_replay_adds_the_replay_to_the_hosts_time() -> None:
+def test_a_replay_runs_beside_the_hosts_work_between_steps() -> None:
     model = Model(loop(100, 10, 2, 500), IDEAL, 10, 1.5, (1.0, 1.0))
-    cost = ReplayCost(0.3, 20)
-    assert model.replayed_ms(cost) == pytest.approx(0.52, abs=0.001)
-    assert model.replayed_ms(cost, wait_after=True) == pytest.approx(0.82, abs=0.001)
+    assert model.replayed_ms(ReplayCost(0.3, 20)) == pytest.approx(0.52, abs=0.001)
 
 
 def test_input_copies_cost_host_and_device_time() -> None:

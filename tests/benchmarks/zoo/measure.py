@@ -28,9 +28,7 @@ _KEPT = (
     "replay_ms", "graph_nodes", "projected_iteration_ms", "removable_pct",
 )  # fmt: skip
 _FACTS = (
-    "predicted_replay_low_ms", "predicted_replay_high_ms", "removable_low_pct",
-    "removable_high_pct", "simulation_error_pct", "median_kernel_us",
-    "timing_window_iteration_ms", "unsteady",
+    "simulation_error_pct", "median_kernel_us", "timing_window_iteration_ms", "unsteady",
 )  # fmt: skip
 
 
@@ -132,5 +130,9 @@ def _said(profile: Profile) -> dict[str, Any]:
         "replay_status": profile.replay.status,
         "replay_reason": profile.replay.reason,
         **{key: profile.value(key) for key in _KEPT},
+        "predicted_replay_low_ms": profile.metrics["predicted_replay_ms"].low,
+        "predicted_replay_high_ms": profile.metrics["predicted_replay_ms"].high,
+        "removable_low_pct": profile.metrics["removable_pct"].low,
+        "removable_high_pct": profile.metrics["removable_pct"].high,
         **{key: getattr(profile.facts, key) for key in _FACTS},
     }

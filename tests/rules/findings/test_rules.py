@@ -24,7 +24,15 @@ from launchscope.model import (
     Work,
 )
 from launchscope.rules import Rule, advise, all_rules, find_rule
-from tests.rules.profiles import blocked, gpu_bound, item_blocker, predicted, profile, rehearsal
+from tests.rules.profiles import (
+    blocked,
+    gpu_bound,
+    item_blocker,
+    predicted,
+    profile,
+    rehearsal,
+    share,
+)
 
 TWO_SHAPES = Shapes(False, (ShapeSignature(2, "f32[8, 97]"), ShapeSignature(1, "f32[8, 101]")))
 TWO_PATHS = Shapes(False, (ShapeSignature(2, "f32[8, 97]"), ShapeSignature(1, "f32[8, 97]")))
@@ -68,8 +76,7 @@ class Case:
 
 def within_spread() -> Profile:
     return profile(
-        metrics={"removable_pct": 20.0},
-        facts={"removable_low_pct": -3.0, "removable_high_pct": 43.0},
+        metrics={"removable_pct": share(20.0, -3.0, 43.0)},
     )
 
 
@@ -266,8 +273,8 @@ def test_a_wait_is_to_be_mended_first_where_the_verdict_says_so(
     code: str, removable: float
 ) -> None:
     wait = {"LS020": "data_wait_ms", "LS021": "sync_cost_ms"}[code]
-    bounds = {"removable_low_pct": removable - 1, "removable_high_pct": removable + 1}
-    of = advise(profile(metrics={"removable_pct": removable, wait: 6.0}, facts=bounds))
+    gain = share(removable, removable - 1, removable + 1)
+    of = advise(profile(metrics={"removable_pct": gain, wait: 6.0}))
     assert of.verdict is not None
     advice = next(finding.advice for finding in of.findings if finding.code == code)
     first = removable < 15

@@ -9,7 +9,7 @@ import pytest
 
 from launchscope.model import Cause, Correctness, Profile, Shapes, ShapeSignature, SourceLine
 from launchscope.rules import advise
-from tests.rules.profiles import blocked, item_blocker, predicted, profile, rehearsal
+from tests.rules.profiles import blocked, item_blocker, predicted, profile, rehearsal, share
 
 
 def said(of: Profile, code: str) -> str:
@@ -25,9 +25,8 @@ def headline(of: Profile) -> str:
 
 
 def gains(removable: float, low: float, high: float, **more: Any) -> dict[str, Any]:
-    metrics = {"removable_pct": removable, **more.pop("metrics", {})}
-    facts = {"removable_low_pct": low, "removable_high_pct": high, **more.pop("facts", {})}
-    return {"metrics": metrics, "facts": facts, **more}
+    metrics = {"removable_pct": share(removable, low, high), **more.pop("metrics", {})}
+    return {"metrics": metrics, **more}
 
 
 def test_a_loss_is_never_a_negative_gain() -> None:

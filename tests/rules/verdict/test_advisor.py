@@ -20,7 +20,15 @@ from launchscope.model import (
     Work,
 )
 from launchscope.rules import advise
-from tests.rules.profiles import blocked, gpu_bound, item_blocker, predicted, profile, rehearsal
+from tests.rules.profiles import (
+    blocked,
+    gpu_bound,
+    item_blocker,
+    predicted,
+    profile,
+    rehearsal,
+    share,
+)
 
 
 def verdict(of: Profile) -> Verdict:
@@ -77,8 +85,8 @@ def test_a_measured_replay_outranks_a_recorded_blocker() -> None:
 
 def test_a_measured_replay_outranks_a_better_prediction() -> None:
     of = profile(
-        metrics={"removable_pct": 2.0, "predicted_replay_ms": 1.0},
-        facts={"removable_low_pct": 1.5, "removable_high_pct": 2.5, "removable_step_pct": 2.0},
+        metrics={"removable_pct": share(2.0, 1.5, 2.5), "predicted_replay_ms": 1.0},
+        facts={"removable_step_pct": 2.0},
     )
     assert verdict(of).recommendation == "stay_eager"
 
@@ -91,8 +99,8 @@ def test_a_gpu_bound_step_stays_eager_whatever_its_launch_share() -> None:
 
 def test_a_gain_under_the_threshold_is_told_as_such() -> None:
     of = profile(
-        metrics={"removable_pct": 8.0},
-        facts={"removable_low_pct": 7.0, "removable_high_pct": 9.0, "removable_step_pct": 8.5},
+        metrics={"removable_pct": share(8.0, 7.0, 9.0)},
+        facts={"removable_step_pct": 8.5},
     )
     given = verdict(of)
     assert given.recommendation == "stay_eager"
@@ -101,16 +109,14 @@ def test_a_gain_under_the_threshold_is_told_as_such() -> None:
 
 
 def test_nothing_within_the_spread_counts_as_a_gain() -> None:
-    facts = {"removable_low_pct": -3.0, "removable_high_pct": 43.0}
-    of = profile(metrics={"removable_pct": 20.0}, facts=facts)
+    of = profile(metrics={"removable_pct": share(20.0, -3.0, 43.0)})
     given = verdict(of)
     assert (given.recommendation, given.confidence) == ("inconclusive", "low")
     assert "LS005" in given.because
 
 
 def test_a_small_gain_that_may_be_none_is_no_reason_to_adopt() -> None:
-    facts = {"removable_low_pct": -0.1, "removable_high_pct": 16.0}
-    given = verdict(profile(metrics={"removable_pct": 4.0}, facts=facts))
+    given = verdict(profile(metrics={"removable_pct": share(4.0, -0.1, 16.0)}))
     assert (given.recommendation, given.because[:2]) == ("stay_eager", ("LS001", "LS005"))
     assert given.confidence != "high"
     assert "nothing that can be told from the spread (4.0 %" in given.headline
@@ -118,21 +124,19 @@ def test_a_small_gain_that_may_be_none_is_no_reason_to_adopt() -> None:
 
 
 def test_bounds_as_far_below_nothing_as_above_the_threshold_tell_nothing() -> None:
-    facts = {"removable_low_pct": -30.0, "removable_high_pct": 40.0}
-    given = verdict(profile(metrics={"removable_pct": 4.0}, facts=facts))
+    given = verdict(profile(metrics={"removable_pct": share(4.0, -30.0, 40.0)}))
     assert (given.recommendation, given.because[0]) == ("inconclusive", "LS005")
 
 
 def test_the_error_of_the_simulation_widens_the_bounds() -> None:
-    facts = {"removable_low_pct": 19.0, "removable_high_pct": 21.0, "simulation_error_pct": 30.0}
-    of = profile(metrics={"removable_pct": 20.0}, facts=facts)
+    facts = {"simulation_error_pct": 30.0}
+    of = profile(metrics={"removable_pct": share(20.0, 19.0, 21.0)}, facts=facts)
     assert verdict(of).recommendation == "inconclusive"
 
 
 def test_without_bounds_the_spread_of_the_iterations_counts() -> None:
-    facts = {"removable_low_pct": None, "removable_high_pct": None}
     samples = Metric.of_samples([8.0, 8.5, 9.0, 12.0, 14.0, 14.5], "ms")
-    of = profile(metrics={"removable_pct": 20.0}, facts=facts)
+    of = profile(metrics={"removable_pct": Metric(20.0, "%")})
     given = verdict(replace(of, metrics=of.metrics | {"iteration_ms": samples}))
     assert given.recommendation == "inconclusive"
 
@@ -183,8 +187,8 @@ def test_when_only_the_step_gains_the_wait_is_to_be_mended_first(
     wait: str, said: str, code: str
 ) -> None:
     of = profile(
-        metrics={"removable_pct": 2.0, wait: 6.0},
-        facts={"removable_low_pct": 1.0, "removable_high_pct": 3.0, "removable_step_pct": 65.0},
+        metrics={"removable_pct": share(2.0, 1.0, 3.0), wait: 6.0},
+        facts={"removable_step_pct": 65.0},
     )
     given = verdict(of)
     assert given.recommendation == "stay_eager"
@@ -195,8 +199,7 @@ def test_when_only_the_step_gains_the_wait_is_to_be_mended_first(
 def test_different_work_is_unsafe_even_if_its_replay_looks_useless() -> None:
     work = Work(False, (KernelChange("softmax_warp", 247, 3100.0),))
     of = profile(
-        metrics={"removable_pct": -1.0},
-        facts={"removable_low_pct": -2.0, "removable_high_pct": 0.0},
+        metrics={"removable_pct": share(-1.0, -2.0, 0.0)},
         replay=replace(profile().replay, work=work),
     )
     given = verdict(of)
@@ -226,14 +229,14 @@ def test_a_rehearsal_tells_that_a_replay_would_freeze_the_learning_rate() -> Non
 
 
 def test_a_live_scheduler_is_unsafe_however_wide_the_spread() -> None:
-    facts = {"scheduler_live": True, "removable_low_pct": -3.0, "removable_high_pct": 43.0}
-    given = verdict(profile(metrics={"removable_pct": 20.0}, facts=facts))
+    metrics = {"removable_pct": share(20.0, -3.0, 43.0)}
+    given = verdict(profile(metrics=metrics, facts={"scheduler_live": True}))
     assert (given.recommendation, given.because[0]) == ("unsafe", "LS035")
 
 
 def test_a_replay_that_is_slower_is_told_as_slower() -> None:
-    facts = {"removable_low_pct": -6.0, "removable_high_pct": -4.0, "removable_step_pct": -5.0}
-    of = advise(profile(metrics={"removable_pct": -5.0}, facts=facts))
+    metrics = {"removable_pct": share(-5.0, -6.0, -4.0)}
+    of = advise(profile(metrics=metrics, facts={"removable_step_pct": -5.0}))
     assert of.verdict is not None
     assert of.verdict.recommendation == "stay_eager"
     assert of.verdict.headline == (
@@ -244,8 +247,7 @@ def test_a_replay_that_is_slower_is_told_as_slower() -> None:
 
 
 def test_a_loss_within_the_spread_is_not_clamped() -> None:
-    facts = {"removable_low_pct": -2.0, "removable_high_pct": 1.0}
-    of = advise(profile(metrics={"removable_pct": -0.6}, facts=facts))
+    of = advise(profile(metrics={"removable_pct": share(-0.6, -2.0, 1.0)}))
     assert of.findings[0].title.startswith(
         "A replay makes the iteration 0.6 % longer, which is within"
     )
