@@ -9,22 +9,7 @@ from typing import TYPE_CHECKING
 from launchscope.cli.console import Console
 
 if TYPE_CHECKING:
-    from launchscope.runner.parent.child_watch import Event
-
-_NAMES = {
-    "warmup": "finding the step",
-    "adoption": "adopting",
-    "timing": "timing",
-    "timing_second": "timing again",
-    "sizes": "counting shapes",
-    "trace": "tracing",
-    "inspect": "inspecting",
-    "replay": "replaying",
-    "replay_trace": "tracing the replay",
-    "verify": "comparing results",
-    "scope_forward_backward": "replaying forward and backward",
-    "scope_forward": "replaying the forward",
-}
+    from launchscope.runner.parent.child_watch import ProgressEvent
 
 
 class Progress:
@@ -38,23 +23,22 @@ class Progress:
         self._clock = clock
         self._began: dict[str, tuple[float, int]] = {}  # when, and how many steps
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: ProgressEvent) -> None:
         if event.kind == "run":
             self._console.progress(event.text or f"running {event.name}")
         elif event.kind == "note":
             self._console.note(event.text)
         elif event.kind == "pass_start":
             self._began[event.name] = self._clock(), event.total
-            self._console.status(_line(event.name, event.total))
+            self._console.status(_line(event.label, event.total))
         elif event.kind == "pass_progress":
-            self._console.status(f"{_line(event.name, event.total)} {event.done}/{event.total}")
+            self._console.status(f"{_line(event.label, event.total)} {event.done}/{event.total}")
         else:
             now = self._clock()
             began, total = self._began.pop(event.name, (now, event.total))
             said = event.text or f"{now - began:.1f} s"
-            self._console.progress(f"{_line(event.name, total)}, {said}")
+            self._console.progress(f"{_line(event.label, total)}, {said}")
 
 
-def _line(name: str, steps: int) -> str:
-    said = _NAMES.get(name, name)
-    return f"{said}, {steps} step{'' if steps == 1 else 's'}" if steps else said
+def _line(label: str, steps: int) -> str:
+    return f"{label}, {steps} step{'' if steps == 1 else 's'}" if steps else label

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from launchscope.model.run import Environment, Mode, Schedule, Target
 from launchscope.model.source_line import SourceLine
@@ -331,6 +331,8 @@ class Recording:
     sizes: SizesResult | None = None
     adoption: StrategyResult | None = None
     timing_second: TimingResult | None = None  # fewer steps, at the end of the run
+    # Results of passes that have no field of their own, by pass name, as JSON data.
+    other_results: dict[str, Any] = field(default_factory=dict)
     failures: tuple[PassFailure, ...] = ()
     notes: tuple[str, ...] = ()
     runs: int = 1

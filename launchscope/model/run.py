@@ -48,8 +48,3 @@ class Schedule:
     adoption: int = 0  # steps after a way to adopt graphs was put in, before it is timed
     step_from: Literal["auto", "marker", "optimizer", "forward", "none"] = "auto"
     full: bool = False
-
-    @property
-    def timing_second(self) -> int:
-        """Steps of a second look at the times, which is for the verdict on a replay."""
-        return (self.timing + 1) // 2 if self.replay else 0

@@ -95,7 +95,7 @@ class Runner:
             max_runs=self._settings.max_runs,
             environ=combination.environ,
             stdout=_STDERR,
-            adopt=adopt,
+            strategy=adopt,
         )
         return record(combination.target, schedule, options, directory, self._screen)
 

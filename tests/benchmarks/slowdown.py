@@ -101,7 +101,7 @@ def out_of_torch(torch: Any, model: Any) -> Iterator[None]:
 
 def pairs(torch: Any, layers: int, count: int) -> tuple[list[float], list[float]]:
     """Step times in ms, plain and followed, index by index from the same pair."""
-    from launchscope.model import Schedule
+    from launchscope.model import Schedule, Target
     from launchscope.runner.child.step_controller import StepController
     from launchscope.runner.protocol.folder import ChildFolder
     from launchscope.runner.protocol.plan import Plan
@@ -111,9 +111,9 @@ def pairs(torch: Any, layers: int, count: int) -> tuple[list[float], list[float]
     with tempfile.TemporaryDirectory() as directory:
         # Longer than needed: the pass must not come to its end between two steps.
         schedule = Schedule(timing=count + _WARM + 200)
-        plan = Plan(passes=("timing",), schedule=schedule, stop_after=False)
-        conductor = StepController(torch, ChildFolder(directory), plan, {})
-        conductor.hooks.install()
+        plan = Plan(Target("script", "loop"), ("timing",), schedule, stop_after=False)
+        controller = StepController(torch, ChildFolder(directory), plan)
+        controller.hooks.install()
         loop = Loop(torch, layers)
         for _ in range(schedule.warmup + _WARM):
             loop.step()
@@ -131,8 +131,8 @@ def pairs(torch: Any, layers: int, count: int) -> tuple[list[float], list[float]
                 times.append(side())
             if pair % 50 == 0:  # the queue of launches never comes near its limit
                 torch.cuda.synchronize()
-        conductor.script_ended()
-        seen = conductor._runner.steps_done if conductor._runner is not None else 0
+        controller.script_ended()
+        seen = controller._runner.steps_done if controller._runner is not None else 0
         expected = schedule.warmup + _WARM + count
         if abs(seen - expected) > 1:
             sys.exit(f"{seen} steps were followed where {expected} should have been")

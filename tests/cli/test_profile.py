@@ -37,7 +37,7 @@ class Runner:
     problem: LaunchscopeError | None = None
     interrupted: bool = False
     measured: bool = True
-    events: tuple[watch.Event, ...] = ()
+    events: tuple[watch.ProgressEvent, ...] = ()
     during: Callable[[], None] = lambda: None
     asked: dict[str, Any] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class Runner:
         schedule: Schedule,
         options: session.RunOptions,
         directory: Path,
-        listen: Callable[[watch.Event], None],
+        listen: Callable[[watch.ProgressEvent], None],
     ) -> session.Outcome:
         self.asked |= {
             "target": target,
@@ -87,9 +87,9 @@ Streams = pytest.CaptureFixture[str]
 
 def test_the_report_goes_to_stdout_and_the_rest_to_stderr(runner: Runner, capsys: Streams) -> None:
     runner.events = (
-        watch.Event("run", "train.py", text="running train.py"),
-        watch.Event("pass_start", "timing", total=30),
-        watch.Event("pass_end", "timing", text="0.4 s"),
+        watch.ProgressEvent("run", "train.py", text="running train.py"),
+        watch.ProgressEvent("pass_start", "timing", "timing", total=30),
+        watch.ProgressEvent("pass_end", "timing", "timing", text="0.4 s"),
     )
     assert main(["profile", "train.py"]) == 0
     out, err = capsys.readouterr()

@@ -16,7 +16,7 @@ from typing import Any
 
 from launchscope.model import Recording, Schedule, SourceLine, Target
 from launchscope.parser import read_recording
-from launchscope.runner.parent.child_watch import Event
+from launchscope.runner.parent.child_watch import ProgressEvent
 from launchscope.runner.parent.session import Outcome, RunOptions, record
 
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
@@ -39,7 +39,7 @@ class PointResult:
 
     outcome: Outcome
     recording: Recording
-    events: tuple[Event, ...]
+    events: tuple[ProgressEvent, ...]
     source: str
 
     def line(self, where: SourceLine | None) -> str:
@@ -60,7 +60,7 @@ def recorded(
     source = textwrap.dedent(source)
     script = folder / "script.py"
     script.write_text(source)
-    events: list[Event] = []
+    events: list[ProgressEvent] = []
     outcome = record(
         Target("script", str(script), args),
         schedule or Schedule(),

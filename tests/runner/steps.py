@@ -10,7 +10,7 @@ import torch
 
 from launchscope.model import Schedule, StepBoundary, VerifyResult
 from launchscope.runner.child.capture.capture import CapturedStep
-from launchscope.runner.child.capture.live_replay import LIVE_GRAPH, LiveReplay
+from launchscope.runner.child.capture.live_replay import LiveReplay
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.hooks.hooks import Hooks
@@ -44,7 +44,7 @@ def context_of(folder: Path, model: Any, optimizer: Any = None, verify: int = 4)
     hooks = Hooks(torch, Silence())
     state = DeviceState(torch, [model], optimizers, device="cpu")
     flags = OptimizerFlags(torch, [])  # there is no capturable optimizer on the CPU
-    live = LiveReplay(CapturedStep(Graph(), 0.0, None, None, 0), state, flags, [])
+    replay = LiveReplay(CapturedStep(Graph(), 0.0, None, None, 0), state, flags, [])
     return Context(
         torch=torch,
         folder=ChildFolder(folder),
@@ -56,7 +56,7 @@ def context_of(folder: Path, model: Any, optimizer: Any = None, verify: int = 4)
         side_stream=True,
         optimizers=optimizers,
         modules=[model],
-        live={LIVE_GRAPH: live},
+        replay=replay,
     )
 
 

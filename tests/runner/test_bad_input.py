@@ -44,7 +44,7 @@ CASES = {
         TRAIN + "step(); step(); net[0] = None; step()", 1, "(TypeError) before it was measured"
     ),
     "no_torch": Case("print('nothing to see')", 3, "without importing torch"),
-    "no_step": Case("import torch\ntorch.ones(3).sum()", 3, "without a single forward"),
+    "no_step": Case("import torch\ntorch.ones(3).sum()", 3, "without a forward of"),
     "two_steps": Case(TRAIN + "step(); step()", 3, "no repeating step was found"),
     "ends_after_3": Case(
         TRAIN + "for i in range(3): step()", 3, "ended after 3 steps, too few to find the step"
@@ -185,7 +185,7 @@ with ThreadPoolExecutor(8) as pool:
         "in several threads, and one alone is followed",
     ),
     "forward_alone_of_training": Case(
-        TRAIN + LOOP, 0, "the step is the forward alone, as asked for", ("--step-from", "forward")
+        TRAIN + LOOP, 0, "the step is the forward alone, as you asked", ("--step-from", "forward")
     ),
     "profiles_itself": Case(
         TRAIN
@@ -259,7 +259,7 @@ for i in range(9):
     opt.step()
 """,
         0,
-        "no fixed course",
+        "do not repeat one sequence of events",
     ),
 }
 SLOW = TRAIN + "for i in range(2000):\n    step(); time.sleep(0.01)\n"

@@ -15,8 +15,11 @@ import launchscope
 from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.child.kineto_session import require_whole
+from launchscope.runner.parent import collect, run_folder
 from launchscope.runner.parent.collect import Collected
-from launchscope.runner.protocol.folder import ChildFolder, ResultFolder
+from launchscope.runner.protocol import folder as child_folder
+from launchscope.runner.protocol.events import Note
+from launchscope.runner.protocol.plan import Plan
 from tests.runner.children import ENVIRONMENT, SMALL_STEP, Said, recorded
 from tests.runner.children import launchscope as profile
 
@@ -29,7 +32,7 @@ def no_room():  # as on a full disk: no file grows any more
 """
 )
 LOOP = "for i in range(60): step()\n"
-NO_ROOM = "what was measured could not be written to"
+NO_ROOM = "the results could not be written to"
 FILLS = """
 def fill():
     try:
@@ -52,7 +55,7 @@ def test_a_script_ends_as_after_the_last_pass_where_no_result_can_be_kept(tmp_pa
     said = profile(tmp_path, source)
     assert said.code == 3, said.err
     assert sentence(said).startswith(NO_ROOM)
-    assert "set TMPDIR to a folder with room" in said.error
+    assert "set TMPDIR to a folder that has some" in said.error
     assert "not stopped" not in said.err
 
 
@@ -120,10 +123,11 @@ def test_no_room_for_the_recording_is_made_from_what_the_runs_wrote(tmp_path: Pa
 def test_a_recording_without_any_room_is_an_error_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: ResultFolder, name: str, value: object) -> None:
+    def full(path: Path, value: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(ResultFolder, "write", full)
+    monkeypatch.setattr(child_folder, "write_json", full)
+    monkeypatch.setattr(collect, "write_json", full)
     with pytest.raises(MeasureError, match="No space left on device") as raised:
         launchscope.measure(lambda: None, schedule=Schedule(warmup=1, inspect=1))
     assert "TMPDIR" in str(raised.value.hint)
@@ -132,23 +136,23 @@ def test_a_recording_without_any_room_is_an_error_of_ours(
 
 
 def test_after_a_lost_line_nothing_more_is_written(tmp_path: Path) -> None:
-    parent = ResultFolder(tmp_path / "run")
-    parent.make_for_child({})
-    assert parent.unwritable() is None
-    child = ChildFolder(parent.path)
-    child.tell("first")
-    log = parent.path / "status.jsonl"
+    parent = run_folder.RunFolder(tmp_path / "run")
+    parent.create(Plan(Target("script", "train.py"), (), Schedule(), stop_after=True))
+    assert parent.write_error() is None
+    child = child_folder.ChildFolder(parent.path)
+    child.emit(Note("first"))
+    log = parent.path / child_folder.EVENTS_FILE
     log.rename(tmp_path / "kept")
     log.mkdir()
-    child.tell("second")
+    child.emit(Note("second"))
     log.rmdir()
     (tmp_path / "kept").rename(log)
-    child.tell("third")
+    child.emit(Note("third"))
     child.write("result", {})
-    assert [line["kind"] for line in parent.told()] == ["first"]
-    assert parent.read("result") is None
-    assert child.lost is not None
-    assert str(parent.unwritable()) == str(OSError(child.lost.errno, child.lost.strerror))
+    assert parent.events() == [Note("first")]
+    assert parent.read("result", dict) is None
+    assert child.error is not None
+    assert str(parent.write_error()) == str(OSError(child.error.errno, child.error.strerror))
 
 
 def test_a_trace_that_was_cut_off_is_taken_away(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.runner.protocol.folder import without_surrogates
+from launchscope.runner.protocol.plain import to_plain
 from tests.runner.children import recorded
 
 SCRIPT = """
@@ -40,7 +40,7 @@ def test_the_script_gets_its_bytes_and_the_recording_is_readable(tmp_path: Path)
 
 def test_bytes_that_are_utf8_after_all_are_shown_as_their_characters() -> None:
     held = "ü.py".encode().decode("ascii", "surrogateescape")
-    assert without_surrogates({held: [held, 3, None]}) == {"ü.py": ["ü.py", 3, None]}
-    assert without_surrogates("ü 😀") == "ü 😀"
-    assert without_surrogates("\ud800x") == "\\ud800x"
-    assert json.dumps(without_surrogates(("a", 1.5))) == '["a", 1.5]'
+    assert to_plain({held: [held, 3, None]}) == {"ü.py": ["ü.py", 3, None]}
+    assert to_plain("ü 😀") == "ü 😀"
+    assert to_plain("\ud800x") == "\\ud800x"
+    assert json.dumps(to_plain(("a", 1.5))) == '["a", 1.5]'

@@ -4,44 +4,37 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import Any
 
-from launchscope.model import Environment, Schedule
+from launchscope.model import Environment
 from launchscope.runner.child.capture.streams import SideStreams
 from launchscope.runner.child.step_controller import StepController
+from launchscope.runner.child.torch_types import Torch
+from launchscope.runner.protocol.events import RehearsalStarted
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.plan import Plan
 
 
-def attach(torch: Any, folder: ChildFolder, spec: dict[str, Any]) -> StepController:
+def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
     """Called once, right after the script's own `import torch`."""
-    plan = Plan(
-        passes=tuple(spec["passes"]),
-        schedule=Schedule(**spec["schedule"]),
-        stop_after=spec["stop_after"],
-        allow_captures=spec["allow_captures"],
-        side_stream=spec["side_stream"],
-        adopt=spec.get("adopt"),
-    )
-    conductor = StepController(torch, folder, plan, spec["earlier"])
-    conductor.install()
+    controller = StepController(torch, folder, plan)
+    controller.install()
     if has_no_gpu(torch):
         from launchscope.runner.child.ops.rehearsal import Rehearsal
 
-        Rehearsal(torch, conductor.live).install()
-        folder.tell("rehearsal")
+        Rehearsal(torch, controller.rehearsal).install()
+        folder.emit(RehearsalStarted())
         folder.write("environment", environment_of(torch, on_gpu=False))
-        return conductor
+        return controller
     if plan.side_stream:
         SideStreams(torch).install()
     torch.cuda._lazy_call(lambda: folder.write("environment", environment_of(torch, on_gpu=True)))
-    return conductor
+    return controller
 
 
-def has_no_gpu(torch: Any) -> bool:
-    """Whether this process can have no CUDA device, told without touching CUDA.
+def has_no_gpu(torch: Torch) -> bool:
+    """Whether this process can have no CUDA device, found out without touching CUDA.
 
-    Asking CUDA itself would fix CUDA_VISIBLE_DEVICES and spoil later forks.
+    To ask CUDA itself would fix CUDA_VISIBLE_DEVICES and spoil later forks.
     """
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         return True
@@ -50,8 +43,8 @@ def has_no_gpu(torch: Any) -> bool:
     return not (glob.glob("/dev/nvidia[0-9]*") or os.path.exists("/dev/dxg"))
 
 
-def environment_of(torch: Any, *, on_gpu: bool) -> Environment:
-    """What a reader of the figures has to know. Without a GPU the device is None."""
+def environment_of(torch: Torch, *, on_gpu: bool) -> Environment:
+    """What a reader of the measurements has to know. Without a GPU the device is None."""
     import platform
 
     device = driver = None
@@ -70,7 +63,7 @@ def environment_of(torch: Any, *, on_gpu: bool) -> Environment:
 
 
 def _driver_version() -> str | None:
-    """The kernel module's own word, no process started for it."""
+    """What the kernel module says; nvidia-smi would cost a process."""
     try:
         with open("/proc/driver/nvidia/version", encoding="ascii", errors="replace") as file:
             words = file.readline().split()

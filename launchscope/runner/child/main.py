@@ -1,7 +1,7 @@
-"""The entry inside the user's process: waits for torch, runs the target, keeps the results.
+"""The entry inside the person's process: waits for torch, runs the target, keeps the results.
 
 Imports the standard library only. torch is never imported from here before the script
-imports it; a loader hook puts the listeners in at that moment.
+imports it; an import hook installs ours at that moment.
 """
 
 from __future__ import annotations
@@ -17,13 +17,19 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from launchscope import markers
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.target import StopRun, exit_code_of, load_target
-from launchscope.runner.protocol.folder import SPEC_FILE, ChildFolder
-from launchscope.runner.protocol.signals import end_with, stop_when_asked
+from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
+from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder
+from launchscope.runner.protocol.plain import from_plain
+from launchscope.runner.protocol.plan import Plan
+from launchscope.runner.protocol.signals import end_with, raise_on_interrupt
+
+if TYPE_CHECKING:
+    from launchscope.runner.child.step_controller import StepController
 
 
 class _AfterImport:
@@ -60,10 +66,12 @@ class _AfterImport:
         return spec
 
 
-def _quiet_about_our_stop(shown: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A thread of the script's that StopRun ended did nothing worth a traceback."""
+def _without_stop_run(
+    shown: Callable[[threading.ExceptHookArgs], object],
+) -> Callable[[threading.ExceptHookArgs], object]:
+    """A thread of the script that StopRun ended did nothing that deserves a traceback."""
 
-    def hook(args: Any) -> None:
+    def hook(args: threading.ExceptHookArgs) -> None:
         if not issubclass(args.exc_type, StopRun):
             shown(args)
 
@@ -71,63 +79,55 @@ def _quiet_about_our_stop(shown: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def main(folder_path: str) -> int:
-    """Run the target named in the folder's spec; the result is the process exit code."""
+    """Carry out the plan in the folder; the result is the process exit code."""
     folder = ChildFolder(folder_path)
-    spec = json.loads((Path(folder_path) / SPEC_FILE).read_text(encoding="utf-8"))
-    if spec["parent"] is not None:
-        end_with(spec["parent"])
-    stop_when_asked(spec["asked_by"])
+    content = (Path(folder_path) / PLAN_FILE).read_text(encoding="utf-8")
+    plan = from_plain(Plan, json.loads(content))
+    if plan.parent_pid is not None:
+        end_with(plan.parent_pid)
+    raise_on_interrupt(plan.interrupt_signal)
     os.environ["LAUNCHSCOPE"] = "1"
-    running: list[Any] = []
+    controllers: list[StepController] = []  # one, once torch is there
 
     def torch_arrived(torch: ModuleType) -> None:
         from launchscope.runner.child.attach import attach
 
-        conductor = attach(torch, folder, spec)
-        running.append(conductor)
-        markers.listen(conductor)
+        controllers.append(attach(torch, folder, plan))
+        markers.observe(controllers[0])
 
     if "torch" in sys.modules:  # a .pth file or sitecustomize has imported it
         torch_arrived(sys.modules["torch"])
     else:
         sys.meta_path.insert(0, _AfterImport("torch", torch_arrived))
     own = os.getpid()
-    threading.excepthook = _quiet_about_our_stop(threading.excepthook)
-    folder.tell("child_started", pid=own)
+    threading.excepthook = _without_stop_run(threading.excepthook)
     code = 0
     try:
-        load_target(spec["target"]["kind"], spec["target"]["name"], spec["target"]["args"])()
+        load_target(plan.target.kind, plan.target.name, plan.target.args)()
     except StopRun:
         pass
     except BaseException as error:
         if os.getpid() != own:  # the script forked, and this is the other process
             return exit_code_of(error)
-        if not any(conductor.absorbs(error) for conductor in running):
-            folder.tell(
-                "script_failed",
-                error=type(error).__name__,
-                text=str(error)[:500],
-                exits=isinstance(error, SystemExit),
-            )
+        if not any(controller.absorbs(error) for controller in controllers):
+            folder.emit(ScriptFailed(type(error).__name__, isinstance(error, SystemExit)))
             code = exit_code_of(error)
     if os.getpid() != own:
         return code
     with contextlib.suppress(BaseException):
-        # As Python does at its end: threads of the script's may train, or still be saving.
+        # As Python does at its end: threads of the script may train, or still be saving.
         threading._shutdown()  # type: ignore[attr-defined]
-    stopped = False
-    for conductor in running:
-        if not conductor.finished:
-            conductor.script_ended()
-        stopped = stopped or conductor.stopped
-    markers.listen(None)
-    if stopped:
-        # The script was ended early, and all of it that can be heard of is over once its exit
+    for controller in controllers:
+        if not controller.finished:
+            controller.script_ended()
+    markers.observe(None)
+    if any(controller.stopped for controller in controllers):
+        # The script was ended early, and everything it can still do is over once its exit
         # handlers ran. Taking the interpreter and CUDA apart in order would cost a second.
         with contextlib.suppress(Exception):
             atexit._run_exitfuncs()
         flush_files()
-        folder.tell("child_ended", code=code)
+        folder.emit(ChildEnded())
         os._exit(code)
-    folder.tell("child_ended", code=code)
+    folder.emit(ChildEnded())
     return code

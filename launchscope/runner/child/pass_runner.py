@@ -1,4 +1,4 @@
-"""Runs one pass after the other over the steps it is told of, and puts results on disk.
+"""Runs one pass after the other over the steps of the script, and puts results on disk.
 
 Whatever a pass raises becomes a result or a failure of that pass; the script never sees it.
 """
@@ -8,16 +8,24 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any
 
-from launchscope.model import PassFailure, StepPart
+from launchscope.model import StepPart
 from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import Pass, all_passes
-from launchscope.runner.protocol.folder import to_plain
+from launchscope.runner.child.passes import AnyPass, all_passes
+from launchscope.runner.child.torch_types import Value
+from launchscope.runner.protocol.events import (
+    Deferred,
+    EnoughMeasured,
+    PassEnded,
+    PassFailed,
+    PassProgress,
+    PassSkipped,
+    PassStarted,
+)
 
 # A pass gets its own time, plus this many times what its steps took in the warm-up.
 _PASS_SLOWDOWN = 50.0
-_NEWS_EVERY_S = 1.0
+_PROGRESS_EVERY_S = 1.0
 
 
 class PassRunner:
@@ -25,7 +33,7 @@ class PassRunner:
 
     `on_done` is called when the queue is empty, `on_poisoned` after a capture failed: no
     CUDA call is safe from then on. `on_pass` is called before a pass begins, with whether it
-    wants the ends of steps only.
+    only needs the boundaries of steps.
     """
 
     def __init__(
@@ -41,41 +49,40 @@ class PassRunner:
     ):
         self._context = context
         self._nvtx = context.nvtx
-        self._seen = context.nvtx.available  # else steps do not pay for ranges
+        self._with_ranges = context.nvtx.available  # else steps do not pay for ranges
         self._step_s = seconds_per_step
         self._on_done = on_done
         self._on_poisoned = on_poisoned
         self._on_pass = on_pass
-        self._pass: Pass | None = None
+        self._pass: AnyPass | None = None
         self._pass_began = 0.0
         self._pass_steps = 0
-        self._news_at = 0
+        self._progress_at = 0
         self._in_step = False
-        self._untouched = True  # no pass is over
+        self._nothing_measured = True  # no pass is over
         self.steps_done = first_step
         self._queue = self._choose(names, allow_captures)
 
-    def _choose(self, names: tuple[str, ...], allow_captures: bool) -> list[Pass]:
+    def _choose(self, names: tuple[str, ...], allow_captures: bool) -> list[AnyPass]:
         """Passes that this process can run; the others are deferred to another process.
 
         Compiled code stays eager once a dispatch mode has run it, so such passes do not
         share a process with the measuring ones. Captures wait for everything before them.
         """
         context = self._context
-        chosen: list[Pass] = []
+        chosen: list[AnyPass] = []
         deferred: list[str] = []
         for kind in all_passes():
-            entry = kind()
-            fits = entry.on_gpu if context.on_gpu else entry.on_cpu
-            if entry.name not in names or not fits or entry.steps(context) <= 0:
+            fits = context.on_gpu or kind.on_cpu
+            if kind.name not in names or not fits or kind.steps(context.schedule) <= 0:
                 continue
-            mixes = any(entry.runs_eagerly != other.runs_eagerly for other in chosen)
+            mixes = any(kind.runs_eagerly != other.runs_eagerly for other in chosen)
             apart = context.boundary.compiled and context.on_gpu and mixes
-            if apart or (entry.captures and (deferred or not allow_captures)):
-                deferred.append(entry.name)
+            if apart or (kind.captures and (deferred or not allow_captures)):
+                deferred.append(kind.name)
             else:
-                chosen.append(entry)
-        context.folder.tell("deferred", names=deferred)
+                chosen.append(kind())
+        context.folder.emit(Deferred(tuple(deferred)))
         return chosen
 
     # ---------------------------------------------------------------------------- steps
@@ -84,7 +91,7 @@ class PassRunner:
         current = self._pass
         if current is None:
             return
-        if self._seen:
+        if self._with_ranges:
             if self._in_step:  # begun, never ended: a step that the script broke off
                 self._nvtx.pop()
             if not self._nvtx.push_prepared(self._pass_steps):
@@ -99,7 +106,10 @@ class PassRunner:
         """The forward part of a step, or its backward part, is over."""
         current = self._pass
         if current is not None and self._in_step:
-            self._guarded(lambda: current.part_ended(part))
+            try:
+                current.part_ended(part)
+            except Exception as error:
+                self._failed(error)
 
     def end_step(self) -> None:
         self.steps_done += 1
@@ -114,127 +124,116 @@ class PassRunner:
         except Exception as error:
             self._failed(error)
         self._pass_steps += 1
-        if self._pass_steps >= self._news_at and not done:
+        if self._pass_steps >= self._progress_at and not done:
             self._report_progress(current)
         if self._in_step:
             self._in_step = False
-            if self._seen:
+            if self._with_ranges:
                 self._nvtx.pop()
         if done:
             self._close(complete=True)
             self.next_pass()
 
-    def _report_progress(self, current: Pass) -> None:
-        """Tell of long passes about once a second; short ones never come this far."""
+    def _report_progress(self, current: AnyPass) -> None:
+        """About once a second in long passes; short ones never come this far."""
         so_far = time.perf_counter() - self._pass_began
-        self._news_at = self._pass_steps + _steps_until_news(so_far / self._pass_steps)
-        if so_far < _NEWS_EVERY_S:
-            return
-        total = current.steps(self._context)
-        self._context.folder.tell(
-            "pass_progress", name=current.name, done=self._pass_steps, total=total
-        )
-
-    def _guarded(self, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except Exception as error:
-            self._failed(error)
-            return None
+        self._progress_at = self._pass_steps + _steps_until_progress(so_far / self._pass_steps)
+        if so_far >= _PROGRESS_EVERY_S:
+            total = current.steps(self._context.schedule)
+            self._context.folder.emit(PassProgress(current.name, self._pass_steps, total))
 
     # --------------------------------------------------------------------------- passes
 
     def next_pass(self) -> None:
         """Start the next pass that has something to do; `on_done` if there is none."""
-        context = self._context
+        context, folder = self._context, self._context.folder
         while self._queue and self._pass is None:
-            if context.folder.failed():  # no further result could be kept
+            if folder.error is not None:  # no further result could be kept
                 self._queue = []
                 break
             entry = self._queue.pop(0)
-            if entry.needs is not None and entry.needs not in context.live:
+            if entry.follows is not None and entry.follows.name not in context.results:
                 continue
-            context.live["graph_replays"] = context.hooks.graph_replays
             reason = entry.skip_reason(context)
             if reason is not None:
-                context.folder.write(f"skipped-{entry.name}", {"reason": reason})
-                context.folder.tell("pass_end", name=entry.name, skipped=reason)
+                result = entry.skipped(context, reason)
+                if result is not None:
+                    folder.write(f"pass-{entry.name}", result)
+                folder.emit(PassSkipped(entry.name, reason))
                 continue
-            if not any(other.worth_a_run for other in (entry, *self._queue)):
-                context.folder.tell("enough")
-            steps = entry.steps(context)
-            limit = entry.longest_s + _PASS_SLOWDOWN * steps * self._step_s
-            context.folder.tell("pass_start", name=entry.name, total=steps, limit_s=limit)
-            if context.folder.failed():
-                continue
-            self._pass, self._pass_began = entry, time.perf_counter()
-            # What steps of the other passes will take is not known before the first is over.
-            self._news_at = _steps_until_news(self._step_s) if entry.ends_only else 1
-            self._pass_steps = 0
-            first = self.steps_done
-            context.nvtx.prepare([_step_range(first + i, entry) for i in range(steps)])
-            context.nvtx.push(f"pass:{entry.name}")
-            self._on_pass(entry.ends_only)
-            try:
-                entry.start(context)
-            except Exception as error:
-                self._failed(error)
+            if not any(other.worth_another_run for other in (entry, *self._queue)):
+                folder.emit(EnoughMeasured())
+            steps = entry.steps(context.schedule)
+            limit = entry.time_limit_s + _PASS_SLOWDOWN * steps * self._step_s
+            folder.emit(PassStarted(entry.name, steps, limit))
+            if folder.error is None:
+                self._start(entry, steps)
         if self._pass is None:
             self._on_done()
+
+    def _start(self, entry: AnyPass, steps: int) -> None:
+        self._pass, self._pass_began, self._pass_steps = entry, time.perf_counter(), 0
+        # What steps of the other passes will take is not known before the first is over.
+        known = entry.boundaries_only
+        self._progress_at = _steps_until_progress(self._step_s) if known else 1
+        first = self.steps_done
+        self._nvtx.prepare([_step_range(first + i, entry) for i in range(steps)])
+        self._nvtx.push(f"pass:{entry.name}")
+        self._on_pass(entry.boundaries_only)
+        try:
+            entry.start(self._context)
+        except Exception as error:
+            self._failed(error)
 
     def _close(self, complete: bool) -> None:
         current = self._pass
         assert current is not None
-        self._untouched = False
+        self._nothing_measured = False
         try:
             result = current.finish(complete)
         except Exception as error:
             self._failed(error)
             return
         self._pass = None
-        self._context.nvtx.pop()
+        self._nvtx.pop()
         if result is not None:
             self._store(current.name, result)
-        self._context.folder.tell(
-            "pass_end", name=current.name, seconds=time.perf_counter() - self._pass_began
-        )
+        seconds = time.perf_counter() - self._pass_began
+        self._context.folder.emit(PassEnded(current.name, seconds))
 
     def _failed(self, error: BaseException) -> None:
         current, self._pass = self._pass, None
         assert current is not None
-        self._untouched = False
-        folder = self._context.folder
+        self._nothing_measured = False
         result = None
         with contextlib.suppress(Exception):
             result = current.failed(error)
         if result is not None:
             self._store(current.name, result)
-        else:
-            folder.write(f"failure-{current.name}", PassFailure(current.name, describe(error)))
-        folder.tell("pass_end", name=current.name, failed=describe(error))
-        self._context.nvtx.pop()
+        self._context.folder.emit(PassFailed(current.name, describe(error)))
+        self._nvtx.pop()
         if current.captures:
             self._queue = []
             self._on_poisoned()
 
-    def _store(self, name: str, result: Any) -> None:
+    def _store(self, name: str, result: Value) -> None:
         self._context.folder.write(f"pass-{name}", result)
-        self._context.results[name] = to_plain(result)
+        self._context.results[name] = result
 
     # --------------------------------------------------------------------------- ending
 
     def abandon(self) -> bool:
-        """Forget the first pass and the others, if it is still under way; False if it is not.
+        """Forget the first pass and the others, if it is still running; False if it is not.
 
         What a capture has begun cannot be forgotten.
         """
         current = self._pass
-        if current is None or current.captures or not self._untouched:
+        if current is None or current.captures or not self._nothing_measured:
             return False
         self._pass, self._queue = None, []
         with contextlib.suppress(Exception):
             current.finish(complete=False)  # it takes back what it has put in
-        if self._in_step and self._seen:
+        if self._in_step and self._with_ranges:
             self._nvtx.pop()
         self._nvtx.pop()
         return True
@@ -247,7 +246,7 @@ class PassRunner:
         if result is None:
             return False
         self._store(self._pass.name, result)
-        self._context.folder.tell("pass_end", name=self._pass.name, failed=describe(error))
+        self._context.folder.emit(PassFailed(self._pass.name, describe(error)))
         self._pass, self._queue = None, []
         return True
 
@@ -259,13 +258,13 @@ class PassRunner:
         self._queue = []
 
 
-def _step_range(number: int, entry: Pass) -> str:
+def _step_range(number: int, entry: AnyPass) -> str:
     return f"step#{number} {entry.name}"
 
 
-def _steps_until_news(seconds_per_step: float) -> int:
-    """Counted in steps, because a step does not pay for a look at the clock."""
-    return max(1, round(_NEWS_EVERY_S / max(seconds_per_step, 1e-6)))
+def _steps_until_progress(seconds_per_step: float) -> int:
+    """Counted in steps, because no step pays for reading the clock."""
+    return max(1, round(_PROGRESS_EVERY_S / max(seconds_per_step, 1e-6)))
 
 
 def describe(error: BaseException) -> str:

@@ -12,7 +12,7 @@ import io
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -43,7 +43,7 @@ def without_our_frames(traceback: types.TracebackType | None) -> types.Traceback
     return result
 
 
-def load_target(kind: str, name: str, args: list[str]) -> Callable[[], None]:
+def load_target(kind: str, name: str, args: Sequence[str]) -> Callable[[], None]:
     """Prepare `sys` and a fresh `__main__`; the result runs it.
 
     Raises what Python itself raises for a file that cannot be read or compiled.

@@ -1,4 +1,4 @@
-"""Follows one child process from start to end: news, time limits, interrupts, and its going."""
+"""Follows one child process from its start to its end: events, time limits, interrupts."""
 
 from __future__ import annotations
 
@@ -9,27 +9,38 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from launchscope.runner.child.passes import SCOPE
+from launchscope.runner.child.passes import AnyPass, all_passes
 from launchscope.runner.parent.child_report import ChildReport
-from launchscope.runner.protocol.folder import ResultFolder
-from launchscope.runner.protocol.signals import EndSignals, asking_signal
+from launchscope.runner.parent.run_folder import RunFolder
+from launchscope.runner.protocol.events import (
+    WARMUP,
+    Event,
+    Note,
+    PassEnded,
+    PassFailed,
+    PassProgress,
+    PassSkipped,
+    PassStarted,
+)
+from launchscope.runner.protocol.signals import EndSignals, interrupt_signal
 
 _POLL_S = 0.02
 # How long a child may take to end by itself: once everything is measured (it may be saving
 # a checkpoint), when only the process has to go, after an interrupt, and after SIGTERM.
 _GRACE_DONE_S, _GRACE_EXIT_S, _GRACE_INTERRUPT_S, _GRACE_TERM_S = 120.0, 10.0, 5.0, 3.0
-# After this long without news a person is told what is being waited for.
+# After this long without an event the person is told what launchscope waits for.
 _QUIET_S = 30.0
 
 
 @dataclass(frozen=True)
-class Event:
-    """Something a person waiting may want to know."""
+class ProgressEvent:
+    """Something a person who waits may want to know. `label` says what a pass does."""
 
     kind: Literal["run", "pass_start", "pass_progress", "pass_end", "note"]
-    name: str
+    name: str = ""
+    label: str = ""
     done: int = 0
     total: int = 0
     text: str = ""
@@ -38,54 +49,57 @@ class Event:
 class ChildWatch:
     """Watches child after child; `timeout_s` bounds them together."""
 
-    def __init__(self, listen: Callable[[Event], None], timeout_s: float | None, full: bool):
+    def __init__(
+        self, on_progress: Callable[[ProgressEvent], None], timeout_s: float | None, full: bool
+    ):
         self.signals = EndSignals()
-        self._listen = listen
+        self._on_progress = on_progress
         self._full = full
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._leaving: subprocess.Popen[bytes] | None = None
-        self._told = False
+        self._said_what_is_awaited = False
+        self._passes: dict[str, type[AnyPass]] = {kind.name: kind for kind in all_passes()}
 
     def follow(
-        self, child: subprocess.Popen[bytes], folder: ResultFolder, report: ChildReport
+        self, child: subprocess.Popen[bytes], folder: RunFolder, report: ChildReport
     ) -> None:
         """Return when the child is gone, by itself or with help, or is only on its way out."""
         try:
             self._follow(child, folder, report)
         finally:
-            # Whatever went wrong here, a second Ctrl-C or a terminal that is closed while we
-            # print to it, nobody would be left to end the child.
+            # Whatever went wrong here (a second Ctrl-C, a terminal that closes while we print
+            # to it), nobody else would end the child.
             if self._leaving is not child and child.poll() is None:
                 self._end(child, report)
 
     def _follow(
-        self, child: subprocess.Popen[bytes], folder: ResultFolder, report: ChildReport
+        self, child: subprocess.Popen[bytes], folder: RunFolder, report: ChildReport
     ) -> None:
         kill_at: float | None = None
         passed_on = False
-        below: list[int] = []
+        not_interrupted: list[int] = []
         quiet_since = time.monotonic()
-        self._told = False
+        self._said_what_is_awaited = False
         while True:
             try:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     report.exit_code = child.wait(timeout=_POLL_S)
-                if self._hear(folder, report):
+                if self._read_events(folder, report):
                     quiet_since = time.monotonic()
                 if self.signals.caught is not None:
                     report.signal = self.signals.caught
                 if report.exit_code is not None:
-                    _terminate(below)
+                    _send(signal.SIGTERM, not_interrupted)
                     return
                 if report.done and report.ended and not self._full:
-                    # With CUDA the process's own end takes its time: meanwhile the results
-                    # can be looked at.
+                    # With CUDA the end of the process takes a while; the results can be
+                    # analyzed in the meantime.
                     self._leaving = child
                     return
                 now = time.monotonic()
                 if self.signals.caught is not None and not passed_on:
                     passed_on = True
-                    below = _press_ctrl_c(child)
+                    not_interrupted = _interrupt(child)
                     kill_at = now + _GRACE_INTERRUPT_S
                 if now - quiet_since > _QUIET_S:
                     self._say_what_is_awaited(report)
@@ -95,16 +109,18 @@ class ChildWatch:
                     report.timed_out = not report.done
                     kill_at = now
                 if report.pass_deadline is not None and now > report.pass_deadline:
-                    if folder.unwritable() is not None:  # its end could not be told
+                    if folder.write_error() is not None:  # it could not report the pass's end
                         report.pass_deadline = None
                         continue
                     report.hung_in = report.current_pass
                     kill_at = now
                 if kill_at is not None and now >= kill_at:
                     if report.done:
-                        self._note(report, "the script did not end by itself and was stopped")
+                        text = "the script did not end by itself and was stopped"
+                        report.notes.append(text)
+                        self._on_progress(ProgressEvent("note", text=text))
                     self._end(child, report)
-                    self._hear(folder, report)
+                    self._read_events(folder, report)
                     return
             except KeyboardInterrupt:
                 if report.interrupted:
@@ -133,80 +149,76 @@ class ChildWatch:
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             child.kill()
             report.exit_code = child.wait()
-        for pid in below:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        _send(signal.SIGKILL, below)
 
-    def _hear(self, folder: ResultFolder, report: ChildReport) -> bool:
-        lines = folder.told()
-        for line in lines:
-            report.hear(line)
-            event = _event_of(line)
-            if event is not None:
-                self._listen(event)
-        return bool(lines)
+    def _read_events(self, folder: RunFolder, report: ChildReport) -> bool:
+        events = folder.events()
+        for event in events:
+            report.on_event(event)
+            progress = self._progress_of(event)
+            if progress is not None:
+                self._on_progress(progress)
+        return bool(events)
 
-    def _note(self, report: ChildReport, text: str) -> None:
-        """Tell a person now, and the reader of the report later."""
-        report.told.append(text)
-        self._listen(Event("note", "", text=text))
+    def _progress_of(self, event: Event) -> ProgressEvent | None:
+        """What a person is shown of an event; None for one that is only for us."""
+        match event:
+            case PassStarted():
+                label = self._label(event.name)
+                return ProgressEvent("pass_start", event.name, label, total=event.steps)
+            case PassProgress():
+                label = self._label(event.name)
+                return ProgressEvent("pass_progress", event.name, label, event.done, event.steps)
+            case PassEnded():
+                text = f"{event.seconds:.1f} s"
+            case PassFailed():
+                text = f"failed: {event.reason}"
+            case PassSkipped():
+                if self._passes[event.name].part_of is not None:
+                    return None  # nobody asked for it
+                text = f"skipped: {event.reason}"
+            case Note():
+                return ProgressEvent("note", text=event.text)
+            case _:
+                return None
+        return ProgressEvent("pass_end", event.name, self._label(event.name), text=text)
+
+    def _label(self, name: str) -> str:
+        return "finding the step" if name == WARMUP else self._passes[name].label
 
     def _say_what_is_awaited(self, report: ChildReport) -> None:
-        if self._told:
+        if self._said_what_is_awaited:
             return
-        self._told = True
+        self._said_what_is_awaited = True
         if report.done:
-            text = "everything is measured; waiting for the script to end by itself"
-        elif report.current_pass == "warmup" or not report.saw_torch:
+            text = "everything is measured; waiting for the script to end"
+        elif report.current_pass == WARMUP or not report.saw_torch:
             text = (
-                f"no step seen for {_QUIET_S:.0f} s; still waiting for the script to reach one "
+                f"no step for {_QUIET_S:.0f} s; still waiting for the script to reach one "
                 "(Ctrl-C or --timeout ends it)"
             )
         else:
             return
-        self._listen(Event("note", "", text=text))
+        self._on_progress(ProgressEvent("note", text=text))
 
 
-def _press_ctrl_c(child: subprocess.Popen[bytes]) -> list[int]:
-    """What a terminal does for us there: a child that ends so leaves what it has measured.
+def _interrupt(child: subprocess.Popen[bytes]) -> list[int]:
+    """Do what a terminal does at Ctrl-C: a child that ends this way keeps what it measured.
 
-    Returns the processes below it that are deaf to this: they are to end after the child.
+    Returns the processes below it that ignore this signal; they have to end after the child.
     """
-    below, asking = descendants(child.pid), asking_signal()
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(child.pid, asking)
-    if asking != signal.SIGINT:
+    below, number = descendants(child.pid), interrupt_signal()
+    _send(number, [child.pid])
+    if number != signal.SIGINT:
         return below
-    for pid in below:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGINT)
+    _send(signal.SIGINT, below)
     return []
 
 
-def _terminate(pids: list[int]) -> None:
+def _send(number: int, pids: list[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGTERM)
-
-
-def _event_of(line: dict[str, Any]) -> Event | None:
-    """What a person is told of a status line; None for what is only for us."""
-    kind, name = line["kind"], line.get("name", "")
-    if kind == "pass_start":
-        return Event("pass_start", name, total=line.get("total", 0))
-    if kind == "pass_progress":
-        return Event("pass_progress", name, line["done"], line["total"])
-    if kind == "pass_end" and "skipped" in line and name.startswith(SCOPE):
-        return None  # nothing that was asked for
-    if kind == "pass_end":
-        if "failed" in line:
-            return Event("pass_end", name, text=f"failed: {line['failed']}")
-        if "skipped" in line:
-            return Event("pass_end", name, text=f"skipped: {line['skipped']}")
-        return Event("pass_end", name, text=f"{line.get('seconds', 0.0):.1f} s")
-    if kind == "note":
-        return Event("note", "", text=line["text"])
-    return None
+            os.kill(pid, number)
 
 
 def descendants(pid: int) -> list[int]:

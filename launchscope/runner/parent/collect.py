@@ -5,35 +5,45 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import asdict
+from dataclasses import fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from launchscope import __version__
-from launchscope.model import RECORDING_SCHEMA, Schedule, Target
-from launchscope.runner.child.passes import BLOCKED, all_passes
-from launchscope.runner.parent.child_report import ChildReport
-from launchscope.runner.protocol.folder import ResultFolder, without_surrogates
-
-_SCOPES = {"scope_forward_backward": "forward_backward", "scope_forward": "forward"}
-_RESULT_FIELDS = (
-    *("timing", "trace", "inspect", "replay", "replay_trace"),
-    *(*_SCOPES, "verify", "sizes", "adoption", "timing_second"),
+from launchscope.model import (
+    Environment,
+    PassFailure,
+    Recording,
+    Schedule,
+    StepBoundary,
+    Target,
 )
+from launchscope.runner.child.passes import AnyPass, Pass, all_passes
+from launchscope.runner.parent.child_report import ChildReport
+from launchscope.runner.parent.run_folder import RunFolder
+from launchscope.runner.protocol.folder import write_json
+from launchscope.runner.protocol.plain import to_plain
+
+Result = TypeVar("Result")
+
+# The passes that analysis knows have a field of their own in the Recording.
+_NAMED_RESULTS = {field.name for field in fields(Recording)}
 
 
 class Collected:
-    """What all runs so far have given, as plain data."""
+    """What all runs so far have given."""
 
     def __init__(self, directory: Path):
         self.directory = directory
-        self.results: dict[str, Any] = {}
-        self.skipped: dict[str, str] = {}
-        self.failures: dict[str, Any] = {}
+        self.results: dict[str, Any] = {}  # the result_type of each pass
+        self.skipped: set[str] = set()
+        self.failures: dict[str, PassFailure] = {}
         self.notes: list[str] = []
-        self.step: Any = None
-        self.environment: Any = None
+        self.step: StepBoundary | None = None
+        self.environment = Environment()
         self.rehearsal = False
         self.on_gpu: bool | None = None
         self.runs = 0
@@ -47,114 +57,103 @@ class Collected:
         """True while a pass has neither a result nor a reason for having none."""
         return not (name in self.results or name in self.skipped or name in self.failures)
 
+    def result(self, kind: type[Pass[Result]]) -> Result | None:
+        """What this pass found; None if it has no result yet."""
+        return self.results.get(kind.name)
+
     def take(self, report: ChildReport) -> None:
         """Read the folder of a run that is over."""
-        folder = ResultFolder(report.folder)
-        other = self._other_step(folder.read("step"))
-        self.environment = folder.read("environment") or self.environment
+        folder = RunFolder(report.folder)
+        other_step = self._other_step(folder.read("step", StepBoundary))
+        self.environment = folder.read("environment", Environment) or self.environment
         self.rehearsal = self.rehearsal or report.rehearsal
         if report.on_gpu is not None:
             self.on_gpu = report.on_gpu
+        name, reason = report.broken_pass() or ("", "")
         for kind in all_passes():
-            if other is None:
-                self._take_pass(kind.name, folder)
-            elif self.lacks(kind.name) and folder.read(f"pass-{kind.name}") is not None:
-                self.failures[kind.name] = {"name": kind.name, "reason": other}
-        broken = report.broken_pass()
-        if broken is not None and self.lacks(broken[0]):
-            self._take_broken(*broken)
+            if other_step is None:
+                self._take_pass(kind, folder, report)
+            elif self.lacks(kind.name) and (folder.path / f"pass-{kind.name}.json").exists():
+                self.failures[kind.name] = PassFailure(kind.name, other_step)
+            if kind.name == name and self.lacks(name):
+                self._take_cut_off(kind, reason)
         for text in report.remarks():
             self.note(text)
 
-    def _other_step(self, found: Any) -> str | None:
-        """Why what this run gave cannot stand beside the rest: it is of another step.
+    def _other_step(self, found: StepBoundary | None) -> str | None:
+        """Why the results of this run cannot stand beside the others: its step is another one.
 
-        A step of another run is the one that is measured, unless nothing was measured of it.
+        The step of the first run that measured something counts.
         """
         if found is None:
             return None
-        if self.step is None or not self.results or found["period"] == self.step["period"]:
+        if self.step is None or not self.results or found.period == self.step.period:
             self.step = found
             return None
-        now, before = (" > ".join(step["period"]) for step in (found, self.step))
+        now, before = (" > ".join(step.period) for step in (found, self.step))
         return f"its run saw another step ({now}) than was measured before ({before})"
 
-    def _take_pass(self, name: str, folder: ResultFolder) -> None:
-        result = folder.read(f"pass-{name}")
+    def _take_pass(self, kind: type[AnyPass], folder: RunFolder, report: ChildReport) -> None:
+        name = kind.name
+        try:
+            result = folder.read(f"pass-{name}", kind.result_type)
+        except msgspec.MsgspecError as error:
+            self.failures[name] = PassFailure(name, f"its result cannot be read: {error}")
+            return
         if result is not None:
-            file = result.get("file")
+            file = getattr(result, "file", None)
             if file and (folder.path / file).exists():
                 shutil.move(os.fspath(folder.path / file), self.directory / file)
             self.results[name] = result
-        failure = folder.read(f"failure-{name}")
-        if failure is not None:
-            self.failures[name] = failure
-        skipped = folder.read(f"skipped-{name}")
-        if skipped is not None:
-            self.skipped[name] = reason = skipped["reason"]
-            if name == "replay":
-                self.results[name] = self._skipped_replay(reason)
-            elif name == "verify":
-                self.results[name] = {"status": "skipped", "reason": reason}
-            elif name in _SCOPES and reason.startswith(BLOCKED):
-                self.results[name] = _unmeasured("blocked", reason, _SCOPES[name])
+        elif name in report.failures:
+            self.failures[name] = PassFailure(name, report.failures[name])
+        if name in report.skipped:
+            self.skipped.add(name)
 
-    def _take_broken(self, name: str, reason: str) -> None:
-        if name == "replay":
-            self.results[name] = _unmeasured("failed", reason)
-        elif name in _SCOPES:
-            self.results[name] = _unmeasured("failed", reason, _SCOPES[name])
-        elif name == "verify":
-            self.results[name] = {"status": "skipped", "reason": reason}
-        elif name != "warmup":
-            self.failures[name] = {"name": name, "reason": reason}
-
-    def _skipped_replay(self, reason: str) -> dict[str, Any]:
-        if not reason.startswith(BLOCKED):
-            return _unmeasured("skipped", reason)
-        blockers = self.results.get("inspect", {}).get("blockers", ())
-        where = blockers[0]["where"] if blockers else None
-        return {**_unmeasured("blocked", reason), "where": where}
+    def _take_cut_off(self, kind: type[AnyPass], reason: str) -> None:
+        result = kind.cut_off(reason)
+        if result is not None:
+            self.results[kind.name] = result
+        else:
+            self.failures[kind.name] = PassFailure(kind.name, reason)
 
     def write_recording(self, target: Target, schedule: Schedule, exit_code: int | None) -> None:
         """Everything so far as `recording.json`; the trace files lie beside it.
 
-        OSError if there is no room even in place of what the runs wrote.
+        Raises OSError if there is no room even in place of what the runs wrote.
         """
         if self.on_gpu is False and not self.rehearsal:
             self.note("the script ran on the CPU, although this machine may have a GPU")
-        environment = dict(self.environment or {})
-        environment["recorded_at"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        environment["launchscope"] = __version__
-        environment["git"] = _git_revision()
-        recording = {
-            "schema": RECORDING_SCHEMA,
-            "target": asdict(target),
-            "environment": environment,
-            "mode": "gpu" if self.on_gpu else "rehearsal",
-            "schedule": asdict(schedule),
-            "step": self.step,
-            **{name: self.results.get(name) for name in _RESULT_FIELDS},
-            "failures": list(self.failures.values()),
-            "notes": self.notes,
-            "runs": self.runs,
-            "exit_code": exit_code,
-        }
-        # What runs get to read keeps every byte of a path; this is for readers of another kind.
-        plain, folder = without_surrogates(recording), ResultFolder(self.directory)
+        named = {name: one for name, one in self.results.items() if name in _NAMED_RESULTS}
+        recording = Recording(
+            target=target,
+            environment=replace(
+                self.environment,
+                recorded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                launchscope=__version__,
+                git=_git_revision(),
+            ),
+            mode="gpu" if self.on_gpu else "rehearsal",
+            schedule=schedule,
+            directory="",  # a reader knows where the file lies
+            step=self.step,
+            failures=tuple(self.failures.values()),
+            notes=tuple(self.notes),
+            runs=self.runs,
+            exit_code=exit_code,
+            other_results={
+                name: to_plain(one) for name, one in self.results.items() if name not in named
+            },
+            **named,
+        )
+        path = self.directory / "recording.json"
         try:
-            folder.write("recording", plain)
+            write_json(path, recording)
         except OSError:
-            # All that the runs wrote is in it: on a full disk their folders are room enough.
+            # The recording holds all that the runs wrote, so their folders can go.
             for run in self.directory.glob("run-*"):
                 shutil.rmtree(run, ignore_errors=True)
-            folder.write("recording", plain)
-
-
-def _unmeasured(status: str, reason: str, scope: str | None = None) -> dict[str, Any]:
-    """A ReplayResult without figures, as plain data."""
-    result = {"status": status, "reason": reason.removeprefix(BLOCKED)}
-    return result if scope is None else {**result, "scope": scope}
+            write_json(path, recording)
 
 
 def _git_revision() -> str | None:

@@ -12,17 +12,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launchscope.errors import LaunchscopeError, MeasureError
 from launchscope.model import Schedule, Target
-from launchscope.runner.child.passes import SCOPE, all_passes
-from launchscope.runner.parent.child_report import ChildReport, death_of, judge, unwritable
-from launchscope.runner.parent.child_watch import ChildWatch, Event
+from launchscope.runner.child.passes import AnyPass, all_passes
+from launchscope.runner.parent.child_report import (
+    ChildReport,
+    cannot_write,
+    cause_of_death,
+    problem_of,
+)
+from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
 from launchscope.runner.parent.collect import Collected
-from launchscope.runner.protocol.folder import ResultFolder
-from launchscope.runner.protocol.signals import asking_signal
+from launchscope.runner.parent.run_folder import RunFolder
+from launchscope.runner.protocol.plain import to_plain
+from launchscope.runner.protocol.plan import Plan
+from launchscope.runner.protocol.signals import interrupt_signal
 
 # Runs the child in whatever interpreter the person chose, without putting launchscope's
 # own surroundings on its sys.path.
@@ -39,6 +46,8 @@ if sys.argv[3] and u.find_spec('nvtx') is None: load('nvtx', sys.argv[3])
 from launchscope.runner.child.main import main
 sys.exit(main(sys.argv[2]))
 """
+# Events of a kind that was seen at least this often can be steps.
+_SEEN_OFTEN = 3
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ class RunOptions:
     """How the script is run. `timeout_s` bounds all runs together; None: no bound.
 
     `environ` is added to its environment, `stdout` is the file descriptor that it prints to
-    (None: ours), and `adopt` names a way to adopt graphs that it is run under.
+    (None: ours), and `strategy` names the way to adopt graphs that it runs under.
     """
 
     python: str | None = None
@@ -54,7 +63,7 @@ class RunOptions:
     max_runs: int = 4
     environ: Mapping[str, str] = field(default_factory=dict)
     stdout: int | None = None
-    adopt: str | None = None
+    strategy: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,10 +86,10 @@ def record(
     schedule: Schedule,
     options: RunOptions,
     directory: Path,
-    listen: Callable[[Event], None],
+    on_progress: Callable[[ProgressEvent], None],
 ) -> Outcome:
     """Run the target until every pass has its result or cannot get one."""
-    return _Session(target, schedule, options, directory, listen).run()
+    return _Session(target, schedule, options, directory, on_progress).run()
 
 
 class _Session:
@@ -90,17 +99,19 @@ class _Session:
         schedule: Schedule,
         options: RunOptions,
         directory: Path,
-        listen: Callable[[Event], None],
+        on_progress: Callable[[ProgressEvent], None],
     ):
         self.target = target
         self.schedule = schedule
         self.options = options
         self.directory = directory
-        self.listen = listen
-        self.collected = Collected(self.directory)
+        self.collected = Collected(directory)
         self.side_stream = True
-        self._asked: tuple[Schedule, list[str]] | None = None  # of the last run, and what for
-        self._watch = ChildWatch(listen, options.timeout_s, schedule.full)
+        self._passes = [kind for kind in all_passes() if kind.steps(schedule) > 0]
+        # The last schedule that was made to fit the script, and the passes it was made for.
+        self._fitted: tuple[Schedule, list[type[AnyPass]]] | None = None
+        self._on_progress = on_progress
+        self._watch = ChildWatch(on_progress, options.timeout_s, schedule.full)
 
     def run(self) -> Outcome:
         signals = self._watch.signals
@@ -108,177 +119,171 @@ class _Session:
             outcome = self._run()
         if signals.caught is None or outcome.interrupted:
             return outcome
-        # It came when no child was left to be asked.
+        # It came when there was no child left to stop.
         return replace(outcome, interrupted=True, exit_code=128 + signals.caught)
 
     def _run(self) -> Outcome:
-        wanted = [kind.name for kind in all_passes() if self._steps_of(kind.name) > 0]
+        collected, options = self.collected, self.options
         report = ChildReport()
-        problem: LaunchscopeError | None = None
         why = ""
-        while True:
-            if self.collected.runs and not why:
-                break
-            if self.collected.runs >= self.options.max_runs:
-                self.collected.note(
-                    f"not everything was measured: {why} needs one more run of the script "
-                    f"(--max-runs is {self.options.max_runs})"
+        while why or not collected.runs:
+            if collected.runs >= options.max_runs:
+                collected.note(
+                    f"not everything was measured: {why}, which takes one more run of the script "
+                    f"(--max-runs is {options.max_runs})"
                 )
                 break
             self._watch.settle()
             self._announce(why)
-            remaining = [name for name in wanted if self.collected.lacks(name)]
             try:
-                report = self._run_child(remaining)
+                report = self._run_child(self._open_passes())
             except OSError as error:
-                report.unwritable = error
+                report.write_error = error
                 break
-            self.collected.take(report)
-            if report.interrupted or report.timed_out or report.unwritable is not None:
+            collected.take(report)
+            if report.interrupted or report.timed_out or report.write_error is not None:
                 break
-            why = self._on_default_stream() or self._why_again(report, wanted)
-        results = self.collected.results
-        problem = judge(report, results, "inspect" in results, self.schedule.step_from)
+            why = self._leave_side_stream() or self._why_again(report)
+        measured = "timing" in collected.results or "inspect" in collected.results
+        problem = problem_of(report, measured=measured, step_from=self.schedule.step_from)
         if problem is None and self.schedule.full and report.exit_code and not report.interrupted:
             how = "was ended by" if report.exit_code < 0 else "ended with"
-            self.collected.note(
-                f"after it was measured the script {how} {death_of(report.exit_code)}"
+            collected.note(
+                f"after it was measured, the script {how} {cause_of_death(report.exit_code)}"
             )
         try:
-            self.collected.write_recording(self.target, self.schedule, report.exit_code)
+            collected.write_recording(self.target, self.schedule, report.exit_code)
         except OSError as error:
-            raise unwritable(self.directory, error) from error
+            raise cannot_write(self.directory, error) from error
         return Outcome(
             self.directory,
             problem,
             report.interrupted,
-            _code(report, problem),
+            _exit_code(report, problem),
             self._watch.settle,
         )
 
     # ------------------------------------------------------------------------ planning
 
-    def _steps_of(self, name: str) -> int:
-        # The passes around the replay have no count of their own.
-        around = name == "replay_trace" or name.startswith(SCOPE)
-        return int(getattr(self.schedule, "replay" if around else name))
+    def _open_passes(self) -> list[type[AnyPass]]:
+        """The passes that have neither a result nor a reason for having none."""
+        return [kind for kind in self._passes if self.collected.lacks(kind.name)]
 
     def _announce(self, why: str) -> None:
         first = self.collected.runs == 0
         text = f"running {self.target.name}" if first else f"running the script again: {why}"
-        self.listen(Event("run", self.target.name, self.collected.runs + 1, text=text))
+        self._on_progress(ProgressEvent("run", self.target.name, text=text))
         if not first:
             self.collected.note(f"the script was run again: {why}")
 
-    def _on_default_stream(self) -> str:
+    def _leave_side_stream(self) -> str:
         """Measure again without the side stream if something insists on the legacy one.
 
         Torch's side streams do not wait for the legacy stream: such a script may compute
         nonsense there, and its times mean nothing.
         """
-        trace = self.collected.results.get("trace") or {}
-        if not self.side_stream or not trace.get("legacy_kernels"):
+        results = self.collected.results
+        legacy = any(getattr(result, "legacy_kernels", 0) for result in results.values())
+        if not self.side_stream or not legacy:
             return ""
         self.side_stream = False
-        for name in ("timing", "timing_second", "trace"):
-            self.collected.results.pop(name, None)
+        for kind in self._passes:
+            if kind.depends_on_stream:
+                results.pop(kind.name, None)
         return "some of its kernels run on the legacy default stream, so all of it has to"
 
-    def _why_again(self, report: ChildReport, wanted: list[str]) -> str:
+    def _why_again(self, report: ChildReport) -> str:
         """Why another run would give more; empty if it would not."""
-        worth = {kind.name for kind in all_passes() if kind.worth_a_run}
-        open_ = [name for name in wanted if self.collected.lacks(name) and name in worth]
-        # The replay's own passes follow it or not at all.
-        if "replay" not in open_:
-            open_ = [name for name in open_ if name not in ("replay_trace", "verify")]
-        if not self._smaller_may_work(report):
-            open_ = [name for name in open_ if not name.startswith(SCOPE)]
-        if self.collected.on_gpu is False:
-            open_ = [name for name in open_ if name == "inspect"]
+        open_ = self._worth_another_run(report)
         if not open_:
             return ""
-        deferred = [name for name in report.deferred if name in open_]
+        names = [kind.name for kind in open_]
+        deferred = [name for name in report.deferred if name in names]
         if deferred:
             return f"{deferred[0]} needs a process of its own"
         if report.crashed_in is not None:
-            return f"{report.crashed_in} ended the process; {', '.join(open_)} still to do"
-        if all(name.startswith(SCOPE) for name in open_):
+            return f"{report.crashed_in} ended the process before {', '.join(names)} could run"
+        if all(kind.part_of is not None for kind in open_):
             return "a smaller part of the step may be captured"
-        if report.several_threads:  # fewer steps would not bring them into one
+        script = report.script
+        # Where the work is spread over threads, fewer steps would not bring it into one.
+        if script is None or report.failed or report.several_threads:
             return ""
-        if report.script_ended and report.steps >= 3 and not report.failed:
-            shorter = self._shorter(report, open_)
+        if script.steps >= _SEEN_OFTEN:
+            shorter = self._fitting(script.steps, script.searching, open_)
             if shorter is not None:
-                self.schedule, self._asked = shorter, (shorter, open_)
-                return f"its step was seen {report.steps} times, so every pass takes fewer"
-        given_up = report.script_ended and report.searching and not report.failed
-        if not given_up or self.schedule.step_from != "auto":
+                self.schedule, self._fitted = shorter, (shorter, open_)
+                return f"its step was seen {script.steps} times, so every pass takes fewer"
+        if not script.searching or self.schedule.step_from != "auto":
             return ""
-        if report.optimizer_steps >= 3:
+        if script.optimizer_steps >= _SEEN_OFTEN:
             self.schedule = replace(self.schedule, step_from="optimizer")
             self.collected.note(
-                "the training steps have no fixed course, so a step is everything "
+                "the training steps do not repeat one sequence of events, so a step is everything "
                 "between two optimizer steps"
             )
             return "its optimizer steps are the steps"
-        if report.forwards >= 3:
+        if script.forwards >= _SEEN_OFTEN:
             self.schedule = replace(self.schedule, step_from="forward")
-            self.collected.note("no training step was seen, so each forward is taken for a step")
+            self.collected.note("no training step was seen, so each forward counts as a step")
             return "its forwards are the steps"
         return ""
 
-    def _smaller_may_work(self, report: ChildReport) -> bool:
-        """Whether the whole step was tried and cannot be captured as it is."""
-        replay = self.collected.results.get("replay") or {}
-        return not report.script_ended and replay.get("status") in ("what_if", "blocked", "failed")
+    def _worth_another_run(self, report: ChildReport) -> list[type[AnyPass]]:
+        open_ = [kind for kind in self._open_passes() if kind.worth_another_run]
+        if self.collected.on_gpu is False:
+            open_ = [kind for kind in open_ if kind.on_cpu]
+        # What follows another pass runs in the same process as that one, or not at all.
+        open_ = [kind for kind in open_ if kind.follows is None or kind.follows in open_]
+        if report.script is not None:  # more passes would see no more steps
+            return [kind for kind in open_ if kind.part_of is None]
+        return [kind for kind in open_ if kind.part_of is None or self._cannot_run(kind.part_of)]
 
-    def _shorter(self, report: ChildReport, open_: list[str]) -> Schedule | None:
-        """A schedule that fits into the steps the script really makes; None if none does."""
+    def _cannot_run(self, kind: type[AnyPass]) -> bool:
+        """Whether the pass was tried and cannot measure the step as it is."""
+        status = getattr(self.collected.result(kind), "status", None)
+        return status in ("what_if", "blocked", "failed")
+
+    def _fitting(self, made: int, searching: bool, open_: list[type[AnyPass]]) -> Schedule | None:
+        """A schedule that fits into the steps that the script really makes; None if none does."""
         now = self.schedule
-        planned = now.warmup + sum(self._steps_of(name) for name in open_ if name != "replay_trace")
-        room = report.steps
-        if planned <= room:
-            # The next run has fewer passes to do and gets further, unless it is made already.
-            return now if not report.searching and self._asked != (now, open_) else None
-        share = max(0.0, (room - 2) / max(1, planned))
-        warmup = min(now.warmup, max(3, int(now.warmup * share)))
-
-        def fewer(name: str, least: int) -> int:
-            steps = getattr(now, name)
-            return min(steps, max(least, int(steps * share))) if steps else 0
-
-        shorter = replace(
-            now,
-            warmup=warmup,
-            timing=fewer("timing", 3),
-            trace=fewer("trace", 2),
-            inspect=fewer("inspect", 2),
-            replay=fewer("replay", 10),
-        )
+        planned = now.warmup + sum(kind.steps(now) for kind in open_)
+        if planned <= made:
+            # The next run has fewer passes to do and gets further, unless it was made already.
+            return now if not searching and self._fitted != (now, open_) else None
+        share = max(0.0, (made - 2) / max(1, planned))
+        shorter = replace(now, warmup=min(now.warmup, max(3, int(now.warmup * share))))
+        for kind in all_passes():
+            if kind.fewest_steps is not None:
+                steps = kind.steps(now)
+                fewer = min(steps, max(kind.fewest_steps, int(steps * share)))
+                shorter = replace(shorter, **{kind.name: fewer})  # type: ignore[arg-type]
         return None if shorter == now else shorter
 
     # ------------------------------------------------------------------------- one run
 
-    def _run_child(self, passes: list[str]) -> ChildReport:
+    def _run_child(self, passes: list[type[AnyPass]]) -> ChildReport:
         collected = self.collected
         collected.runs += 1
-        folder = ResultFolder(self.directory / f"run-{collected.runs}")
-        harmless = {k.name for k in all_passes() if k.worth_a_run and not k.captures}
+        folder = RunFolder(self.directory / f"run-{collected.runs}")
         # A script that is to go on must not share its process with a capture.
-        finishing = self.schedule.full and bool(harmless.intersection(passes))
-        spec = {
-            "target": asdict(self.target),
-            "passes": passes,
-            "schedule": asdict(self.schedule),
-            "stop_after": not finishing,
-            "allow_captures": not finishing,
-            "side_stream": self.side_stream,
-            "adopt": self.options.adopt,
-            "earlier": collected.results,
-            "parent": os.getpid() if _on_main_thread() else None,
-            "asked_by": asking_signal(),
-        }
-        folder.make_for_child(spec)
+        finishing = self.schedule.full and any(
+            kind.worth_another_run and not kind.captures for kind in passes
+        )
+        folder.create(
+            Plan(
+                target=self.target,
+                passes=tuple(kind.name for kind in passes),
+                schedule=self.schedule,
+                stop_after=not finishing,
+                allow_captures=not finishing,
+                side_stream=self.side_stream,
+                strategy=self.options.strategy,
+                earlier=to_plain(collected.results),
+                parent_pid=os.getpid() if _on_main_thread() else None,
+                interrupt_signal=interrupt_signal(),
+            )
+        )
         report = ChildReport(folder=folder.path)
         package = Path(__file__).resolve().parents[2]
         command = [
@@ -301,11 +306,11 @@ class _Session:
                 hint="--python takes the path of a Python interpreter",
             ) from error
         self._watch.follow(child, folder, report)
-        report.unwritable = folder.unwritable()
+        report.write_error = folder.write_error()
         return report
 
 
-def _code(report: ChildReport, problem: LaunchscopeError | None) -> int:
+def _exit_code(report: ChildReport, problem: LaunchscopeError | None) -> int:
     """Our exit code, as a shell gives it where a signal ended the run."""
     if report.signal is not None:
         return 128 + report.signal
@@ -313,7 +318,7 @@ def _code(report: ChildReport, problem: LaunchscopeError | None) -> int:
 
 
 def _on_main_thread() -> bool:
-    """For Linux a child's parent is the thread that started it, which may end before we do."""
+    """On Linux the parent of a child is the thread that started it, which may end before we do."""
     return threading.current_thread() is threading.main_thread()
 
 

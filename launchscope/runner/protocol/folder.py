@@ -1,8 +1,7 @@
-"""The folder through which a child reports to its parent: results and a status log.
+"""The folder through which a child reports to its parent: results and an event log.
 
-A result is written whole or not at all; the status log is one JSON object a line.
-Nothing ever travels over the script's own stdout or stderr. A full disk is told by the name of
-a file, as renaming takes no room.
+A result is one JSON file, written whole or not at all. The event log has one JSON object per
+line. Nothing travels over the script's own stdout or stderr.
 """
 
 from __future__ import annotations
@@ -11,130 +10,56 @@ import contextlib
 import errno
 import json
 import os
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from launchscope.host import write_whole
+from launchscope.runner.protocol.events import Event
+from launchscope.runner.protocol.plain import to_plain
 
-STATUS_FILE = "status.jsonl"
-SPEC_FILE = "spec.json"
-_WRITABLE, _UNWRITABLE = "writable", "unwritable-"
+PLAN_FILE = "plan.json"
+EVENTS_FILE = "events.jsonl"
+# The child renames the first to the second and an error number when it cannot write: on a full
+# disk a file can still be renamed.
+WRITABLE, UNWRITABLE = "writable", "unwritable-"
 
 
-def to_plain(value: Any) -> Any:
-    """A dataclass as plain data; anything else unchanged."""
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON; readers see the old file or the new one, never half of it."""
+    write_whole(path, json.dumps(to_plain(value)).encode())
 
 
-def without_surrogates(value: Any) -> Any:
-    """The same plain data with texts that are valid Unicode, for what is only ever shown.
+class ChildFolder:
+    """The child's end. What cannot be written is no error of the script.
 
-    Python holds bytes of a path that it cannot decode as lone surrogates, which no JSON reader
-    has to take. Bytes that are UTF-8 after all (a locale hid it) become their characters.
+    After the first failure `error` is set and nothing more is written: a log with holes would
+    describe another run.
     """
-    if isinstance(value, str):
-        return value if value.isascii() else _valid(value)
-    if isinstance(value, dict):
-        return {without_surrogates(k): without_surrogates(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_surrogates(entry) for entry in value]
-    return value
-
-
-def _valid(text: str) -> str:
-    try:
-        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # a surrogate that stands for no byte
-        return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-class ResultFolder:
-    """One folder, written by a child and read by the parent while the child runs."""
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
-        self._read_to = 0
+        self.error: OSError | None = None
 
     def write(self, name: str, value: Any) -> None:
-        """Store `value` as NAME.json; readers see the old file or the new one, never half."""
-        write_whole(self.path / f"{name}.json", json.dumps(to_plain(value)).encode())
+        """Store `value` as NAME.json."""
+        if self.error is None:
+            with self._keeping_errors():
+                write_json(self.path / f"{name}.json", value)
 
-    def read(self, name: str) -> Any:
-        """What was stored under `name`, or None."""
-        with contextlib.suppress(FileNotFoundError):
-            return json.loads((self.path / f"{name}.json").read_text(encoding="utf-8"))
-        return None
-
-    def tell(self, kind: str, **details: Any) -> None:
-        """Append one line to the status log."""
-        line = json.dumps({"kind": kind, "at": time.time(), **details})
-        with (self.path / STATUS_FILE).open("a", encoding="utf-8") as log:
-            log.write(line + "\n")
-
-    def told(self) -> list[dict[str, Any]]:
-        """Complete status lines that were added since the last call."""
-        try:
-            with (self.path / STATUS_FILE).open("rb") as log:
-                log.seek(self._read_to)
-                fresh = log.read()
-        except FileNotFoundError:
-            return []
-        complete = fresh.rfind(b"\n") + 1
-        self._read_to += complete
-        return [json.loads(line) for line in fresh[:complete].splitlines()]
-
-    def make_for_child(self, spec: dict[str, Any]) -> None:
-        """Make the folder, with what its child is asked to do in it."""
-        self.path.mkdir(parents=True)
-        (self.path / SPEC_FILE).write_text(json.dumps(spec), encoding="utf-8")
-        (self.path / _WRITABLE).touch()
-
-    def unwritable(self) -> OSError | None:
-        """Why the child could not write all that it had to tell; None if it could."""
-        if (self.path / _WRITABLE).exists():
-            return None
-        number = errno.ENOENT
-        for entry in self.path.glob(f"{_UNWRITABLE}*"):
-            number = int(entry.name.removeprefix(_UNWRITABLE))
-        return OSError(number, os.strerror(number))
-
-
-class ChildFolder(ResultFolder):
-    """The child's end of it: what cannot be written is no error of the script's.
-
-    After the first such failure `lost` has it, and nothing more is written: a log with holes
-    would tell of another run than the one that was.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]):
-        super().__init__(path)
-        self.lost: OSError | None = None
-
-    def write(self, name: str, value: Any) -> None:
-        """Store `value` as NAME.json, if that can be."""
-        if self.lost is None:
-            with self._losing():
-                super().write(name, value)
-
-    def tell(self, kind: str, **details: Any) -> None:
-        """Append one line to the status log, if that can be."""
-        if self.lost is None:
-            with self._losing():
-                super().tell(kind, **details)
-
-    def failed(self) -> bool:
-        """Whether something could not be written."""
-        return self.lost is not None
+    def emit(self, event: Event) -> None:
+        """Append an event to the log."""
+        if self.error is None:
+            line = json.dumps({"event": type(event).__name__, **to_plain(event)})
+            with self._keeping_errors(), (self.path / EVENTS_FILE).open("a") as log:
+                log.write(line + "\n")
 
     @contextlib.contextmanager
-    def _losing(self) -> Iterator[None]:
+    def _keeping_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            self.lost = error
+            self.error = error
             with contextlib.suppress(OSError):
-                told = f"{_UNWRITABLE}{error.errno or errno.EIO}"
-                os.rename(self.path / _WRITABLE, self.path / told)
+                marker = f"{UNWRITABLE}{error.errno or errno.EIO}"
+                os.rename(self.path / WRITABLE, self.path / marker)

@@ -1,4 +1,4 @@
-"""The signals that ask a process to end, and the child that is not to outlive its parent."""
+"""The signals that ask a process to end, and the child that must not outlive its parent."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from types import FrameType, TracebackType
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
-# Asks a child to stop where Ctrl-C is ignored. Nothing else is likely to send it, and unlike
-# SIGTERM it is not what a script, or multiprocessing for its workers, gives a meaning to.
+# Stops a child where Ctrl-C is ignored. Nothing else is likely to send it, and unlike SIGTERM
+# neither scripts nor multiprocessing give it a meaning.
 _INSTEAD_OF_CTRL_C = getattr(signal, "SIGRTMAX", 0) - 3
 
 
 class EndSignals:
-    """Inside the `with` block SIGTERM and SIGHUP are kept in `caught` and end nothing.
+    """Inside the `with` block the first SIGTERM or SIGHUP is kept in `caught` and ends nothing.
 
-    Only the first counts: a batch system and `timeout` send theirs twice, to the process and
-    to its group. What was ignored before, as under nohup, stays so.
+    Batch systems and `timeout` send theirs twice, to the process and to its group. Signals that
+    were ignored before (under nohup) stay ignored.
     """
 
     def __init__(self) -> None:
@@ -50,29 +50,29 @@ class EndSignals:
             self.caught = number
 
 
-def asking_signal() -> int:
-    """The signal at which a child of this process stops as at Ctrl-C.
+def interrupt_signal() -> int:
+    """The signal that stops a child of this process as Ctrl-C would.
 
-    Shells start what runs in the background with SIGINT ignored, and children inherit that.
+    Shells start background jobs with SIGINT ignored, and children inherit that.
     """
     ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     return _INSTEAD_OF_CTRL_C if ignored and _INSTEAD_OF_CTRL_C > 0 else signal.SIGINT
 
 
-def stop_when_asked(number: int) -> None:
-    """In a child: `number`, from `asking_signal`, raises KeyboardInterrupt from now on.
+def raise_on_interrupt(number: int | None) -> None:
+    """In a child: `number`, from `interrupt_signal`, raises KeyboardInterrupt from now on.
 
-    What is deaf to Ctrl-C stays deaf to it: the terminal's is not for the background.
+    A process that ignores Ctrl-C goes on ignoring it: the terminal's is not for the background.
     """
-    if number != signal.SIGINT:
+    if number is not None and number != signal.SIGINT:
         signal.signal(number, signal.default_int_handler)
 
 
 def end_with(parent: int) -> None:
-    """On Linux, ask for a SIGTERM once `parent`, whose main thread started us, is gone.
+    """On Linux: request a SIGTERM for when `parent`, whose main thread started us, is gone.
 
-    For a parent that is killed outright and cannot end its child. Asked from here, as between
-    fork and exec no Python may safely run; processes that the script starts do not inherit it.
+    A parent that is killed cannot end its child. The child requests it because no Python may
+    safely run between fork and exec. Processes that the script starts do not inherit it.
     """
     if sys.platform != "linux":
         return
@@ -80,5 +80,5 @@ def end_with(parent: int) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it went before we asked
+        if os.getppid() != parent:  # it ended before the request
             os.kill(os.getpid(), signal.SIGTERM)

@@ -8,8 +8,6 @@ from typing import Any
 from launchscope.runner.child.capture.capture import CapturedStep
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 
-LIVE_GRAPH = "replay_live"
-
 
 @dataclass
 class LiveReplay:

@@ -48,6 +48,7 @@ class Hooks:
         self.torch = torch
         self.listener = listener
         self.compiling = False
+        self.compile_makes_graphs = False  # in the mode of the last torch.compile
         self.user_profiler = False
         self.graph_replays = 0
         self.processes = 0  # that the script started, DataLoader workers apart
@@ -403,7 +404,8 @@ class Hooks:
             for handle in self._global:
                 handle.remove()
             self._global = []
-        self.listener.compiled(mode)
+        self.compile_makes_graphs = mode in ("reduce-overhead", "max-autotune")
+        self.listener.compiled()
 
     def as_compiled(self, key: str, module: Any, call: Any, mode: str | None) -> Any:
         """A compiled call of a module, to be heard of as its forward."""

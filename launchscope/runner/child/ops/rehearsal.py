@@ -11,6 +11,7 @@ import contextlib
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from launchscope.runner.child.source_lines import is_torch
@@ -46,12 +47,22 @@ _ZERO = (
 )
 
 
+@dataclass
+class RehearsalFindings:
+    """What the script asked of the GPU that is not there."""
+
+    named_cuda: bool = False
+    named_device: bool = False  # any device, cuda or not
+    used_autocast: bool = False
+    used_grad_scaler: bool = False
+
+
 class Rehearsal:
     """Installed once, right after torch was imported on a machine without CUDA."""
 
-    def __init__(self, torch: Any, live: dict[str, Any]):
+    def __init__(self, torch: Any, findings: RehearsalFindings):
         self._torch = torch
-        self._live = live
+        self._findings = findings
 
     def install(self) -> None:
         torch = self._torch
@@ -109,7 +120,7 @@ class Rehearsal:
         def here(storage: Any, location: str) -> Any:
             if str(location).partition(":")[0] != "cuda":
                 return None
-            self._live["named_cuda"] = True
+            self._findings.named_cuda = True
             return storage
 
         # Asked before torch's own of 10 and more, which refuse a device that is not there.
@@ -127,12 +138,12 @@ class Rehearsal:
                 return torch.device("cpu")
             return value
 
-        live = self._live
+        findings = self._findings
 
         def named_by(frame: Any) -> None:
             # torch names devices too, as its optimizers do, in scripts that never do.
-            if "named_device" not in live and not is_torch(frame.f_code.co_filename):
-                live["named_device"] = True
+            if not findings.named_device and not is_torch(frame.f_code.co_filename):
+                findings.named_device = True
 
         class OnCpu(TorchFunctionMode):
             def __torch_function__(
@@ -141,7 +152,7 @@ class Rehearsal:
                 kwargs = kwargs or {}
                 name = getattr(func, "__name__", "")
                 if name == "cuda":
-                    live["named_cuda"] = live["named_device"] = True
+                    findings.named_cuda = findings.named_device = True
                     return args[0]
                 if name == "pin_memory":
                     return args[0]
@@ -152,14 +163,14 @@ class Rehearsal:
                     named_by(sys._getframe(1))
                     new = "cpu" if isinstance(device, int) else mapped(device)
                     if new is not device:
-                        live["named_cuda"] = True
+                        findings.named_cuda = True
                         kwargs = {**kwargs, "device": new}
                 if name == "to" and len(args) > 1:
                     if isinstance(args[1], torch.device | str) or _is_index(args[1]):
                         named_by(sys._getframe(1))
                     new = "cpu" if _is_index(args[1]) else mapped(args[1])
                     if new is not args[1]:
-                        live["named_cuda"] = True
+                        findings.named_cuda = True
                         args = (args[0], new, *args[2:])
                 return func(*args, **kwargs)
 
@@ -175,11 +186,11 @@ class Rehearsal:
             if any(isinstance(a, torch.device | str | int) for a in (*args, *kwargs.values())):
                 named_by(sys._getframe(1))
             if new != args or named != kwargs:
-                live["named_cuda"] = True
+                findings.named_cuda = True
             return original_to(self, *new, **named)
 
         def cuda(self: Any, device: Any = None) -> Any:
-            live["named_cuda"] = live["named_device"] = True
+            findings.named_cuda = findings.named_device = True
             return self
 
         to.__doc__, cuda.__doc__ = original_to.__doc__, original_cuda.__doc__
@@ -193,12 +204,12 @@ class Rehearsal:
         torch.Generator = _generator_on_cpu(torch.Generator, mapped)
 
     def _note_precision_helpers(self) -> None:
-        torch, live = self._torch, self._live
+        torch, findings = self._torch, self._findings
         enter = torch.autocast.__enter__
 
         def entering(self: Any) -> Any:
             if self.device == "cuda":
-                live["autocast_seen"] = True
+                findings.used_autocast = True
             return enter(self)
 
         torch.autocast.__enter__ = entering
@@ -206,7 +217,7 @@ class Rehearsal:
         init = scaler.__init__
 
         def making(self: Any, *args: Any, **kwargs: Any) -> None:
-            live["scaler_seen"] = True
+            findings.used_grad_scaler = True
             init(self, *args, **kwargs)
 
         scaler.__init__ = making

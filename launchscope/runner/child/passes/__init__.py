@@ -2,91 +2,100 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from launchscope.model import StepPart
+from launchscope.model import Schedule, StepPart
 from launchscope.plugins import load_plugins
 
 if TYPE_CHECKING:
     from launchscope.runner.child.context import Context
 
-# A reason to skip that begins so is one that the person can mend.
+Result = TypeVar("Result")
+
+# A reason to skip a pass that begins with this is one that the person can fix.
 BLOCKED = "blocked: "
 
 
-# Names of passes that capture a part of the step begin with this.
-SCOPE = "scope_"
+class Pass(ABC, Generic[Result]):
+    """Observes some steps of the run in one way; the class attributes declare how.
 
-
-class Pass(Protocol):
-    """Some steps of the run, looked at in one way.
-
-    A pass is started at the end of a step and sees whole steps from then on: `begin` and
-    `end` around each, `part_ended` between, until `end` returns True. `finish` gives its
-    result. A pass that raises is reported as failed and the run goes on with the next.
+    A pass starts at the end of a step and sees whole steps from then on: `begin` and `end`
+    around each, `part_ended` between, until `end` returns True. `finish` then gives the result.
+    A pass that raises is reported as failed, and the run goes on with the next one.
     """
 
     name: str
+    label: str  # what it does, for people who wait: "tracing the replay"
+    result_type: type[Result]
     order: int
-    on_gpu: bool  # needs a CUDA device
-    on_cpu: bool  # also makes sense in a rehearsal
-    runs_eagerly: bool  # uses dispatch modes: compiled code would stay eager afterwards
-    captures: bool  # a failure can take the process down, so it may not precede a full run
-    needs: str | None  # the pass whose live results it uses
-    ends_only: bool  # looks at nothing between a step's begin and its end
-    worth_a_run: bool  # the script is run again for it, if it could not run yet
-    longest_s: float  # what it may take beside its steps before it is taken for hung
-
-    def steps(self, context: Context) -> int: ...
-    def skip_reason(self, context: Context) -> str | None: ...
-    def start(self, context: Context) -> None: ...
-    def begin(self) -> None: ...
-    def part_ended(self, part: StepPart) -> None: ...
-    def end(self) -> bool: ...
-    def finish(self, complete: bool) -> Any: ...
-    def failed_inside_step(self, error: BaseException) -> Any: ...
-    def failed(self, error: BaseException) -> Any: ...
-
-
-class PassBase:
-    """Defaults that most passes share."""
-
-    name = ""
-    order = 0
-    on_gpu = True
-    on_cpu = False
+    on_cpu = False  # runs in a rehearsal too
+    # It uses dispatch modes, after which compiled code stays eager in that process.
     runs_eagerly = False
-    captures = False
-    needs: str | None = None
-    ends_only = False
-    worth_a_run = True
-    longest_s = 60.0
+    captures = False  # a failure can end the process, so a full run never shares it
+    boundaries_only = False  # sees nothing between the two ends of a step
+    depends_on_stream = False  # its result depends on whether the script runs on our stream
+    worth_another_run = True  # the script is run again for it if it could not run yet
+    # It only runs after this pass gave a result in the same process.
+    follows: type[Pass[Any]] | None = None
+    # It measures a part of what this pass measures, and only where that one cannot.
+    part_of: type[Pass[Any]] | None = None
+    # What a script with few steps reduces the pass to; None: the pass always takes its steps.
+    fewest_steps: int | None = None
+    time_limit_s = 60.0  # beside the time of its steps; then it counts as hung
 
-    def __init__(self) -> None:
-        self.context: Context
+    context: Context  # set by `start`
 
-    def steps(self, context: Context) -> int:
-        return int(getattr(context.schedule, self.name))
+    @classmethod
+    def steps(cls, schedule: Schedule) -> int:
+        """How many steps the pass takes; 0 leaves it out."""
+        return int(getattr(schedule, cls.name))
+
+    @classmethod
+    def cut_off(cls, reason: str) -> Result | None:
+        """The result if the process ended during the pass; None makes it a plain failure."""
+        return None
 
     def skip_reason(self, context: Context) -> str | None:
+        """Why this pass has nothing to do in this script; None if it has."""
+        return None
+
+    def skipped(self, context: Context, reason: str) -> Result | None:
+        """The result that says why the pass was skipped; None: the recording has none."""
         return None
 
     def start(self, context: Context) -> None:
+        """The pass begins, between two steps."""
         self.context = context
 
+    @abstractmethod
+    def begin(self) -> None:
+        """A step begins; the one before it may have been broken off by the script."""
+
     def part_ended(self, part: StepPart) -> None:
-        """Of a training step: its first backward begins, or its last one is over."""
+        """In a training step: the first backward begins, or the last one is over."""
 
-    def failed_inside_step(self, error: BaseException) -> Any:
-        """The result if the script raised `error` because of this pass; None if it is not ours."""
+    @abstractmethod
+    def end(self) -> bool:
+        """A step ended; True once the pass has seen enough of them."""
+
+    @abstractmethod
+    def finish(self, complete: bool) -> Result | None:
+        """The result. Not `complete`: the script ended before the pass did."""
+
+    def failed_inside_step(self, error: BaseException) -> Result | None:
+        """The result if the pass made the script raise `error`; None if the error is its own."""
         return None
 
-    def failed(self, error: BaseException) -> Any:
-        """The result if the pass itself raised; None makes it a plain failure."""
+    def failed(self, error: BaseException) -> Result | None:
+        """The result if the pass itself raised an error; None makes it a plain failure."""
         return None
 
 
-def all_passes() -> list[type[Pass]]:
+AnyPass: TypeAlias = Pass[Any]
+
+
+def all_passes() -> list[type[AnyPass]]:
     """Every pass class of this package, in the order in which they run."""
-    found = cast("tuple[type[Pass], ...]", load_plugins(__name__, "PASS", type))
+    found = cast("tuple[type[AnyPass], ...]", load_plugins(__name__, "PASS", type))
     return sorted(found, key=lambda entry: entry.order)

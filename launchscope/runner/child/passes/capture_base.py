@@ -19,13 +19,14 @@ from launchscope.runner.child.capture.state import (
 )
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.passes import Pass
+from launchscope.runner.child.passes.inspect import InspectPass
 from launchscope.runner.child.source_lines import user_line
 
 Scope = Literal["full_step", "forward_backward", "forward", "region"]
 
 
-class CapturePass(PassBase):
+class CapturePass(Pass[ReplayResult]):
     """Warm step under the optimizer flags, capture, then bursts: eager, replay, eager, ...
 
     After each replay burst the state is what one eager step would have left: the saved
@@ -33,11 +34,17 @@ class CapturePass(PassBase):
     stubs the captured step goes on with values of the step before, so its state is near that.
     """
 
+    result_type = ReplayResult
     captures = True
+    captured: Scope | None = None  # None: the whole step, whatever it is
     last_part: StepPart | None = None  # the part of the step that is captured last; None: all
 
+    @classmethod
+    def cut_off(cls, reason: str) -> ReplayResult:
+        return ReplayResult("failed", reason, scope=cls.captured or "full_step")
+
     def scope(self) -> Scope:
-        return self.context.boundary.scope
+        return self.captured or self.context.boundary.scope
 
     def make_stubs(self) -> Stubs | None:
         """What stands in for blocking operations; None where there are none."""
@@ -52,7 +59,7 @@ class CapturePass(PassBase):
             context.torch,
             context.modules,
             context.optimizers,
-            context.live.get("written_storages", ()),
+            context.written_storages,
         )
         self._stubs = self.make_stubs()
         self._phase = "warm"
@@ -119,7 +126,7 @@ class CapturePass(PassBase):
         if captured.nodes == 0:
             raise RuntimeError("the captured graph is empty: the step launched nothing on it")
         self._captured, self._capture = captured, None
-        self._kind = self.context.kind()
+        self._kind = self.context.step_kind()
         begun = time.perf_counter()
         captured.replay()
         torch.cuda.synchronize()
@@ -145,7 +152,7 @@ class CapturePass(PassBase):
 
     # ------------------------------------------------------------------------ results
 
-    def failed_inside_step(self, error: BaseException) -> Any:
+    def failed_inside_step(self, error: BaseException) -> ReplayResult | None:
         """An error while the capture is open is a result: this step cannot be captured.
 
         So is running out of memory later: the graph keeps its memory beside eager's.
@@ -153,7 +160,7 @@ class CapturePass(PassBase):
         starved = self._captured is not None and type(error).__name__ == "OutOfMemoryError"
         return self.failed(error) if starved or self._capture is not None else None
 
-    def failed(self, error: BaseException) -> Any:
+    def failed(self, error: BaseException) -> ReplayResult:
         """A failed replay, with the reason; what eager gave before is on disk already."""
         if self._stubs is not None:
             with contextlib.suppress(Exception):
@@ -173,14 +180,14 @@ class CapturePass(PassBase):
         assert self._captured is not None
         return LiveReplay(self._captured, self._state, self._flags, self._kept, self._stubs)
 
-    def finish(self, complete: bool) -> Any:
+    def finish(self, complete: bool) -> ReplayResult | None:
         if self._stubs is not None:
             with contextlib.suppress(StubMismatchError):
                 self._stubs.leave()
         if self._captured is None or self._bursts is None:
             self._flags.revert()
             return None
-        inspect = self.context.result("inspect") or {}
+        inspect = self.context.result(InspectPass)
         stubs, bursts = self._stubs, self._bursts
         reason = None
         if stubs is not None:
@@ -208,8 +215,8 @@ class CapturePass(PassBase):
             first_replay_ms=self._first_replay_ms,
             graph_nodes=self._captured.nodes,
             graph_memory_mib=self._memory_mib,
-            input_bytes=inspect.get("input_bytes"),
-            input_tensors=inspect.get("input_tensors"),
+            input_bytes=None if inspect is None else inspect.input_bytes,
+            input_tensors=None if inspect is None else inspect.input_tensors,
             kind=self._kind,
         )
 

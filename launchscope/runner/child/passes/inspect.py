@@ -21,26 +21,29 @@ from launchscope.runner.child.ops.step_ops import (
     make_function_mode,
 )
 from launchscope.runner.child.ops.storages import weak_storage
-from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.passes import Pass
 from launchscope.runner.child.source_lines import note_library_loop, user_line
 
 
-class InspectPass(PassBase):
+class InspectPass(Pass[InspectResult]):
     """Dispatch and function modes around each step; slow, and never timed."""
 
     name = "inspect"
+    label = "inspecting"
+    result_type = InspectResult
     order = 30
+    fewest_steps = 2
     on_cpu = True
     runs_eagerly = True
 
     def start(self, context: Context) -> None:
         super().start(context)
-        self._wanted = self.steps(context)
+        self._wanted = self.steps(context.schedule)
         context.hooks.wants_lines = True
         self._streams: list[StepStream] = []
         self._open: list[Any] = []
         self._source: StepSource | None = None
-        self._host = HostTensors(devices_named=bool(context.live.get("named_device")))
+        self._host = HostTensors(devices_named=context.rehearsal.named_device)
         self._forwards: list[int] = []
 
     def begin(self) -> None:
@@ -95,7 +98,7 @@ class InspectPass(PassBase):
         whole = trains and line is not None and line == self._begun
         return whole and line is not None and note_library_loop(line)
 
-    def finish(self, complete: bool) -> Any:
+    def finish(self, complete: bool) -> InspectResult | None:
         self._leave()
         self.context.hooks.wants_lines = False
         if not self._streams:
@@ -103,7 +106,7 @@ class InspectPass(PassBase):
         context = self.context
         known = known_storages(context)
         last = self._streams[-1]
-        context.live["written_storages"] = set().union(*(s.written for s in self._streams))
+        context.written_storages = set().union(*(s.written for s in self._streams))
         inputs = [_inputs_of(stream, known) for stream in self._streams]
         read = [ref for ref in last.read if ref not in known and ref not in last.written]
         groups = _uncapturable(context)
@@ -253,9 +256,9 @@ def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:
         "copies from the host to the device are not seen without a GPU, and copies to the host "
         'only where a line says .cpu(), .to("cpu"), .tolist() or .item()',
     ]
-    if context.live.get("named_cuda"):
+    if context.rehearsal.named_cuda:
         notes.append("what the script puts on a cuda device was on the CPU in this run")
-    partial = bool(context.live.get("autocast_seen")) or bool(context.live.get("scaler_seen"))
+    partial = context.rehearsal.used_autocast or context.rehearsal.used_grad_scaler
     if partial:
         notes.append(
             "autocast and GradScaler do nothing on this machine: "

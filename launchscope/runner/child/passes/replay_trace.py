@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from launchscope.model import SAME_FLAGS_RANGE, ReplayTraceResult
-from launchscope.runner.child.capture.live_replay import LIVE_GRAPH, LiveReplay
+from launchscope.model import SAME_FLAGS_RANGE, ReplayTraceResult, Schedule
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.kineto_session import KinetoSession, step_range
-from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.passes import Pass
+from launchscope.runner.child.passes.replay import ReplayPass
 
 REPLAY_FILE = "replay.kineto.json"
 _REPLAYS = 3
 
 
-class ReplayTracePass(PassBase):
+class ReplayTracePass(Pass[ReplayTraceResult]):
     """Left out with the replay pass; takes one step of the script."""
 
     name = "replay_trace"
+    label = "tracing the replay"
+    result_type = ReplayTraceResult
     order = 50
     captures = True
-    needs = LIVE_GRAPH
+    follows = ReplayPass
 
-    def steps(self, context: Context) -> int:
-        return 1 if context.schedule.replay else 0
+    @classmethod
+    def steps(cls, schedule: Schedule) -> int:
+        return 1 if schedule.replay else 0
 
     def start(self, context: Context) -> None:
         super().start(context)
-        self._live: LiveReplay = context.live[LIVE_GRAPH]
+        assert context.replay is not None
+        self._live = context.replay
         self._session = KinetoSession(context.torch, context.hooks.user_profiler)
         self._live.flags.apply()
         self._session.start()
@@ -51,7 +53,7 @@ class ReplayTracePass(PassBase):
             torch.cuda.synchronize()
         return True
 
-    def finish(self, complete: bool) -> Any:
+    def finish(self, complete: bool) -> ReplayTraceResult | None:
         try:
             self._session.stop(self.context.folder.path / REPLAY_FILE)
         finally:  # also where there is no room for the trace

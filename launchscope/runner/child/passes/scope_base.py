@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from launchscope.model import StepPart
-from launchscope.runner.child.capture.live_replay import LIVE_GRAPH, LiveReplay
+from launchscope.model import ReplayResult, Schedule, StepPart
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.passes import BLOCKED
 from launchscope.runner.child.passes.capture_base import CapturePass, Scope
-from launchscope.runner.child.passes.replay import uncapturable
+from launchscope.runner.child.passes.inspect import InspectPass
+from launchscope.runner.child.passes.replay import ReplayPass, uncapturable
 
 # The parts that a scope contains, in order.
 _PARTS: dict[str, tuple[StepPart, ...]] = {
@@ -21,44 +19,50 @@ _PARTS: dict[str, tuple[StepPart, ...]] = {
 class ScopePass(CapturePass):
     """Nothing in it is stubbed: what it measures can be had without mending anything."""
 
-    captured: Scope = "forward_backward"
+    captured: Scope
+    larger: type[ScopePass] | None = None  # it comes first, and if it worked this one is skipped
+    part_of = ReplayPass
 
-    def scope(self) -> Scope:
-        return self.captured
-
-    def steps(self, context: Context) -> int:
-        return context.schedule.replay
+    @classmethod
+    def steps(cls, schedule: Schedule) -> int:
+        return schedule.replay
 
     def skip_reason(self, context: Context) -> str | None:
-        whole = context.result("replay")
+        whole = context.result(ReplayPass)
         if context.boundary.scope != "full_step" or not _in_order(context.boundary.period):
             return "the step has no such part"
-        if whole is not None and whole["status"] == "measured":
+        if whole is not None and whole.status == "measured":
             return "the whole step was captured"
-        larger = context.result("scope_forward_backward")
-        if self.captured == "forward" and larger is not None and larger["status"] == "measured":
+        larger = None if self.larger is None else context.result(self.larger)
+        if larger is not None and larger.status == "measured":
             return "a larger part of the step was captured"
         reason = uncapturable(context)
         if reason is not None:
             return reason
-        inspect = context.result("inspect") or {}
+        inspect = context.result(InspectPass)
+        if inspect is None:
+            return None
         parts = _PARTS[self.captured]
-        inside = [b for b in inspect.get("blockers", ()) if b["part"] in parts]
-        if inside:
-            line = inside[0]["where"]
-            at = f" at {line['file']}:{line['line']}" if line else ""
-            return f"{BLOCKED}{inside[0]['op']}{at} stands in this part of the step"
-        if len(set(inspect.get("signatures", ()))) > 1:
+        for blocker in inspect.blockers:
+            if blocker.part in parts:
+                at = f" at {blocker.where}" if blocker.where else ""
+                return f"{BLOCKED}{blocker.op}{at} stands in this part of the step"
+        if len(set(inspect.signatures)) > 1:
             return "the op stream changes from step to step"
         return None
 
+    def skipped(self, context: Context, reason: str) -> ReplayResult | None:
+        if not reason.startswith(BLOCKED):
+            return None
+        return ReplayResult("blocked", reason.removeprefix(BLOCKED), scope=self.captured)
+
     def start(self, context: Context) -> None:
-        live: LiveReplay | None = context.live.pop(LIVE_GRAPH, None)
-        if live is not None:
-            live.release()
+        if context.replay is not None:
+            context.replay.release()
+            context.replay = None
         super().start(context)
 
-    def finish(self, complete: bool) -> Any:
+    def finish(self, complete: bool) -> ReplayResult | None:
         result = super().finish(complete)
         if self._captured is not None:
             self.live().release()

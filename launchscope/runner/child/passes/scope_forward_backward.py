@@ -9,6 +9,7 @@ class ForwardBackwardPass(ScopePass):
     """From the beginning of the step to the end of its last backward."""
 
     name = "scope_forward_backward"
+    label = "replaying forward and backward"
     order = 70
     captured = "forward_backward"
     last_part = "backward"

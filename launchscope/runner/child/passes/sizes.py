@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from launchscope.model import SizesResult
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.cuda_events import timing_events
-from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.passes import Pass
+from launchscope.runner.child.torch_types import Event
 
 # Asking for the peak of the memory costs the host tens of microseconds: only some steps are
 # asked, and neither they nor the ones behind them are timed.
 _MEMORY_EVERY = 5
 
 
-class SizesPass(PassBase):
+class SizesPass(Pass[SizesResult]):
     """CUDA events around each step, as in the timing pass; nothing is waited for."""
 
     name = "sizes"
+    label = "counting shapes"
+    result_type = SizesResult
     order = 15
     on_cpu = True
 
     def start(self, context: Context) -> None:
         super().start(context)
-        self._wanted = self.steps(context)
+        self._wanted = self.steps(context.schedule)
         self._inputs: list[str] = []
         self._ended = 0
-        self._events: list[Any] = []
+        self._events: list[Event] = []
         self._peaks: dict[int, float] = {}
         self._held = 0
         if context.on_gpu:
@@ -53,7 +54,7 @@ class SizesPass(PassBase):
         self._ended += 1
         return self._ended >= self._wanted
 
-    def finish(self, complete: bool) -> Any:
+    def finish(self, complete: bool) -> SizesResult | None:
         if not self._ended:
             return None
         inputs = tuple(self._inputs[: self._ended])

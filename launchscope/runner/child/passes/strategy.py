@@ -9,25 +9,28 @@ from typing import Any
 from launchscope.model import StrategyResult
 from launchscope.runner.child.capture.strategies import Strategy, StrategyError
 from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.passes import Pass
 from launchscope.runner.child.source_lines import user_line
 
-LIVE_ADOPTION = "adoption"
 
-
-class StrategyPass(PassBase):
+class StrategyPass(Pass[StrategyResult]):
     """Steps that are waited for one by one; compiling and warming up end in here."""
 
     name = "adoption"
+    label = "adopting graphs"
+    result_type = StrategyResult
     order = 5
     on_cpu = True
-    longest_s = 600.0  # to compile a large model takes minutes
-    needs = LIVE_ADOPTION
+    time_limit_s = 600.0  # to compile a large model takes minutes
+
+    def skip_reason(self, context: Context) -> str | None:
+        return "no strategy was asked for" if context.strategy is None else None
 
     def start(self, context: Context) -> None:
         super().start(context)
-        self._adoption: Strategy = context.live[LIVE_ADOPTION]
-        self._wanted = self.steps(context)
+        assert context.strategy is not None
+        self._strategy = context.strategy
+        self._wanted = self.steps(context.schedule)
         self._settle: list[float] = []
         self._graphs_at_first = 0
         self._begun: float | None = None
@@ -47,8 +50,8 @@ class StrategyPass(PassBase):
             self._graphs_at_first = _compiled_graphs()
         return len(self._settle) >= self._wanted
 
-    def finish(self, complete: bool) -> Any:
-        adoption, compiled = self._adoption, self._adoption.mode == "compile"
+    def finish(self, complete: bool) -> StrategyResult:
+        strategy, compiled = self._strategy, self._strategy.mode == "compile"
         graphs = _compiled_graphs() if compiled else None
         reserved = used = None
         if self.context.on_gpu:
@@ -58,41 +61,41 @@ class StrategyPass(PassBase):
             used = (total - free) / 2**20
         nothing = compiled and not graphs
         result = StrategyResult(
-            mode=adoption.mode,
+            mode=strategy.mode,
             status="failed" if nothing else "adopted",
             reason="Dynamo compiled no graph of the model" if nothing else None,
-            modules=adoption.modules,
-            setup_ms=adoption.setup_ms,
+            modules=strategy.modules,
+            setup_ms=strategy.setup_ms,
             settle_ms=tuple(self._settle),
-            values=adoption.values(),
-            of="output" if adoption.of_outputs else "loss",
-            adopted_at=adoption.adopted_at,
+            values=strategy.values(),
+            of="output" if strategy.of_outputs else "loss",
+            adopted_at=strategy.adopted_at,
             graphs=graphs,
             recompilations=None if graphs is None else graphs - self._graphs_at_first,
             graph_breaks=_graph_breaks() if compiled else None,
-            skips=tuple(adoption.skips.most_common()),
+            skips=tuple(strategy.skips.most_common()),
             reserved_mib=reserved,
             device_used_mib=used,
         )
-        adoption.close()
+        strategy.close()
         return result
 
-    def failed_inside_step(self, error: BaseException) -> Any:
-        """The script's step ran before; under eager an error is its own."""
-        if self._adoption.mode == "eager" or not isinstance(error, Exception):
+    def failed_inside_step(self, error: BaseException) -> StrategyResult | None:
+        """Before the graphs the step ran without an error; under eager an error is its own."""
+        if self._strategy.mode == "eager" or not isinstance(error, Exception):
             return None
-        return not_adopted(self._adoption, error)
+        return failed_strategy(self._strategy, error)
 
-    def failed(self, error: BaseException) -> Any:
-        return not_adopted(self._adoption, error)
+    def failed(self, error: BaseException) -> StrategyResult:
+        return failed_strategy(self._strategy, error)
 
     def _synchronize(self) -> None:
         if self.context.on_gpu:
             self.context.torch.cuda.synchronize()
 
 
-def not_adopted(adoption: Strategy, error: BaseException) -> StrategyResult:
-    """The result for a way that failed, with the reason in a line or two."""
+def failed_strategy(strategy: Strategy, error: BaseException) -> StrategyResult:
+    """The result for a strategy that failed, with the reason in a line or two."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines[:2]) or type(error).__name__
     where = None
@@ -103,12 +106,12 @@ def not_adopted(adoption: Strategy, error: BaseException) -> StrategyResult:
             traceback = traceback.tb_next
         where = user_line(traceback.tb_frame) if traceback is not None else None
     return StrategyResult(
-        mode=adoption.mode,
+        mode=strategy.mode,
         status="failed",
         reason=text[:400],
         where=where,
-        modules=adoption.modules,
-        skips=tuple(adoption.skips.most_common()),
+        modules=strategy.modules,
+        skips=tuple(strategy.skips.most_common()),
     )
 
 

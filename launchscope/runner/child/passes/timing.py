@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import random
 from time import perf_counter_ns
-from typing import Any
 
 from launchscope.model import TimingResult
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.cuda_events import timing_events
-from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.passes import Pass
 
 # A step whose host time is this short feels what recording an event costs: 8 to 10 us on the host
 # of an H200, which finds its caches full of torch, and not the 2 us of a loop of nothing else.
 _SHORT_NS = 4_000_000
 _BEGINS_APART = 3
-# In `Context.live` once steps were timed: times of two processes cannot be held together.
-LIVE_TIMED = "timed"
 
 
-class TimingPass(PassBase):
+class TimingPass(Pass[TimingResult]):
     """CUDA events and host clocks around each step, read after the pass.
 
     Short steps have the event at their end, which times the iterations, but only one in three
@@ -27,13 +24,17 @@ class TimingPass(PassBase):
     """
 
     name = "timing"
+    label = "timing"
+    result_type = TimingResult
     order = 10
-    ends_only = True
+    fewest_steps: int | None = 3
+    boundaries_only = True
+    depends_on_stream = True
 
     def start(self, context: Context) -> None:
         super().start(context)
         cuda = context.torch.cuda
-        self._wanted = wanted = self.steps(context)
+        self._wanted = wanted = self.steps(context.schedule)
         # All there is to write to and to call is made here: a step pays for as little as can be.
         begins, ends = (timing_events(context.torch, wanted) for _ in range(2))
         self._gpu_begin, self._gpu_end = begins, ends
@@ -71,17 +72,16 @@ class TimingPass(PassBase):
         self._record_end[index]()
         self._host_end[index] = perf_counter_ns()
         if self._tells_kinds:
-            self._kind[index] = self.context.kind()
+            self._kind[index] = self.context.step_kind()
         self._done = index + 1
         return self._done >= self._wanted
 
-    def finish(self, complete: bool) -> Any:
+    def finish(self, complete: bool) -> TimingResult | None:
         self.context.torch.cuda.synchronize()
         closed = perf_counter_ns()
         steps = self._done
         if steps == 0:
             return None
-        self.context.live[LIVE_TIMED] = True
         if not complete:  # the script went on to other things before it ended
             closed = self._host_end[steps - 1]
         since = self._opening.elapsed_time

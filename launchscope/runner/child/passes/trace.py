@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from launchscope.model import TraceResult
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.kineto_session import KinetoSession, LaunchCost, step_range
-from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.passes import Pass
 
 TRACE_FILE = "trace.kineto.json"
 _DROP_FIRST = 1
 
 
-class TracePass(PassBase):
+class TracePass(Pass[TraceResult]):
     """One session over `--trace` iterations and one more, the first, which is dropped."""
 
     name = "trace"
+    label = "tracing"
+    result_type = TraceResult
     order = 20
-    ends_only = True
+    fewest_steps = 2
+    boundaries_only = True
+    depends_on_stream = True
 
     def start(self, context: Context) -> None:
         super().start(context)
@@ -28,7 +30,7 @@ class TracePass(PassBase):
         self._done = 0
         self._kind: list[int] = []
         self._inputs: list[str] = []
-        self._wanted = self.steps(context) + _DROP_FIRST
+        self._wanted = self.steps(context.schedule) + _DROP_FIRST
         self._session.start()
 
     def begin(self) -> None:
@@ -38,11 +40,11 @@ class TracePass(PassBase):
 
     def end(self) -> bool:
         self._session.end_range()
-        self._kind.append(self.context.kind())
+        self._kind.append(self.context.step_kind())
         self._done += 1
         return self._done >= self._wanted
 
-    def finish(self, complete: bool) -> Any:
+    def finish(self, complete: bool) -> TraceResult | None:
         self._cost.measure_traced(self._session)
         legacy = self._session.stop(self.context.folder.path / TRACE_FILE)
         calibration = self._cost.measure_launch()

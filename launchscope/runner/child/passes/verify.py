@@ -6,20 +6,20 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from launchscope.model import Cause, VerifyResult
+from launchscope.model import Cause, Schedule, VerifyResult
 from launchscope.runner.child.capture.capture import Capture, CapturedStep
 from launchscope.runner.child.capture.causes import (
     Hyperparameters,
     causes_between,
     hyperparameters,
 )
-from launchscope.runner.child.capture.live_replay import LIVE_GRAPH, LiveReplay
 from launchscope.runner.child.capture.relative_error import Update, of_outputs
 from launchscope.runner.child.capture.state import DeviceState, StateTooLargeError, copy_of
 from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
 from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import PassBase
+from launchscope.runner.child.passes import Pass
 from launchscope.runner.child.passes.inspect import known_storages
+from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.target import is_ours
 
 # Updates further apart than this are different, and than this many times what two replays of
@@ -39,7 +39,7 @@ class Reference:
     outputs: dict[int, Any]  # by order of making: those alive at its end, as flat tensors
 
 
-class VerifyPass(PassBase):
+class VerifyPass(Pass[VerifyResult]):
     """A second capture, made while its inputs are noted, then eager steps to compare with.
 
     Each eager step is repeated by a replay at its end: the state before it is put back, its
@@ -48,17 +48,25 @@ class VerifyPass(PassBase):
     """
 
     name = "verify"
+    label = "comparing results"
+    result_type = VerifyResult
     order = 60
     captures = True
-    needs = LIVE_GRAPH
+    follows = ReplayPass
 
-    def steps(self, context: Context) -> int:
-        wanted = super().steps(context)
-        return wanted + 1 if wanted else 0
+    @classmethod
+    def steps(cls, schedule: Schedule) -> int:
+        return schedule.verify + 1 if schedule.verify else 0
+
+    @classmethod
+    def cut_off(cls, reason: str) -> VerifyResult:
+        return VerifyResult("skipped", reason)
+
+    def skipped(self, context: Context, reason: str) -> VerifyResult:
+        return VerifyResult("skipped", reason)
 
     def skip_reason(self, context: Context) -> str | None:
-        live: LiveReplay = context.live[LIVE_GRAPH]
-        if live.stubs is not None:
+        if context.replay is not None and context.replay.stubs is not None:
             return "the replay ran with recorded values in place of the blocking lines"
         if context.boundary.compiled:
             return "the step is compiled, and a compiled step cannot be watched op by op"
@@ -66,11 +74,11 @@ class VerifyPass(PassBase):
 
     def start(self, context: Context) -> None:
         super().start(context)
-        live: LiveReplay = context.live[LIVE_GRAPH]
-        live.release()  # its memory is needed for a graph whose inputs are known
-        self._flags = live.flags
+        assert context.replay is not None
+        context.replay.release()  # its memory is needed for a graph whose inputs are known
+        self._flags = context.replay.flags
         self._flags.apply()
-        self._wanted = self.steps(context) - 1
+        self._wanted = self.steps(context.schedule) - 1
         self._device = "cuda" if context.on_gpu else "cpu"
         self._capture: Any = None
         self._reference: Reference | None = None
@@ -156,7 +164,7 @@ class VerifyPass(PassBase):
     def _state(self) -> DeviceState:
         assert self._reference is not None
         context = self.context
-        storages = dict.fromkeys(context.live.get("written_storages", ()))
+        storages = dict.fromkeys(context.written_storages)
         storages |= self._reference.witness.written
         return DeviceState(
             context.torch, context.modules, context.optimizers, storages, self._device
@@ -237,13 +245,13 @@ class VerifyPass(PassBase):
 
     # ------------------------------------------------------------------------ results
 
-    def failed_inside_step(self, error: BaseException) -> Any:
+    def failed_inside_step(self, error: BaseException) -> VerifyResult | None:
         """Ours while the capture is open, when the copies do not fit, and if it is our code's."""
         starved = type(error).__name__ == "OutOfMemoryError"
         mine = starved or self._capture is not None or _raised_by_us(error)
         return self.failed(error) if mine else None
 
-    def failed(self, error: BaseException) -> Any:
+    def failed(self, error: BaseException) -> VerifyResult:
         with contextlib.suppress(Exception):
             self._leave()
         if self._capture is not None:
@@ -252,7 +260,7 @@ class VerifyPass(PassBase):
         reason = f"the check did not work: {type(error).__name__}: {lines[0]}"
         return self._result(str(error) if isinstance(error, StateTooLargeError) else reason)
 
-    def finish(self, complete: bool) -> Any:
+    def finish(self, complete: bool) -> VerifyResult:
         self._leave()
         self._flags.revert()
         if not self._checked:

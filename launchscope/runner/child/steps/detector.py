@@ -13,7 +13,6 @@ from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.input_shapes import in_training, is_weighted
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
-from launchscope.runner.child.steps.notes import FORWARD_ALONE, NO_BACKWARD
 from launchscope.runner.child.steps.search import StepSearch
 
 # With an optimizer in the script, forwards alone are taken for its step only after this
@@ -27,6 +26,15 @@ _UNEVEN_AFTER = 12
 _MARKER = ("marker", "", True, True)
 _LINES_KEPT = 600
 OPENING = "opening"
+_NO_BACKWARD = (
+    "the forwards run with gradients enabled, but no backward() was seen: put inference under "
+    "torch.inference_mode(), and mark a step that trains through torch.autograd.grad with "
+    "`with launchscope.step():`"
+)
+_FORWARD_ALONE = (
+    "the step is the forward alone, as you asked: the backward and the optimizer are not part of "
+    "it, and you cannot train through a graph of it"
+)
 
 
 class StepDetector:
@@ -175,18 +183,22 @@ class StepDetector:
         found = []
         if self._uneven:
             found.append(
-                "the training steps have no fixed course, so a step is everything "
+                "the training steps do not repeat one sequence of events, so a step is everything "
                 "between two optimizer steps"
             )
         if pattern is not None and pattern.begin_kind == BACKWARD:
-            measured = "" if pattern.closing == "next" and not self._fetches else "measure it and "
+            goal = (
+                "capture"
+                if pattern.closing == "next" and not self._fetches
+                else "measure and capture"
+            )
             found.append(
-                "the step begins with its backward, because the forward calls no "
-                f"torch.nn.Module that has parameters; to {measured}capture it, mark the step "
-                "with launchscope.step()"
+                "launchscope sees the step only from its backward on, because the forward calls no "
+                f"torch.nn.Module that has parameters; to {goal} all of it, mark the step with "
+                "launchscope.step()"
             )
         if pattern is not None and pattern.closing == "forward" and pattern.begin_trains:
-            found.append(FORWARD_ALONE if self._search.trains else NO_BACKWARD)
+            found.append(_FORWARD_ALONE if self._search.trains else _NO_BACKWARD)
         return found
 
     def kinds(self, pattern: Pattern | None) -> tuple[StepKind, ...]:

@@ -46,7 +46,7 @@ adoption.COMPILE = {{"backend": "{backend}"}}
 def adopted(folder: Path, source: str, way: str, backend: str | None = None) -> StrategyResult:
     if backend is not None:
         source = OTHER_BACKEND.format(backend=backend) + source
-    ran = recorded(folder, source, schedule=SCHEDULE, options=RunOptions(adopt=way, stdout=2))
+    ran = recorded(folder, source, schedule=SCHEDULE, options=RunOptions(strategy=way, stdout=2))
     assert ran.outcome.problem is None
     result = ran.recording.adoption
     assert result is not None

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from launchscope.model import Schedule, SourceLine, Target
+from launchscope.model import (
+    BlockerRecord,
+    InspectResult,
+    ReplayResult,
+    ReplayStatus,
+    Schedule,
+    SourceLine,
+    StepPart,
+    Target,
+    VerifyResult,
+)
 from launchscope.parser import read_recording
+from launchscope.runner.child.context import Context
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.passes.scope_forward import ForwardPass
 from launchscope.runner.child.passes.scope_forward_backward import ForwardBackwardPass
+from launchscope.runner.child.passes.verify import VerifyPass
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.session import RunOptions, _Session, record
-from launchscope.runner.protocol.folder import ResultFolder
+from launchscope.runner.protocol.events import ScriptEnded
+from launchscope.runner.protocol.plain import to_plain
 from tests.runner.steps import context_of
 
 SCRIPT = """
@@ -61,46 +72,74 @@ def test_each_blocker_knows_the_part_of_the_step_it_stands_in(
 
 # ------------------------------------------------------------------ which scope is tried
 
+MEASURED, FAILED, WHAT_IF = (
+    ReplayResult("measured"),
+    ReplayResult("failed"),
+    ReplayResult("what_if"),
+)
+WHERE = SourceLine("t.py", 3)
+
+
+def inspected(*parts: StepPart) -> InspectResult:
+    """An inspection that found a blocker in each of these parts of the step."""
+    blockers = tuple(BlockerRecord("aten.equal", "sync", WHERE, 1, part=part) for part in parts)
+    return InspectResult(3, ("a",) * 3, ("",) * 3, (5,) * 3, blockers)
+
 
 @pytest.fixture
-def reason(tmp_path: Path) -> Callable[..., str | None]:
-    """`reason(kind, part=..., **results)`: why a scope is skipped with a blocker in that part."""
-    import torch
-
+def context(tmp_path: Path) -> Context:
     context = context_of(tmp_path, torch.nn.Linear(1, 1))
     period = ("forward", "backward", "optimizer")
     context.boundary = replace(context.boundary, period=period)
-
-    def skipped(kind: Any, part: str | None = None, **results: Any) -> str | None:
-        blocker = {"op": "aten.equal", "where": {"file": "t.py", "line": 3}, "part": part}
-        context.results = {
-            "inspect": {"signatures": ["a"], "blockers": [blocker] if part else []},
-            **results,
-        }
-        return kind().skip_reason(context)  # type: ignore[no-any-return]
-
-    return skipped
+    return context
 
 
-def test_a_line_in_the_optimizer_part_leaves_forward_and_backward(
-    reason: Callable[..., str | None],
-) -> None:
-    what_if = {"status": "what_if"}
-    assert reason(ForwardBackwardPass, "optimizer", replay=what_if) is None
-    assert reason(ForwardBackwardPass, "backward", replay=what_if) == (
+def test_a_line_in_the_optimizer_part_leaves_forward_and_backward(context: Context) -> None:
+    context.results = {"replay": WHAT_IF, "inspect": inspected("optimizer")}
+    assert ForwardBackwardPass().skip_reason(context) is None
+    context.results["inspect"] = inspected("backward")
+    assert ForwardBackwardPass().skip_reason(context) == (
         "blocked: aten.equal at t.py:3 stands in this part of the step"
     )
-    assert reason(ForwardPass, "backward", replay=what_if) is None
-    assert reason(ForwardPass, "forward", replay=what_if) is not None
+    assert ForwardPass().skip_reason(context) is None
+    context.results["inspect"] = inspected("forward")
+    assert ForwardPass().skip_reason(context) is not None
 
 
-def test_no_scope_is_tried_where_a_larger_one_was_captured(
-    reason: Callable[..., str | None],
-) -> None:
-    measured = {"status": "measured"}
-    assert reason(ForwardBackwardPass, replay=measured) == "the whole step was captured"
-    larger = reason(ForwardPass, replay={"status": "failed"}, scope_forward_backward=measured)
-    assert larger == "a larger part of the step was captured"
+def test_no_scope_is_tried_where_a_larger_one_was_captured(context: Context) -> None:
+    context.results = {"replay": MEASURED}
+    assert ForwardBackwardPass().skip_reason(context) == "the whole step was captured"
+    context.results = {"replay": FAILED, "scope_forward_backward": MEASURED}
+    assert ForwardPass().skip_reason(context) == "a larger part of the step was captured"
+
+
+def test_results_of_an_earlier_run_count(context: Context) -> None:
+    context.earlier = {"replay": to_plain(MEASURED), "inspect": to_plain(inspected("forward"))}
+    assert ForwardBackwardPass().skip_reason(context) == "the whole step was captured"
+    context.results = {"replay": FAILED}
+    assert "aten.equal at t.py:3" in (ForwardBackwardPass().skip_reason(context) or "")
+
+
+def test_a_skipped_replay_names_what_blocks_it(context: Context) -> None:
+    context.own_process = False
+    context.results = {"inspect": inspected("forward")}
+    replay = ReplayPass()
+    reason = replay.skip_reason(context)
+    assert reason is not None
+    result = replay.skipped(context, reason)
+    assert (result.status, result.where) == ("blocked", WHERE)
+    assert replay.skipped(context, "it replays CUDA graphs").status == "skipped"
+
+
+def test_a_scope_that_is_blocked_or_whose_process_died_is_a_result(context: Context) -> None:
+    blocked = ForwardPass().skipped(context, "blocked: aten.equal stands in it")
+    assert blocked == ReplayResult("blocked", "aten.equal stands in it", scope="forward")
+    assert ForwardPass().skipped(context, "the step has no such part") is None
+    assert VerifyPass().skipped(context, "it is compiled") == VerifyResult(
+        "skipped", "it is compiled"
+    )
+    died = ForwardPass.cut_off("the process was ended by SIGABRT")
+    assert (died.status, died.scope) == ("failed", "forward")
 
 
 # ----------------------------------------------------------------------- planning the runs
@@ -112,44 +151,27 @@ def test_no_scope_is_tried_where_a_larger_one_was_captured(
      ("skipped", False, False), ("failed", True, False)],
 )  # fmt: skip
 def test_another_run_tries_smaller_scopes_after_a_capture_that_failed(
-    tmp_path: Path, status: str, ended: bool, again: bool
+    tmp_path: Path, status: ReplayStatus, ended: bool, again: bool
 ) -> None:
     session = _Session(Target("script", "t.py"), Schedule(), RunOptions(), tmp_path, nothing)
     session.collected.on_gpu = True
-    wanted = [kind.name for kind in all_passes()]
-    done = {name: {"steps": 1} for name in wanted if not name.startswith("scope_")}
-    session.collected.results = {**done, "replay": {"status": status}}
-    report = ChildReport(done=not ended, script_ended=ended, steps=0)
-    assert ("smaller part" in session._why_again(report, wanted)) is again
+    session.collected.results = {kind.name: None for kind in all_passes() if kind.part_of is None}
+    session.collected.results["replay"] = ReplayResult(status)
+    report = ChildReport(done=not ended, script=ScriptEnded() if ended else None)
+    assert ("smaller part" in session._why_again(report)) is again
 
 
-def test_a_scope_that_is_blocked_or_whose_process_died_is_a_result(tmp_path: Path) -> None:
-    run = ResultFolder(tmp_path)
-    run.write("skipped-replay", {"reason": "blocked: the op stream changes"})
-    run.write("skipped-verify", {"reason": "the step is compiled"})
-    run.write("skipped-scope_forward_backward", {"reason": "blocked: aten.equal stands in it"})
-    run.write("skipped-scope_forward", {"reason": "the step has no such part"})
+def test_a_process_that_dies_in_a_scope_leaves_its_result(tmp_path: Path) -> None:
     collected = Collected(tmp_path)
-    collected.take(ChildReport(folder=tmp_path, ended=True))
-    found = collected.results
-    assert (found["replay"]["status"], found["replay"]["reason"]) == (
-        "blocked",
-        "the op stream changes",
-    )
-    assert found["verify"] == {"status": "skipped", "reason": "the step is compiled"}
-    assert found["scope_forward_backward"]["status"] == "blocked"
-    assert "scope_forward" not in found
-    assert not collected.lacks("scope_forward")
-    other = Collected(tmp_path / "other")
-    (tmp_path / "other").mkdir()
-    died = ChildReport(folder=tmp_path / "other", current_pass="scope_forward", exit_code=-6)
-    other.take(died)
-    assert other.results["scope_forward"]["scope"] == "forward"
-    assert "SIGABRT" in other.results["scope_forward"]["reason"]
+    died = ChildReport(folder=tmp_path, current_pass="scope_forward", exit_code=-6)
+    died.skipped.add("scope_forward_backward")
+    collected.take(died)
+    assert collected.results["scope_forward"].scope == "forward"
+    assert "SIGABRT" in collected.results["scope_forward"].reason
+    assert not collected.lacks("scope_forward_backward")
 
 
-def test_a_step_that_begins_with_its_backward_is_not_captured(tmp_path: Path) -> None:
-    context = context_of(tmp_path, torch.nn.Linear(2, 2))
+def test_a_step_that_begins_with_its_backward_is_not_captured(context: Context) -> None:
     assert ReplayPass().skip_reason(context) is None
     context.boundary = replace(context.boundary, period=("backward", "optimizer"))
     for kind in (ReplayPass, ForwardPass, ForwardBackwardPass):

@@ -12,7 +12,6 @@ from launchscope.analysis.timing import StepTimes, step_times
 from launchscope.model import Schedule, StepKind, TimingResult
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.passes import timing as timing_module
-from launchscope.runner.child.passes.timing import LIVE_TIMED
 from launchscope.runner.child.passes.timing_second import SecondTimingPass
 from tests.builders import timing
 from tests.runner.steps import context_of
@@ -113,23 +112,19 @@ def test_iterations_are_known_of_every_step_and_steps_where_both_ends_are(timed:
     assert set(times.step) == {1.0}  # an event at the begin is followed by the one at the end
 
 
-def test_a_second_look_takes_half_as_many_steps(timed: Timed) -> None:
-    assert SecondTimingPass().steps(timed.context) == STEPS // 2
-    timed.context.schedule = Schedule(timing=STEPS, replay=0)
-    assert SecondTimingPass().steps(timed.context) == 0
+def test_the_second_timing_window_takes_half_as_many_steps() -> None:
+    assert SecondTimingPass.steps(Schedule(timing=STEPS)) == STEPS // 2
+    assert SecondTimingPass.steps(Schedule(timing=STEPS, replay=0)) == 0
 
 
-def test_a_second_look_is_taken_in_the_process_of_the_first_alone(timed: Timed) -> None:
-    assert SecondTimingPass.needs == LIVE_TIMED
-    assert LIVE_TIMED not in timed.context.live
-    timed.run(host_ms=2.0)
-    assert LIVE_TIMED in timed.context.live
+def test_the_second_timing_window_is_in_the_process_of_the_first() -> None:
+    assert SecondTimingPass.follows is timing_module.TimingPass
 
 
-def test_the_second_look_comes_behind_all_that_a_short_script_needs() -> None:
-    # Behind the smaller scopes too: what is left then tells the parent that all else is done.
-    assert all_passes()[-1].name == SecondTimingPass.name
-    assert [kind.name for kind in all_passes() if not kind.worth_a_run] == ["timing_second"]
+def test_the_second_timing_window_comes_after_everything_a_short_script_needs() -> None:
+    # After the smaller scopes too: what is left then tells the parent that all else is done.
+    assert all_passes()[-1] is SecondTimingPass
+    assert [kind for kind in all_passes() if not kind.worth_another_run] == [SecondTimingPass]
 
 
 def test_looks_that_agree_are_taken_together() -> None:

@@ -321,8 +321,8 @@ def test_the_scope_says_what_the_step_holds(batch: Batch) -> None:
 
 def test_a_forward_without_a_module_is_told_to_be_missing(batch: Batch) -> None:
     notes = " ".join(batch["raw_tensors"].recording.notes)
-    assert "begins with its backward" in notes
-    assert "begins with its backward" not in " ".join(batch["gan"].recording.notes)
+    assert "only from its backward on" in notes
+    assert "only from its backward on" not in " ".join(batch["gan"].recording.notes)
 
 
 def test_steps_of_uneven_length_are_taken_from_optimizer_to_optimizer(batch: Batch) -> None:

@@ -24,7 +24,7 @@ def marked(count):
             step()
 """
 )
-WON = "the marks of the script begin after"
+WON = "the script marks its steps after the first"
 LOST = "the script marks its steps only after"
 
 
@@ -72,7 +72,7 @@ def test_marks_win_as_long_as_no_pass_is_over(batch: Batch, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["in_the_second_pass", "after_the_last_pass"])
-def test_marks_that_come_too_late_are_told_of(batch: Batch, name: str) -> None:
+def test_marks_that_come_too_late_are_reported(batch: Batch, name: str) -> None:
     ran = batch[name]
     assert ran.outcome.problem is None
     assert ran.recording.step.boundary == "period"
@@ -82,5 +82,5 @@ def test_marks_that_come_too_late_are_told_of(batch: Batch, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["from_the_start", "forced"])
-def test_nothing_is_told_of_marks_that_are_used_or_were_declined(batch: Batch, name: str) -> None:
+def test_marks_that_are_used_or_were_declined_are_not_reported(batch: Batch, name: str) -> None:
     assert notes(batch[name]) == []

@@ -1,0 +1,118 @@
+"""Which runs of the script a session plans: what is worth one, and what each may do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launchscope.model import Schedule, SizesResult, StepBoundary, Target, TraceResult
+from launchscope.runner.child.passes import AnyPass, all_passes
+from launchscope.runner.parent.child_report import ChildReport, problem_of
+from launchscope.runner.parent.collect import Collected
+from launchscope.runner.parent.session import RunOptions, _Session
+from launchscope.runner.protocol.events import EnoughMeasured, PassStarted, ScriptEnded
+from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder
+
+EVERY = {kind.name: kind for kind in all_passes() if kind.steps(Schedule()) > 0}
+
+
+def passes(*names: str) -> list[type[AnyPass]]:
+    return [EVERY[name] for name in names]
+
+
+def planning(folder: Path, lacks: tuple[str, ...], schedule: Schedule | None = None) -> _Session:
+    """A session that has the results of all passes but these."""
+    target = Target("script", "train.py")
+    session = _Session(target, schedule or Schedule(), RunOptions(), folder, lambda event: None)
+    session.collected.on_gpu = True
+    session.collected.results = {name: None for name in EVERY if name not in lacks}
+    return session
+
+
+def test_a_run_that_measured_nothing_is_not_repeated(tmp_path: Path) -> None:
+    session = planning(tmp_path, tuple(EVERY), Schedule(warmup=2, inspect=2))
+    session.collected.on_gpu = False
+    report = ChildReport(script=ScriptEnded(steps=4), on_gpu=False)
+    assert "so every pass takes fewer" in session._why_again(report)
+    assert session._why_again(report) == ""
+
+
+def test_the_second_timing_window_alone_is_worth_no_run(tmp_path: Path) -> None:
+    session = planning(tmp_path, ("timing_second",))
+    assert session._why_again(ChildReport(script=ScriptEnded(steps=40))) == ""
+    assert session._why_again(ChildReport(deferred=("timing_second",))) == ""
+
+
+def test_a_crash_names_the_passes_that_could_not_run(tmp_path: Path) -> None:
+    session = planning(tmp_path, ("inspect", "replay", "verify", "timing_second"))
+    why = session._why_again(ChildReport(current_pass="inspect", exit_code=-11))
+    assert why == "inspect ended the process before inspect, replay, verify could run"
+
+
+def test_the_reason_for_a_run_is_a_pass_that_is_worth_one(tmp_path: Path) -> None:
+    session = planning(tmp_path, ("replay", "timing_second"))
+    report = ChildReport(deferred=("timing_second", "replay"))
+    assert session._why_again(report) == "replay needs a process of its own"
+
+
+def test_a_script_that_ends_in_the_second_timing_window_was_measured() -> None:
+    report = ChildReport(exit_code=7, on_gpu=True)
+    for event in (EnoughMeasured(), PassStarted("timing_second", 15), ScriptEnded(steps=100)):
+        report.on_event(event)
+    assert not report.failed
+    assert report.remarks() == []
+    assert problem_of(report, measured=True) is None
+
+
+@pytest.mark.parametrize(
+    ("lacks", "captures"),
+    [(tuple(EVERY), False), (("replay", "replay_trace", "verify", "timing_second"), True)],
+)
+def test_a_script_that_goes_on_never_shares_its_process_with_a_capture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: tuple[str, ...], captures: bool
+) -> None:
+    session = planning(tmp_path, lacks, Schedule(full=True))
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **kwargs: None)
+    monkeypatch.setattr(session._watch, "follow", lambda *args: None)
+    session._run_child(passes(*lacks))
+    plan: dict[str, Any] = json.loads((tmp_path / "run-1" / PLAN_FILE).read_text())
+    assert plan["allow_captures"] is captures
+    assert plan["stop_after"] is captures
+
+
+def boundary(*period: str) -> StepBoundary:
+    return StepBoundary("period", period, period, "full_step")
+
+
+def test_results_of_different_steps_are_not_mixed(tmp_path: Path) -> None:
+    collected = Collected(tmp_path)
+    periods = (("backward", "optimizer"), ("forward", "backward"))
+    results = {"sizes": SizesResult(("(2,)",)), "trace": TraceResult("trace.json", 5, 1, True)}
+    for period, (name, result) in zip(periods, results.items(), strict=True):
+        folder = ChildFolder(tmp_path / name)
+        folder.path.mkdir()
+        folder.write("step", boundary(*period))
+        folder.write(f"pass-{name}", result)
+        collected.take(ChildReport(folder=folder.path))
+    assert collected.step == boundary("backward", "optimizer")
+    assert list(collected.results) == ["sizes"]
+    assert "(forward > backward) than" in collected.failures["trace"].reason
+
+
+def test_the_step_of_a_run_that_measured_nothing_is_forgotten(tmp_path: Path) -> None:
+    collected = Collected(tmp_path)
+    for number, period in enumerate(("forward", "optimizer")):
+        folder = ChildFolder(tmp_path / str(number))
+        folder.path.mkdir()
+        folder.write("step", boundary(period))
+        collected.take(ChildReport(folder=folder.path))
+    assert collected.step == boundary("optimizer")
+
+
+def test_a_script_that_ends_its_process_from_inside_is_reported() -> None:
+    problem = problem_of(ChildReport(exit_code=0, saw_torch=True), measured=False)
+    assert "ended its process from inside" in str(problem)

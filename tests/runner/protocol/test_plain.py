@@ -1,0 +1,78 @@
+"""Values that cross the process boundary: to JSON data and back with the standard library."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import msgspec
+import pytest
+
+from launchscope.model import (
+    BlockerRecord,
+    Calibration,
+    Cause,
+    InspectResult,
+    OpRecord,
+    ReplayResult,
+    Schedule,
+    StepInput,
+    StepSource,
+    Target,
+    TraceResult,
+    VerifyResult,
+)
+from launchscope.runner.protocol.plain import from_plain, to_plain
+from launchscope.runner.protocol.plan import Plan
+
+RESULTS = [
+    TraceResult("trace.json", 6, 1, True, Calibration(5.0, 6.5, 700, None), (0, 1)),
+    InspectResult(
+        steps=1,
+        signatures=("a", "b"),
+        inputs=("(2,)",),
+        device_ops=(3,),
+        blockers=(BlockerRecord("aten.equal", "sync", None, 2),),
+        ops=(OpRecord("aten.add", None),),
+        source=StepSource((StepInput("x.to(device)", "x", (4, 2), "torch.float32"),)),
+    ),
+    ReplayResult("measured", eager_bursts=((1.0, 2.0), (3.0,)), graph_nodes=7),
+    VerifyResult("different", None, (0.5,), (), (Cause("scalar", "a value", None, 1.0, 2.0),)),
+]
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: type(result).__name__)
+def test_both_sides_read_the_same_value_from_what_the_child_writes(result: Any) -> None:
+    written = json.dumps(to_plain(result))
+    assert from_plain(type(result), json.loads(written)) == result
+    assert msgspec.json.decode(written, type=type(result)) == result
+
+
+def test_a_plan_keeps_its_typed_fields() -> None:
+    plan = Plan(Target("script", "t.py", ("-v",)), ("timing",), Schedule(), stop_after=True)
+    assert from_plain(Plan, json.loads(json.dumps(to_plain(plan)))) == plan
+
+
+def test_fields_of_another_version_are_ignored_and_missing_ones_have_their_default() -> None:
+    target = from_plain(Target, {"kind": "script", "name": "t.py", "color": "red"})
+    assert target == Target("script", "t.py")
+
+
+class Level(Enum):
+    LOW = "low"
+
+
+@dataclass(frozen=True)
+class Described:
+    level: Level
+    pair: tuple[int, str]
+    by_name: dict[str, tuple[int, ...]]
+    maybe: Level | None = None
+
+
+def test_enums_pairs_and_dicts_survive() -> None:
+    value = Described(Level.LOW, (1, "a"), {"x": (1, 2)}, Level.LOW)
+    assert to_plain(value)["level"] == "low"
+    assert from_plain(Described, json.loads(json.dumps(to_plain(value)))) == value
