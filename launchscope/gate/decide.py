@@ -18,10 +18,10 @@ from launchscope.gate.measurement import Range, processes_of, range_of
 from launchscope.gate.wording import headline, reason_against_baseline, reason_against_limit
 from launchscope.model import Check, LimitCheck, Outcome, Profile, Target
 
-__all__ = ["check_profile", "confirmed", "not_comparable"]
+__all__ = ["check", "confirmed", "not_comparable"]
 
 
-def check_profile(
+def check(
     profile: Profile,
     baseline: Baseline | None,
     limits: Sequence[Limit],

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from launchscope.cli import main
+from launchscope.cli.profile import unwrapped
 from launchscope.model import KernelRow, OpRow, Profile, SourceLine
 from launchscope.parser import read_profile
 from launchscope.report import render
-from launchscope.workflows.target import without_python
 from tests.gate.profiles import OPS, elsewhere, gpu, item, rehearsal
 
 Streams = pytest.CaptureFixture[str]
@@ -128,7 +128,7 @@ def test_only_update_baseline_changes_a_baseline(capsys: Streams) -> None:
 def test_a_single_file_does_not_change_its_device(capsys: Streams) -> None:
     save("other.json", elsewhere(gpu(), device="NVIDIA A100"))
     assert check("--baseline", "before.json", "--update-baseline", "other.json") == 3
-    assert "stays as it is" in capsys.readouterr().err
+    assert "left as it is" in capsys.readouterr().err
     assert read_profile("before.json").environment.device == "NVIDIA H200"
 
 
@@ -138,7 +138,7 @@ def test_a_single_file_does_not_change_its_device(capsys: Streams) -> None:
         (("--baseline", "bl", "now.json"), "--update-baseline now.json"),
         (("--baseline", "before.json", "better.json"), "--update-baseline better.json"),
         (("--baseline", "before.json", "--workload", "a b", "worse.json"),
-         "--update-baseline --workload 'a b' worse.json # if the change is intended"),
+         "--update-baseline --workload 'a b' worse.json # if this is meant"),
         (("--baseline", "before.json", "--limit", "launches_per_step=9", "now.json"), None),
         (("--baseline", "before.json", "other.json"), None),
         (("--baseline", "dry.json", "--limit", "step_ms=+5%", "dry.json"), None),
@@ -181,8 +181,8 @@ def test_a_baseline_that_is_missing_does_not_excuse_what_was_not_measured(capsys
         (("--baseline", "before.json", f"{'n' * 300}.json"), 2, "too long"),
         (("--baseline", "before.json", f"{'n' * 300}.py"), 2, "too long"),
         (("--baseline", "before.json", "-o", f"{'n' * 300}.md", "now.json"), 2, "cannot write nn"),
-        (("--baseline", "before.json", ""), 2, "no script was given"),
-        (("--baseline", "before.json"), 2, "no script was given"),
+        (("--baseline", "before.json", ""), 2, "no script was named"),
+        (("--baseline", "before.json"), 2, "no script was named"),
         (("--baseline", "torn.json", "now.json"), 3, "torn.json is damaged"),
         (("--baseline", "foreign.json", "now.json"), 3, "is not a launchscope Profile"),
         (("--baseline", "later.json", "now.json"), 3, "has schema launchscope/profile/2"),
@@ -199,7 +199,7 @@ def test_a_baseline_that_is_missing_does_not_excuse_what_was_not_measured(capsys
         (("--baseline", "before.json", "ranges.json"), 3, "ranges.json is damaged"),
         (("now.json", "--baseline", "before.json"), 2, "check --baseline before.json now.json"),
         (("--baseline", "before.json", "now.json", "worse.json"), 2, "one Profile at a time"),
-        (("a.py", "--baseline", "before.json"), 2, "--baseline comes after a.py"),
+        (("a.py", "--baseline", "before.json"), 2, "--baseline stands after a.py"),
         (("--baseline", "before.json", "--missing-baseline", "no", "now.json"), 2, "one of fail"),
         (("--baseline", "before.json", "-f", "pdf", "now.json"), 2, "unknown format"),
         (("--baseline", "before.json", "-o", "/nowhere/a.xml", "now.json"), 2, "not a directory"),
@@ -363,7 +363,7 @@ def test_the_settings_file_is_followed_and_flags_stand_before_it(capsys: Streams
 def test_a_configured_command_may_be_what_is_typed_without_us(
     words: str, found: tuple[list[str], bool]
 ) -> None:
-    assert without_python(words.split()) == found
+    assert unwrapped(words.split()) == found
 
 
 def test_a_configured_command_is_checked(capsys: Streams) -> None:

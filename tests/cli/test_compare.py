@@ -85,7 +85,7 @@ def test_the_configured_command_is_the_target(tmp_path: Path) -> None:
     # Its batch size is ignored: that is seen in the shapes, and nothing was compared.
     assert done.returncode == 3, done.stderr
     assert "every point measured the same thing" in " ".join(done.stdout.split())
-    assert "does train.py use the batch size that it gets?" in done.stderr
+    assert "does train.py use the batch size it is given?" in done.stderr
 
 
 def test_no_point_measured_is_exit_code_3(tmp_path: Path) -> None:
@@ -107,12 +107,12 @@ def test_ways_that_need_a_gpu_say_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--batch-sizes", "8"], "no script was given"),
+        (["--batch-sizes", "8"], "no script was named"),
         (["train.py"], "there is nothing to compare"),
         (["--batch-sizes", "8", "trian.py"], "trian.py: no such file\nhint: did you mean train.py"),
         (["--modes", "eager,compil", "train.py"], "did you mean compile?"),
-        (["--modes", "eager,eager", "train.py"], "eager is given twice"),
-        (["--modes", "eager,", "train.py"], "a name is missing"),
+        (["--modes", "eager,eager", "train.py"], "eager is named twice"),
+        (["--modes", "eager,", "train.py"], "an empty name"),
         (["--max-graphs", "0", "train.py"], "--max-graphs: expected a whole number, 1 or more"),
         (["--graph-memory", "much", "train.py"], "--graph-memory: expected"),
         (["--batch-sizes", "8", "-o", "c.pdf", "train.py"], "no output format for suffix '.pdf'"),
@@ -122,8 +122,8 @@ def test_ways_that_need_a_gpu_say_so(tmp_path: Path) -> None:
         ),
         (["--batch-sizes", "8", "-o", "none/c.md", "train.py"], "none is not a directory"),
         (["--batch-sizes", "8", "--step-from", "none", "train.py"], "is for reading traces"),
-        (["train.py", "--batch-sizes", "8"], "--batch-sizes comes after train.py"),
-        (["--batch-sizes", "8", "bare.py"], "every point would measure the same thing"),
+        (["train.py", "--batch-sizes", "8"], "--batch-sizes stands after the script"),
+        (["--batch-sizes", "8", "bare.py"], "all points would measure the same thing"),
     ],
 )
 def test_bad_input_is_a_sentence_and_exit_code_2(

@@ -79,7 +79,7 @@ def test_the_report_says_what_a_step_is(tmp_path: Path, capsys: pytest.CaptureFi
     ("options", "said"),
     [
         (["--step-from", "forward"], "needs the script"),
-        (["--step-range", "x", "--step-from", "none"], "name different steps"),
+        (["--step-range", "x", "--step-from", "none"], "names the steps"),
         (["--max-memory", "lots"], "expected a size"),
         (["--max-memory", "0G"], "expected a size"),
         (["-f", "nonsense"], "unknown format"),
@@ -308,7 +308,7 @@ def test_a_report_never_takes_the_place_of_what_was_recorded(
     recording = shutil.copytree(RECORDED, tmp_path / "rec") / "recording.json"
     before = [path.read_bytes() for path in (read, other, recording)]
     assert main(["report", str(read), "-o", str(tmp_path / place)]) == 2
-    assert "would overwrite a recording or a trace" in capsys.readouterr().err
+    assert "would overwrite what was recorded" in capsys.readouterr().err
     assert [path.read_bytes() for path in (read, other, recording)] == before
 
 

@@ -21,7 +21,7 @@ def text(of: object = None, **options: object) -> str:
 def test_the_verdict_stands_first() -> None:
     lines = text().splitlines()
     assert "ADOPT" in lines[0]
-    assert "takes 62 % off the iteration" in lines[1]
+    assert "shortens the iteration by 62 %" in lines[1]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
