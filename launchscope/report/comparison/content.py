@@ -228,7 +228,7 @@ def _structure(points: tuple[Point, ...]) -> Table | None:
                 _shortened(seen[0].inputs) if seen else _NOTHING,
             )
         )
-    return Table(tuple(columns), tuple(rows), ("structure only: nothing was timed without a GPU",))
+    return Table(tuple(columns), tuple(rows), ("structure only: nothing ran on a GPU",))
 
 
 def _short_failure(point: Point) -> str:

@@ -35,8 +35,8 @@ def check(profile: Profile) -> list[Finding]:
         Finding(
             code="LS041",
             severity="info",
-            title=f"No CUDA device: only the structure of the step is known{count}",
-            advice="Run the same command on a machine with a GPU to measure whether a graph pays.",
+            title=f"Nothing ran on a GPU: only the structure of the step is known{count}",
+            advice="Run the script on a GPU to measure whether a graph pays.",
             evidence={"device_ops_per_step": ops},
         )
     ]

@@ -67,7 +67,7 @@ def headline_of(points: Sequence[Point], crossovers: Sequence[Crossover], same: 
         return f"Nothing was compared: {SAME_WORK}."
     if all(p.profile is not None and p.profile.mode == "rehearsal" for p in measured):
         return (
-            "A rehearsal without a GPU shows only the structure. Whether a graph pays depends on "
+            "Nothing ran on a GPU, so only the structure is known. Whether a graph pays depends on "
             "times."
         )
     return " ".join(crossover_sentence(found) for found in crossovers)

@@ -176,7 +176,8 @@ def no_gain_known(profile: Profile) -> str:
 def structure_unstable(profile: Profile) -> str:
     return (
         "One CUDA graph cannot serve this step as it stands: the inspected steps have "
-        f"{distinct_inputs(profile)} different input shapes. No times were measured (no GPU)."
+        f"{distinct_inputs(profile)} different input shapes. Nothing ran on a GPU, so there are no "
+        "times."
     )
 
 
@@ -197,7 +198,7 @@ def structure_shapes(profile: Profile) -> str:
             f"the inputs have {distinct_inputs(profile)} different shapes. Each needs a graph of "
             "its own, or padding"
         )
-    return f"Not decided without a GPU: {seen}."
+    return f"Not decided, because nothing ran on a GPU: {seen}."
 
 
 def structure_blocked(profile: Profile, fixes: list[Obstacle]) -> str:
@@ -207,22 +208,22 @@ def structure_blocked(profile: Profile, fixes: list[Obstacle]) -> str:
     if len(fixes) > 1:
         would = "fail or be wrong"
     return (
-        f"Not decided without a GPU: whether a graph pays is not known. A capture would {would} "
-        f"until {clauses(fixes)}."
+        "Not decided, because nothing ran on a GPU: whether a graph pays is not known. A capture "
+        f"would {would} until {clauses(fixes)}."
     )
 
 
 def structure_clear(profile: Profile) -> str:
     if profile.shapes.stable is None:
-        return "Not decided without a GPU: the step was not inspected."
+        return "Not decided, because nothing ran on a GPU: the step was not inspected."
     ops = profile.value("device_ops_per_step")
     count = "" if ops is None else f" ({plural(ops, 'device operation')})"
     but = " Autocast and GradScaler were not checked." if profile.facts.amp_left_out else ""
     if scheduler_is_frozen(profile):
         but += " A replay would keep the learning rate of the capture until it is a tensor."
     return (
-        f"Not decided without a GPU: the structure of the step{count} allows a capture, and its "
-        f"shapes are stable.{but}"
+        f"Not decided, because nothing ran on a GPU: the structure of the step{count} allows a "
+        f"capture, and its shapes are stable.{but}"
     )
 
 
