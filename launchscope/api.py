@@ -1,16 +1,126 @@
-"""The Python API: measure a callable, load a saved Profile."""
+"""The Python API: what the commands do, a callable in place of a script, and saved Profiles."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launchscope.model import Profile, Schedule
 
-__all__ = ["load", "measure"]
+if TYPE_CHECKING:
+    from launchscope.model import Check
+    from launchscope.workflows.compare import CompareResult
+    from launchscope.workflows.profile import ProfileResult
+    from launchscope.workflows.progress import Progress
+
+__all__ = ["check", "compare", "load", "measure", "profile"]
+
+StrPath = str | os.PathLike[str]
+
+
+def profile(
+    script: StrPath,
+    args: Sequence[str] = (),
+    *,
+    module: bool = False,
+    config: StrPath | None = None,
+    progress: Progress | None = None,
+    **settings: object,
+) -> ProfileResult:
+    """Measure a script as `launchscope profile` does: `profile("train.py", ["--lr", "1"])`.
+
+    `settings` are the options of the command, such as `timing=60`. The script runs in a process
+    of its own and prints to this process's stdout. A `problem` in the result came after the
+    measurement; an error is raised if nothing was measured, or for a setting that is wrong.
+    """
+    from launchscope.config import load_settings
+    from launchscope.workflows.profile import profile
+    from launchscope.workflows.progress import Silent
+    from launchscope.workflows.target import script_target
+
+    target = script_target([os.fspath(script), *args], module=module, command="profile")
+    return profile(target, load_settings(settings, config=_path(config)), progress or Silent())
+
+
+def compare(
+    script: StrPath | None = None,
+    args: Sequence[str] = (),
+    *,
+    module: bool = False,
+    batch_sizes: Sequence[int] | None = None,
+    batch_flag: str | None = None,
+    parameters: Mapping[str, Sequence[object]] | None = None,
+    modes: Sequence[str] = (),
+    buckets: bool = False,
+    config: StrPath | None = None,
+    progress: Progress | None = None,
+    **settings: object,
+) -> CompareResult:
+    """Measure a script at several points or under several strategies, as `launchscope compare`.
+
+    Every combination of `batch_sizes` and `parameters` runs, each under every one of `modes`. A
+    `problem` in the result says why the comparison is not complete.
+    """
+    from launchscope.config import load_settings
+    from launchscope.workflows.compare import compare, plan_compare
+    from launchscope.workflows.progress import Silent
+
+    plan = plan_compare(
+        _words(script, args),
+        load_settings(settings, config=_path(config)),
+        module=module,
+        batch_sizes=batch_sizes,
+        batch_flag=batch_flag,
+        parameters=parameters or {},
+        modes=modes,
+        buckets=buckets,
+    )
+    return compare(plan, progress or Silent())
+
+
+def check(
+    target: StrPath | None = None,
+    args: Sequence[str] = (),
+    *,
+    module: bool = False,
+    baseline: StrPath | None = None,
+    limits: Mapping[str, object] | None = None,
+    repeats: int | None = None,
+    confirm: bool | None = None,
+    strict: bool | None = None,
+    update_baseline: bool = False,
+    missing_baseline: str | None = None,
+    workload: str | None = None,
+    config: StrPath | None = None,
+    progress: Progress | None = None,
+    **settings: object,
+) -> Check:
+    """Hold a script or a saved Profile against a baseline and limits, as `launchscope check`.
+
+    `limits` are written as for the command: `{"launches_per_step": "+0", "iteration_ms": 9.5}`.
+    The result says whether it passed; nothing is raised for a limit that failed.
+    """
+    from launchscope.workflows.check import check, plan_check
+    from launchscope.workflows.progress import Silent
+
+    plan = plan_check(
+        _words(target, args),
+        settings,
+        module=module,
+        config=_path(config),
+        baseline=None if baseline is None else os.fspath(baseline),
+        limits=[f"{metric}={limit}" for metric, limit in (limits or {}).items()],
+        repeats=repeats,
+        confirm=confirm,
+        strict=strict,
+        update_baseline=update_baseline,
+        missing_baseline=missing_baseline,
+        workload=workload,
+    )
+    return check(plan, progress or Silent())
 
 
 def measure(
@@ -23,12 +133,12 @@ def measure(
 ) -> Profile:
     """Profile `step(*example_inputs)`, one call being one step, as `launchscope profile` would.
 
-    The callable is run some 110 times in this process, on a side stream. Its changes to
-    parameters stay; those of the replays are taken back. With a CUDA device the step is
-    also captured and replayed, unless the inspection found something a capture cannot
-    contain. A capture that fails all the same can leave CUDA unusable in this process:
-    give `replay=False` where that must not happen, or use the command line, which
-    measures in a process of its own. Without a CUDA device only the op stream is inspected.
+    The callable runs about 110 times in this process, on a side stream. Its changes to
+    parameters stay; those of the replays are undone. With a CUDA device the step is also
+    captured and replayed, unless the inspection found something that a capture cannot contain.
+    A capture that fails can leave CUDA unusable in this process: give `replay=False` to rule
+    that out, or use `profile`, which measures in a process of its own. Without a CUDA device
+    only the op stream is inspected.
 
     Raises MeasureError if the callable raises.
     """
@@ -59,3 +169,12 @@ def load(path: str | os.PathLike[str]) -> Profile:
     from launchscope.parser import read_profile
 
     return read_profile(os.fspath(path))
+
+
+def _path(path: StrPath | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _words(script: StrPath | None, args: Sequence[str]) -> list[str]:
+    """None: the settings file has the command."""
+    return [] if script is None else [os.fspath(script), *args]

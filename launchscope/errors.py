@@ -2,15 +2,16 @@
 
 LaunchscopeError
 ├── UsageError            exit 2: flags, arguments, files the person named
-│   └── ConfigError       exit 2: environment variables and [tool.launchscope]
+│   ├── ConfigError       exit 2: environment variables and [tool.launchscope]
+│   └── MissingOptionError  exit 2: the command needs an option that was not given
 ├── MeasureError          exit 3: the run gave nothing to report on
 │   ├── NoStepError       exit 3: no repeating step was found
 │   └── PassTimeoutError  exit 3: the time limit ended the run before any timing
 ├── InputError            exit 3: a trace, Profile or recording could not be read
 └── ScriptError           the script's own exit code: it failed before a verdict
 
-Each carries a sentence for the person, a hint on what to do about it, and the
-process exit code. The command line turns them into text in one place.
+Each carries a sentence, a hint on what to do about it, and the exit code of the process.
+The command line prints them in one place.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = [
     "InputError",
     "LaunchscopeError",
     "MeasureError",
+    "MissingOptionError",
     "NoStepError",
     "PassTimeoutError",
     "ScriptError",
@@ -40,7 +42,7 @@ class LaunchscopeError(Exception):
 
 
 class UsageError(LaunchscopeError):
-    """The command was typed in a way that cannot be carried out."""
+    """The command cannot run the way it was typed."""
 
     exit_code = 2
 
@@ -49,12 +51,16 @@ class ConfigError(UsageError):
     """A setting has an unknown name or a value of the wrong form."""
 
 
+class MissingOptionError(UsageError):
+    """The command cannot do anything without an option that was not given."""
+
+
 class MeasureError(LaunchscopeError):
     """The script ran, but nothing could be measured."""
 
 
 class NoStepError(MeasureError):
-    """No repeating step was seen."""
+    """The script has no repeating step."""
 
 
 class PassTimeoutError(MeasureError):
@@ -68,8 +74,17 @@ class InputError(LaunchscopeError):
 class ScriptError(LaunchscopeError):
     """The script ended with a failure of its own before a verdict was possible.
 
-    `exit_code` is the script's own, or 128 + N for death by signal N.
+    `exit_code` is the script's own, or 128 + N for death by signal N. `exception` is the type
+    name of the exception that ended it; None for a signal or sys.exit().
     """
 
-    def __init__(self, message: str, *, exit_code: int, hint: str | None = None):
+    def __init__(
+        self,
+        message: str,
+        *,
+        exit_code: int,
+        hint: str | None = None,
+        exception: str | None = None,
+    ):
         super().__init__(message, hint=hint, exit_code=exit_code)
+        self.exception = exception

@@ -16,17 +16,22 @@ _FEWEST_FIGURES = 3  # a wide spread must not make 9.3 and 9.6 look like a whole
 _INSTALLED = re.compile(r"^.*[\\/](?:site|dist)-packages[\\/]")
 
 
-def figures(value: float, count: int = 3) -> str:
-    """`value` to `count` significant figures, whole units at least: 9.014 -> "9.01"."""
+def figures(value: float, digits: int = 3) -> str:
+    """`value` to so many significant figures, whole units at least: 9.014 -> "9.01"."""
     if value == 0:
         return "0"
-    return f"{value:,.{max(decimals(value, count), 0)}f}"
+    return f"{value:,.{max(decimals(value, digits), 0)}f}"
 
 
-def decimals(value: float, count: int) -> int:
-    """Decimal places at which `value`, rounded there, has `count` figures; at most nine."""
-    exponent = int(f"{value:.{count - 1}e}".partition("e")[2])  # of 9.996 that of 10.0
-    return min(count - 1 - exponent, 9)
+def count(value: float) -> str:
+    """A number of things, which is a mean where it is not whole: `1,234`, `6.50`."""
+    return f"{value:,.0f}" if float(value).is_integer() else figures(value)
+
+
+def decimals(value: float, digits: int) -> int:
+    """Decimal places at which `value`, rounded there, has so many figures; at most nine."""
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # of 9.996 that of 10.0
+    return min(digits - 1 - exponent, 9)
 
 
 def ms(value: float) -> str:
@@ -101,9 +106,9 @@ def plural(count: float, noun: str) -> str:
     return f"{text} {noun}{ending}"
 
 
-def place(where: SourceLine) -> str:
+def place(where: SourceLine | None) -> str:
     """A line as people read it: where a library is installed says nothing, and fills a row."""
-    return _INSTALLED.sub("", str(where))
+    return "" if where is None else _INSTALLED.sub("", str(where))
 
 
 def listed(items: list[str]) -> str:
@@ -119,7 +124,7 @@ def number(metric: Metric | None, *, spread: bool = True) -> str:
         return NOT_MEASURED
     value = float(metric.value)
     if metric.exact or (metric.unit in ("1", "steps") and value.is_integer()):
-        return f"{value:,.0f}" if value.is_integer() else figures(value)
+        return count(value)
     half = (metric.iqr or 0.0) / 2
     if half <= 0 or value == 0:
         return figures(value)

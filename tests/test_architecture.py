@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "gate": BASE | {"config", "parser", "analysis"},
     "report": BASE | {"config", "parser", "analysis", "rules", "gate"},
 }
-ALLOWED["workflows"] = {*ALLOWED} - TOP - {"__init__"} | {"cli"}
+ALLOWED["workflows"] = {*ALLOWED} - TOP - {"__init__"}
 ALLOWED["api"] = ALLOWED["workflows"] | {"workflows"}
 ALLOWED["cli"] = ALLOWED["api"] | {"api"}
 ALLOWED["pytest_plugin"] = ALLOWED["cli"]
@@ -56,7 +56,7 @@ LIBRARIES: dict[str, set[str]] = {
     "numpy": {"parser", "analysis"},
     "isal": {"parser"},
     "msgspec": {"parser", "config", "report", "gate", "api", "cli", "workflows", "runner/parent"},
-    "typer": {"cli", "workflows"},
+    "typer": {"cli"},
     "rich": {"cli", "report"},
     "jinja2": {"report"},
     "markupsafe": {"report"},

@@ -1,4 +1,4 @@
-"""The typer application, and the one place where an error becomes text and an exit code."""
+"""The typer application, and the only place that turns errors into text and exit codes."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from typing import Any, cast
 
 import typer
 
-from launchscope.cli.console import Console, open_streams, to_nowhere
-from launchscope.cli.state import new_console
+from launchscope.cli.console import Console, discard_output, new_console, open_streams
 from launchscope.errors import LaunchscopeError
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 3
 BROKEN_PIPE = 141
 
-# typer ships its own copy of click; what its parser raises is the base of BadParameter.
+# typer ships its own copy of click; the base class of BadParameter is what its parser raises.
 _UsageProblem: type[Exception] = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
-# Module and function have the command's name. The line is for the list of commands, which is shown
-# without importing them: together they need as long as all the rest.
+# Module and function have the command's name. The list of commands shows these lines without
+# importing the modules, which would take as long as everything else.
 COMMANDS = {
     "profile": "Measure the step of a script, eagerly and as a CUDA graph replay.",
-    "compare": "Profile a script at several batch sizes, and ways to adopt.",
+    "compare": "Profile a script at several batch sizes and under several strategies.",
     "check": "Fail when launch overhead got worse than a baseline.",
     "report": "Render what was saved, or read a trace; no GPU needed.",
     "rules": "List the rules, or explain one of them.",
-    "doctor": "Say what is installed here and what can be measured.",
+    "doctor": "Show what is installed here and what can be measured.",
 }
 _HELP = {"help_option_names": ["-h", "--help"]}
 _RUN_A_SCRIPT = ("profile", "compare", "check")
@@ -50,9 +49,9 @@ def _root(
     pass
 
 
-def _carry_out(words: list[str]) -> Any:
-    """One command line. A command that is typed first is an application of its own: typer need not
-    go through what all commands share, which takes it longer than all of ours."""
+def _run(words: list[str]) -> Any:
+    """Runs one command line. A command that comes first gets an application of its own, because
+    building the application of all commands takes typer longer than the rest of the start."""
     name = words[0] if words else ""
     if name in COMMANDS:
         function: Callable[..., Any] = getattr(import_module(f"launchscope.cli.{name}"), name)
@@ -79,18 +78,18 @@ def _application(**settings: Any) -> typer.Typer:
 
 
 def _only_listed() -> None:
-    """In the place of a command in the list of them; none is reached by way of the list."""
+    """Stands for a command in the list of commands, which never runs any."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command line (sys.argv without it) and returns the exit code."""
+    """Run one command line (default: that of the process) and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["--"]:
         del words[0]
     open_streams()
     console = new_console()
     try:
-        result = _carry_out(words)
+        result = _run(words)
         return result if isinstance(result, int) else 0
     except LaunchscopeError as error:
         console.problem(error)
@@ -101,20 +100,20 @@ def main(arguments: list[str] | None = None) -> int:
         console.error("interrupted")
         return INTERRUPTED
     except (BrokenPipeError, SystemExit):  # typer makes the latter of the former, with a 1
-        to_nowhere(sys.stdout)  # whoever read it has gone
+        discard_output(sys.stdout)  # its reader is gone
         return BROKEN_PIPE
     except Exception as error:
         return _internal(console, error)
 
 
 def _usage(console: Console, problem: BaseException, words: list[str]) -> int:
-    """A command line that typer's parser refused."""
+    """Reports a command line that typer's parser refused."""
     if type(problem).__name__ == "NoArgsIsHelpError":
         console.out(str(problem) + "\n")
         return 2
-    said = getattr(problem, "format_message", problem.__str__)()
+    text = getattr(problem, "format_message", problem.__str__)()
     command = " ".join(["launchscope", *(word for word in words[:1] if word in COMMANDS)])
-    console.error(said.rstrip("."), f"{command} --help lists what there is")
+    console.error(text.rstrip("."), f"{command} --help lists commands and options")
     return 2
 
 
@@ -123,8 +122,8 @@ def _internal(console: Console, error: Exception) -> int:
         f"launchscope failed: {type(error).__name__}: {error}",
         None
         if console.verbose
-        else "this is a bug of launchscope: please report it, with the "
-        "output of the same command with -v",
+        else "this is a bug in launchscope: please report it, with the output of the same command "
+        "with -v",
     )
     if console.verbose:
         import traceback

@@ -1,4 +1,4 @@
-"""Everything launchscope writes to the terminal: reports to stdout, all else to stderr."""
+"""Everything launchscope writes to the terminal: reports to stdout, the rest to stderr."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _STYLES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[1;31m", "yellow": "
 
 
 def open_streams() -> None:
-    """Opens those that were closed before we began: Python has None for them, and the next file
-    that is opened would take their number, also in the script's process."""
+    """Opens the standard streams that were closed at the start: Python has None for them, and the
+    next file to be opened would take their number, in the script's process too."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             file = open(os.devnull, mode)  # noqa: SIM115
@@ -27,27 +27,27 @@ def open_streams() -> None:
             setattr(sys, name, file)
 
 
-def to_nowhere(stream: TextIO) -> None:
-    """Drops what is still to be written to it: Python would complain of it at its exit."""
+def discard_output(stream: TextIO) -> None:
+    """Drops what is not written yet; Python would report an error about it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @dataclass
 class Console:
-    """The two streams of this process and how to write to them. Values are read once."""
+    """The two streams of this process and how to write to them."""
 
     stdout: TextIO
     stderr: TextIO
     environ: Mapping[str, str]
     quiet: bool = False
     verbose: bool = False
-    _transient: bool = False  # a status line without its newline stands on stderr
+    _has_status: bool = False  # stderr shows a status line without a newline
 
     @classmethod
     def of_process(cls) -> Console:
         return cls(sys.stdout, sys.stderr, os.environ)
 
-    # ------------------------------------------------------------- what it can do
+    # ------------------------------------------------------------ what it can show
 
     @property
     def in_ci(self) -> bool:
@@ -60,8 +60,8 @@ class Console:
 
     @property
     def folder(self) -> str:
-        """The working directory below the repository in GitHub Actions, whose annotations and
-        code scanning take paths from there; empty elsewhere."""
+        """The working directory relative to the repository in GitHub Actions, whose annotations
+        and code scanning need paths from there; empty elsewhere."""
         top = self.environ.get("GITHUB_WORKSPACE")
         if not self.on_github or not top:
             return ""
@@ -70,8 +70,8 @@ class Console:
 
     @property
     def color(self) -> bool:
-        """Whether the report is coloured."""
-        return self._colored(self.stdout)
+        """Whether the report has colors."""
+        return self._has_color(self.stdout)
 
     @property
     def unicode(self) -> bool:
@@ -86,7 +86,7 @@ class Console:
             return max(60, min(120, shutil.get_terminal_size().columns))
         return _CI_WIDTH if self.in_ci else _PIPE_WIDTH
 
-    def _colored(self, stream: TextIO) -> bool:
+    def _has_color(self, stream: TextIO) -> bool:
         if self.environ.get("NO_COLOR"):
             return False
         forced = self.environ.get("FORCE_COLOR", "")
@@ -94,7 +94,7 @@ class Console:
             return True
         return stream.isatty() and self.environ.get("TERM") != "dumb"
 
-    # ---------------------------------------------------------------- what it says
+    # ---------------------------------------------------------------- what it prints
 
     def out(self, text: str | bytes) -> None:
         """The result, to stdout as it is."""
@@ -115,26 +115,28 @@ class Console:
             raise UsageError(f"cannot write the report to stdout: {reason}") from error
 
     def beside(self, text: str | bytes) -> None:
-        """To stderr as it is: what must not stand in a report that a program reads."""
+        """To stderr as it is: what must not be in a report that a program reads."""
         self.clear_status()
-        self._tell(text if isinstance(text, str) else text.decode())
+        self._write(text if isinstance(text, str) else text.decode())
 
     def progress(self, text: str) -> None:
-        """A line on what is happening; silent with -q."""
+        """A line about what happens; silent with -q."""
         if not self.quiet:
             self._line(f"launchscope: {text}", "dim")
 
     def status(self, text: str) -> None:
-        """A line that the next one replaces: only on a terminal, never in CI."""
-        if self.quiet or self.in_ci or not self.stderr.isatty():
+        """A line that the next one replaces, only on a terminal and never in CI; "" clears it."""
+        if not text:
+            self.clear_status()
+        if not text or self.quiet or self.in_ci or not self.stderr.isatty():
             return
-        self._tell(f"\r\033[K{self._styled(f'launchscope: {text} ...', 'dim')}")
-        self._transient = True
+        self._write(f"\r\033[K{self._styled(f'launchscope: {text} ...', 'dim')}")
+        self._has_status = True
 
     def clear_status(self) -> None:
-        if self._transient:
-            self._tell("\r\033[K")
-            self._transient = False
+        if self._has_status:
+            self._write("\r\033[K")
+            self._has_status = False
 
     def note(self, text: str) -> None:
         """Something to know about the run; silent with -q."""
@@ -142,26 +144,41 @@ class Console:
             self._line(f"note: {text}", "yellow")
 
     def error(self, text: str, hint: str | None = None) -> None:
-        """What went wrong, and on a second line what to do about it. Always printed."""
+        """What went wrong, and on a second line what to do about it; printed even with -q."""
         self.clear_status()
-        self._tell(f"{self._styled('error:', 'red')} {text}\n")
+        self._write(f"{self._styled('error:', 'red')} {text}\n")
         if hint:
-            self._tell(f"{self._styled('hint:', 'bold')} {hint}\n")
+            self._write(f"{self._styled('hint:', 'bold')} {hint}\n")
 
     def problem(self, error: LaunchscopeError) -> None:
         self.error(str(error), error.hint)
 
     def _line(self, text: str, style: str) -> None:
         self.clear_status()
-        self._tell(self._styled(text, style) + "\n")
+        self._write(self._styled(text, style) + "\n")
 
-    def _tell(self, text: str) -> None:
-        """To stderr; if whoever read it has gone, the results matter more than what is said."""
+    def _write(self, text: str) -> None:
+        """To stderr. If its reader is gone, the results still matter: nothing is raised."""
         try:
             self.stderr.write(text)
             self.stderr.flush()
         except OSError:
-            to_nowhere(self.stderr)
+            discard_output(self.stderr)
 
     def _styled(self, text: str, style: str) -> str:
-        return f"{_STYLES[style]}{text}{_RESET}" if self._colored(self.stderr) else text
+        return f"{_STYLES[style]}{text}{_RESET}" if self._has_color(self.stderr) else text
+
+
+_current: Console | None = None
+
+
+def console() -> Console:
+    """The console of the command that runs."""
+    return _current or new_console()
+
+
+def new_console() -> Console:
+    """A fresh console for a new command."""
+    global _current
+    _current = Console.of_process()
+    return _current

@@ -1,4 +1,4 @@
-"""Where a report goes: checked before the run, written after it, never lost."""
+"""Where a report goes: checked before the run, written after it, saved elsewhere if that fails."""
 
 from __future__ import annotations
 
@@ -10,58 +10,75 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launchscope.cli.console import Console
-from launchscope.errors import UsageError
+from launchscope.errors import LaunchscopeError, UsageError
 from launchscope.host import write_whole
-from launchscope.report import Reporter, reporter_for_path, reporter_named
+from launchscope.report import RenderOptions, Reporter, reporter_for_path, reporter_named
 
 UNWRITTEN = 2
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """The formats and places a person asked for."""
+    """The format on stdout, and the files with theirs."""
 
     shown: Reporter
     files: tuple[tuple[Path, Reporter], ...]
 
     @classmethod
     def checked(cls, format_name: str, paths: Sequence[Path], kind: type) -> Outputs:
-        """UsageError for an unknown format or suffix, one that cannot show values of this kind,
-        or a place that cannot be written."""
+        """UsageError for an unknown format or suffix, a format that cannot show values of this
+        kind, or a file that cannot be written."""
         shown = reporter_named(format_name)
         for path in paths:
-            check_place(path)
+            require_writable(path)
         files = tuple((path, reporter_for_path(path)) for path in paths)
         for reporter in (shown, *(reporter for _, reporter in files)):
             reporter.renderer(kind)
         return cls(shown, files)
 
-    def deliver(self, value: object, console: Console, next_commands: tuple[str, ...]) -> int:
-        """Prints the report and writes the files. Exit code 2 if a file could not be written;
-        a Profile or comparison is then in a folder for temporary files, which is named."""
-        options: dict[str, object] = {
-            "width": console.width,
-            "color": console.color,
-            "unicode": console.unicode,
-            "folder": console.folder,
-            "top": 10_000 if console.verbose else 8,
-            "next_commands": next_commands,
-        }
-        shown = self.shown.render(value, **options)
+    @property
+    def report_again(self) -> tuple[str, ...]:
+        """The command that shows the report again, if it is saved as JSON."""
+        saved = next((path for path, reporter in self.files if reporter.name == "json"), None)
+        return () if saved is None else (f"launchscope report {shlex.quote(str(saved))}",)
+
+    def deliver(
+        self,
+        value: object,
+        console: Console,
+        next_commands: tuple[str, ...],
+        problem: LaunchscopeError | None = None,
+    ) -> int:
+        """Print the report, write the files and print the problem; returns the exit code.
+
+        The code is 2 if a file could not be written; a Profile or Comparison is then saved in a
+        temporary folder.
+        """
+        options = RenderOptions(
+            width=console.width,
+            color=console.color,
+            unicode=console.unicode,
+            top=10_000 if console.verbose else None,
+            folder=console.folder,
+            next_commands=next_commands,
+        )
+        shown = self.shown.render(value, options)
         written: list[bool] = []
         try:
             console.out(shown)
-        finally:  # the files are wanted also when nobody reads stdout any more
+        finally:  # write the files even if the reader of stdout is gone
             written += [self._written(path, kind, value, console) for path, kind in self.files]
-        if all(written):
-            return 0
-        _rescue(value, console)
-        return UNWRITTEN
+        if not all(written):
+            _rescue(value, console)
+        if problem is not None:
+            console.problem(problem)
+            return problem.exit_code
+        return 0 if all(written) else UNWRITTEN
 
     @staticmethod
     def _written(path: Path, reporter: Reporter, value: object, console: Console) -> bool:
         try:
-            write(path, reporter.render(value, folder=console.folder))
+            write(path, reporter.render(value, RenderOptions(folder=console.folder)))
         except OSError as error:
             console.error(f"cannot write {path}: {error.strerror or error}")
             return False
@@ -70,7 +87,7 @@ class Outputs:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """All of it or nothing."""
+    """The whole file or nothing."""
     data = content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():  # a pipe or a device
         path.write_bytes(data)
@@ -79,7 +96,7 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def append(path: Path, content: str | bytes, console: Console) -> None:
-    """At the end of a file that others write to as well; a note where that does not work."""
+    """To the end of a file that others write to as well; a note if that does not work."""
     data = content.encode() if isinstance(content, str) else content
     try:
         with path.open("ab") as file:
@@ -88,9 +105,9 @@ def append(path: Path, content: str | bytes, console: Console) -> None:
         console.note(f"cannot write {path}: {error.strerror or error}")
 
 
-def check_place(path: Path) -> None:
-    """UsageError unless the place can be written (writing nothing to it shows that), or where a
-    report would take the place of what was recorded."""
+def require_writable(path: Path) -> None:
+    """UsageError if the file cannot be written, which a probe beside it shows, or if a report
+    would overwrite a trace or a recording."""
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a directory", hint="-o names a file, such as profile.json")
@@ -107,11 +124,11 @@ def check_place(path: Path) -> None:
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror or error}",
-            hint="choose another place with -o",
+            hint="choose another file with -o",
         ) from error
     if path.is_file() and _is_recorded(path):
         raise UsageError(
-            f"-o {path} would overwrite what was recorded",
+            f"-o {path} would overwrite a recording or a trace",
             hint="-o is for the report: name another file",
         )
 
@@ -124,7 +141,7 @@ def _is_recorded(path: Path) -> bool:
 
 
 def _rescue(value: object, console: Console) -> None:
-    """What was measured, a Profile or a comparison, is never lost for want of a place."""
+    """Saves a Profile or Comparison whose file could not be written."""
     from launchscope.model import Comparison, Profile
 
     if not isinstance(value, Profile | Comparison):
@@ -137,9 +154,10 @@ def _rescue(value: object, console: Console) -> None:
     except OSError as error:
         console.error(
             f"the {noun} could not be saved for later either: {error.strerror or error}",
-            "set TMPDIR to a folder with room",
+            "set TMPDIR to a writable folder with room",
         )
         return
     console.error(
-        f"the {noun} was saved as {saved}", f"launchscope report {saved} -o PATH writes it again"
+        f"the {noun} was saved as {saved}",
+        f"launchscope report {saved} -o PATH writes it again",
     )

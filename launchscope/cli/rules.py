@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from launchscope.cli.state import console
+from launchscope.cli.console import console
 from launchscope.errors import UsageError
 
 
@@ -41,9 +41,9 @@ def rules(
 
 
 def _rendered(page: str) -> str:
-    """The page as it is, or with its Markdown laid out where colours are shown."""
-    screen = console()
-    if not screen.color:
+    """The page as it is, or with its Markdown laid out where colors are shown."""
+    terminal = console()
+    if not terminal.color:
         return page.rstrip() + "\n"
     from io import StringIO
 
@@ -51,5 +51,5 @@ def _rendered(page: str) -> str:
     from rich.markdown import Markdown
 
     stream = StringIO()
-    Console(file=stream, width=min(90, screen.width), force_terminal=True).print(Markdown(page))
+    Console(file=stream, width=min(90, terminal.width), force_terminal=True).print(Markdown(page))
     return stream.getvalue()

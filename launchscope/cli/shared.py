@@ -1,70 +1,40 @@
-"""The options that commands share, added to a command by a decorator: one option is one line.
+"""The options that commands share, added to a command by a decorator.
 
-A command says which group it takes and gets what was typed as one value, `Typed`.
+A command names its group of options and gets what was typed as one value, `Typed`.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from launchscope.cli import options
-from launchscope.cli.console import Console
+from launchscope.cli.console import Console, console
+from launchscope.cli.options import READ, RUN, SHOW
 from launchscope.cli.output import Outputs
-from launchscope.cli.state import console
-from launchscope.errors import UsageError
-from launchscope.workflows.signals import ending
+from launchscope.cli.progress import TerminalProgress
+from launchscope.errors import MissingOptionError
+from launchscope.workflows.signals import ends_on_signals
 
 if TYPE_CHECKING:
     from launchscope.config import Settings
 
 __all__ = ["Typed", "reads", "runs_a_script"]
 
-# Of commands that run a script. Names are those of Settings.
-RUN: dict[str, Any] = {
-    "threshold": options.Threshold,
-    "expected_steps": options.ExpectedSteps,
-    "warmup": options.Warmup,
-    "timing": options.Timing,
-    "trace": options.Trace,
-    "inspect": options.Inspect,
-    "replay": options.Replay,
-    "verify": options.Verify,
-    "step_from": options.StepFrom,
-    "timeout": options.Timeout,
-    "max_runs": options.MaxRuns,
-    "full": options.Full,
-    "keep_trace": options.KeepTrace,
-    "python": options.Python,
-}
-# Of commands that read what was measured before.
-READ: dict[str, Any] = {
-    "step_from": options.TraceStepFrom,
-    "threshold": options.Threshold,
-    "expected_steps": options.ExpectedSteps,
-}
-# Of every command that reports.
-SHOW: dict[str, tuple[Any, Any]] = {
-    "config": (options.Config, None),
-    "output": (options.Output, None),
-    "format_name": (options.Format, "terminal"),
-    "quiet": (options.Quiet, False),
-    "verbose": (options.Verbose, False),
-}
 _TYPED = "typed"
-
 Command = TypeVar("Command", bound=Callable[..., int])
 
 
 @dataclass(frozen=True)
 class Typed:
-    """What was typed of the shared options. `flags` are settings; None was not typed."""
+    """What was typed of the shared options. `flags` are settings; None was not typed. `options`
+    are the long names of all options of the command, apart from those many scripts have too."""
 
     flags: dict[str, Any]
+    options: frozenset[str]
     config: Path | None
     output: tuple[Path, ...]
     format_name: str
@@ -72,33 +42,42 @@ class Typed:
     verbose: bool
 
     def console(self) -> Console:
-        """The console, as quiet or as verbose as was asked for."""
-        screen = console()
-        screen.quiet, screen.verbose = self.quiet, self.verbose
-        return screen
+        """The console, as quiet or verbose as was typed."""
+        found = console()
+        found.quiet, found.verbose = self.quiet, self.verbose
+        return found
 
-    def settings(self, **more: Any) -> Settings:
-        """The settings in force, with further flags of the command itself."""
+    def progress(self) -> TerminalProgress:
+        return TerminalProgress(self.console())
+
+    def settings(self, **more: object) -> Settings:
+        """The settings in force, with more flags of the command itself."""
         from launchscope.config import load_settings
 
         return load_settings({**self.flags, **more}, config=self.config)
 
-    def run_settings(self, command: str, **more: Any) -> Settings:
-        """The same for a command that runs a script; UsageError for what only a trace has."""
-        settings = self.settings(**more)
-        if settings.step_from == "none":
-            raise UsageError(
-                f"--step-from none is for reading traces: {command} needs the steps of the script",
-                hint="leave it out, or take auto, marker, optimizer or forward",
-            )
-        return settings
-
     def outputs(self, kind: type) -> Outputs:
-        """Where the report goes; UsageError for a format or a place that will not do."""
+        """Where the report goes; UsageError for a wrong format or a place that is not writable."""
         return Outputs.checked(self.format_name, self.output, kind)
 
+    def misplaced(self, args: Sequence[str]) -> str | None:
+        """The first argument of the script that looks like an option of launchscope."""
+        for arg, following in zip(args, [*args[1:], ""]):
+            if arg.split("=", 1)[0] in self.options or (arg == "-o" and _is_report(following)):
+                return arg
+        return None
+
+    def note_misplaced(self, name: str, args: Sequence[str]) -> None:
+        """A note if an option of launchscope seems to have gone to the script `name`."""
+        option = self.misplaced(args)
+        if option is not None:
+            self.console().note(
+                f"{option} comes after {name}, so it goes to the script; type options of "
+                "launchscope before the script"
+            )
+
     def again(self) -> list[str]:
-        """The options as words, to be typed once more."""
+        """The options as words, for typing them once more."""
         others = {
             "config": self.config,
             "format": None if self.format_name == "terminal" else self.format_name,
@@ -109,20 +88,20 @@ class Typed:
         for name, value in {**self.flags, **others}.items():
             if value is None or value is False:
                 continue
-            words.append(f"--{name.replace('_', '-')}")
+            words.append(_long(name))
             if value is not True:
                 words.append(str(value))
         return words + [word for path in self.output for word in ("-o", str(path))]
 
 
 def runs_a_script(*, without: Iterable[str] = ()) -> Callable[[Command], Command]:
-    """For a command with a parameter `typed: Typed`: gives it the options of a run."""
-    left_out = set(without)
-    return _sharing({name: kind for name, kind in RUN.items() if name not in left_out})
+    """For a command with parameters `command` (the script and its arguments) and `typed`: adds
+    the options of a run."""
+    return _sharing({name: kind for name, kind in RUN.items() if name not in without})
 
 
 def reads() -> Callable[[Command], Command]:
-    """For a command with a parameter `typed: Typed`: gives it the options of reading."""
+    """For a command with a parameter `typed`: adds the options of reading."""
     return _sharing(READ)
 
 
@@ -136,24 +115,34 @@ def _sharing(flags: dict[str, Any]) -> Callable[[Command], Command]:
             for name, parameter in inspect.signature(command).parameters.items()
             if name != _TYPED
         ]
-        keyword = inspect.Parameter.KEYWORD_ONLY
         shared = [
-            inspect.Parameter(name, keyword, default=default, annotation=kind)
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+            )
             for name, (kind, default) in added.items()
         ]
+        named = {parameter.name for parameter in own} - {"command", "module"}
+        options = frozenset(map(_long, [*named, *flags, "output", "format"]))
 
         @functools.wraps(command)
         def run(**given: Any) -> int:
             typed = Typed(
                 flags={name: given.pop(name, None) for name in flags},
-                config=given.pop("config", None),
+                options=options,
                 output=tuple(given.pop("output", None) or ()),
-                format_name=given.pop("format_name", "terminal"),
-                quiet=given.pop("quiet", False),
-                verbose=given.pop("verbose", False),
+                **{name: given.pop(name) for name in SHOW if name != "output"},
             )
-            with ending():
-                return command(**given, typed=typed)
+            try:
+                with ends_on_signals():
+                    return command(**given, typed=typed)
+            except MissingOptionError as error:
+                script, *args = given.get("command") or [""]
+                option = typed.misplaced(args)
+                if option is not None:
+                    error.hint = (
+                        f"{option} comes after {script}, so it goes to the script: type it before"
+                    )
+                raise
 
         # What typer reads: the command's own options, then the shared ones.
         run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
@@ -163,3 +152,13 @@ def _sharing(flags: dict[str, Any]) -> Callable[[Command], Command]:
         return run  # type: ignore[return-value]
 
     return share
+
+
+def _long(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _is_report(path: str) -> bool:
+    from launchscope.report import all_reporters
+
+    return Path(path).suffix in {s for reporter in all_reporters() for s in reporter.suffixes}

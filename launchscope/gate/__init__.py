@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launchscope.gate.baseline import Baseline, BaselinePlace, baseline_of, baseline_place
-from launchscope.gate.decide import check, confirmed, not_comparable
+from launchscope.gate.decide import check_profile, confirmed, not_comparable
 from launchscope.gate.limits import Limit, limits_from_config, limits_from_flags, limits_in_force
 from launchscope.gate.measurement import merged, sound
 from launchscope.gate.metrics import needs_replay
@@ -14,7 +14,7 @@ __all__ = [
     "Limit",
     "baseline_of",
     "baseline_place",
-    "check",
+    "check_profile",
     "confirmed",
     "limits_from_config",
     "limits_from_flags",

@@ -65,7 +65,7 @@ class BaselinePlace:
         """
         name = file_name(workload, profile)
         if self.reference is not None:
-            return self._find_ingit(name)
+            return self._find_in_git(name)
         with _reachable(self.path):
             path = self._file(name)
             return Baseline(_read(path), str(path)) if path.exists() else None
@@ -73,7 +73,7 @@ class BaselinePlace:
     def _file(self, name: str) -> Path:
         return Path(self.path) / name if self.is_folder else Path(self.path)
 
-    def _find_ingit(self, name: str) -> Baseline | None:
+    def _find_in_git(self, name: str) -> Baseline | None:
         assert self.reference is not None
         kind = kind_at(self.reference, self.path)
         if kind is None:
@@ -104,14 +104,14 @@ class BaselinePlace:
             (path.suffix == _SUFFIX and os.path.dirname(other) == own) if folder else other == own
         )
 
-    def readable(self) -> None:
+    def require_readable(self) -> None:
         """InputError for a file that is there and is no baseline; of folders it says nothing."""
         path = Path(self.path)
         with _reachable(self.path):
             if self.reference is None and path.is_file():
                 _read(path)
 
-    def writable(self) -> None:
+    def require_writable(self) -> None:
         """UsageError for a place in git's history, or where nothing may be written."""
         if self.reference is not None:
             raise UsageError(
@@ -131,7 +131,7 @@ class BaselinePlace:
         Raises InputError if something other than a Profile lies there, UsageError if the place
         cannot be written.
         """
-        self.writable()
+        self.require_writable()
         with _reachable(self.path):
             path = self._file(file_name(workload, profile))
             if path.exists():

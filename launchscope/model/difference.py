@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from launchscope.model.profile import Recommendation
+
 DIFFERENCE_SCHEMA = "launchscope/difference/1"
 
 
@@ -15,7 +17,7 @@ class Side:
     name: str
     device: str | None
     step: str
-    recommendation: str | None
+    recommendation: Recommendation | None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from launchscope.model.profile import Recommendation
+
 RANKS_SCHEMA = "launchscope/ranks/1"
 
 
@@ -20,7 +22,7 @@ class RankRow:
     launches_per_step: float | None = None
     launch_overhead_pct: float | None = None
     removable_pct: float | None = None
-    recommendation: str | None = None
+    recommendation: Recommendation | None = None
     problem: str | None = None
 
 

@@ -1,8 +1,15 @@
-"""Profile -> text or bytes. One output format per file, each exposing one REPORTER."""
+"""A value -> text or bytes. One output format per file, each exposing one REPORTER."""
 
 from __future__ import annotations
 
 from launchscope.report.loader import all_reporters, render, reporter_for_path, reporter_named
-from launchscope.report.reporter import Reporter
+from launchscope.report.reporter import RenderOptions, Reporter
 
-__all__ = ["Reporter", "all_reporters", "render", "reporter_for_path", "reporter_named"]
+__all__ = [
+    "RenderOptions",
+    "Reporter",
+    "all_reporters",
+    "render",
+    "reporter_for_path",
+    "reporter_named",
+]

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 
 from launchscope.model import Check, Profile
-from launchscope.report.reporter import Reporter
+from launchscope.report.reporter import RenderOptions, Reporter
 
 _METRICS = ("metric", "value", "unit", "exact", "iqr", "samples")
 _CHECKED = ("kind", "name", "limit", "baseline", "value", "unit", "outcome", "reason", "where")
 
 
-def render_profile(profile: Profile, /, **options: object) -> str:
+def render_profile(profile: Profile, options: RenderOptions) -> str:
     """Every metric with its unit, unrounded; an empty cell where it was not measured."""
     return _table(
         _METRICS,
@@ -24,7 +24,7 @@ def render_profile(profile: Profile, /, **options: object) -> str:
     )
 
 
-def render_check(check: Check, /, **options: object) -> str:
+def render_check(check: Check, options: RenderOptions) -> str:
     """Limits, then changes, whose kind is kernel, op or blocker and whose unit is 1 per step."""
     limits = (
         ("limit", d.metric, d.limit, d.baseline, d.value, d.unit, d.outcome, d.reason, check.source)

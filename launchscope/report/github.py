@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from launchscope.model import Change, Check, LimitCheck, SourceLine
-from launchscope.report.check.content import told
-from launchscope.report.reporter import Reporter
+from launchscope.model import Change, Check, SourceLine
+from launchscope.report.documents.check import change_text, is_undecided
+from launchscope.report.reporter import RenderOptions, Reporter
 from launchscope.report.source_location import place_of
 
 # GitHub shows ten annotations of a kind and step; the report has the rest.
 _MOST = 9
 
 
-def render(check: Check, /, folder: object = "", **options: object) -> str:
+def render(check: Check, options: RenderOptions) -> str:
     """One `::error` per failed limit and per change that may be why, `::warning` for the rest."""
     lines = []
     appeared = [change for change in check.changes if change.appeared and change.where]
-    step = place_of(check.source, folder)
+    step = place_of(check.source, options.folder)
     severe = "error" if not check.excused else "notice" if check.written else "warning"
     for limit in check.limits:
         if limit.outcome == "failed":
             lines.append(_command(severe, f"launchscope: {limit.metric}", limit.reason, step))
-        elif limit.outcome == "inconclusive" or _unlooked(check, limit):
+        elif is_undecided(check, limit):
             lines.append(_command("warning", f"launchscope: {limit.metric}", limit.reason, step))
     if check.outcome == "not_compared":
         lines.append(_command(severe, "launchscope: nothing was compared", check.headline, None))
     if check.outcome in ("failed", "inconclusive"):
         level = severe if check.outcome == "failed" else "warning"
-        lines += [_change(level, change, folder) for change in appeared[:_MOST]]
+        lines += [_change(level, change, options.folder) for change in appeared[:_MOST]]
     lines += [_command("warning", "launchscope", warning, None) for warning in check.warnings]
     if check.stale:
         gained = ", ".join(limit.metric for limit in check.limits if limit.better)
@@ -35,12 +35,8 @@ def render(check: Check, /, folder: object = "", **options: object) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _unlooked(check: Check, limit: LimitCheck) -> bool:
-    return limit.outcome == "not_compared" and check.outcome != "not_compared"
-
-
-def _change(level: str, change: Change, folder: object) -> str:
-    return _command(level, f"launchscope: new {change.kind}", told(change),
+def _change(level: str, change: Change, folder: str) -> str:
+    return _command(level, f"launchscope: new {change.kind}", change_text(change),
                     place_of(change.where[0], folder))  # fmt: skip
 
 

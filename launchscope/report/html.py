@@ -3,58 +3,28 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
-from launchscope.model import Comparison, Profile
-from launchscope.report.comparison.content import content_of as comparison_content_of
-from launchscope.report.comparison.curves import drawing
-from launchscope.report.content import content_of
-from launchscope.report.reporter import Reporter
-from launchscope.wording import place
+from launchscope.report.document import spans
+from launchscope.report.documents import DOCUMENTS, document_of
+from launchscope.report.plot import drawing_of
+from launchscope.report.reporter import RenderOptions, Reporter
 
-_TONES = {
-    "adopt": "good",
-    "adopt_after_fixes": "good",
-    "adopt_bucketed": "good",
-    "already_graphed": "calm",
-    "stay_eager": "calm",
-    "unsafe": "bad",
-}
-_MOST_KERNELS = 30
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+_TOP = 30
 
 
-def render(profile: Profile, /, **options: object) -> str:
-    """A page in the reader's light or dark colours. Option: `top` kernels (30)."""
-    top = options.get("top")
-    content = content_of(profile, top=top if isinstance(top, int) else _MOST_KERNELS)
-    verdict = profile.verdict
-    return _page(
-        "profile.html",
-        title=f"{content.badge.capitalize()}: {content.title}",
-        content=content,
-        tone=_TONES.get(verdict.recommendation if verdict is not None else "", "doubt"),
-        replayed=any(row.replay or row.change for row in content.rows),
-    )
-
-
-def render_comparison(comparison: Comparison, /, **options: object) -> str:
-    """The same for a Comparison, its curves drawn to scale."""
-    content = comparison_content_of(comparison)
-    return _page(
-        "comparison.html",
-        title=f"Comparison: {content.title}",
-        content=content,
-        plots=tuple(map(drawing, content.plots)),
-    )
-
-
-def _page(template: str, **values: Any) -> str:
-    page: str = _environment().get_template(template).render(**values)
-    return page
+def render(value: object, options: RenderOptions) -> str:
+    """A page in the reader's light or dark colors."""
+    document = document_of(value, options.top or _TOP, options.next_commands)
+    return _environment().get_template("document.html").render(document=document)
 
 
 @cache
-def _environment() -> Any:
+def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -65,20 +35,23 @@ def _environment() -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["prose"] = _prose
-    environment.filters["place"] = place
+    environment.filters |= {"prose": _prose, "kind": _kind, "drawing": drawing_of}
     return environment
 
 
-def _prose(text: str) -> Any:
-    """What stands between backticks is code."""
+def _kind(block: object) -> str:
+    """The name of a block's type: what the page lays it out by."""
+    return type(block).__name__
+
+
+def _prose(text: str) -> Markup:
+    """A sentence; what is between backticks is code."""
     from markupsafe import Markup, escape
 
-    parts = [
-        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
-        for place, part in enumerate(text.split("`"))
-    ]
-    return Markup("").join(parts)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if is_code else escape(part)
+        for part, is_code in spans(text)
+    )
 
 
-REPORTER = Reporter("html", (".html",), {Profile: render, Comparison: render_comparison})
+REPORTER = Reporter("html", (".html",), dict.fromkeys(DOCUMENTS, render))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from launchscope.model import Check, Comparison, Difference, Profile, Ranks
-from launchscope.report.reporter import Reporter
+from launchscope.report.documents import DOCUMENTS
+from launchscope.report.reporter import RenderOptions, Reporter
 
 
-def render(value: Profile | Check | Comparison | Difference | Ranks, /, **options: object) -> bytes:
+def render(value: object, options: RenderOptions) -> bytes:
     """One indented JSON object, `schema` first; parser.read_profile reads a Profile back."""
     import msgspec
 
@@ -15,6 +15,4 @@ def render(value: Profile | Check | Comparison | Difference | Ranks, /, **option
     return msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n"
 
 
-REPORTER = Reporter(
-    "json", (".json",), dict.fromkeys((Profile, Check, Comparison, Difference, Ranks), render)
-)
+REPORTER = Reporter("json", (".json",), dict.fromkeys(DOCUMENTS, render))

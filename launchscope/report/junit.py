@@ -11,16 +11,15 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 from launchscope.model import Check, Finding, LimitCheck, Profile
-from launchscope.report.check.content import check_content, told
-from launchscope.report.reporter import Reporter
+from launchscope.report.documents.check import change_text, warnings
+from launchscope.report.reporter import RenderOptions, Reporter
 
 # Characters that no XML 1.0 document may hold.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render_check(check: Check, /, **options: object) -> bytes:
+def render_check(check: Check, options: RenderOptions) -> bytes:
     """A test suite named after the workload."""
-    content = check_content(check)
     suite = ET.Element("testsuite", name=_clean(f"launchscope.check.{check.workload}"))
     properties = ET.SubElement(suite, "properties")
     for name, value in (
@@ -32,18 +31,18 @@ def render_check(check: Check, /, **options: object) -> bytes:
     ):
         if value is not None:
             ET.SubElement(properties, "property", name=name, value=_clean(value))
-    changed = [told(change) for change in check.changes]
+    changed = [change_text(change) for change in check.changes]
     for limit in check.limits:
         _limit(suite, check, limit, changed)
     if not check.limits:
         case = _case(suite, check.workload, "limits")
         _add(case, "skipped" if check.excused else "error", check.headline)
-    said = [check.headline, *content.warnings]
+    said = [check.headline, *warnings(check)]
     ET.SubElement(suite, "system-out").text = _clean("\n".join(said))
     return _document(suite)
 
 
-def render_profile(profile: Profile, /, **options: object) -> bytes:
+def render_profile(profile: Profile, options: RenderOptions) -> bytes:
     """A test suite with a case for every finding; what is an error fails."""
     suite = ET.Element("testsuite", name=_clean(f"launchscope.profile.{profile.target.name}"))
     for finding in profile.findings:

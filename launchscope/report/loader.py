@@ -8,7 +8,7 @@ from pathlib import Path
 
 from launchscope.errors import UsageError
 from launchscope.plugins import load_plugins
-from launchscope.report.reporter import Reporter
+from launchscope.report.reporter import DEFAULTS, RenderOptions, Reporter
 
 
 @cache
@@ -42,6 +42,6 @@ def reporter_for_path(path: Path) -> Reporter:
     )
 
 
-def render(value: object, format_name: str, **options: object) -> str | bytes:
+def render(value: object, format_name: str, options: RenderOptions = DEFAULTS) -> str | bytes:
     """A Profile or another value of the model, in the format of that name."""
-    return reporter_named(format_name).render(value, **options)
+    return reporter_named(format_name).render(value, options)

@@ -2,103 +2,117 @@
 
 from __future__ import annotations
 
-from launchscope.model import Check, Comparison, Difference, Finding, Profile, Ranks
-from launchscope.report.check.markdown import render as render_check
-from launchscope.report.comparison.markdown import render as render_comparison
-from launchscope.report.content import Content, content_of
-from launchscope.report.reporter import Reporter
-from launchscope.report.table_report import markdown as render_sheet
-from launchscope.report.text.markdown_syntax import LEFT, RIGHT, code, escape, table
-from launchscope.wording import place
+import re
+from collections.abc import Iterator, Sequence
 
-
-def render(profile: Profile, /, **options: object) -> str:
-    """GitHub-flavoured Markdown, every paragraph on one line. Option: `top` kernels (8)."""
-    top = options.get("top")
-    commands = options.get("next_commands")
-    content = content_of(
-        profile,
-        top=top if isinstance(top, int) else 8,
-        next_commands=tuple(map(str, commands)) if isinstance(commands, tuple | list) else (),
-    )
-    return "\n\n".join(_sections(content)) + "\n"
-
-
-def _sections(content: Content) -> list[str]:
-    sections = [
-        f"# {content.badge}: {code(content.title)}",
-        f"**{escape(content.headline)}**",
-    ]
-    if content.basis:
-        sections.append(escape(content.basis))
-    sections.append("\n".join(f"- {escape(line)}" for line in content.context))
-    if content.why:
-        sections += ["## Why", "\n".join(map(_finding, content.why))]
-    if content.rows:
-        sections.append(_eager_against_replay(content))
-    if content.parts:
-        rows = [
-            (part.label, part.duration, f"{part.share_pct:.0f} %" if part.measured else "")
-            for part in content.parts
-        ]
-        sections.append(f"## Where the iteration goes ({content.iteration})")
-        sections.append(table(("", "time", "share"), (LEFT, RIGHT, RIGHT), rows))
-    if content.costs:
-        sections += ["## What it costs", table(("", ""), (LEFT, RIGHT), content.costs)]
-    if content.changes:
-        sections += ["## What to change", "\n".join(map(_finding, content.changes))]
-    if content.instructions:
-        steps = (f"{i}. {escape(step)}" for i, step in enumerate(content.instructions, 1))
-        sections += ["## How", "\n".join(steps)]
-    if content.kernels:
-        sections += [f"## {content.kernel_heading}", _kernels(content)]
-    if content.notes:
-        sections += ["## Notes", "\n".join(f"- {escape(note)}" for note in content.notes)]
-    if content.next:
-        sections += ["## Next", "```sh\n" + "\n".join(content.next) + "\n```"]
-    return sections
-
-
-def _eager_against_replay(content: Content) -> str:
-    if not any(row.replay or row.change for row in content.rows):
-        rows = [(row.label, row.eager) for row in content.rows]
-        return table(("", ""), (LEFT, RIGHT), rows)
-    return table(
-        ("", "eager", content.replay_heading, ""),
-        (LEFT, RIGHT, RIGHT, RIGHT),
-        [(row.label, row.eager, row.replay, row.change) for row in content.rows],
-    )
-
-
-def _kernels(content: Content) -> str:
-    rows = [
-        (k.count, k.total, k.share, code(k.where) if k.where else "", code(k.name))
-        for k in content.kernels
-    ]
-    if content.kernels_left:
-        rows.append(("", "", "", "", f"and {content.kernels_left} more"))
-    return table(
-        ("count", "time", "share", "line", "kernel"),
-        (RIGHT, RIGHT, RIGHT, LEFT, LEFT),
-        rows,
-        escaped=True,
-    )
-
-
-def _finding(finding: Finding) -> str:
-    where = f"{code(place(finding.where))}: " if finding.where else ""
-    advice = f" {escape(finding.advice)}" if finding.advice else ""
-    return f"- {finding.code} {where}{escape(finding.title.rstrip('.'))}.{advice}"
-
-
-REPORTER = Reporter(
-    "markdown",
-    (".md",),
-    {
-        Profile: render,
-        Check: render_check,
-        Comparison: render_comparison,
-        Difference: render_sheet,
-        Ranks: render_sheet,
-    },
+from launchscope.report.document import (
+    Bars,
+    Block,
+    Cell,
+    Commands,
+    Document,
+    Entries,
+    Entry,
+    Items,
+    Paragraph,
+    Plot,
+    Table,
+    spans,
 )
+from launchscope.report.documents import DOCUMENTS, document_of
+from launchscope.report.plot import text_plot
+from launchscope.report.reporter import RenderOptions, Reporter
+
+_TOP = 30
+_PLOT_WIDTH = 76
+_LINE_BREAKS = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+
+def render(value: object, options: RenderOptions) -> str:
+    """GitHub-flavored Markdown, every paragraph on one line."""
+    document = document_of(value, options.top or _TOP, options.next_commands)
+    return "\n\n".join(_parts(document)) + "\n"
+
+
+def _parts(document: Document) -> Iterator[str]:
+    yield f"# {document.badge}: {code(document.title)}"
+    yield f"**{escape(document.headline)}**"
+    if document.basis:
+        yield escape(document.basis)
+    if document.context:
+        yield "\n".join(f"- {escape(line)}" for line in document.context)
+    for section in document.sections:
+        yield f"## {escape(section.heading)}"
+        yield from map(_block, section.blocks)
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Paragraph(text):
+            return prose(text)
+        case Items(texts, numbered):
+            return "\n".join(
+                f"{f'{i}.' if numbered else '-'} {prose(text)}" for i, text in enumerate(texts, 1)
+            )
+        case Entries(entries):
+            return "\n".join(map(_entry, entries))
+        case Table():
+            return _table(block)
+        case Bars(headings, bars):
+            rows = [(escape(bar.label), escape(bar.figure), bar.share) for bar in bars]
+            return table((*headings, "share"), ("left", "right", "right"), rows)
+        case Plot():
+            lines = ("".join(sign.sign for sign in line).rstrip()
+                     for line in text_plot(block, _PLOT_WIDTH))  # fmt: skip
+            return "```text\n" + "\n".join(lines) + "\n```"
+        case Commands(lines):
+            return "```sh\n" + "\n".join(lines) + "\n```"
+
+
+def _entry(entry: Entry) -> str:
+    where = f"{code(entry.where)}: " if entry.where else ""
+    advice = f" {prose(entry.advice)}" if entry.advice else ""
+    return f"- {entry.code} {where}{prose(entry.title.rstrip('.'))}.{advice}"
+
+
+def _table(block: Table) -> str:
+    columns = block.columns
+
+    def cells(row: tuple[Cell, ...]) -> list[str]:
+        return [
+            code(cell.text) if column.code and cell.text else escape(cell.text)
+            for cell, column in zip(row, columns)
+        ]
+
+    rows = [cells(row) for row in block.rows]
+    if block.rows_left:
+        rows.append([*[""] * (len(columns) - 1), f"and {block.rows_left} more"])
+    return table([c.heading for c in columns], [c.align for c in columns], rows)
+
+
+def table(heading: Sequence[str], aligned: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells that are Markdown already."""
+    marks = ["---:" if side == "right" else "---" for side in aligned]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heading, marks, *rows))
+
+
+def prose(text: str) -> str:
+    """A sentence: what is between backticks stays code, everything else is plain text."""
+    return "".join(code(part) if is_code else escape(part) for part, is_code in spans(text))
+
+
+def escape(text: str) -> str:
+    """Signs that would become formatting, or end a table cell; on one line."""
+    text = _LINE_BREAKS.sub(" ", text)
+    for sign in "\\`*_<>|~":
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+def code(text: str) -> str:
+    """As code; a pipe would end a table cell even in there."""
+    text = _LINE_BREAKS.sub(" ", text)
+    return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
+
+
+REPORTER = Reporter("markdown", (".md",), dict.fromkeys(DOCUMENTS, render))

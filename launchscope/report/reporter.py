@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from launchscope.errors import UsageError
 
 
-class Render(Protocol):
-    """Renders a whole value. Options a format has no use for are ignored by it."""
+@dataclass(frozen=True)
+class RenderOptions:
+    """How a report is laid out. A format ignores what it has no use for."""
 
-    def __call__(self, value: Any, /, **options: object) -> str | bytes: ...
+    width: int = 80
+    color: bool = False
+    unicode: bool = True
+    top: int | None = None  # rows of long tables; None: what suits the format
+    folder: str = ""  # where the script ran, below the repository
+    next_commands: tuple[str, ...] = ()  # what to type next
+
+
+DEFAULTS = RenderOptions()
+Render = Callable[[Any, RenderOptions], str | bytes]
 
 
 @dataclass(frozen=True)
@@ -26,15 +36,15 @@ class Reporter:
     suffixes: tuple[str, ...]
     renders: Mapping[type, Render]
 
-    def render(self, value: object, /, **options: object) -> str | bytes:
+    def render(self, value: object, options: RenderOptions = DEFAULTS) -> str | bytes:
         """The value in this format; UsageError for one of a type it cannot show."""
-        return self.renderer(type(value))(value, **options)
+        return self.renderer(type(value))(value, options)
 
     def renderer(self, kind: type) -> Render:
         """What renders values of this type; UsageError if nothing does."""
         if kind not in self.renders:
             raise UsageError(
                 f"the format {self.name} cannot show a {kind.__name__}",
-                hint="terminal, markdown and json show everything",
+                hint="terminal, markdown, html and json show everything",
             )
         return self.renders[kind]

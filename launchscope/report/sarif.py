@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from launchscope import __version__
 from launchscope.model import Check, Profile, SourceLine
-from launchscope.report.check.content import told
-from launchscope.report.reporter import Reporter
+from launchscope.report.documents.check import change_text
+from launchscope.report.reporter import RenderOptions, Reporter
 from launchscope.report.source_location import place_of
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -33,17 +33,17 @@ class _Result:
     places: tuple[SourceLine, ...]
 
 
-def render_check(check: Check, /, folder: object = "", **options: object) -> bytes:
+def render_check(check: Check, options: RenderOptions) -> bytes:
     """Failed limits at the line where the step begins, and what appeared at its own lines."""
-    return _log(list(_of_check(check, folder)))
+    return _log(list(_of_check(check, options.folder)))
 
 
-def render_profile(profile: Profile, /, folder: object = "", **options: object) -> bytes:
+def render_profile(profile: Profile, options: RenderOptions) -> bytes:
     """Findings that have a place."""
-    return _log(list(_of_profile(profile, folder)))
+    return _log(list(_of_profile(profile, options.folder)))
 
 
-def _of_check(check: Check, folder: object) -> Iterator[_Result]:
+def _of_check(check: Check, folder: str) -> Iterator[_Result]:
     step = place_of(check.source, folder)
     failed = check.outcome == "failed" and not check.excused
     for limit in check.limits:
@@ -60,10 +60,10 @@ def _of_check(check: Check, folder: object) -> Iterator[_Result]:
         if change.appeared and places:
             level = "error" if failed else "note"
             rule = f"new-{change.kind}"
-            yield _Result(rule, _KINDS[change.kind], level, told(change), places)
+            yield _Result(rule, _KINDS[change.kind], level, change_text(change), places)
 
 
-def _of_profile(profile: Profile, folder: object) -> Iterator[_Result]:
+def _of_profile(profile: Profile, folder: str) -> Iterator[_Result]:
     from launchscope.rules import find_rule
 
     for finding in profile.findings:

@@ -1,223 +1,242 @@
-"""The report a person reads first: verdict, why, what it costs, what to change."""
+"""The report as text, laid out for the width of a terminal or of a page."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from io import StringIO
 from typing import TYPE_CHECKING
 
-from launchscope.model import Check, Comparison, Difference, Finding, Profile, Ranks
-from launchscope.report.check.terminal import render as render_check
-from launchscope.report.comparison.terminal import render as render_comparison
-from launchscope.report.content import Content, Part, content_of
-from launchscope.report.reporter import Reporter
-from launchscope.report.rich_layout import INDENT, heading, item, line, panel, screened
-from launchscope.report.table_report import terminal as render_sheet
-from launchscope.wording import place
+from launchscope.report.document import (
+    Bars,
+    Block,
+    Commands,
+    Document,
+    Entries,
+    Entry,
+    Items,
+    Paragraph,
+    Plot,
+    Table,
+    Tone,
+)
+from launchscope.report.documents import DOCUMENTS, document_of
+from launchscope.report.plot import text_plot
+from launchscope.report.reporter import RenderOptions, Reporter
+from launchscope.report.table_layout import Part, parts_of
 
 if TYPE_CHECKING:
-    from rich.console import Console, JustifyMethod, RenderableType
+    from rich.console import Console, RenderableType
 
-_COLOURS = {
-    "ADOPT": "green",
-    "ADOPT AFTER FIXES": "yellow",
-    "ADOPT, ONE GRAPH PER SHAPE": "yellow",
-    "ALREADY GRAPHED": "cyan",
-    "STAY EAGER": "cyan",
-    "UNSAFE": "red",
+_INDENT = 2
+_GAP = 2  # between columns
+_TOP = 8
+_LONGEST_BAR = 50
+_STYLES: dict[Tone, str] = {
+    "plain": "",
+    "strong": "bold",
+    "dim": "dim",
+    "good": "green",
+    "calm": "cyan",
+    "caution": "yellow",
+    "bad": "bold red",
 }
-_SEVERITIES = {"error": "bold red", "warning": "yellow", "advice": "green", "info": "dim"}
-_PARTS = ("green", "red", "yellow", "magenta", "blue", "white")
+_BARS = ("green", "red", "yellow", "magenta", "blue", "white")
+_CURVES = ("red", "green", "yellow", "cyan")
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_LINE_WIDTH = 24  # of the column of source lines
+# Sign by sign, so that columns stay where they are.
+_ASCII = str.maketrans("╭╮╰╯│└─┊·…µ–→●○▲△◐█▏▎▍▌▋▊▉", "++++|+-:-~u->ER34*#   ####")
 
 
-def render(profile: Profile, /, **options: object) -> str:
-    """Text for a terminal. Options: `width` (80), `color`, `unicode` (True), `top` kernels (8),
-    `next_commands` (what to type next)."""
-    top = options.get("top")
-    commands = options.get("next_commands")
-    content = content_of(
-        profile,
-        top=top if isinstance(top, int) else 8,
-        next_commands=tuple(map(str, commands)) if isinstance(commands, tuple | list) else (),
+def render(value: object, options: RenderOptions) -> str:
+    """Text of `width` columns, with colors and Unicode where the options say so."""
+    from rich.console import Console
+
+    document = document_of(value, options.top or _TOP, options.next_commands)
+    stream = StringIO()
+    console = Console(
+        file=stream,
+        width=options.width,
+        force_terminal=options.color,
+        color_system="standard" if options.color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},
     )
-    return screened(lambda console, unicode: _write(console, content, unicode=unicode), options)
+    _write(console, document)
+    text = stream.getvalue()
+    if not options.unicode:
+        text = text.replace(" ± ", "+/-").translate(_ASCII).encode("ascii", "replace").decode()
+    # rich pads lines to the width, which would only get in the way in a file or a diff.
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def _write(console: Console, content: Content, *, unicode: bool) -> None:
-    console.print(_verdict(content, unicode=unicode))
-    for text in content.context:
-        line(console, text, style="dim")
-    if content.why:
-        heading(console, "Why")
-        for finding in content.why:
-            _finding(console, finding)
-    if content.rows:
+def _write(console: Console, document: Document) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console.print(_panel(document))
+    for line in document.context:
+        console.print(Padding(Text(line, style="dim"), (0, 0, 0, _INDENT)))
+    for section in document.sections:
         console.print()
-        console.print(_table(content))
-    if content.parts:
-        heading(console, f"Where the iteration goes ({content.iteration})")
-        console.print(_bars(content.parts, console.width, unicode=unicode))
-    if content.costs:
-        heading(console, "What it costs")
-        console.print(_pairs(content.costs))
-    if content.changes:
-        heading(console, "What to change")
-        for finding in content.changes:
-            _finding(console, finding)
-    if content.instructions:
-        heading(console, "How")
-        for number, step in enumerate(content.instructions, 1):
-            item(console, f"{number}.", step)
-    if content.kernels:
-        heading(console, content.kernel_heading)
-        console.print(_kernels(content, console.width))
-    if content.notes:
-        heading(console, "Notes")
-        for note in content.notes:
-            item(console, "-", note)
-    if content.next:
-        heading(console, "Next")
-        for command in content.next:
-            line(console, command, style="cyan")
+        console.print(Text(section.heading, style="bold"))
+        for place, block in enumerate(section.blocks):
+            if place and isinstance(block, Table | Bars | Plot):
+                console.print()
+            for shown in _block(block, console.width - _INDENT):
+                console.print(Padding(shown, (0, 0, 0, _INDENT)))
 
 
-def _verdict(content: Content, *, unicode: bool) -> RenderableType:
-    colour = _COLOURS.get(content.badge, "yellow")
-    return panel(
-        content.badge, colour, content.headline, content.basis, content.title, unicode=unicode
+def _panel(document: Document) -> RenderableType:
+    """The answer in a box: badge on the left, what it is about on the right."""
+    from rich import box
+    from rich.panel import Panel
+    from rich.text import Text
+
+    text = Text(document.headline)
+    if document.basis:
+        text.append(f"\n{document.basis}", style="dim")
+    color = _STYLES[document.tone].removeprefix("bold ")
+    return Panel(
+        text,
+        title=Text(f" {document.badge} ", style=f"bold {color} reverse"),
+        title_align="left",
+        subtitle=Text(f" {document.title} ", style="dim"),
+        subtitle_align="right",
+        border_style=color,
+        box=box.ROUNDED,
+        padding=(0, 1),
     )
 
 
-def _finding(console: Console, finding: Finding) -> None:
-    from rich.padding import Padding
-    from rich.table import Table
+def _block(block: Block, width: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    said = Text()
-    if finding.where:
-        said.append(f"{place(finding.where)}  ", style="bold")
-    said.append(finding.title)
-    if finding.advice:
-        said.append("\n" + finding.advice, style="dim" if finding.severity == "info" else "")
-    grid = Table.grid(padding=(0, 2))
+    match block:
+        case Paragraph(text, tone):
+            yield Text(text, style=_STYLES[tone])
+        case Items(texts, numbered):
+            marks = [f"{i}." if numbered else "-" for i in range(1, len(texts) + 1)]
+            yield _grid(1, [(Text(mark, style="dim"), Text(t)) for mark, t in zip(marks, texts)])
+        case Entries(entries):
+            yield _grid(2, [(Text(e.code, style=_STYLES[e.tone]), _entry(e)) for e in entries])
+        case Table():
+            for place, part in enumerate(parts_of(block, width, _GAP)):
+                yield from [Text("")] if place else []
+                yield _table(block, part)
+            if block.rows_left:
+                yield Text(f"and {block.rows_left} more", style="dim")
+        case Bars():
+            yield _bars(block, width)
+        case Plot():
+            yield from _plot(block, width)
+        case Commands(lines):
+            yield Text("\n".join(lines), style="cyan")
+
+
+def _grid(gap: int, rows: list[tuple[RenderableType, RenderableType]]) -> RenderableType:
+    """A mark and a text that wraps under its own beginning."""
+    from rich.table import Table as Grid
+
+    grid = Grid.grid(padding=(0, gap))
     grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")  # a path is one word, and its line stands at its end
-    grid.add_row(Text(finding.code, style=_SEVERITIES[finding.severity]), said)
-    console.print(Padding(grid, INDENT))
+    grid.add_column(overflow="fold")  # a path is one word, and its line is at its end
+    for row in rows:
+        grid.add_row(*row)
+    return grid
 
 
-def _table(content: Content) -> RenderableType:
-    from rich.padding import Padding
-    from rich.table import Table
+def _entry(entry: Entry) -> RenderableType:
     from rich.text import Text
 
-    replayed = any(row.replay or row.change for row in content.rows)
-    table = Table(
-        box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold", show_header=replayed
+    text = Text()
+    if entry.where:
+        text.append(f"{entry.where}  ", style="bold")
+    text.append(entry.title)
+    if entry.advice:
+        text.append(f"\n{entry.advice}", style="dim" if entry.tone == "dim" else "")
+    return text
+
+
+def _table(table: Table, part: Part) -> RenderableType:
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(
+        box=None,
+        padding=(0, _GAP, 0, 0),
+        pad_edge=False,
+        header_style="dim",
+        show_header=table.has_heading,
     )
-    table.add_column("", overflow="fold")  # the one that may wrap: figures are not to be cut
-    table.add_column("eager", justify="right", no_wrap=True)
-    if replayed:
-        table.add_column(content.replay_heading, justify="right", no_wrap=True)
-        table.add_column("", justify="right", no_wrap=True)
-    for row in content.rows:
-        cells = [Text(row.label), _cell(row.eager)]
-        if replayed:
-            cells += [_cell(row.replay), Text(row.change, style="bold")]
-        table.add_row(*cells)
-    return Padding(table, INDENT)
-
-
-def _cell(text: str) -> RenderableType:
-    from rich.text import Text
-
-    return Text(text, style="dim" if text == "not measured" else "")
-
-
-def _bars(parts: tuple[Part, ...], width: int, *, unicode: bool) -> RenderableType:
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    longest = max(10, min(50, width - 52))
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column()
-    grid.add_column(width=longest)
-    grid.add_column(justify="right")
-    grid.add_column(justify="right")
-    for i, part in enumerate(parts):
-        grid.add_row(
-            Text(part.label),
-            Text(_bar(part.share_pct, longest, unicode=unicode), style=_PARTS[i % len(_PARTS)]),
-            _cell(part.duration),
-            Text(f"{part.share_pct:.0f} %" if part.measured else ""),
+    for place, width in part.widths.items():
+        column = table.columns[place]
+        grid.add_column(
+            column.heading,
+            width=width,
+            justify=column.align,
+            no_wrap=column.fit != "wrap",
+            overflow="fold" if column.fit == "wrap" else "ellipsis",
         )
-    return Padding(grid, INDENT)
+    for row in table.rows:
+        cells = []
+        for place, width in part.widths.items():
+            text = row[place].text
+            if table.columns[place].fit == "cut_start" and len(text) > width:
+                text = "…" + text[1 - width :]
+            cells.append(Text(text, style=_STYLES[row[place].tone]))
+        grid.add_row(*cells)
+    return grid
 
 
-def _bar(share_pct: float, longest: int, *, unicode: bool) -> str:
-    cells = max(0.0, min(100.0, share_pct)) / 100.0 * longest
-    if not unicode:
-        return "#" * round(cells)
-    whole, rest = divmod(round(cells * 8), 8)
+def _bars(block: Bars, width: int) -> RenderableType:
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    label, figure = block.headings
+    taken = sum(
+        max(map(len, texts)) + _GAP
+        for texts in (
+            [label, *(bar.label for bar in block.bars)],
+            [figure, *(bar.figure for bar in block.bars)],
+            ["share"],
+        )
+    )
+    longest = max(10, min(_LONGEST_BAR, width - taken))
+    most = 100.0 if block.stacked else max(bar.share_pct or 0.0 for bar in block.bars) or 1.0
+    grid = Grid(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
+    grid.add_column(label, justify="left" if block.stacked else "right")
+    grid.add_column("", width=longest)
+    grid.add_column(figure, justify="right")
+    grid.add_column("share", justify="right")
+    for i, bar in enumerate(block.bars):
+        drawn = _bar((bar.share_pct or 0.0) / most * longest, longest)
+        style = _BARS[i % len(_BARS)] if block.stacked else ""
+        figure_style = "dim" if bar.share_pct is None else ""
+        grid.add_row(
+            Text(bar.label),
+            Text(drawn, style=style),
+            Text(bar.figure, style=figure_style),
+            Text(bar.share),
+        )
+    return grid
+
+
+def _bar(cells: float, longest: int) -> str:
+    whole, rest = divmod(round(max(0.0, min(float(longest), cells)) * 8), 8)
     return "█" * whole + (_EIGHTHS[rest] if rest else "")
 
 
-def _pairs(pairs: tuple[tuple[str, str], ...]) -> RenderableType:
-    from rich.padding import Padding
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 3))
-    grid.add_column()
-    grid.add_column(justify="right")
-    for label, value in pairs:
-        grid.add_row(label, value)
-    return Padding(grid, INDENT)
-
-
-def _kernels(content: Content, width: int) -> RenderableType:
-    """The columns have fixed widths: rich would let a long name squeeze the figures away."""
-    from rich.padding import Padding
-    from rich.table import Table
+def _plot(plot: Plot, width: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    columns = [
-        ("count", [kernel.count for kernel in content.kernels]),
-        ("time", [kernel.total for kernel in content.kernels]),
-        ("share", [kernel.share for kernel in content.kernels]),
-        ("line", [_end_of(kernel.where, _LINE_WIDTH) for kernel in content.kernels]),
-    ]
-    if not any(columns[-1][1]):
-        del columns[-1]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    left = width - INDENT[3]
-    for title, cells in columns:
-        wide = max(map(len, [title, *cells]))
-        left -= wide + 2
-        justify: JustifyMethod = "left" if title == "line" else "right"
-        table.add_column(title, width=wide, justify=justify, no_wrap=True)
-    table.add_column("kernel", width=max(10, left), no_wrap=True, overflow="ellipsis")
-    for row in zip(*(cells for _, cells in columns), (k.name for k in content.kernels)):
-        table.add_row(*map(Text, row))
-    if content.kernels_left:
-        more = Text(f"and {content.kernels_left} more", style="dim")
-        table.add_row(*[""] * len(columns), more)
-    return Padding(table, INDENT)
+    for cells in text_plot(plot, width):
+        line = Text(no_wrap=True, overflow="ignore")
+        for cell in cells:
+            line.append(cell.sign, style="" if cell.series is None else _CURVES[cell.series % 4])
+        yield line
 
 
-def _end_of(place: str, width: int) -> str:
-    """A file:line cut on the left: its end is what tells."""
-    return place if len(place) <= width else "…" + place[1 - width :]
-
-
-REPORTER = Reporter(
-    "terminal",
-    (".txt",),
-    {
-        Profile: render,
-        Check: render_check,
-        Comparison: render_comparison,
-        Difference: render_sheet,
-        Ranks: render_sheet,
-    },
-)
+REPORTER = Reporter("terminal", (".txt",), dict.fromkeys(DOCUMENTS, render))

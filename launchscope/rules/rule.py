@@ -11,11 +11,15 @@ from launchscope.model import Finding, Profile
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. `doc` is the docstring of its file: the title and the page, in Markdown."""
+    """One rule. `doc` is the docstring of its file: the title and the page, in Markdown.
+
+    `fixable`: what it finds is in the person's script, and they can change it.
+    """
 
     code: str
     check: Callable[[Profile], list[Finding]]
     doc: str | None  # None under `python -OO`
+    fixable: bool = False
 
     @property
     def page(self) -> str:

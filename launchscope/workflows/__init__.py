@@ -1,1 +1,1 @@
-"""What each command does, usable from Python: no terminal, no exit codes."""
+"""What each command does, as Python functions: no terminal, no exit codes."""

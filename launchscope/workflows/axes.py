@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from math import prod
+from types import MappingProxyType
 
 from launchscope.config import BATCH_VARIABLE
 from launchscope.errors import UsageError
@@ -19,14 +21,14 @@ _BATCH_FLAGS = (
     "batch-size", "bs", "batchsize", "batch", "train-batch-size", "per-device-train-batch-size",
     "per-gpu-batch-size", "micro-batch-size", "eval-batch-size", "b",
 )  # fmt: skip
-_MOST_POINTS = 64
-_PLACE = re.compile(r"\{([^{}]+)\}")
+_MAX_POINTS = 64
+_PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter and its values as text. `flag` None: it fills `{name}` in the arguments, or
-    is in the environment alone."""
+    """One parameter and its values as text. `flag` None: the value replaces `{name}` in the
+    arguments, or is only in the environment."""
 
     name: str
     values: tuple[str, ...]
@@ -35,7 +37,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Combination:
-    """One point to be run."""
+    """The target of one point, and what is added to its environment."""
 
     parameters: dict[str, str]
     target: Target
@@ -47,85 +49,84 @@ class Combination:
         return int(text) if text is not None else None
 
 
-def batch_sizes(text: str, option: str = "--batch-sizes") -> tuple[int, ...]:
-    """`8,32,128` in ascending order; UsageError for anything but distinct whole numbers from 1."""
-    sizes: list[int] = []
-    for part in text.split(","):
-        word = part.strip()
-        if not word:
+def parse_parameters(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The values of each `NAME=a,b` of --param; UsageError for another form."""
+    parameters: dict[str, tuple[str, ...]] = {}
+    for word in words:
+        name, equals, listed = word.partition("=")
+        name = name.strip().lstrip("-")
+        if name.replace("-", "_") == BATCH_SIZE:
+            name = BATCH_SIZE
+        values = tuple(value.strip() for value in listed.split(","))
+        if not equals or not name or not all(values):
             raise UsageError(
-                f"{option} {text}: there is nothing between two commas"
-                if text.strip(", ")
-                else f"{option} names no size",
-                hint="write them as 8,32,128",
+                f"--param {word}: expected NAME=a,b", hint="such as --param width=128,256"
             )
-        try:
-            size = int(word)
-        except ValueError:
-            raise UsageError(
-                f"{option}: expected whole numbers, not {word}", hint="write them as 8,32,128"
-            ) from None
-        if size < 1:
-            raise UsageError(f"{option}: a batch of {size} holds no sample", hint="1 or more")
-        if size in sizes:
-            raise UsageError(f"{option}: {size} is named twice", hint="each size runs once")
-        sizes.append(size)
-    return tuple(sorted(sizes))
-
-
-def parameter(text: str) -> Axis:
-    """`NAME=a,b` of --param; UsageError for another form."""
-    name, equals, listed = text.partition("=")
-    name = name.strip().lstrip("-")
-    if name.replace("-", "_") == BATCH_SIZE:
-        name = BATCH_SIZE
-    values = tuple(value.strip() for value in listed.split(","))
-    if not equals or not name or not all(values):
-        raise UsageError(f"--param {text}: expected NAME=a,b", hint="such as --param width=128,256")
-    if not all(part.isidentifier() for part in name.replace("-", "_").split(".")):
-        raise UsageError(f"--param {text}: {name} is not a name")
-    twice = next((value for value in values if values.count(value) > 1), None)
-    if twice is not None:
-        raise UsageError(f"--param {name}: {twice} is named twice", hint="each value runs once")
-    return Axis(name, values)
+        if name in parameters:
+            raise _given_twice(name)
+        parameters[name] = values
+    return parameters
 
 
 def axes_of(
-    sizes: str | None,
-    parameters: Sequence[str],
-    batch_flag: str | None,
     target: Target,
     options: ScriptOptions,
+    *,
+    batch_sizes: Sequence[int | str] | None = None,
+    parameters: Mapping[str, Sequence[object]] = MappingProxyType({}),
+    batch_flag: str | None = None,
 ) -> tuple[Axis, ...]:
     """Every axis with the flag that the script has for it.
 
-    Raises UsageError where the script would take no notice of it: every point would then
-    measure the same thing.
+    Raises UsageError for an axis that the script would ignore: every point would then measure
+    the same thing.
     """
     axes: list[Axis] = []
-    if sizes is not None:
-        values = tuple(map(str, batch_sizes(sizes, "--batch-sizes")))
-        axes.append(Axis(BATCH_SIZE, values, _batch_flag(target, options, batch_flag)))
+    if batch_sizes is not None:
+        sizes = _sizes(batch_sizes, "--batch-sizes")
+        axes.append(Axis(BATCH_SIZE, sizes, _batch_flag(target, options, batch_flag)))
     elif batch_flag is not None:
-        raise UsageError("--batch-flag is of no use without --batch-sizes")
-    for text in parameters:
-        axis = parameter(text)
-        if axis.name in {known.name for known in axes}:
-            raise UsageError(f"--param {axis.name} is given twice", hint="list its values once")
-        if axis.name == BATCH_SIZE:
-            # It is the batch size, however it was typed: samples are counted with it.
-            values = tuple(map(str, batch_sizes(",".join(axis.values), f"--param {BATCH_SIZE}")))
-            axis = replace(axis, values=values)
-        axes.append(replace(axis, flag=_flag_of(axis.name, target, options)))
-    count = 1
-    for axis in axes:
-        count *= len(axis.values)
-    if count > _MOST_POINTS:
+        raise UsageError("--batch-flag has no effect without --batch-sizes")
+    for name, given in parameters.items():
+        if name in {axis.name for axis in axes}:
+            raise _given_twice(name)
+        if not all(part.isidentifier() for part in name.replace("-", "_").split(".")):
+            raise UsageError(f"--param: {name} is not a name")
+        values = tuple(map(str, given))
+        if name == BATCH_SIZE:
+            values = _sizes(values, f"--param {name}")
+        twice = next((value for value in values if values.count(value) > 1), None)
+        if twice is not None:
+            raise UsageError(f"--param {name}: {twice} is given twice", hint="each value runs once")
+        axes.append(Axis(name, values, _parameter_flag(name, target, options)))
+    count = prod(len(axis.values) for axis in axes)
+    if count > _MAX_POINTS:
         raise UsageError(
-            f"{count} points are more than the {_MOST_POINTS} that one comparison runs",
-            hint="each point is a run of the script; take fewer values",
+            f"{count} points are more than the {_MAX_POINTS} that one comparison runs",
+            hint="each point is a run of the script; give fewer values",
         )
     return tuple(axes)
+
+
+def _given_twice(name: str) -> UsageError:
+    return UsageError(f"--param {name} is given twice", hint="list its values once")
+
+
+def _sizes(words: Sequence[int | str], option: str) -> tuple[str, ...]:
+    """Batch sizes in ascending order; UsageError for anything but distinct whole numbers from 1."""
+    sizes: list[int] = []
+    for word in words:
+        try:
+            size = int(word)
+        except ValueError:
+            problem = f"expected whole numbers, not {word}" if word else "a size is missing"
+            raise UsageError(f"{option}: {problem}", hint="write them as 8,32,128") from None
+        if size < 1:
+            raise UsageError(f"{option}: a batch of {size} holds no sample", hint="1 or more")
+        if size in sizes:
+            raise UsageError(f"{option}: {size} is given twice", hint="each size runs once")
+        sizes.append(size)
+    return tuple(map(str, sorted(sizes)))
 
 
 def combinations(axes: Sequence[Axis], target: Target) -> tuple[Combination, ...]:
@@ -138,9 +139,10 @@ def combinations(axes: Sequence[Axis], target: Target) -> tuple[Combination, ...
 
 def _combined(axes: Sequence[Axis], values: Sequence[str], target: Target) -> Combination:
     parameters = {axis.name: value for axis, value in zip(axes, values)}
-    # In one pass: a value that looks like a place is a value.
+    # In one pass: a value that looks like a placeholder stays a value.
     args = [
-        _PLACE.sub(lambda place: parameters.get(place[1], place[0]), arg) for arg in target.args
+        _PLACEHOLDER.sub(lambda found: parameters.get(found[1], found[0]), arg)
+        for arg in target.args
     ]
     for axis, value in zip(axes, values):
         if axis.flag is not None:
@@ -154,10 +156,10 @@ def _combined(axes: Sequence[Axis], values: Sequence[str], target: Target) -> Co
 
 
 def _batch_flag(target: Target, options: ScriptOptions, chosen: str | None) -> str | None:
-    """The script's own flag for the batch size; None if the arguments or the environment do."""
-    if _has_place(BATCH_SIZE, target):
+    """The script's own flag for the batch size; None if a placeholder or the environment has it."""
+    if _has_placeholder(BATCH_SIZE, target):
         if chosen is not None:
-            raise UsageError("the arguments hold {batch_size}, so --batch-flag is of no use")
+            raise UsageError("the arguments contain {batch_size}, so --batch-flag has no effect")
         return None
     if chosen is not None:
         return _chosen(chosen, target, options)
@@ -168,7 +170,8 @@ def _batch_flag(target: Target, options: ScriptOptions, chosen: str | None) -> s
     if any(BATCH_VARIABLE in word for word in options.words):
         return None
     raise UsageError(
-        f"{target.name} has no option for a batch size, so all points would measure the same thing",
+        f"{target.name} has no option for a batch size, so every point would measure the same "
+        "thing",
         hint=_no_flag_hint(options),
     )
 
@@ -180,14 +183,14 @@ def _chosen(chosen: str, target: Target, options: ScriptOptions) -> str:
         return flag or wanted
     near = get_close_matches(wanted, sorted(options.flags), n=1)
     raise UsageError(
-        f"--batch-flag: {target.name} has no option {wanted}, so all points would measure the "
-        "same thing",
+        f"--batch-flag: {target.name} has no option {wanted}, so every point would measure "
+        "the same thing",
         hint=f"did you mean {near[0]}?" if near else _known(options),
     )
 
 
-def _flag_of(name: str, target: Target, options: ScriptOptions) -> str | None:
-    if _has_place(name, target):
+def _parameter_flag(name: str, target: Target, options: ScriptOptions) -> str | None:
+    if _has_placeholder(name, target):
         return None
     flag = options.spelled(name)
     if flag is not None:
@@ -195,24 +198,24 @@ def _flag_of(name: str, target: Target, options: ScriptOptions) -> str | None:
     near = get_close_matches(f"--{name}", sorted(options.flags), n=1)
     hint = f"did you mean {near[0].lstrip('-')}?" if near else f"{_known(options)}."
     raise UsageError(
-        f"--param {name}: {target.name} has no option --{name}, so all points would measure the "
-        "same thing",
-        hint=f"{hint} Or put {{{name}}} where it belongs in the arguments",
+        f"--param {name}: {target.name} has no option --{name}, so every point would measure "
+        "the same thing",
+        hint=f"{hint} Or put {{{name}}} into the arguments, where the value belongs",
     )
 
 
-def _has_place(name: str, target: Target) -> bool:
+def _has_placeholder(name: str, target: Target) -> bool:
     return any("{" + name + "}" in arg for arg in target.args)
 
 
 def _no_flag_hint(options: ScriptOptions) -> str:
-    ways = (
-        "put {batch_size} into its arguments, name its flag with --batch-flag, or let the script "
+    choices = (
+        "put {batch_size} into its arguments, name its flag with --batch-flag, or have the script "
         f"read {BATCH_VARIABLE}"
     )
     if options.opaque is not None:
-        return f"its options are read by {options.opaque}: {ways}"
-    return f"{_known(options)}; {ways}"
+        return f"it reads its options with {options.opaque}: {choices}"
+    return f"{_known(options)}; {choices}"
 
 
 def _known(options: ScriptOptions) -> str:

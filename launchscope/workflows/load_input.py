@@ -1,4 +1,4 @@
-"""A Profile from whatever file a person names, told by its content; many of them in parallel."""
+"""Reads what a person names: a saved report, a recording, traces; told apart by content."""
 
 from __future__ import annotations
 
@@ -7,83 +7,151 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
-from launchscope.errors import InputError, LaunchscopeError
+from launchscope.errors import InputError, LaunchscopeError, UsageError
 
 if TYPE_CHECKING:
-    from launchscope.model import Profile
+    from launchscope.model import Check, Comparison, Difference, Profile, Ranks, Recording
     from launchscope.model.ranks import RankRow
+    from launchscope.workflows.progress import Progress
+
+    Value = Profile | Difference | Ranks | Comparison | Check
 
 RECORDING = "recording.json"
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
-# Below this, starting processes takes longer than reading.
+# Below this size in bytes, starting processes takes longer than reading.
 _WORTH_PROCESSES = 30e6
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are to be read. What is None was not asked for on the command line."""
+    """How files are read.
+
+    `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are ranks of one run, not a
+    before and an after. `given` names the options that a person chose, for error messages.
+    """
 
     threshold: float
     expected_steps: int | None
     step_from: str = "auto"
     step_range: str | None = None
     memory_bytes: int | None = None
-    weigh_anew: bool = False  # a saved Profile's verdict is made again
+    reweigh: bool = False
+    ranks: bool = False
+    given: tuple[str, ...] = ()
 
 
-def profile_of(path: Path, asked: ReadOptions) -> Profile:
+@dataclass(frozen=True)
+class Input:
+    """Files that were recognized but not read yet. `kind` is the type of what `read` returns."""
+
+    kind: type
+    paths: tuple[Path, ...]
+    options: ReadOptions
+    saved_as: str | None = None  # the noun of a finished report, such as "comparison"
+
+    def read(self, progress: Progress) -> Value:
+        """Raises InputError for a file that cannot be read."""
+        from launchscope.model import Difference, Ranks
+        from launchscope.parser import read_saved
+
+        if self.saved_as is not None:
+            return read_saved(self.paths[0], self.saved_as)
+        if self.kind is Ranks:
+            return _ranks(self.paths, self.options, progress)
+        if self.kind is Difference:
+            return _difference(self.paths, self.options, progress)
+        return profile_of(self.paths[0], self.options)
+
+
+def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
+    """One path is a Profile (or another report that was saved), two are a Difference, and a
+    folder of files or more than two are Ranks.
+
+    Raises InputError for what is not there, UsageError for options that do not apply.
+    """
+    from launchscope.model import Difference, Profile, Ranks
+    from launchscope.parser import SAVED
+
+    for path in paths:
+        check_readable(path)
+    first = paths[0]
+    if len(paths) == 1 and first.is_dir() and not is_recording(first):
+        return Input(Ranks, tuple(files_in(first)), options)
+    if options.ranks or len(paths) > 2:
+        return Input(Ranks, tuple(paths), options)
+    if len(paths) == 2:
+        return Input(Difference, tuple(paths), options)
+    noun = saved_as(first)
+    if noun is not None:
+        if options.given:
+            raise UsageError(
+                f"{first} holds a finished report ({noun}), which {options.given[0]} cannot change",
+                hint=f"leave {options.given[0]} out, or make the report again with it",
+            )
+        return Input(SAVED[noun], (first,), options, noun)
+    if is_recording(first) and (options.step_range is not None or options.step_from != "auto"):
+        option = "--step-from" if options.step_range is None else "--step-range"
+        raise UsageError(
+            f"{first} is a recording, whose steps were found while the script ran: {option} "
+            "cannot choose others",
+            hint=f"leave it out, or name the trace in {first}"
+            if first.is_dir()
+            else "leave it out",
+        )
+    return Input(Profile, (first,), options)
+
+
+def profile_of(path: Path, options: ReadOptions) -> Profile:
     """The Profile of a recording, a trace or a saved Profile, with its verdict.
 
     Raises InputError when the file is none of them or cannot be read.
     """
+    from launchscope.parser import is_trace, read_recording
+
     check_readable(path)
     if is_recording(path):
-        return profile_of_recording(path, asked.threshold, asked.expected_steps)
-    from launchscope.parser import is_trace
+        return analyze(read_recording(path), options.threshold, options.expected_steps)
+    return _of_trace(path, options) if is_trace(path) else _saved(path, options)
 
-    if is_trace(path):
-        return _of_trace(path, asked)
-    return _saved(path, asked)
+
+def analyze(recording: Recording, threshold: float, expected_steps: int | None) -> Profile:
+    """The Profile of a recording, with its verdict."""
+    from launchscope.analysis import build_profile
+    from launchscope.rules import advise
+
+    return advise(build_profile(recording, threshold_pct=threshold, expected_steps=expected_steps))
 
 
 def check_readable(path: Path) -> None:
-    """InputError unless there is such a file or folder. Reading a pipe or a device would wait
-    for what may never come, and a file is read from its beginning more than once."""
+    """InputError unless there is such a file or folder. A pipe or a device could block forever,
+    and a file is read from its beginning more than once."""
     if not path.exists():
         raise InputError(f"{path}: no such file or directory")
     if not path.is_file() and not path.is_dir():
         raise InputError(
             f"{path} is a pipe or a device, not a file",
-            hint="write what comes out of it into a file, and name that",
+            hint="write its output to a file and name that",
         )
 
 
-def profile_of_recording(path: Path, threshold: float, expected_steps: int | None) -> Profile:
-    """Recording -> Profile with its verdict."""
-    from launchscope.analysis import build_profile
-    from launchscope.parser import read_recording
-    from launchscope.rules import advise
-
-    recording = read_recording(path)
-    return advise(build_profile(recording, threshold_pct=threshold, expected_steps=expected_steps))
-
-
-def _of_trace(path: Path, asked: ReadOptions) -> Profile:
+def _of_trace(path: Path, options: ReadOptions) -> Profile:
     from launchscope.analysis import profile_of_trace
     from launchscope.parser import Reading, read_trace
     from launchscope.rules import advise
 
-    trace = read_trace(path, Reading(op_names=False, memory_bytes=asked.memory_bytes))
+    trace = read_trace(path, Reading(op_names=False, memory_bytes=options.memory_bytes))
     try:
         profile = profile_of_trace(
             trace,
             path.name,
-            threshold_pct=asked.threshold,
-            expected_steps=asked.expected_steps,
-            step_from=asked.step_from,
-            step_range=asked.step_range,
+            threshold_pct=options.threshold,
+            expected_steps=options.expected_steps,
+            step_from=options.step_from,
+            step_range=options.step_range,
         )
     except InputError as error:
         if not trace.damage.any:
@@ -95,46 +163,41 @@ def _of_trace(path: Path, asked: ReadOptions) -> Profile:
     return advise(profile)
 
 
-def _saved(path: Path, asked: ReadOptions) -> Profile:
-    """A saved Profile; weighed anew only when a flag changes what it is weighed by."""
+def _saved(path: Path, options: ReadOptions) -> Profile:
     from launchscope.parser import read_profile
     from launchscope.parser.sources import not_a_trace
     from launchscope.rules import advise
 
-    if not _says_launchscope(path):
+    if b'"launchscope/' not in _ends(path):
         raise not_a_trace(path)
     profile = read_profile(path)
-    if asked.weigh_anew:
+    if options.reweigh:
         profile = replace(
             profile,
-            threshold_pct=asked.threshold,
-            expected_steps=asked.expected_steps or profile.expected_steps,
+            threshold_pct=options.threshold,
+            expected_steps=options.expected_steps or profile.expected_steps,
             verdict=None,
         )
     return advise(profile) if profile.verdict is None else profile
 
 
 def is_recording(path: Path) -> bool:
-    """Folders that hold one, and a file that says it is one."""
+    """Whether a folder holds a recording, or a file is one."""
     if path.is_dir():
         return (path / RECORDING).exists()
     return path.is_file() and (path.name == RECORDING or b'"launchscope/recording/' in _ends(path))
 
 
 def saved_as(path: Path) -> str | None:
-    """Of a file that a report was saved to, what it is a report of; None for anything else."""
+    """The noun of the finished report in a file ("comparison", ...); None for anything else."""
     from launchscope.parser import SAVED
 
     ends = _ends(path) if path.is_file() else b""
     return next((noun for noun in SAVED if f'"launchscope/{noun}/'.encode() in ends), None)
 
 
-def _says_launchscope(path: Path) -> bool:
-    return b'"launchscope/' in _ends(path)
-
-
 def _ends(path: Path) -> bytes:
-    """The first and the last bytes, where a schema stands."""
+    """The first and the last bytes, one of which hold the schema."""
     try:
         with path.open("rb") as file:
             head = file.read(4096)
@@ -144,11 +207,43 @@ def _ends(path: Path) -> bytes:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-# --------------------------------------------------------------------------- many
+# ------------------------------------------------------------------------ several files
+
+
+def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Difference:
+    from launchscope.analysis.comparison.profiles import difference
+
+    before, after = each(
+        profile_of, paths, options, lambda path: progress.on_status(f"read {path.name}")
+    )
+    ranks = [p.facts.rank if p.environment.world_size > 1 else None for p in (before, after)]
+    if None not in ranks and ranks[0] != ranks[1]:
+        progress.on_note(
+            f"these are ranks {ranks[0]} and {ranks[1]} of one run: --ranks shows them side by side"
+        )
+    return difference(before, after, (str(paths[0]), str(paths[1])))
+
+
+def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
+    from launchscope.analysis.comparison.ranks import ranks_of
+
+    read: list[Path] = []
+
+    def on_read(path: Path) -> None:
+        read.append(path)
+        progress.on_status(f"read {len(read)} of {len(paths)} files")
+
+    found = each(rank_of, paths, options, on_read)
+    if all(row.problem is not None for row in found):
+        raise InputError(
+            f"none of the {len(paths)} files could be read: {found[0].problem}",
+            hint="launchscope report FILE shows what is wrong with one file",
+        )
+    return ranks_of([replace(r, name=name) for r, name in zip(found, distinct_names(paths))])
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Traces, Profiles and recordings that lie in a folder, by name; InputError if none do."""
+    """The traces, Profiles and recordings of a folder, by name; InputError if it has none."""
     from launchscope.parser import is_trace
 
     try:
@@ -172,14 +267,14 @@ def _is_profile(path: Path) -> bool:
     return b'"launchscope/profile/' in _ends(path)
 
 
-def rank_of(path: Path, asked: ReadOptions) -> RankRow:
-    """One file as a row of the ranks' table. A file that cannot be read is a row that says so."""
+def rank_of(path: Path, options: ReadOptions) -> RankRow:
+    """One file as a row of Ranks. If it cannot be read, the row says why."""
     from launchscope.analysis.comparison.ranks import rank_row
     from launchscope.model.ranks import RankRow
 
     named = _RANK.search(path.name) or _RANK.search(path.resolve().parent.name)
     try:
-        row = rank_row(profile_of(path, asked), path.name)
+        row = rank_row(profile_of(path, options), path.name)
     except LaunchscopeError as error:
         row = RankRow(path.name, problem=str(error))
     if row.rank is None and named is not None:
@@ -188,7 +283,7 @@ def rank_of(path: Path, asked: ReadOptions) -> RankRow:
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
-    """The files' names, with as much of their folders as tells them apart."""
+    """The files' names, with as many of their folders as make them distinct."""
     resolved = [path.resolve() for path in paths]
     names = [path.name for path in resolved]
     for depth in range(2, max(len(path.parts) for path in resolved) + 1):
@@ -199,27 +294,30 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
 
 
 def each(
-    work: Callable[[Path, ReadOptions], Any],
+    work: Callable[[Path, ReadOptions], T],
     paths: Sequence[Path],
-    asked: ReadOptions,
-    done: Callable[[Path], None],
-) -> list[Any]:
+    options: ReadOptions,
+    on_read: Callable[[Path], None],
+) -> list[T]:
     """`work` on every file, in as many processes as there are cores; results in their order.
 
-    The memory that may be used is shared out among them. `done` is told of each file read.
+    The processes share the memory that may be used. `on_read` gets each file that was read.
     """
     size = sum(path.stat().st_size for path in paths if path.is_file())
     workers = min(len(paths), os.cpu_count() or 1)
     if workers < 2 or size < _WORTH_PROCESSES:
         results = []
         for path in paths:
-            results.append(work(path, asked))
-            done(path)
+            results.append(work(path, options))
+            on_read(path)
         return results
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    share = replace(asked, memory_bytes=_share(asked.memory_bytes, workers))
+    from launchscope.parser.sources import usable_memory
+
+    memory_bytes = (options.memory_bytes or usable_memory()) // workers
+    share = replace(options, memory_bytes=memory_bytes)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         running = [pool.submit(work, path, share) for path in paths]
@@ -227,14 +325,8 @@ def each(
             results = []
             for path, future in zip(paths, running):
                 results.append(future.result())
-                done(path)
-        except BaseException:  # Ctrl-C too: files that were not begun are not begun any more
+                on_read(path)
+        except BaseException:  # Ctrl-C too: no further file is started
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         return results
-
-
-def _share(memory_bytes: int | None, workers: int) -> int:
-    from launchscope.parser.sources import usable_memory
-
-    return (memory_bytes or usable_memory()) // workers

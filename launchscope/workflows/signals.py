@@ -1,4 +1,4 @@
-"""A command that is ended from outside: what it has on disk goes, then it says so and ends."""
+"""Signals that end a command: its temporary files go first, then it ends with an error."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 from launchscope.errors import MeasureError
 
-_first_only = True  # no signal to end was heard so far
+_may_raise = True  # no signal has ended the command so far
 
 
 class TerminationSignal(KeyboardInterrupt):
-    """SIGTERM or SIGHUP came. Whoever tidies up after Ctrl-C does so after these."""
+    """SIGTERM or SIGHUP came. What cleans up after Ctrl-C cleans up after these too."""
 
     def __init__(self, number: int):
         super().__init__()
@@ -23,54 +23,54 @@ class TerminationSignal(KeyboardInterrupt):
 
 
 def exit_code_of(error: KeyboardInterrupt) -> int:
-    """As a shell has it: 128 + the number of the signal."""
+    """128 + the number of the signal, as in a shell."""
     return 128 + (error.number if isinstance(error, TerminationSignal) else signal.SIGINT)
 
 
 @contextlib.contextmanager
-def ending() -> Iterator[None]:
-    """Around a command: signals that ask for its end raise, and come out as an error of ours.
+def ends_on_signals() -> Iterator[None]:
+    """Around a command: SIGTERM, SIGHUP and Ctrl-C end it as a MeasureError.
 
-    The runner has its own way with them while a script runs. What was ignored on entry, as
-    under nohup, stays so.
+    While a script runs the runner handles them. A signal that was ignored on entry, as under
+    nohup, stays ignored.
     """
-    global _first_only
-    _first_only = True
+    global _may_raise
+    _may_raise = True
     try:
         with _handled(("SIGTERM", "SIGHUP"), _raise, also_default=True):
             yield
     except KeyboardInterrupt as error:
-        # typer would turn it into an exit code without a word.
+        # typer would turn it into an exit code without a message.
         raise MeasureError("interrupted", exit_code=exit_code_of(error)) from None
 
 
 def ignore_further_signals() -> None:
-    """A signal was heard elsewhere: from now on only Ctrl-C cuts short what is still to be said.
+    """After a signal that the runner handled: from now on only Ctrl-C cuts the report short.
 
     Batch systems and `timeout` send theirs twice, to the process and to its group.
     """
-    global _first_only
-    _first_only = False
+    global _may_raise
+    _may_raise = False
 
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Inside the block no signal ends anything; the first that came does so behind it."""
-    heard: list[int] = []
+    """Delays signals to the end of the block, where the first of them is raised again."""
+    received: list[int] = []
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
 
-    with _handled(("SIGINT", "SIGTERM", "SIGHUP"), hear, also_default=False):
+    with _handled(("SIGINT", "SIGTERM", "SIGHUP"), receive, also_default=False):
         yield
-    if heard:
-        signal.raise_signal(heard[0])
+    if received:
+        signal.raise_signal(received[0])
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    global _first_only
-    if _first_only:
-        _first_only = False
+    global _may_raise
+    if _may_raise:
+        _may_raise = False
         raise TerminationSignal(number)
 
 

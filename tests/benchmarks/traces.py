@@ -45,11 +45,11 @@ print(json.dumps(dict(wall_s=wall, cpu_s=cpu, peak_mib=peak, found=found)), file
 """
 _READERS = {
     "launchscope": (
-        "from launchscope.workflows.load_input import Asked, profile_of\n"
+        "from launchscope.workflows.load_input import ReadOptions, profile_of\n"
         "from pathlib import Path\n"
         "import launchscope.analysis, launchscope.parser.sources as s, launchscope.rules\n"
         "s.sources()",
-        "profile = profile_of(Path(path), Asked(15.0, None))\n"
+        "profile = profile_of(Path(path), ReadOptions(15.0, None))\n"
         "found = [profile.value('launches_per_step'), profile.value('gpu_busy_ms')]",
     ),
     "json.loads": (

@@ -167,9 +167,11 @@ def test_the_report_says_how_to_save_it_unless_it_was_saved(
 
 def test_an_option_of_ours_after_the_script_is_remarked_on(runner: Runner, capsys: Streams) -> None:
     assert main(["profile", "train.py", "--timing", "5"]) == 0
-    assert "note: --timing stands after train.py and goes to it" in capsys.readouterr().err
+    assert (
+        "note: --timing comes after train.py, so it goes to the script" in capsys.readouterr().err
+    )
     assert main(["profile", "train.py", "-o", "p.json"]) == 0
-    assert "note: -o stands after train.py" in capsys.readouterr().err
+    assert "note: -o comes after train.py" in capsys.readouterr().err
     assert main(["profile", "train.py", "-o", "checkpoints", "--lr", "1"]) == 0
     assert "note:" not in capsys.readouterr().err
 
@@ -262,7 +264,7 @@ def test_an_archive_that_python_would_run_is_refused_with_the_way_out(
         archive.writestr("__main__.py", "import torch")
     assert main(["profile", "app.zip"]) == 2
     err = capsys.readouterr().err
-    assert "error: app.zip is an archive\nhint: unpack it, and name the script in it" in err
+    assert "error: app.zip is an archive\nhint: unpack it and give the script in it" in err
     assert runner.asked == {}
 
 
@@ -270,7 +272,7 @@ def test_no_profile_takes_the_place_of_a_trace(runner: Runner, capsys: Streams) 
     recorded = trace().step().launch().write(Path("step.json"))
     before = recorded.read_bytes()
     assert main(["profile", "-o", "step.json", "train.py"]) == 2
-    assert "-o step.json would overwrite what was recorded" in capsys.readouterr().err
+    assert "-o step.json would overwrite a recording or a trace" in capsys.readouterr().err
     assert recorded.read_bytes() == before
     assert runner.asked == {}
 
@@ -278,7 +280,7 @@ def test_no_profile_takes_the_place_of_a_trace(runner: Runner, capsys: Streams) 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["profile"], "no script was named"),
+        (["profile"], "no script was given"),
         (["profile", "trian.py"], "trian.py: no such file\nhint: did you mean train.py?"),
         (["profile", "."], ". is a directory"),
         (["profile", "pkg.train"], "to run a module, type launchscope profile -m pkg.train"),
@@ -289,7 +291,10 @@ def test_no_profile_takes_the_place_of_a_trace(runner: Runner, capsys: Streams) 
         (["profile", "--timing", "-3", "train.py"], "--timing: expected a whole number"),
         (["profile", "--step-from", "none", "train.py"], "is for reading traces"),
         (["profile", "--treshold", "3", "train.py"], "--treshold"),
-        (["profile", "--python", "no-python", "train.py"], "no-python is not a program"),
+        (
+            ["profile", "--python", "no-python", "train.py"],
+            "no-python is not an executable program",
+        ),
         (["profile", "--config", "none.toml", "train.py"], "cannot read none.toml"),
         (["profle", "train.py"], "profle"),
         (["rules", "LS999"], "there is no rule LS999"),

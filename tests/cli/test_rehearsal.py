@@ -92,5 +92,5 @@ def test_a_rehearsal_without_its_only_pass_says_which_one_that_is(tmp_path: Path
     (tmp_path / "train.py").write_text(TINY)
     result = launchscope(tmp_path, "profile", "--inspect", "0", "train.py")
     assert result.returncode == 3
-    assert "hint: passes were left out" in result.stderr
+    assert "hint: 0 steps leave a pass out" in result.stderr
     assert "--inspect" in result.stderr

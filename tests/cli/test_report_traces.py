@@ -12,7 +12,7 @@ import pytest
 
 from launchscope.cli import main
 from launchscope.parser import read_saved
-from launchscope.report import reporter_named
+from launchscope.report import RenderOptions, reporter_named
 from launchscope.report.json import render as render_json
 from tests.builders import TraceBuilder, loop_trace, trace
 from tests.gate.profiles import failed_on_gpu
@@ -47,7 +47,7 @@ def test_a_trace_is_known_by_its_content_not_its_name(
     assert main(["report", str(kineto(tmp_path / name))]) == 0
     shown = capsys.readouterr().out
     assert "predicted from the trace" in shown
-    for told in ("removed, bounds", "queue delay", "TKLQT", "HDBI"):
+    for told in ("share removed, bounds", "queue delay", "TKLQT", "HDBI"):
         assert told in shown
 
 
@@ -79,7 +79,7 @@ def test_the_report_says_what_a_step_is(tmp_path: Path, capsys: pytest.CaptureFi
     ("options", "said"),
     [
         (["--step-from", "forward"], "needs the script"),
-        (["--step-range", "x", "--step-from", "none"], "names the steps"),
+        (["--step-range", "x", "--step-from", "none"], "name different steps"),
         (["--max-memory", "lots"], "expected a size"),
         (["--max-memory", "0G"], "expected a size"),
         (["-f", "nonsense"], "unknown format"),
@@ -101,7 +101,7 @@ def test_two_files_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "Kernels that vanished (3)" in shown.out
     assert "devices differ" not in shown.out  # one of the files does not name its own
     assert json.loads(saved.read_text())["schema"] == "launchscope/difference/1"
-    assert "| launches\\_per\\_step | 10 | 2 |" in written.read_text()
+    assert "| `launches_per_step` | 10 | 2 |" in written.read_text()
 
 
 def test_a_profile_and_a_trace_can_be_compared(
@@ -111,7 +111,7 @@ def test_a_profile_and_a_trace_can_be_compared(
     assert main(["report", str(one), "-o", str(saved), "-q"]) == 0
     capsys.readouterr()
     assert main(["report", str(saved), str(one)]) == 0
-    assert "Times and launches as before; the kernels are the same." in capsys.readouterr().out
+    assert "Same times and launches; the kernels are the same." in capsys.readouterr().out
 
 
 def test_two_ranks_are_compared_unless_ranks_are_asked_for(
@@ -142,7 +142,7 @@ def test_a_folder_is_reported_by_rank_with_what_could_not_be_read(
     shown = capsys.readouterr().out
     assert "3 of 4 ranks" in shown
     assert "trace_rank3.json: " in shown
-    assert "Skew over the ranks" in saved.read_text()
+    assert "Differences between the ranks" in saved.read_text()
 
 
 def test_a_folder_of_one_trace_holds_one_rank(
@@ -294,7 +294,7 @@ def test_a_saved_check_is_rendered_again_in_every_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     saved = tmp_path / "check.json"
-    saved.write_bytes(render_json(failed_on_gpu()))
+    saved.write_bytes(render_json(failed_on_gpu(), RenderOptions()))
     shown = reporter_named(name).render(read_saved(saved, "check"))
     assert main(["report", str(saved), "-f", name]) == 0
     assert capsys.readouterr().out == (shown if isinstance(shown, str) else shown.decode())
@@ -308,7 +308,7 @@ def test_a_report_never_takes_the_place_of_what_was_recorded(
     recording = shutil.copytree(RECORDED, tmp_path / "rec") / "recording.json"
     before = [path.read_bytes() for path in (read, other, recording)]
     assert main(["report", str(read), "-o", str(tmp_path / place)]) == 2
-    assert "would overwrite what was recorded" in capsys.readouterr().err
+    assert "would overwrite a recording or a trace" in capsys.readouterr().err
     assert [path.read_bytes() for path in (read, other, recording)] == before
 
 

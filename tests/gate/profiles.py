@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from launchscope.gate import Baseline, check, limits_from_flags, limits_in_force
+from launchscope.gate import Baseline, check_profile, limits_from_flags, limits_in_force
 from launchscope.model import (
     Blocker,
     Check,
@@ -59,7 +59,7 @@ def checked(profile: Profile, baseline: Profile | None, *limits: str, **options:
     """The gate's answer, with the limits as typed or, without any, the defaults."""
     found = None if baseline is None else Baseline(baseline, "baselines/train.json")
     chosen = limits_in_force(limits_from_flags(limits), {}, profile.mode)
-    return check(profile, found, chosen, workload="train", **options)
+    return check_profile(profile, found, chosen, workload="train", **options)
 
 
 def limit(result: Check, metric: str) -> LimitCheck:

@@ -115,7 +115,7 @@ def test_a_link_stays_a_link_and_what_it_leads_to_is_written(tmp_path: Path) -> 
 def test_a_place_that_cannot_be_looked_at_is_a_sentence() -> None:
     place = baseline_place("n" * 300 + ".json")  # longer than a name may be
     with pytest.raises(InputError, match="cannot look for the baseline"):
-        place.readable()
+        place.require_readable()
     with pytest.raises(InputError, match="cannot look for the baseline"):
         place.find("train", gpu())
     with pytest.raises(InputError, match="cannot look for the baseline"):
@@ -221,7 +221,7 @@ def test_a_place_where_nothing_may_be_written_is_told_before_the_run(
     monkeypatch.setattr("os.access", access)
     for place in (tmp_path, tmp_path / "new" / "folder", tmp_path / "train.json"):
         with pytest.raises(UsageError, match="cannot write the baseline"):
-            baseline_place(str(place)).writable()
+            baseline_place(str(place)).require_writable()
     assert asked == [tmp_path] * 3
 
 

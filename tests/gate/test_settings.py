@@ -63,11 +63,15 @@ def test_a_workloads_own_limits_stand_before_those_of_all(tmp_path: Path) -> Non
         ("strict = 'yes'", "expected true or false", ""),
         ("missing-baseline = 'passes'", "expected one of fail, pass, write", "mean pass?"),
         ("baseline = 3", "expected a text", ""),
-        ("limits = 3", "is not a table", ""),
+        ("limits = 3", "expected a table", ""),
         ("limits = { launches = 3 }", "no metric 'launches'", "launches_per_step"),
         ("workloads = { a = { limit = 3 } }", "unknown setting 'limit'", "did you mean limits?"),
-        ("workloads = { a = { command = 3 } }", "expected a command line", ""),
-        ('workloads = { a = { command = "a \'b" } }', "No closing quotation", ""),
+        ("workloads = { a = { command = 3 } }", "expected a command such as", ""),
+        (
+            'workloads = { a = { command = "a \'b" } }',
+            "expected a command such as",
+            "No closing quotation",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_place(line: str, said: str, hint: str, tmp_path: Path) -> None:
@@ -80,5 +84,5 @@ def test_a_mistake_is_named_with_its_place(line: str, said: str, hint: str, tmp_
 
 def test_without_a_table_nothing_is_set(tmp_path: Path) -> None:
     assert settings(tmp_path, "[tool.other]\n") == CheckSettings()
-    with pytest.raises(ConfigError, match="check is not a table"):
+    with pytest.raises(ConfigError, match="check: expected a table"):
         settings(tmp_path, "[tool.launchscope]\ncheck = 3\n")

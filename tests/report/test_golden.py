@@ -1,78 +1,112 @@
 """Every format against its golden file.
 
-After a change that is meant, delete the file and run the test twice: the first run writes it,
-and fails so that somebody looks at it.
+After an intended change, delete the file and run the test twice: the first run writes it, and
+fails so that somebody looks at it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from launchscope.model import Check, Profile
-from launchscope.report import all_reporters, render
+from launchscope.model import Check, Comparison, Difference, Profile, Ranks
+from launchscope.report import RenderOptions, all_reporters, render
+from launchscope.report.documents import DOCUMENTS
 from launchscope.rules import advise
 from tests.gate.profiles import failed_on_gpu, failed_rehearsal, not_compared, passed_and_stale
+from tests.report import comparisons
+from tests.report.others import difference_of_two, ranks_of_three
 from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
 
 GOLDEN = Path(__file__).parent / "golden"
-PROFILES = {
-    "adopt": profile,
-    "blocked": blocked,
-    "gpu_bound": gpu_bound,
-    "rehearsal": rehearsal,
-}
-CHECKS = {
+VALUES: dict[str, Callable[[], Profile | Check | Comparison | Difference | Ranks]] = {
+    "adopt": lambda: advise(profile()),
+    "blocked": lambda: advise(blocked()),
+    "gpu_bound": lambda: advise(gpu_bound()),
+    "rehearsal": lambda: advise(rehearsal()),
     "check_rehearsal": failed_rehearsal,
     "check_gpu": failed_on_gpu,
     "check_stale": passed_and_stale,
     "check_not_compared": not_compared,
+    "comparison": comparisons.comparison,
+    "comparison.rehearsed": comparisons.rehearsed,
+    "comparison.ladder": comparisons.ladder,
+    "comparison.bucketed": comparisons.bucketed,
+    "difference": difference_of_two,
+    "ranks": ranks_of_three,
 }
 NEXT = ("launchscope rules LS001",)
+AT_80 = RenderOptions(width=80)
+AT_120 = RenderOptions(width=120)
+ASCII = RenderOptions(width=80, unicode=False)
+COLOR = RenderOptions(width=80, color=True)
 CASES = [
-    ("adopt", "terminal", "adopt.80.txt", {"width": 80, "next_commands": NEXT}),
-    ("adopt", "terminal", "adopt.120.txt", {"width": 120, "next_commands": NEXT}),
-    ("adopt", "terminal", "adopt.color.txt", {"width": 80, "color": True}),
-    ("adopt", "terminal", "adopt.ascii.txt", {"width": 80, "unicode": False}),
-    ("blocked", "terminal", "blocked.80.txt", {"width": 80}),
-    ("gpu_bound", "terminal", "gpu_bound.80.txt", {"width": 80}),
-    ("rehearsal", "terminal", "rehearsal.80.txt", {"width": 80}),
-    ("adopt", "markdown", "adopt.markdown.txt", {"next_commands": NEXT}),
-    ("rehearsal", "markdown", "rehearsal.markdown.txt", {}),
-    ("adopt", "html", "adopt.html", {}),
-    ("blocked", "html", "blocked.html", {}),
-    ("adopt", "json", "adopt.json", {}),
-    ("adopt", "csv", "adopt.csv", {}),
-    ("blocked", "junit", "blocked.xml", {}),
-    ("blocked", "sarif", "blocked.sarif", {}),
-    ("check_rehearsal", "terminal", "check_rehearsal.80.txt", {"width": 80}),
-    ("check_gpu", "terminal", "check_gpu.80.txt", {"width": 80}),
-    ("check_gpu", "terminal", "check_gpu.120.txt", {"width": 120, "next_commands": NEXT}),
-    ("check_stale", "terminal", "check_stale.ascii.txt", {"width": 80, "unicode": False}),
-    ("check_not_compared", "terminal", "check_not_compared.80.txt", {"width": 80}),
-    ("check_gpu", "markdown", "check_gpu.markdown.txt", {}),
-    ("check_rehearsal", "github", "check_rehearsal.github.txt", {}),
-    ("check_gpu", "github", "check_gpu.github.txt", {}),
-    ("check_not_compared", "github", "check_not_compared.github.txt", {}),
-    ("check_gpu", "junit", "check_gpu.xml", {}),
-    ("check_gpu", "sarif", "check_gpu.sarif", {}),
-    ("check_rehearsal", "csv", "check_rehearsal.csv", {}),
-    ("check_rehearsal", "json", "check_rehearsal.json", {}),
+    ("adopt", "terminal", "adopt.80.txt", RenderOptions(width=80, next_commands=NEXT)),
+    ("adopt", "terminal", "adopt.120.txt", RenderOptions(width=120, next_commands=NEXT)),
+    ("adopt", "terminal", "adopt.color.txt", COLOR),
+    ("adopt", "terminal", "adopt.ascii.txt", ASCII),
+    ("blocked", "terminal", "blocked.80.txt", AT_80),
+    ("gpu_bound", "terminal", "gpu_bound.80.txt", AT_80),
+    ("rehearsal", "terminal", "rehearsal.80.txt", AT_80),
+    ("adopt", "markdown", "adopt.markdown.txt", RenderOptions(next_commands=NEXT)),
+    ("rehearsal", "markdown", "rehearsal.markdown.txt", AT_80),
+    ("adopt", "html", "adopt.html", AT_80),
+    ("blocked", "html", "blocked.html", AT_80),
+    ("adopt", "json", "adopt.json", AT_80),
+    ("adopt", "csv", "adopt.csv", AT_80),
+    ("blocked", "junit", "blocked.xml", AT_80),
+    ("blocked", "sarif", "blocked.sarif", AT_80),
+    ("check_rehearsal", "terminal", "check_rehearsal.80.txt", AT_80),
+    ("check_gpu", "terminal", "check_gpu.80.txt", AT_80),
+    ("check_gpu", "terminal", "check_gpu.120.txt", RenderOptions(width=120, next_commands=NEXT)),
+    ("check_stale", "terminal", "check_stale.ascii.txt", ASCII),
+    ("check_not_compared", "terminal", "check_not_compared.80.txt", AT_80),
+    ("check_gpu", "markdown", "check_gpu.markdown.txt", AT_80),
+    ("check_gpu", "html", "check_gpu.html", AT_80),
+    ("check_rehearsal", "github", "check_rehearsal.github.txt", AT_80),
+    ("check_gpu", "github", "check_gpu.github.txt", AT_80),
+    ("check_not_compared", "github", "check_not_compared.github.txt", AT_80),
+    ("check_gpu", "junit", "check_gpu.xml", AT_80),
+    ("check_gpu", "sarif", "check_gpu.sarif", AT_80),
+    ("check_rehearsal", "csv", "check_rehearsal.csv", AT_80),
+    ("check_rehearsal", "json", "check_rehearsal.json", AT_80),
+    ("comparison", "terminal", "comparison.80.txt", AT_80),
+    ("comparison", "terminal", "comparison.120.txt", AT_120),
+    ("comparison", "terminal", "comparison.ascii.txt", ASCII),
+    ("comparison", "terminal", "comparison.color.txt", COLOR),
+    ("comparison.rehearsed", "terminal", "comparison.rehearsed.80.txt", AT_80),
+    ("comparison.ladder", "terminal", "comparison.ladder.80.txt", AT_80),
+    ("comparison.ladder", "terminal", "comparison.ladder.120.txt", AT_120),
+    ("comparison.bucketed", "terminal", "comparison.bucketed.80.txt", AT_80),
+    ("comparison", "markdown", "comparison.markdown.txt", AT_80),
+    ("comparison.ladder", "markdown", "comparison.ladder.markdown.txt", AT_80),
+    ("comparison.bucketed", "markdown", "comparison.bucketed.markdown.txt", AT_80),
+    ("comparison", "html", "comparison.html", AT_80),
+    ("comparison.ladder", "html", "comparison.ladder.html", AT_80),
+    ("comparison.bucketed", "html", "comparison.bucketed.html", AT_80),
+    ("comparison.bucketed", "json", "comparison.bucketed.json", AT_80),
+    ("difference", "terminal", "difference.80.txt", AT_80),
+    ("difference", "markdown", "difference.markdown.txt", AT_80),
+    ("difference", "html", "difference.html", AT_80),
+    ("difference", "json", "difference.json", AT_80),
+    ("ranks", "terminal", "ranks.80.txt", AT_80),
+    ("ranks", "terminal", "ranks.120.txt", AT_120),
+    ("ranks", "markdown", "ranks.markdown.txt", AT_80),
+    ("ranks", "html", "ranks.html", AT_80),
+    ("ranks", "json", "ranks.json", AT_80),
 ]
-
-
-def value(name: str) -> Profile | Check:
-    return CHECKS[name]() if name in CHECKS else advise(PROFILES[name]())
+FOR_EVERY_VALUE = ("terminal", "markdown", "html", "json")
 
 
 @pytest.mark.parametrize(
     ("name", "format_name", "file", "options"), CASES, ids=[c[2] for c in CASES]
 )
 def test_report_equals_its_golden_file(
-    name: str, format_name: str, file: str, options: dict[str, object]
+    name: str, format_name: str, file: str, options: RenderOptions
 ) -> None:
-    rendered = render(value(name), format_name, **options)
+    rendered = render(VALUES[name](), format_name, options)
     data = rendered.encode() if isinstance(rendered, str) else rendered
     golden = GOLDEN / file
     if not golden.exists():
@@ -81,5 +115,32 @@ def test_report_equals_its_golden_file(
     assert data.decode() == golden.read_text(encoding="utf-8")
 
 
-def test_every_format_has_a_golden_file() -> None:
-    assert {reporter.name for reporter in all_reporters()} == {case[1] for case in CASES}
+def test_every_format_of_every_value_has_a_golden_file() -> None:
+    covered = {(type(VALUES[name]()), format_name) for name, format_name, _, _ in CASES}
+    shown = {(kind, reporter.name) for reporter in all_reporters() for kind in reporter.renders}
+    assert shown <= covered
+
+
+def test_every_value_has_a_report_in_text_markdown_html_and_json() -> None:
+    formats = {reporter.name: reporter for reporter in all_reporters()}
+    for name in FOR_EVERY_VALUE:
+        assert set(DOCUMENTS) <= set(formats[name].renders)
+    suffixes = {suffix for name in FOR_EVERY_VALUE for suffix in formats[name].suffixes}
+    assert suffixes == {".txt", ".md", ".html", ".json"}
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@pytest.mark.parametrize("name", sorted(VALUES))
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    text = render(VALUES[name](), "terminal", RenderOptions(width=width))
+    assert isinstance(text, str)
+    assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("name", sorted(VALUES))
+def test_without_unicode_every_line_is_ascii_and_as_long(name: str) -> None:
+    plain = render(VALUES[name](), "terminal", ASCII)
+    assert isinstance(plain, str)
+    assert plain.isascii()
+    assert "?" not in plain
+    assert len(plain.splitlines()) == len(str(render(VALUES[name](), "terminal")).splitlines())

@@ -7,13 +7,21 @@ from dataclasses import replace
 import pytest
 
 from launchscope.model import Facts, KernelRow, Metric, Profile, ScopeReplay, SourceLine, Work
-from launchscope.report import render
+from launchscope.report import RenderOptions, render
 from launchscope.rules import advise
-from tests.rules.profiles import blocked, gpu_bound, predicted, profile, rehearsal, share
+from tests.rules.profiles import blocked, predicted, profile, share
 
 
-def text(of: object = None, **options: object) -> str:
-    shown = render(advise(profile()) if of is None else of, "terminal", **options)
+def text(
+    of: object = None,
+    *,
+    width: int = 80,
+    color: bool = False,
+    unicode: bool = True,
+    top: int | None = None,
+) -> str:
+    options = RenderOptions(width, color, unicode, top)
+    shown = render(advise(profile()) if of is None else of, "terminal", options)
     assert isinstance(shown, str)
     return shown
 
@@ -21,16 +29,7 @@ def text(of: object = None, **options: object) -> str:
 def test_the_verdict_stands_first() -> None:
     lines = text().splitlines()
     assert "ADOPT" in lines[0]
-    assert "shortens the iteration by 62 %" in lines[1]
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 120])
-@pytest.mark.parametrize("make", [profile, blocked, gpu_bound, rehearsal])
-def test_no_line_is_wider_than_asked_except_code(width: int, make: object) -> None:
-    shown = text(advise(make()), width=width)  # type: ignore[operator]
-    code = ("     ", "  launchscope")
-    too_wide = [line for line in shown.splitlines() if len(line) > width]
-    assert [line for line in too_wide if not line.startswith(code)] == []
+    assert "takes 62 % off the iteration" in lines[1]
 
 
 def test_without_colour_there_is_no_escape_sequence() -> None:
@@ -55,7 +54,7 @@ def test_a_blocking_line_deep_in_a_library_keeps_its_number_at_80_columns(name: 
     where = SourceLine("/venv/lib/python3.12/site-packages/library/deep/masking.py", 776)
     base = blocked()
     at = replace(base, blockers=(replace(base.blockers[0], where=where),))
-    shown = str(render(advise(at), name, width=80))
+    shown = str(render(advise(at), name))
     assert shown.count("library/deep/masking.py:776") >= 2
     assert "site-packages" not in shown
 
@@ -132,6 +131,6 @@ def test_a_prediction_stands_between_the_bounds_that_the_verdict_rests_on() -> N
         },
         facts={"simulation_error_pct": -8.0},
     )
-    assert row(base, "replay, bounds") == "replay, bounds 2.90 to 3.40 ms"
-    assert row(base, "removed, bounds") == "removed, bounds 50 to 72 %"
+    assert row(base, "replay, bounds") == "replay, bounds 2.90 ms to 3.40 ms"
+    assert row(base, "share removed, bounds") == "share removed, bounds 50 % to 72 %"
     assert "bounds" not in text(advise(profile()))

@@ -7,7 +7,7 @@ import pytest
 
 from launchscope.errors import UsageError
 from launchscope.model import Target
-from launchscope.workflows.axes import Axis, axes_of, combinations
+from launchscope.workflows.axes import Axis, axes_of, combinations, parse_parameters
 from launchscope.workflows.script_flags import ScriptOptions, options_of
 
 ARGPARSE = """
@@ -34,8 +34,13 @@ def axes(
     flag: str | None = None,
     args: tuple[str, ...] = (),
 ) -> tuple[Axis, ...]:
-    found = options(folder, source)
-    return axes_of(sizes, params, flag, Target("script", "train.py", args), found)
+    return axes_of(
+        Target("script", "train.py", args),
+        options(folder, source),
+        batch_sizes=None if sizes is None else sizes.split(","),
+        parameters=parse_parameters(params),
+        batch_flag=flag,
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,7 @@ def test_the_scripts_own_flag_is_found(tmp_path: Path, source: str, flag: str) -
     assert axes(tmp_path, source)[0].flag == flag
 
 
-def test_a_flag_in_an_imported_module_of_the_persons_is_found(tmp_path: Path) -> None:
+def test_a_flag_in_a_module_that_the_script_imports_is_found(tmp_path: Path) -> None:
     found = options(tmp_path, "from settings import parse\nparse()", settings=ARGPARSE)
     assert found.spelled("batch-size") == "--batch-size"
 
@@ -90,7 +95,7 @@ def test_each_size_follows_the_flag_and_is_in_the_environment(tmp_path: Path) ->
     assert [point.batch_size for point in found] == [8, 32]
 
 
-def test_a_place_in_the_arguments_is_filled_and_nothing_appended(tmp_path: Path) -> None:
+def test_a_placeholder_in_the_arguments_is_filled_and_nothing_appended(tmp_path: Path) -> None:
     args = ("--cfg", "data.batch={batch_size}", "w={width}")
     target = Target("script", "train.py", args)
     found = combinations(axes(tmp_path, "", "8", "width=64,128", args=args), target)
@@ -114,12 +119,12 @@ def test_a_script_that_reads_the_variable_needs_no_flag(tmp_path: Path) -> None:
     assert axes(tmp_path, source)[0].flag is None
 
 
-def test_a_named_flag_is_taken_as_the_script_spells_it(tmp_path: Path) -> None:
+def test_a_given_flag_is_passed_as_the_script_spells_it(tmp_path: Path) -> None:
     source = 'import argparse\nargparse.ArgumentParser().add_argument("--images_per_step")'
     assert axes(tmp_path, source, flag="images-per-step")[0].flag == "--images_per_step"
 
 
-def test_a_named_flag_is_believed_where_options_cannot_be_read(tmp_path: Path) -> None:
+def test_a_given_flag_is_trusted_where_options_cannot_be_read(tmp_path: Path) -> None:
     assert axes(tmp_path, "import sys\nprint(sys.argv)", flag="--n")[0].flag == "--n"
 
 
@@ -128,16 +133,16 @@ def test_a_named_flag_is_believed_where_options_cannot_be_read(tmp_path: Path) -
     [
         ("8,x", (), None, "expected whole numbers, not x"),
         ("8.5", (), None, "expected whole numbers, not 8.5"),
-        ("8,8", (), None, "8 is named twice"),
+        ("8,8", (), None, "8 is given twice"),
         ("0", (), None, "a batch of 0 holds no sample"),
         ("-4", (), None, "a batch of -4 holds no sample"),
-        ("", (), None, "names no size"),
-        ("8,,9", (), None, "nothing between two commas"),
+        ("", (), None, "a size is missing"),
+        ("8,,9", (), None, "a size is missing"),
         ("8", (), "--nope", "no option --nope"),
-        (None, (), "--batch-size", "of no use without --batch-sizes"),
+        (None, (), "--batch-size", "no effect without --batch-sizes"),
         (None, ("width",), None, "expected NAME=a,b"),
         (None, ("width=",), None, "expected NAME=a,b"),
-        (None, ("width=1,1",), None, "1 is named twice"),
+        (None, ("width=1,1",), None, "1 is given twice"),
         (None, ("wdth=1,2",), None, "no option --wdth"),
         (None, ("width=1,2", "width=3"), None, "given twice"),
         ("8", ("batch_size=3",), None, "given twice"),
@@ -153,16 +158,21 @@ def test_bad_input_is_a_sentence(
     assert caught.value.exit_code == 2
 
 
-def test_an_unknown_parameter_is_told_what_there_is_and_what_else_works(tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_parameter_lists_the_options_and_the_alternative(
+    tmp_path: Path,
+) -> None:
     source = 'import argparse\nargparse.ArgumentParser().add_argument("--epochs")'
     with pytest.raises(UsageError, match="no option --zz") as caught:
         axes(tmp_path, source, None, "zz=1,2")
-    assert caught.value.hint == "it has --epochs. Or put {zz} where it belongs in the arguments"
+    assert (
+        caught.value.hint
+        == "it has --epochs. Or put {zz} into the arguments, where the value belongs"
+    )
 
 
-def test_a_script_without_a_flag_would_measure_one_thing_again_and_again(tmp_path: Path) -> None:
+def test_a_script_without_a_flag_for_the_batch_size_is_refused(tmp_path: Path) -> None:
     source = 'import argparse\nargparse.ArgumentParser().add_argument("--epochs")'
-    with pytest.raises(UsageError, match="all points would measure the same thing") as caught:
+    with pytest.raises(UsageError, match="every point would measure the same thing") as caught:
         axes(tmp_path, source)
     assert "it has --epochs" in (caught.value.hint or "")
     assert "{batch_size}" in (caught.value.hint or "")
@@ -183,12 +193,13 @@ def test_a_module_target_is_read_and_not_run(
         assert name not in sys.modules
 
 
-def test_a_module_without_a_source_says_so_and_a_named_flag_is_believed() -> None:
+def test_for_a_module_without_a_source_a_given_flag_is_trusted() -> None:
     target = Target("module", "no_such_module.at_all")
     with pytest.raises(UsageError) as caught:
-        axes_of("8", (), None, target, options_of(target))
+        axes_of(target, options_of(target), batch_sizes=[8])
     assert "its source was not found" in str(caught.value.hint)
-    assert axes_of("8", (), "--bs", target, options_of(target))[0].flag == "--bs"
+    (axis,) = axes_of(target, options_of(target), batch_sizes=[8], batch_flag="--bs")
+    assert axis.flag == "--bs"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +210,7 @@ def test_a_module_without_a_source_says_so_and_a_named_flag_is_believed() -> Non
         '*, batch_size: int = typer.Option(8, "--bs")',
     ],
 )
-def test_the_name_that_typer_is_given_is_the_flag(tmp_path: Path, parameter: str) -> None:
+def test_the_name_in_a_typer_option_is_the_flag(tmp_path: Path, parameter: str) -> None:
     source = f"import typer\ndef main({parameter}, lr: float = 0.1): ...\ntyper.run(main)"
     assert options(tmp_path, source).flags == {"--bs", "--lr"}
 
@@ -212,7 +223,7 @@ def test_the_batch_size_given_as_a_parameter_is_the_batch_size(tmp_path: Path) -
             axes(tmp_path, ARGPARSE, None, wrong)
 
 
-def test_a_value_that_looks_like_a_place_is_a_value() -> None:
+def test_a_value_that_looks_like_a_placeholder_is_not_replaced() -> None:
     target = Target("script", "train.py", ("--name={width}", "{batch_size}", "{other}"))
     found = (Axis("width", ("{batch_size}",)), Axis("batch_size", ("8",)))
     assert combinations(found, target)[0].target.args == ("--name={batch_size}", "8", "{other}")

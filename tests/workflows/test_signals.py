@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.errors import MeasureError
-from launchscope.workflows.signals import ending, held_back
+from launchscope.workflows.signals import ends_on_signals, held_back
 from tests.runner.children import ENVIRONMENT, SMALL_STEP, python
 from tests.runner.test_ended_from_outside import TerminationSignal as Seen
 from tests.runner.test_ended_from_outside import usual_signals
@@ -139,7 +139,7 @@ def test_without_a_place_for_temporary_files_there_is_one_sentence(tmp_path: Pat
     (tmp_path / "script.py").write_text(TRAIN + LOOP)
     said = python(tmp_path, "-c", broken, "profile", "script.py", code=3)
     assert re.fullmatch(
-        r"error: no folder for the results can be made: .*\nhint: set TMPDIR.*\n", said.err
+        r"error: cannot make a folder for the results: .*\nhint: set TMPDIR.*\n", said.err
     )
 
 
@@ -154,7 +154,7 @@ def test_signals_that_are_held_back_come_behind_the_block(usual_sigterm: None) -
     reached = []
 
     def command() -> None:
-        with ending():
+        with ends_on_signals():
             with held_back():
                 os.kill(os.getpid(), signal.SIGTERM)
                 reached.append("inside")
@@ -170,7 +170,7 @@ def test_only_the_first_signal_to_end_raises(usual_sigterm: None) -> None:
     reached = []
 
     def command() -> None:
-        with ending():
+        with ends_on_signals():
             try:
                 os.kill(os.getpid(), signal.SIGTERM)
             finally:

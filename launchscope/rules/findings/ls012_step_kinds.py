@@ -31,18 +31,19 @@ def check(profile: Profile) -> list[Finding]:
     if len(kinds) < 2:
         return []
     ordered = sorted(kinds, key=lambda kind: -kind.share_pct)
-    advice = f"Capture {ordered[0].name} in a graph of its own and leave the rest eager."
+    first = ""
     if growth(profile) is not None:
-        advice += " Its inputs have to keep one size first (LS010)."
+        first = ", once its inputs keep one size (LS010),"
     elif every_step_differs(profile):
-        advice += " Pad its inputs to a few sizes first (LS010)."
+        first = ", once its inputs are padded to a few sizes (LS010),"
     return [
         Finding(
             code="LS012",
             severity="info",
             title="The script has several kinds of steps: "
             + listed([f"{kind.name} ({pct(kind.share_pct)})" for kind in ordered]),
-            advice=advice,
+            advice=f"Capture {ordered[0].name} in a graph of its own{first} and leave the rest "
+            "eager.",
             evidence={kind.name: kind.share_pct for kind in ordered},
         )
     ]

@@ -224,11 +224,13 @@ def _script_error(
 ) -> ScriptError:
     raised = report.script_error
     how = f"was ended by {cause_of_death(code)}" if code < 0 else f"ended with exit code {code}"
-    what = f" ({raised.error})" if raised is not None and not raised.exits else ""
+    exception = raised.error if raised is not None and not raised.exits else None
+    what = f" ({exception})" if exception else ""
     when = "before every pass was done" if measured else "before it was measured"
     return ScriptError(
         f"the script {how}{what} {when}",
         exit_code=128 - code if code < 0 else code,
+        exception=exception,
         hint="run it without launchscope first; the same failure should appear"
         if lost is None
         else f"{lost}; {lost.hint}",

@@ -1,1 +1,0 @@
-"""The report of a check: its content, and one renderer per format."""

@@ -1,1 +1,0 @@
-"""What the report of a comparison says, and how it is laid out for each format."""

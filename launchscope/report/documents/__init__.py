@@ -1,0 +1,28 @@
+"""A value -> its Document: one file for each type of value, listed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from launchscope.model import Check, Comparison, Difference, Profile, Ranks
+from launchscope.report.document import Commands, Document, Section
+from launchscope.report.documents import check, comparison, difference, profile, ranks
+
+# The second argument bounds long tables.
+DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {
+    Profile: profile.document,
+    Check: check.document,
+    Comparison: comparison.document,
+    Difference: difference.document,
+    Ranks: ranks.document,
+}
+
+
+def document_of(value: object, top: int, next_commands: tuple[str, ...] = ()) -> Document:
+    """What a report of this value says, with the commands to type next at its end."""
+    made = DOCUMENTS[type(value)](value, top)
+    if not next_commands:
+        return made
+    return replace(made, sections=(*made.sections, Section("Next", (Commands(next_commands),))))

@@ -1,0 +1,152 @@
+"""What the report of a Difference says: metrics that changed, and kernels."""
+
+from __future__ import annotations
+
+from launchscope.model import Difference, Metric
+from launchscope.model.difference import KernelDifference, MetricChange, Side
+from launchscope.report.document import (
+    UNKNOWN,
+    Cell,
+    Column,
+    Document,
+    Section,
+    Table,
+    items,
+    sections,
+)
+from launchscope.report.documents.labels import VERDICTS, kernel
+from launchscope.wording import change, count, figures, plural, with_unit
+
+# Changes of less than this are not shown unless they are beyond the spread.
+_LEAST_PCT = 1.0
+_NOTHING = 1e-6  # what a subtraction of equal times may leave
+# What the headline says, where both sides have it.
+_LEADING = {
+    "iteration_ms": "iteration",
+    "step_ms": "step",
+    "gpu_busy_ms": "GPU busy",
+    "launches_per_step": "launches per step",
+}
+_STATES = ("changed", "appeared", "vanished")
+
+
+def document(value: Difference, top: int) -> Document:
+    """Metrics that changed, and the `top` kernels of each state by GPU time."""
+    shown = [found for found in value.metrics if _is_shown(found)]
+    same = f"{plural(len(value.metrics) - len(shown), 'metric')} and "
+    same += plural(value.same_kernels, "kernel")
+    return Document(
+        badge="DIFFERENCE",
+        tone="calm",
+        title=f"{value.before.name} → {value.after.name}",
+        headline=_headline(value),
+        basis="",
+        context=(_side("before", value.before), _side("after", value.after)),
+        sections=sections(
+            _metrics(shown),
+            *(_kernels(value, state, top) for state in _STATES),
+            items("Notes", (*value.notes, f"Unchanged: {same}.")),
+        ),
+    )
+
+
+def _side(which: str, side: Side) -> str:
+    parts = [f"{which}: {side.name}", side.device or "no device", f"step: {side.step}"]
+    if side.recommendation is not None:
+        parts.append(VERDICTS[side.recommendation][0])
+    return " · ".join(parts)
+
+
+def _headline(value: Difference) -> str:
+    leading = {found.key: found for found in value.metrics if found.key in _LEADING}
+    moved = [
+        f"{name} {text}"
+        for key, name in _LEADING.items()
+        if key in leading
+        and abs(leading[key].change_pct or 0.0) >= _LEAST_PCT
+        and (text := _moved(leading[key]))
+    ]
+    counts = [
+        f"{number} {state}"
+        for state in _STATES
+        if (number := sum(found.state == state for found in value.kernels))
+    ]
+    same = "same times and launches" if leading else "no metric in common"
+    first = ", ".join(moved) or same
+    second = f"kernels: {', '.join(counts)}" if counts else "the kernels are the same"
+    return f"{first[0].upper()}{first[1:]}; {second}."
+
+
+def _is_shown(found: MetricChange) -> bool:
+    if found.before is None or found.after is None:
+        return True
+    if max(abs(found.before), abs(found.after)) < _NOTHING:
+        return False
+    if found.change_pct is None:
+        return found.before != found.after
+    return abs(found.change_pct) >= _LEAST_PCT or found.beyond_spread is True
+
+
+def _metrics(changes: list[MetricChange]) -> Section | None:
+    if not changes:
+        return None
+    columns = (
+        Column("metric", "left", key=True, fit="wrap", code=True),
+        Column("before"),
+        Column("after"),
+        Column("change"),
+        Column("", "left", fit="wrap"),
+    )
+    rows = tuple(
+        (
+            Cell(found.key),
+            _figure(found.before, found.unit),
+            _figure(found.after, found.unit),
+            Cell(_moved(found), "strong" if found.beyond_spread else "plain"),
+            Cell("within the spread" if found.beyond_spread is False else "", "dim"),
+        )
+        for found in changes
+    )
+    return Section("Metrics", (Table(columns, rows),))
+
+
+def _moved(found: MetricChange) -> str:
+    """In points for a share: a percentage of a percentage misleads."""
+    if found.before is None or found.after is None or abs(found.before) < _NOTHING:
+        return ""
+    if found.unit == "%":
+        return f"{found.after - found.before:+.1f} points"
+    return change(found.before, found.after)
+
+
+def _figure(value: float | None, unit: str) -> Cell:
+    if value is None:
+        return UNKNOWN
+    return Cell(with_unit(Metric(0.0 if abs(value) < _NOTHING else value, unit)))
+
+
+def _kernels(value: Difference, state: str, top: int) -> Section | None:
+    found = [row for row in value.kernels if row.state == state]
+    if not found:
+        return None
+    columns = (
+        Column("count"),
+        Column("before"),
+        Column("after"),
+        Column("change"),
+        Column("kernel", "left", fit="cut", code=True),
+    )
+    rows = tuple(map(_kernel, found[:top]))
+    table = Table(columns, rows, len(found) - len(rows))
+    return Section(f"Kernels that {state} ({len(found)})", (table,))
+
+
+def _kernel(row: KernelDifference) -> tuple[Cell, ...]:
+    before, after = count(row.before_count), count(row.after_count)
+    return (
+        Cell(before if before == after else f"{before} → {after}"),
+        Cell(f"{figures(row.before_us)} us"),
+        Cell(f"{figures(row.after_us)} us"),
+        Cell(f"{row.change_us:+,.1f} us", "bad" if row.change_us > 0 else "good"),
+        Cell(kernel(row.name)),
+    )

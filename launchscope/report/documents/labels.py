@@ -1,0 +1,57 @@
+"""How verdicts, machines, parameters and kernels are named, in every report alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from launchscope.model import Environment, Recommendation, Severity, Target
+from launchscope.report.document import Tone
+
+VERDICTS: dict[Recommendation, tuple[str, Tone]] = {
+    "adopt": ("adopt", "good"),
+    "adopt_after_fixes": ("adopt after fixes", "caution"),
+    "adopt_bucketed": ("adopt, one graph per shape", "caution"),
+    "already_graphed": ("already graphed", "calm"),
+    "stay_eager": ("stay eager", "calm"),
+    "unsafe": ("unsafe", "bad"),
+    "inconclusive": ("inconclusive", "caution"),
+}
+NO_VERDICT: tuple[str, Tone] = ("no verdict", "caution")
+SEVERITIES: dict[Severity, Tone] = {
+    "error": "bad",
+    "warning": "caution",
+    "advice": "good",
+    "info": "dim",
+}
+NO_TIMES = "structure only, no times"
+
+
+def command(target: Target) -> str:
+    """`train.py --epochs 1`."""
+    return " ".join((target.name, *target.args))
+
+
+def machine(environment: Environment) -> str:
+    """`NVIDIA H200 · PyTorch 2.11.0 · CUDA 13.0 · driver 580.95`."""
+    parts = [environment.device or "no CUDA device"]
+    versions = (
+        ("PyTorch", environment.torch),
+        ("CUDA", environment.cuda),
+        ("driver", environment.driver),
+    )
+    parts += [f"{name} {version}" for name, version in versions if version]
+    if environment.world_size > 1:
+        parts.append(f"{environment.world_size} ranks")
+    return " · ".join(parts)
+
+
+def parameters(given: Mapping[str, str]) -> str:
+    """`batch size 8, width 64`."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
+
+
+def kernel(name: str) -> str:
+    """A kernel's name without what all of PyTorch's begin with."""
+    for noise in ("void ", "at::native::", "(anonymous namespace)::", "at::cuda::detail::"):
+        name = name.replace(noise, "")
+    return name

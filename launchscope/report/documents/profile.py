@@ -1,0 +1,391 @@
+"""What the report of a Profile says: verdict, reasons, times, costs, changes, kernels."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from launchscope.model import Finding, KernelRow, Metric, Profile, step_summary
+from launchscope.report.document import (
+    Bar,
+    Bars,
+    Cell,
+    Column,
+    Document,
+    Entries,
+    Entry,
+    Section,
+    Table,
+    facts,
+    items,
+    measured,
+    sections,
+)
+from launchscope.report.documents.labels import (
+    NO_TIMES,
+    NO_VERDICT,
+    SEVERITIES,
+    VERDICTS,
+    command,
+    kernel,
+    machine,
+)
+from launchscope.rules import find_rule
+from launchscope.rules.profile_queries import gain
+from launchscope.wording import (
+    NOT_MEASURED,
+    count,
+    decimals,
+    figures,
+    fixed,
+    ms,
+    pct,
+    place,
+    plural,
+    times,
+    with_unit,
+)
+
+_BASES = {
+    "measured": "replay measured",
+    "what_if": "replay measured with the blocking lines stubbed out",
+    "predicted": "replay predicted from the trace",
+    "structural": "no replay measured or predicted",
+}
+_REPLAY_HEADINGS = {"what_if": "replay (what if)", "predicted": "replay (predicted)"}
+_PARTS = (
+    ("GPU busy", "iteration_busy_ms"),
+    ("launch overhead", "launch_overhead_ms"),
+    ("synchronization", "sync_wait_ms"),
+    ("data loading", "data_wait_ms"),
+    ("gaps between queued kernels", "dispatch_gap_ms"),
+    ("not attributed", "unattributed_ms"),
+)
+_COSTS = (
+    ("capture", "capture_ms"),
+    ("instantiation", "instantiate_ms"),
+    ("pays back after", "break_even_steps"),
+    ("GPU memory held by the graph", "graph_memory_mib"),
+    ("graph nodes", "graph_nodes"),
+)
+_SCOPES = {"forward_backward": "forward and backward", "forward": "forward"}
+_SEVERITY_ORDER = {"error": 0, "warning": 1, "advice": 2, "info": 3}
+# Smaller parts of the iteration are not listed.
+_SMALLEST_PART = 0.005
+_MOST_STEPS = 1_000_000
+
+
+def document(profile: Profile, top: int) -> Document:
+    """Everything a report shows of a Profile, with its `top` kernels."""
+    verdict = profile.verdict
+    label, tone = NO_VERDICT if verdict is None else VERDICTS[verdict.recommendation]
+    why, change, limits = _findings(profile)
+    return Document(
+        badge=label.upper(),
+        tone=tone,
+        title=command(profile.target),
+        headline="The rules were not applied." if verdict is None else verdict.headline,
+        basis=_basis(profile),
+        context=_context(profile),
+        sections=sections(
+            why,
+            _times(profile),
+            _iteration(profile),
+            _costs(profile),
+            change,
+            limits,
+            items("How", () if verdict is None else verdict.instructions, numbered=True),
+            _kernels(profile, top),
+            items("Notes", profile.notes),
+        ),
+    )
+
+
+def _basis(profile: Profile) -> str:
+    verdict = profile.verdict
+    if verdict is None:
+        return ""
+    parts = [NO_TIMES if profile.mode == "rehearsal" else _BASES[verdict.basis]]
+    correct = profile.replay.correct
+    if profile.replay.status == "measured":
+        if correct.status == "different":
+            parts.append("result differs from eager")
+        elif correct.status == "not_checked":
+            parts.append("result not checked")
+        elif correct.max_update_diff == 0:
+            parts.append(f"result identical to eager over {plural(correct.steps, 'batch')}")
+        else:
+            largest = correct.max_update_diff
+            by = "" if largest is None else f" (largest difference {largest:.0e})"
+            parts.append(f"result equal to eager over {plural(correct.steps, 'batch')}{by}")
+    return " · ".join((*parts, f"{verdict.confidence} confidence"))
+
+
+def _context(profile: Profile) -> tuple[str, ...]:
+    step = profile.step
+    if step is None:
+        return (machine(profile.environment),)
+    parts = [step_summary(step)]
+    if step.source:
+        parts.append(f"step at {place(step.source)}")
+    timed = profile.metrics.get("iteration_ms")
+    if timed is not None and timed.samples:
+        parts.append(plural(len(timed.samples), "iteration"))
+    return machine(profile.environment), " · ".join(parts)
+
+
+# ------------------------------------------------------------------------------ findings
+
+
+def _findings(profile: Profile) -> tuple[Section | None, Section | None, Section | None]:
+    """Reasons for the verdict, what to change in the script, and what else to know."""
+    because = profile.verdict.because if profile.verdict is not None else ()
+    rank = {code: i for i, code in enumerate(because)}
+    ordered = sorted(
+        profile.findings,
+        key=lambda found: (_SEVERITY_ORDER[found.severity], rank.get(found.code, len(rank))),
+    )
+    why = [found for found in ordered if found.severity == "info"]
+    rest = [found for found in ordered if found.severity != "info"]
+    return (
+        _entries("Why", why),
+        _entries("What to change", [found for found in rest if _is_fixable(found)]),
+        _entries("Keep in mind", [found for found in rest if not _is_fixable(found)]),
+    )
+
+
+def _is_fixable(finding: Finding) -> bool:
+    rule = find_rule(finding.code)
+    return rule is None or rule.fixable
+
+
+def _entries(heading: str, findings: list[Finding]) -> Section | None:
+    if not findings:
+        return None
+    entries = tuple(
+        Entry(
+            found.code,
+            SEVERITIES[found.severity],
+            place(found.where),
+            found.title,
+            found.advice,
+        )
+        for found in findings
+    )
+    return Section(heading, (Entries(entries),))
+
+
+# --------------------------------------------------------------------------------- times
+
+_Row = tuple[Cell, Cell, Cell, Cell]
+_BLANK = Cell("")
+
+
+def _row(label: str, eager: Cell, replay: Cell = _BLANK, ratio: float | None = None) -> _Row:
+    return Cell(label), eager, replay, Cell("" if ratio is None else times(ratio), "strong")
+
+
+def _times(profile: Profile) -> Section:
+    if profile.mode == "rehearsal":
+        rows = [
+            _row("device operations per step", _metric(profile, "device_ops_per_step")),
+            _row("different operation streams", _metric(profile, "shape_signatures")),
+        ]
+    else:
+        rows = [*_durations(profile), *_launching(profile)]
+    basis = profile.verdict.basis if profile.verdict is not None else ""
+    columns = (
+        Column("", "left", key=True, fit="wrap"),
+        Column("eager"),
+        Column(_REPLAY_HEADINGS.get(basis, "replay")),
+        Column("speedup"),
+    )
+    if any(replay.text or ratio.text for _, _, replay, ratio in rows):
+        return Section("Eager against replay", (Table(columns, tuple(rows)),))
+    bare = (columns[0], Column(""))
+    return Section("Measurements", (Table(bare, tuple(row[:2] for row in rows)),))
+
+
+def _metric(profile: Profile, key: str, *, spread: bool = True) -> Cell:
+    return measured(profile.metrics.get(key), spread=spread)
+
+
+def _share(profile: Profile, key: str, whole: str) -> Cell:
+    cell, total = _metric(profile, key), "span" if _is_total(profile) else whole
+    return cell if profile.value(key) is None else Cell(f"{cell.text} of {total}")
+
+
+def _is_total(profile: Profile) -> bool:
+    """Whether figures are totals over a trace in which no step was found, or asked for."""
+    return profile.step is not None and profile.step.boundary == "none"
+
+
+def _is_predicted(profile: Profile) -> bool:
+    return profile.verdict is not None and profile.verdict.basis == "predicted"
+
+
+def _is_part(profile: Profile) -> bool:
+    """Whether what was replayed is a part of the step: a row of its own holds its times."""
+    replay, step = profile.replay, profile.step
+    was_measured = replay.status in ("measured", "what_if")
+    return was_measured and step is not None and replay.scope not in (None, step.scope)
+
+
+def _is_replayed(profile: Profile) -> bool:
+    """Whether the replay of the step has been measured and counts."""
+    has_replay = profile.value("replay_ms") is not None
+    return has_replay and not _is_predicted(profile) and not _is_part(profile)
+
+
+def _durations(profile: Profile) -> list[_Row]:
+    verdict, rows = profile.verdict, []
+    if not _is_total(profile):
+        step = _metric(profile, "step_ms")
+        replay = "replay_ms" if _is_replayed(profile) else "predicted_replay_ms"
+        speedup = verdict.speedup if verdict is not None else profile.value("speedup")
+        known = () if _is_part(profile) else (_metric(profile, replay), speedup)
+        rows.append(_row("step", step, *known))
+        if profile.value("step_p95_ms") is not None:
+            rows.append(_row("step, 95th percentile", _metric(profile, "step_p95_ms")))
+    rows += [
+        _row(
+            f"{_SCOPES.get(scope.scope, scope.scope)} alone",
+            Cell(ms(scope.eager_ms)),
+            Cell(ms(scope.replay_ms)),
+            scope.eager_ms / scope.replay_ms,
+        )
+        for scope in profile.replay.scopes
+        if scope.eager_ms and scope.replay_ms
+    ]
+    projected, faster = (
+        _metric(profile, "projected_iteration_ms"),
+        profile.value("iteration_speedup"),
+    )
+    label = "whole span" if _is_total(profile) else "iteration"
+    return [*rows, _row(label, _metric(profile, "iteration_ms"), projected, faster)]
+
+
+def _launching(profile: Profile) -> list[_Row]:
+    """What the host and the launches take, and what a trace tells beyond that."""
+    replayed = _is_replayed(profile)
+    of, per = ("", "") if _is_total(profile) else (" in the step", " per step")
+    host = profile.value("host_replay_us") if replayed else None
+    rows = [
+        _row(
+            f"host time{of}",
+            _metric(profile, "host_ms"),
+            Cell("" if host is None else ms(host / 1000.0)),
+        ),
+        _row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
+        _row(
+            f"launches{per}",
+            _metric(profile, "launches_per_step"),
+            Cell("1" if replayed else ""),
+        ),
+    ]
+    if profile.value("graph_launches_per_step"):
+        rows.append(_row(f"graph launches{per}", _metric(profile, "graph_launches_per_step")))
+    rows += [
+        _row("time in launch calls", _share(profile, "launch_share_pct", "step")),
+        _row("exposed launch overhead", _share(profile, "launch_overhead_pct", "iteration")),
+        _row(f"synchronizations{per}", _metric(profile, "syncs_per_step")),
+    ]
+    if profile.mode == "trace" or _is_predicted(profile):
+        rows += _bounds(profile)
+    if profile.mode == "trace":
+        rows += [
+            _queue_delay(profile),
+            _row("launch to kernel start, sum (TKLQT)", _metric(profile, "tklqt_ms", spread=False)),
+            _row("device share of device + host (HDBI)", _metric(profile, "hdbi")),
+        ]
+    return rows
+
+
+def _queue_delay(profile: Profile) -> _Row:
+    """A launch call that waits for the GPU returns after its kernel has begun."""
+    delay = profile.value("queue_delay_us")
+    if delay is None or delay >= 0:
+        return _row("queue delay, median", _metric(profile, "queue_delay_us", spread=False))
+    return _row("kernel start before launch return, median", Cell(f"{figures(-delay)} us"))
+
+
+def _bounds(profile: Profile) -> list[_Row]:
+    """What is predicted lies between bounds, and a prediction without them says little."""
+    rows = []
+    replay = profile.metrics.get("predicted_replay_ms")
+    if replay is not None and replay.low is not None and replay.high is not None:
+        shown = f"{ms(replay.low)} to {ms(replay.high)}"
+        rows.append(_row("replay, bounds", _BLANK, Cell(shown)))
+    found = gain(profile)  # the verdict's bounds, the error of the simulation in them
+    if found is not None:
+        shown = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
+        rows.append(_row("share removed, bounds", _BLANK, Cell(shown)))
+    return rows
+
+
+# --------------------------------------------------------------- the iteration and costs
+
+
+def _iteration(profile: Profile) -> Section | None:
+    """Where the iteration goes; None unless busy time and iteration are known."""
+    iteration = profile.value("iteration_ms")
+    if not iteration or profile.value("iteration_busy_ms") is None:
+        return None
+    places = max(0, decimals(iteration, 3))
+    bars = []
+    for label, key in _PARTS:
+        value = profile.value(key)
+        if value is None:
+            bars.append(Bar(label, NOT_MEASURED, None))
+        elif abs(value) >= _SMALLEST_PART * iteration or key == "iteration_busy_ms":
+            bars.append(Bar(label, f"{fixed(value, places)} ms", 100.0 * value / iteration))
+    total = with_unit(profile.metrics["iteration_ms"], spread=False)
+    block = Bars(("", "time"), tuple(bars), stacked=True)
+    return Section(f"Where the iteration goes ({total})", (block,))
+
+
+def _costs(profile: Profile) -> Section | None:
+    rows = [
+        (label, _cost(profile.metrics[key]))
+        for label, key in _COSTS
+        if profile.value(key) is not None
+    ]
+    return Section("What it costs", (facts(rows),)) if rows else None
+
+
+def _cost(metric: Metric) -> str:
+    if metric.unit != "steps" or metric.value is None:
+        return with_unit(metric, spread=False)
+    steps = max(1, ceil(metric.value))
+    return plural(steps, "step") if steps <= _MOST_STEPS else f"more than {_MOST_STEPS:,} steps"
+
+
+def _kernels(profile: Profile, top: int) -> Section | None:
+    if not profile.kernels:
+        return None
+    total = sum(row.total_us for row in profile.kernels)
+    ordered = sorted(profile.kernels, key=lambda row: -row.total_us)[:top]
+    columns = [
+        Column("count"),
+        Column("time"),
+        Column("share"),
+        Column("line", "left", fit="cut_start", code=True),
+        Column("kernel", "left", fit="cut", code=True),
+    ]
+    rows = [_kernel(row, total) for row in ordered]
+    if not any(row.where for row in ordered):
+        columns, rows = [*columns[:3], columns[4]], [(*row[:3], row[4]) for row in rows]
+    of = "the whole span" if _is_total(profile) else "a step"
+    table = Table(tuple(columns), tuple(rows), len(profile.kernels) - len(ordered))
+    return Section(f"Top kernels of {of}", (table,))
+
+
+def _kernel(row: KernelRow, total_us: float) -> tuple[Cell, ...]:
+    share = pct(100.0 * row.total_us / total_us) if total_us else ""
+    cells = (
+        count(row.count),
+        f"{figures(row.total_us)} us",
+        share,
+        place(row.where),
+        kernel(row.name),
+    )
+    return tuple(map(Cell, cells))

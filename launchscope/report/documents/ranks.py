@@ -1,0 +1,85 @@
+"""What the report of several ranks of one run says: a row each, and how far they are apart."""
+
+from __future__ import annotations
+
+from launchscope.model import Ranks
+from launchscope.model.ranks import RankRow, Skew
+from launchscope.report.document import (
+    MISSING,
+    Cell,
+    Column,
+    Document,
+    Section,
+    Table,
+    items,
+    sections,
+)
+from launchscope.report.documents.labels import VERDICTS
+from launchscope.wording import count, ms, pct, plural
+
+_OWN = "own: the iteration without NCCL kernels, in which a rank also waits for the others"
+_SKEWS = {
+    "own_ms": "own time",
+    "iteration_ms": "iteration",
+    "busy_ms": "GPU busy",
+    "communication_ms": "collectives",
+    "launches_per_step": "launches per step",
+}
+
+
+def document(value: Ranks, top: int) -> Document:
+    """One row per rank, the slowest one strong; nothing in it is cut at `top`."""
+    return Document(
+        badge="RANKS",
+        tone="calm",
+        title=plural(len(value.rows), "file"),
+        headline=value.headline,
+        basis="",
+        context=(_OWN,),
+        sections=sections(_ranks(value), _skews(value), items("Notes", value.notes)),
+    )
+
+
+def _ranks(value: Ranks) -> Section:
+    columns = (
+        Column("rank", key=True),
+        *(Column(name) for name in ("own", "iteration", "GPU busy", "collectives", "launches")),
+        *(Column(name) for name in ("exposed", "removable")),
+        Column("verdict", "left", fit="wrap"),
+        Column("file", "left", fit="wrap"),
+    )
+    rows = tuple(_row(row, slowest=row.name == value.slowest) for row in value.rows)
+    return Section("Rank by rank", (Table(columns, rows),))
+
+
+def _row(row: RankRow, *, slowest: bool) -> tuple[Cell, ...]:
+    def cell(text: str | None) -> Cell:
+        return MISSING if text is None else Cell(text, "strong" if slowest else "plain")
+
+    durations = (row.own_ms, row.iteration_ms, row.busy_ms, row.communication_ms)
+    shares = (row.launch_overhead_pct, row.removable_pct)
+    verdict = None if row.recommendation is None else VERDICTS[row.recommendation][0]
+    return (
+        cell(None if row.rank is None else str(row.rank)),
+        *(cell(None if value is None else ms(value)) for value in durations),
+        cell(None if row.launches_per_step is None else count(row.launches_per_step)),
+        *(cell(None if value is None else pct(value)) for value in shares),
+        cell(verdict) if row.problem is None else Cell("not read", "bad"),
+        cell(row.name),
+    )
+
+
+def _skews(value: Ranks) -> Section | None:
+    if not value.skews:
+        return None
+    headings = ("least", "median", "most", "difference")
+    columns = (Column("", "left", key=True), *map(Column, headings))
+    table = Table(columns, tuple(map(_skew, value.skews)))
+    return Section("Differences between the ranks", (table,))
+
+
+def _skew(skew: Skew) -> tuple[Cell, ...]:
+    text = count if skew.key == "launches_per_step" else ms
+    values = (skew.low, skew.middle, skew.high)
+    apart = MISSING if skew.pct is None else Cell(pct(skew.pct))
+    return (Cell(_SKEWS[skew.key]), *(Cell(text(value)) for value in values), apart)

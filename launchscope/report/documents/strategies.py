@@ -1,0 +1,108 @@
+"""The section on strategies of a comparison: a row for each way to adopt graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launchscope.model import Ladder, Rung, Trajectory
+from launchscope.report.document import (
+    MISSING,
+    Block,
+    Cell,
+    Column,
+    Items,
+    Paragraph,
+    Section,
+    Table,
+    measured,
+)
+from launchscope.report.documents.labels import parameters
+from launchscope.wording import ms, pct, plural, times
+
+_LONGEST_REASON = 40  # a longer one follows the table
+_COLUMNS = (
+    Column("strategy", "left", key=True),
+    Column("iteration"),
+    Column("speedup"),
+    Column("setup"),
+    Column("reserved"),
+    Column("in graphs"),
+    Column("result against eager", "left", fit="wrap"),
+)
+
+
+def strategy_section(ladder: Ladder, headline: str) -> Section:
+    """One table and what does not fit into it; `headline` is not said again."""
+    table = Table(_COLUMNS, tuple(_row(rung) for rung in ladder.rungs))
+    blocks: list[Block] = [Paragraph(ladder.headline)] if ladder.headline != headline else []
+    details = tuple(line for rung in ladder.rungs for line in _details(rung))
+    blocks += [table, Items(details)] if details else [table]
+    title = ", ".join(filter(None, ("Strategies", parameters(ladder.parameters))))
+    return Section(title, tuple(blocks))
+
+
+def _row(rung: Rung) -> tuple[Cell, ...]:
+    if not _is_timed(rung):
+        why = "failed" if rung.failure is None else rung.failure.reason
+        short = why if len(why) <= _LONGEST_REASON else "not measured, see below"
+        return (Cell(rung.mode), *[MISSING] * 5, Cell(short, "bad"))
+    iteration = measured(rung.iteration_ms)
+    mark = "~" if rung.projected else ""
+    return (
+        Cell(rung.mode),
+        Cell(mark + iteration.text, spread=iteration.spread),
+        MISSING if rung.speedup is None else Cell(times(rung.speedup)),
+        MISSING if rung.setup_ms is None else Cell(ms(rung.setup_ms)),
+        MISSING if rung.memory_mib is None else Cell(f"{rung.memory_mib:,.0f} MiB"),
+        MISSING if rung.graph_share_pct is None else Cell(pct(rung.graph_share_pct)),
+        _result(rung.trajectory),
+    )
+
+
+def _is_timed(rung: Rung) -> bool:
+    return rung.iteration_ms is not None and rung.iteration_ms.value is not None
+
+
+def _result(trajectory: Trajectory) -> Cell:
+    """`loss within 0.02 % over 16 steps`."""
+    if trajectory.status == "reference":
+        return MISSING
+    if trajectory.status == "not_compared":
+        return Cell("not compared", "caution")
+    over = f"over {plural(trajectory.steps, 'step')}"
+    largest = trajectory.largest_pct
+    if largest == 0:
+        return Cell(f"{trajectory.what} equal {over}")
+    if largest is None:
+        return Cell(f"{trajectory.what} {trajectory.status} {over}")
+    by = f"{largest:.1g} %" if 0 < largest < 0.05 else pct(largest)
+    if trajectory.status == "follows":
+        return Cell(f"{trajectory.what} within {by} {over}")
+    limit = trajectory.tolerance_pct
+    allowed = "" if limit is None else f" (limit {pct(limit)})"
+    return Cell(f"{trajectory.what} off by {by}{allowed}", "bad")
+
+
+def _details(rung: Rung) -> Iterator[str]:
+    """What does not fit into a row."""
+    failure, adoption = rung.failure, rung.adoption
+    if failure is not None and (_is_timed(rung) or len(failure.reason) > _LONGEST_REASON):
+        hint = f" ({failure.hint})" if failure.hint else ""
+        yield f"{rung.mode}: {failure.reason}{hint}"
+    if rung.projected:
+        yield f"{rung.mode}: ~ projected from the measured replay of the step"
+    if rung.trajectory.reason and failure is None:
+        yield f"{rung.mode}: {rung.trajectory.reason}"
+    if adoption is None or rung.mode != "compile" or rung.iteration_ms is None:
+        return
+    if adoption.settle_ms:
+        parts = [f"compile: the first compiled step took {ms(adoption.settle_ms[0])}"]
+        if adoption.recompilations is not None:
+            parts.append(f"followed by {plural(adoption.recompilations, 'recompilation')}")
+        if adoption.graph_breaks:
+            parts.append(plural(adoption.graph_breaks, "graph break"))
+        yield ", ".join(parts)
+    for reason, count in adoption.skips:
+        yield f"compile: Inductor made no CUDA graph for {plural(count, 'part')}: {reason}"
+    if not adoption.skips:
+        yield "compile: Inductor skipped no CUDA graph"

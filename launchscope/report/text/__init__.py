@@ -1,1 +1,0 @@
-"""Numbers and markup as text."""

@@ -1,0 +1,95 @@
+"""What a workflow runs: a script or a module with its arguments, checked before it starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from launchscope.errors import UsageError
+from launchscope.model import Target
+
+_INTERPRETER = re.compile(r"python[\d.]*")
+
+
+def script_target(words: Sequence[str], *, module: bool, command: str) -> Target:
+    """The target that these words name, as after `python` (or `python -m` for a module).
+
+    `command` is the launchscope command that hints show. Raises UsageError for anything that
+    cannot run.
+    """
+    if not words or not words[0].strip():
+        raise UsageError(
+            "no script was given", hint=f"launchscope {command} [options] script.py [script args]"
+        )
+    name, args = words[0], tuple(words[1:])
+    if module:
+        return Target("module", name, args)
+    path = Path(name)
+    if _INTERPRETER.fullmatch(path.name) and args:
+        python = "" if path.name == name else f"--python {shlex.quote(name)} "
+        raise UsageError(
+            f"{name} is an interpreter, not a script",
+            hint=f"launchscope {command} [options] {python}{shlex.join(args)}",
+        )
+    if not exists(path):
+        raise UsageError(f"{path}: no such file", hint=_nearest_script(path, command))
+    if path.is_dir():
+        raise UsageError(
+            f"{name} is a directory", hint="give the script in it, or run a package with -m"
+        )
+    if _is_archive(path):
+        raise UsageError(f"{name} is an archive", hint="unpack it and give the script in it")
+    return Target("script", name, args)
+
+
+def without_python(words: Sequence[str]) -> tuple[list[str], bool]:
+    """A command without its leading `python` and `-m`, and whether it had the `-m`."""
+    rest = list(words[1:] if words[:1] and words[0] in ("python", "python3") else words)
+    module = rest[:1] == ["-m"]
+    return (rest[1:] if module else rest), module
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything at this path; UsageError if it cannot be looked at."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+
+
+def require_interpreter(python: str | None) -> None:
+    """UsageError unless this interpreter can be started; None is launchscope's own."""
+    if python is not None and shutil.which(python) is None:
+        raise UsageError(
+            f"--python: {python} is not an executable program",
+            hint="give the path of a Python interpreter, such as /opt/env/bin/python",
+        )
+
+
+def relative(target: Target) -> Target:
+    """The target with its script relative to the working directory, if it is below it."""
+    if target.kind != "script" or not os.path.isabs(target.name):
+        return target
+    shorter = os.path.relpath(target.name)
+    return target if shorter.startswith("..") else Target("script", shorter, target.args)
+
+
+def _is_archive(path: Path) -> bool:
+    import zipfile  # slow to import, and nothing else needs it
+
+    return zipfile.is_zipfile(path)
+
+
+def _nearest_script(path: Path, command: str) -> str | None:
+    dotted = str(path).split(".")
+    if path.suffix != ".py" and len(dotted) > 1 and all(part.isidentifier() for part in dotted):
+        return f"to run a module, type launchscope {command} -m {path}"
+    if not path.parent.is_dir():
+        return f"{path.parent} is not a directory"
+    near = get_close_matches(path.name, [p.name for p in path.parent.glob("*.py")], n=1)
+    return f"did you mean {path.with_name(near[0])}?" if near else None

@@ -1,0 +1,34 @@
+"""A difference and ranks for tests: values that commands make of several Profiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from launchscope.analysis.comparison.profiles import difference
+from launchscope.analysis.comparison.ranks import rank_row, ranks_of
+from launchscope.model import Difference, KernelRow, Ranks
+from launchscope.model.ranks import RankRow
+from launchscope.rules import advise
+from tests.rules.profiles import profile
+
+
+def difference_of_two() -> Difference:
+    """A step that became slower, lost a kernel, and gained one with a long name."""
+    before = advise(profile())
+    kernels = (
+        replace(before.kernels[0], total_us=1_700.0),
+        before.kernels[1],
+        KernelRow(f"void at::native::{'reduce_' * 12}kernel<float>", 1234, 58.0),
+    )
+    after = advise(profile(metrics={"iteration_ms": 12.4, "step_ms": 12.1}, kernels=kernels))
+    return difference(before, after, ("before.json", "after.json"))
+
+
+def ranks_of_three() -> Ranks:
+    """Two ranks of equal work, one that is slower, and a file that could not be read."""
+    rows = [
+        replace(rank_row(advise(profile(metrics={"iteration_ms": ms})), f"rank{rank}.json"),
+                rank=rank)
+        for rank, ms in enumerate((9.4, 9.5, 11.2))
+    ]  # fmt: skip
+    return ranks_of([*rows, RankRow("rank3.json", problem="rank3.json is no JSON")])

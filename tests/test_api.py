@@ -1,0 +1,76 @@
+"""The functions of the package do what the commands do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import launchscope
+from launchscope.cli import main
+from launchscope.errors import ScriptError, UsageError
+from tests.workflows.scripts import TRAINING
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    (tmp_path / "train.py").write_text(TRAINING)
+    return tmp_path
+
+
+def test_profile_gives_the_profile_that_the_command_saves() -> None:
+    result = launchscope.profile("train.py", ["8"], warmup=3, inspect=1)
+    assert result.problem is None
+    assert main(["profile", "-q", "--warmup", "3", "--inspect", "1", "-o", "p.json",
+                 "train.py", "8"]) == 0  # fmt: skip
+    saved = launchscope.load("p.json")
+    assert result.profile.metrics == saved.metrics
+    assert result.profile.verdict == saved.verdict
+    assert result.profile.findings == saved.findings
+    assert result.profile.target == saved.target
+
+
+def test_profile_raises_the_failure_of_the_script(folder: Path) -> None:
+    (folder / "train.py").write_text("import torch\nraise ValueError('no data')")
+    with pytest.raises(ScriptError) as raised:
+        launchscope.profile("train.py")
+    assert (raised.value.exit_code, raised.value.exception) == (1, "ValueError")
+
+
+def test_compare_measures_every_point() -> None:
+    result = launchscope.compare(
+        "train.py", ["{width}"], parameters={"width": [4, 8]}, warmup=3, inspect=1
+    )
+    points = result.comparison.points
+    assert [point.parameters for point in points] == [{"width": "4"}, {"width": "8"}]
+    assert all(point.profile is not None for point in points)
+    assert result.comparison.axes == {"width": ("4", "8")}
+
+
+def test_check_decides_and_writes_baselines(folder: Path) -> None:
+    first = launchscope.check(
+        "train.py", baseline="bl", update_baseline=True, repeats=1, warmup=3, inspect=1
+    )
+    assert first.written == "bl/train.rehearsal.json"
+    failed = launchscope.check(
+        "train.py", limits={"device_ops_per_step": 1}, repeats=1, warmup=3, inspect=1
+    )
+    assert failed.outcome == "failed"
+    assert main(["profile", "-q", "--warmup", "3", "--inspect", "1", "-o", "p.json",
+                 "train.py"]) == 0  # fmt: skip
+    assert launchscope.check("p.json", baseline="bl").outcome == "passed"
+    assert main(["check", "-q", "--baseline", "bl", "-o", "c.json", "p.json"]) == 0
+    assert json.loads((folder / "c.json").read_text())["outcome"] == "passed"
+
+
+def test_a_wrong_setting_is_an_error() -> None:
+    with pytest.raises(UsageError, match="--timing: expected a whole number, 0 or more, not -1"):
+        launchscope.profile("train.py", timing=-1)
+    with pytest.raises(UsageError, match="there is no setting 'timings'") as raised:
+        launchscope.compare("train.py", batch_sizes=[1], timings=3)
+    assert raised.value.hint == "did you mean timing?"
+    with pytest.raises(UsageError, match="is for reading traces"):
+        launchscope.profile("train.py", step_from="none")
