@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.analysis.build import build_profile
-from launchscope.analysis.traced import profile_of_trace
+from launchscope.analysis.from_recording import build_profile
+from launchscope.analysis.from_trace import profile_of_trace
 
 __all__ = ["build_profile", "profile_of_trace"]

@@ -1,13 +1,6 @@
-"""The registry of metrics: every key that a Profile has, with its unit."""
+"""The registry of metrics: every key that a Profile has, in order, with its unit."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
-from statistics import mode
-
-from launchscope.model import Metric
-
-__all__ = ["UNITS", "counted", "exactly", "registry"]
 
 UNITS: dict[str, str] = {
     "iteration_ms": "ms",
@@ -56,27 +49,3 @@ UNITS: dict[str, str] = {
     "shape_signatures": "1",
     "device_ops_per_step": "1",
 }
-
-
-def registry(measured: Mapping[str, Metric | float | int | None]) -> dict[str, Metric]:
-    """All metrics in the registry's order; a bare number gets its key's unit, the rest are None."""
-    unknown = measured.keys() - UNITS.keys()
-    assert not unknown, f"no such metric: {sorted(unknown)}"
-    result = {}
-    for key, unit in UNITS.items():
-        found = measured.get(key)
-        result[key] = found if isinstance(found, Metric) else Metric(found, unit)
-    return result
-
-
-def counted(key: str, samples: Iterable[int], *, exact: bool = True) -> Metric:
-    """A count: exact when all samples agree, otherwise the most frequent one."""
-    kept = tuple(int(sample) for sample in samples)
-    if not kept:
-        return Metric(None, UNITS[key])
-    return Metric(mode(kept), UNITS[key], exact and len(set(kept)) == 1, tuple(map(float, kept)))
-
-
-def exactly(key: str, count: int | None) -> Metric:
-    """A count that was read off, not measured; None: not known."""
-    return Metric(count, UNITS[key], count is not None)

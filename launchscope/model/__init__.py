@@ -23,7 +23,7 @@ from launchscope.model.comparison import (
     Trajectory,
 )
 from launchscope.model.difference import Difference
-from launchscope.model.facts import Facts, joined_facts
+from launchscope.model.facts import Facts
 from launchscope.model.gate import (
     CHECK_SCHEMA,
     Change,
@@ -159,6 +159,5 @@ __all__ = [
     "Verdict",
     "VerifyResult",
     "Work",
-    "joined_facts",
     "step_summary",
 ]

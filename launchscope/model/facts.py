@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from launchscope.model.source_line import SourceLine
 
@@ -58,11 +57,3 @@ class Facts:
     processes: int | None = None
     ranges: dict[str, tuple[float, float]] | None = None  # by metric, where processes differed
     blocker_ranges: dict[str, tuple[int, int]] | None = None  # by op, likewise
-
-
-def joined_facts(parts: Iterable[Facts]) -> Facts:
-    """What any of them knows; of two that know the same thing the later counts."""
-    known: dict[str, Any] = {}
-    for part in parts:
-        known |= {name: value for name, value in vars(part).items() if value is not None}
-    return Facts(**known)

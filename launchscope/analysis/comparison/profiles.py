@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from launchscope.analysis.metrics import UNITS
-from launchscope.analysis.traced import UNNAMED_DEVICE
 from launchscope.model import Metric, Profile, step_summary
 from launchscope.model.difference import Difference, KernelDifference, MetricChange, Side
 
@@ -96,7 +95,7 @@ def _notes(before: Profile, after: Profile) -> tuple[str, ...]:
             "are estimates"
         )
     devices = before.environment.device, after.environment.device
-    if devices[0] != devices[1] and UNNAMED_DEVICE not in devices:
+    if devices[0] != devices[1] and None not in devices:
         said.append(f"the devices differ: {devices[0]} and {devices[1]}")
     steps = [profile.step.boundary if profile.step else None for profile in (before, after)]
     if "none" in steps and steps[0] != steps[1]:

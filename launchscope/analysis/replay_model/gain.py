@@ -1,210 +1,210 @@
-"""What replaying the step would take off the iteration, and after how many steps it pays."""
+"""What replaying the step takes off the iteration, and after how many steps the capture pays."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+import re
+from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
 import numpy as np
 
-from launchscope.analysis.measured import BUSY_TOLERANCE_PCT, Measured, Value, middle
-from launchscope.analysis.metrics import UNITS, exactly
 from launchscope.analysis.replay_model.prediction import Prediction
-from launchscope.analysis.replay_model.projection import Model, ReplayCost, host_replay_us
-from launchscope.analysis.replay_model.replay import ReplayTimes
-from launchscope.analysis.timing import StepTimes
-from launchscope.model import Facts, Metric, ReplayResult
-
-__all__ = ["from_replay", "project", "project_from_bursts", "timed_again"]
+from launchscope.analysis.replay_model.projection import Model, ReplayCost, fit, host_replay_us
+from launchscope.analysis.replay_model.replay import MeasuredReplay
+from launchscope.analysis.timeline.accounting import Accounting
+from launchscope.analysis.timeline.work import Work
+from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes
+from launchscope.model import ReplayResult, StepInput, StepSource
 
 # Inputs to copy in per step where the recording does not say: a batch and its targets.
 _USUAL_INPUTS = 2
+# The driver stages a pageable copy up to this size and returns at once; the call of a larger one
+# lasts until the GPU has taken most of it. The recording says nothing of pinned memory.
+STAGED_BYTES = 64 * 1024
 
 
-def from_replay(
-    result: ReplayResult | None,
-    bursts: ReplayTimes | None,
-    times: StepTimes | None,
-    whole_step: bool = True,
-) -> Measured:
-    """What the replay pass measured.
+@dataclass(frozen=True)
+class Projection:
+    """The iteration with its step replayed.
 
-    `speedup` is against the person's own eager: the step of the timing pass, as with every other
-    figure of the gain, and for a part of the step, or untimed, the bursts beside the replays.
+    `low_pct` and `high_pct` bound the share of the iteration that a replay removes; `step_pct` is
+    the share of the step, None where the replay is only a part of it.
     """
-    if result is None:
-        return Measured()
-    metrics: dict[str, Value] = {
-        "capture_ms": result.capture_ms,
-        "instantiate_ms": result.instantiate_ms,
-        "graph_nodes": exactly("graph_nodes", result.graph_nodes),
-        "graph_memory_mib": result.graph_memory_mib,
-        "host_replay_us": Metric.of_samples(result.host_replay_us, UNITS["host_replay_us"]),
-    }
-    if bursts is not None:
-        metrics["replay_ms"] = Metric.of_samples(bursts.replay, UNITS["replay_ms"])
-        eager = middle(times.step) if times is not None and whole_step else None
-        if eager is None and bursts.eager:
-            eager = median(bursts.eager)
-        replay = median(bursts.replay)
-        if eager is not None and replay > 0:
-            metrics["speedup"] = eager / replay
-    facts = Facts(input_tensors=result.input_tensors, input_bytes=result.input_bytes)
-    return Measured(metrics, facts)
+
+    eager_ms: float
+    projected_ms: float
+    low_pct: float
+    high_pct: float
+    source: Literal["measured", "predicted"]
+    step_pct: float | None = None
+    break_even_steps: int | None = None
+
+    @property
+    def removable_pct(self) -> float:
+        return 100 * (1 - self.projected_ms / self.eager_ms)
 
 
-def project(
-    model: Model,
-    times: StepTimes,
-    result: ReplayResult | None,
-    bursts: ReplayTimes | None,
-    predicted: Prediction | None,
-    operations: float,
-    whole_step: bool = True,
-    moved_inputs: int = 0,
-) -> Measured:
-    """Projected iteration, share removed with its bounds, cost of synchronising, break-even.
+@dataclass(frozen=True)
+class Projector:
+    """Projects the iteration for one replay after another by simulating the traced loop."""
 
-    The bounds take the slowest burst, or the prediction's upper bound, and the fastest usual
-    iteration (`_usual`) together, and the reverse. A replay of forward and backward leaves what
-    follows them as it is; for a smaller part of the step nothing is projected.
+    model: Model
+    times: StepTimes
+    iteration_ms: float
+    step_ms: float
+    predicted: Prediction
+    operations: float  # kernels, copies and sets of a step
+    moved_inputs: int
+
+    @classmethod
+    def of(
+        cls,
+        work: Work,
+        accounts: Accounting,
+        predicted: Prediction | None,
+        times: StepTimes,
+        source: StepSource | None = None,
+    ) -> Projector | None:
+        """None where there is nothing to simulate, or no time to compare the simulation with."""
+        iteration, step = times.iteration_ms, times.step_ms
+        if predicted is None or iteration is None or step is None:
+            return None
+        model = fit(work, times, accounts.profiler_us)
+        if model is None:
+            return None
+        operations = float(np.median(accounts.operations))
+        return cls(model, times, iteration, step, predicted, operations, moved_inputs(source))
+
+    @property
+    def error_pct(self) -> float:
+        """By how much the simulation of the unchanged loop misses the measured iteration."""
+        return 100 * (self.model.iteration_ms / self.iteration_ms - 1)
+
+    @property
+    def sync_cost_ms(self) -> float:
+        """What the iteration takes longer for its synchronizations."""
+        return max(self.model.iteration_ms - self.model.without_waits_ms(), 0.0)
+
+    def project(
+        self, result: ReplayResult | None, replay: MeasuredReplay | None
+    ) -> Projection | None:
+        """The iteration with the measured replay, or else with the predicted one.
+
+        The bounds combine the slowest burst, or the prediction's upper bound, with the fastest
+        usual iteration, and the reverse. A replay of forward and backward leaves the rest of the
+        step as it is; None for a smaller part of the step.
+        """
+        keeps_rest = False
+        timed: MeasuredReplay | Prediction = replay or self.predicted
+        if replay is not None and not replay.whole_step:
+            keeps_rest = replay.result.scope == "forward_backward"
+            if not keeps_rest:
+                return None
+        host = host_replay_us(self.operations)
+        if result is not None and result.host_replay_us:
+            host = median(result.host_replay_us)
+        inputs, size = _USUAL_INPUTS, 0
+        if result is not None and result.input_tensors is not None:
+            inputs, size = result.input_tensors, result.input_bytes or 0
+
+        def projected(replay_ms: float) -> float:
+            cost = ReplayCost(replay_ms, host, inputs, size, keeps_rest, self.moved_inputs)
+            return self.model.replayed_ms(cost)
+
+        whole = projected(timed.ms)
+        fast, slow = _usual_iterations(self.times, replay)
+        return Projection(
+            self.iteration_ms,
+            whole,
+            low_pct=100 * (1 - max(projected(timed.high_ms), whole) / fast),
+            high_pct=100 * (1 - min(projected(timed.low_ms), whole) / slow),
+            source="predicted" if replay is None else "measured",
+            step_pct=None if keeps_rest else 100 * (1 - timed.ms / self.step_ms),
+            break_even_steps=_break_even(replay, self.iteration_ms - whole),
+        )
+
+    def removable_pct(self, replay: MeasuredReplay) -> float | None:
+        """The share of the iteration that this replay removes; None if it cannot be projected."""
+        projection = self.project(replay.result, replay)
+        return None if projection is None else projection.removable_pct
+
+
+def project_from_bursts(times: StepTimes, replay: MeasuredReplay) -> Projection | None:
+    """The iteration where no trace says what lies between the steps, or only one that tracing
+    stretched.
+
+    The replay takes off the iteration what it takes off the step: a host that is behind, or waits
+    between steps, would change that. Bounds as in `Projector.project`. None for a replay of a
+    part of the step.
     """
-    iteration, step = middle(times.iteration), middle(times.step)
-    if iteration is None or step is None or predicted is None:
-        return Measured()
-    error = 100 * (model.iteration_ms / iteration - 1)
-    waits = model.without_waits_ms()
-    metrics: dict[str, Value] = {"sync_cost_ms": max(model.iteration_ms - waits, 0.0)}
-    facts = Facts(simulation_error_pct=error)
-    measured = bursts is not None
-    keeps_rest = (
-        measured and not whole_step and result is not None and result.scope == "forward_backward"
+    iteration, step = times.iteration_ms, times.step_ms
+    if iteration is None or step is None or iteration <= 0 or not replay.whole_step:
+        return None
+    fast, slow = _usual_iterations(times, replay)
+    whole = max(iteration - (step - replay.ms), replay.ms)
+    most = max(iteration - (step - replay.high_ms), whole)
+    least = max(min(iteration - (step - replay.low_ms), whole), 0.0)
+    return Projection(
+        iteration,
+        whole,
+        low_pct=100 * (1 - most / fast),
+        high_pct=100 * (1 - least / slow),
+        source="measured",
+        step_pct=100 * (1 - replay.ms / step) if step > 0 else None,
+        break_even_steps=_break_even(replay, iteration - whole),
     )
-    if result is not None and measured and not whole_step and not keeps_rest:
-        note = f"the replay covers only the step's {result.scope}: the iteration is not projected"
-        return Measured(metrics, facts, (note,))
-    if bursts is not None:
-        gpu, low, high = median(bursts.replay), bursts.low_ms, bursts.high_ms
-    else:
-        gpu, low, high = predicted.ms, predicted.low_ms, predicted.high_ms
-    host = host_replay_us(operations)
-    if result is not None and result.host_replay_us:
-        host = median(result.host_replay_us)
-    inputs, size = _USUAL_INPUTS, 0
-    if result is not None and result.input_tensors is not None:
-        inputs, size = result.input_tensors, result.input_bytes or 0
-
-    def projected(replay_ms: float) -> float:
-        cost = ReplayCost(replay_ms, host, inputs, size, keeps_rest, moved_inputs)
-        return model.replayed_ms(cost)
-
-    whole = projected(gpu)
-    fast, slow = _usual(times, iteration, step, result, bursts if whole_step else None)
-    metrics |= {
-        "projected_iteration_ms": whole,
-        "iteration_speedup": iteration / whole if whole > 0 else None,
-        "removable_pct": Metric(
-            100 * (1 - whole / iteration),
-            "%",
-            low=100 * (1 - max(projected(high), whole) / fast),
-            high=100 * (1 - min(projected(low), whole) / slow),
-        ),
-    }
-    facts = replace(
-        facts,
-        replay_ms_source="measured" if measured else "predicted",
-        removable_step_pct=100 * (1 - gpu / step) if not keeps_rest else None,
-    )
-    if measured:
-        metrics |= _break_even(result, iteration - whole)
-    return Measured(metrics, facts)
 
 
-def project_from_bursts(
-    times: StepTimes,
-    result: ReplayResult | None,
-    bursts: ReplayTimes,
-    whole_step: bool,
-    stretched: bool = False,
-) -> Measured:
-    """The iteration where a replay was measured and no trace says what lies between the steps,
-    or only one whose kernels were `stretched` beyond the iteration that they are of.
+def timed_again(times: StepTimes, replay: MeasuredReplay) -> bool:
+    """Whether the eager steps between the replays took as long as those of the timing pass.
 
-    The replay takes off the iteration what it takes off the step, nothing more and nothing less:
-    a host that is behind, or waits between the steps, would change that. Bounds as in `project`.
-    Of a replay of a part of the step nothing is said.
+    Then the steps did not change in between, and a trace that contradicts them was disturbed by
+    its own recording. Unknown, so False, where the capture changed flags.
     """
-    iteration, step = middle(times.iteration), middle(times.step)
-    if iteration is None or step is None or iteration <= 0 or not whole_step:
-        return Measured()
-    replay = median(bursts.replay)
-    fast, slow = _usual(times, iteration, step, result, bursts)
-    whole = max(iteration - (step - replay), replay)
-    most = max(iteration - (step - bursts.high_ms), whole)
-    least = max(min(iteration - (step - bursts.low_ms), whole), 0.0)
-    metrics: dict[str, Value] = {
-        "projected_iteration_ms": whole,
-        "iteration_speedup": iteration / whole if whole > 0 else None,
-        "removable_pct": Metric(
-            100 * (1 - whole / iteration),
-            "%",
-            low=100 * (1 - most / fast),
-            high=100 * (1 - least / slow),
-        ),
-        **_break_even(result, iteration - whole),
-    }
-    facts = Facts(
-        replay_ms_source="measured",
-        projected_from_bursts=True,
-        removable_step_pct=100 * (1 - replay / step) if step > 0 else None,
-    )
-    why = "the trace stretched the GPU's work" if stretched else "there is no trace"
-    note = (
-        f"{why}: the iteration with a replay is the measured one less what the replay takes off "
-        "the step"
-    )
-    return Measured(metrics, facts, (note,))
-
-
-def timed_again(
-    times: StepTimes | None, result: ReplayResult | None, bursts: ReplayTimes | None
-) -> bool:
-    """Whether the eager steps beside the replays took what the timing pass had measured.
-
-    Then the steps had not changed meanwhile, and a trace that says otherwise was disturbed by
-    its own recording. Under changes that the capture asked for it cannot be told.
-    """
-    step = None if times is None else middle(times.step)
-    if not step or bursts is None or not bursts.eager or result is None or result.changes:
+    step, eager = times.step_ms, replay.unchanged_eager_ms
+    if not step or eager is None:
         return False
-    return 100 * abs(median(bursts.eager) / step - 1) <= BUSY_TOLERANCE_PCT
+    return 100 * abs(eager / step - 1) <= BUSY_TOLERANCE_PCT
 
 
-def _usual(
-    times: StepTimes,
-    iteration_ms: float,
-    step_ms: float,
-    result: ReplayResult | None,
-    bursts: ReplayTimes | None,
-) -> tuple[float, float]:
-    """How fast and how slow an iteration usually is: its quartiles, and what other moments say.
+def moved_inputs(source: StepSource | None) -> int:
+    """How many host tensors the step copies to the device with `x.to(device)`.
 
-    Those are the looks that the quartiles are not of, and the eager bursts beside the replays. On
-    a shared host they differ by more than the quartiles within either, so what reaches furthest
-    counts. Under changes that the capture asked for bursts are not the person's eager.
+    With a graph such a copy goes straight to the input's fixed address. 0 unless all of them are
+    small enough not to wait.
+    """
+    moved = [x for x in source.inputs if x.expression != x.copied_from] if source else []
+    return len(moved) if all(_bytes(x) <= STAGED_BYTES for x in moved) else 0
+
+
+def _bytes(entry: StepInput) -> int:
+    bits = re.search(r"\d+", entry.dtype)  # of torch.float32, torch.bfloat16, torch.float8_e5m2
+    return math.prod(entry.shape) * (int(bits[0]) // 8 if bits else 1)
+
+
+def _usual_iterations(times: StepTimes, replay: MeasuredReplay | None) -> tuple[float, float]:
+    """How fast and how slow an iteration usually is.
+
+    The quartiles, widened to what other moments of the run say: timing windows that the quartiles
+    are not of, and the eager bursts between the replays. On a shared host these differ by more
+    than the quartiles of any one moment.
     """
     quartiles = (float(ms) for ms in np.percentile(times.iteration, (25, 75)))
-    fast, *_, slow = sorted((*quartiles, *(times.looks_ms if times.unsteady else ())))
-    if bursts is not None and bursts.eager and result is not None and not result.changes:
-        later = median(bursts.eager) + max(iteration_ms - step_ms, 0.0)
+    fast, *_, slow = sorted((*quartiles, *(times.windows_ms if times.unsteady else ())))
+    if replay is not None and replay.whole_step and replay.unchanged_eager_ms is not None:
+        between = (times.iteration_ms or 0.0) - (times.step_ms or 0.0)
+        later = replay.unchanged_eager_ms + max(between, 0.0)
         fast, slow = min(fast, later), max(slow, later)
     return fast, slow
 
 
-def _break_even(result: ReplayResult | None, saved_ms: float) -> dict[str, Value]:
-    """Steps after which what the capture took is saved again; nothing if that is not known."""
-    spent = [result.capture_ms, result.instantiate_ms, result.first_replay_ms] if result else []
+def _break_even(replay: MeasuredReplay | None, saved_ms: float) -> int | None:
+    """Steps after which a replay has saved what its capture took; None if that is unknown."""
+    if replay is None:
+        return None
+    result = replay.result
+    spent = [result.capture_ms, result.instantiate_ms, result.first_replay_ms]
     known = [ms for ms in spent if ms is not None]
-    if not known or saved_ms <= 0:
-        return {}
-    return {"break_even_steps": int(np.ceil(sum(known) / saved_ms))}
+    return int(np.ceil(sum(known) / saved_ms)) if known and saved_ms > 0 else None

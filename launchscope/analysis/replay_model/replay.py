@@ -25,8 +25,6 @@ from launchscope.model import (
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, Trace, ints
 
-__all__ = ["ReplayTimes", "compare_work", "correctness", "replay_times"]
-
 # Kernels that came or went may make up this share of the busy time in the same work.
 CHANGED_SHARE = 0.02
 # What an optimizer that was made capturable runs instead of its usual kernels. DivFunctor: the
@@ -35,16 +33,30 @@ _OPTIMIZER_KERNELS = ("multi_tensor_apply", "FusedAdam", "fused_adam", "fused_sg
 
 
 @dataclass(frozen=True)
-class ReplayTimes:
-    """GPU milliseconds per step of the bursts, and what they say about the spread."""
+class MeasuredReplay:
+    """A timed replay, in GPU milliseconds per step. Bursts of it and of eager steps alternate."""
 
-    replay: tuple[float, ...]
-    eager: tuple[float, ...]
-    low_ms: float  # of the bursts' medians
+    result: ReplayResult
+    whole_step: bool
+    replay_ms: tuple[float, ...]
+    eager_ms: tuple[float, ...]
+    low_ms: float  # the lowest and highest median of a burst
     high_ms: float
 
+    @property
+    def ms(self) -> float:
+        """The median replay."""
+        return median(self.replay_ms)
 
-def replay_times(result: ReplayResult | None) -> ReplayTimes | None:
+    @property
+    def unchanged_eager_ms(self) -> float | None:
+        """The median of the user's own eager step; None where the capture changed its flags."""
+        return median(self.eager_ms) if self.eager_ms and not self.result.changes else None
+
+
+def measured_replay(
+    result: ReplayResult | None, *, whole_step: bool = False
+) -> MeasuredReplay | None:
     """None when no replay was measured."""
     if result is None or result.status not in ("measured", "what_if"):
         return None
@@ -53,7 +65,7 @@ def replay_times(result: ReplayResult | None) -> ReplayTimes | None:
         return None
     replay = tuple(float(ms) for burst in result.replay_bursts for ms in burst)
     eager = tuple(float(ms) for burst in result.eager_bursts for ms in burst)
-    return ReplayTimes(replay, eager, min(bursts), max(bursts))
+    return MeasuredReplay(result, whole_step, replay, eager, min(bursts), max(bursts))
 
 
 def compare_work(

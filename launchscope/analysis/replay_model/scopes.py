@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
-from launchscope.analysis.replay_model.replay import replay_times
-from launchscope.model import Recording, ReplayResult, ScopeReplay
-
-__all__ = ["scope_replays", "with_largest_scope"]
+from launchscope.analysis.replay_model.replay import MeasuredReplay, measured_replay
+from launchscope.model import Recording, ScopeReplay
 
 
 def with_largest_scope(recording: Recording) -> Recording:
@@ -30,26 +28,26 @@ def with_largest_scope(recording: Recording) -> Recording:
 def scope_replays(
     recording: Recording,
     iteration_ms: float | None,
-    removable_pct: Callable[[ReplayResult], float | None],
+    removable_pct: Callable[[MeasuredReplay], float | None] | None = None,
 ) -> tuple[ScopeReplay, ...]:
     """Every smaller scope that was tried.
 
-    `removable_pct` projects the iteration for one; where it cannot, what its part of the step
-    saves is set against the iteration.
+    `removable_pct` projects the iteration for one. Where it cannot, the share is what the part of
+    the step saves.
     """
     found = []
     for result in (recording.scope_forward_backward, recording.scope_forward):
         if result is None:
             continue
-        times = replay_times(result)
-        if times is None or not times.eager:
+        replay = measured_replay(result)
+        if replay is None or not replay.eager_ms:
             found.append(ScopeReplay(result.scope, result.status, result.reason))
             continue
-        eager, replayed = median(times.eager), median(times.replay)
-        share = removable_pct(result)
+        eager = median(replay.eager_ms)
+        share = removable_pct(replay) if removable_pct is not None else None
         if share is None and iteration_ms:
-            share = 100.0 * (eager - replayed) / iteration_ms
+            share = 100.0 * (eager - replay.ms) / iteration_ms
         found.append(
-            ScopeReplay(result.scope, result.status, result.reason, eager, replayed, share)
+            ScopeReplay(result.scope, result.status, result.reason, eager, replay.ms, share)
         )
     return tuple(found)

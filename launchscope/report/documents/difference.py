@@ -51,7 +51,7 @@ def document(value: Difference, top: int) -> Document:
 
 
 def _side(which: str, side: Side) -> str:
-    parts = [f"{which}: {side.name}", side.device or "no device", f"step: {side.step}"]
+    parts = [f"{which}: {side.name}", side.device or "no named device", f"step: {side.step}"]
     if side.recommendation is not None:
         parts.append(VERDICTS[side.recommendation][0])
     return " · ".join(parts)

@@ -17,7 +17,7 @@ from launchscope.model import (
     StepBoundary,
     VerifyResult,
 )
-from tests.analysis.test_build import MEASURED, whole
+from tests.analysis.test_from_recording import MEASURED, whole
 from tests.builders import TraceBuilder, known, loop_trace, recording, trace
 
 

@@ -28,7 +28,7 @@ def recorded(folder: Path, **results: ReplayResult | None) -> Recording:
 
 def test_every_scope_that_was_tried_is_told_with_its_times_or_its_reason(tmp_path: Path) -> None:
     rec = recorded(tmp_path, replay=WHOLE, scope_forward_backward=PART, scope_forward=FORWARD)
-    larger, smaller = scope_replays(rec, 10.0, lambda result: None)
+    larger, smaller = scope_replays(rec, 10.0)
     assert (larger.eager_ms, larger.replay_ms) == (4.0, 1.0)
     assert larger.removable_pct == pytest.approx(30.0)
     assert (smaller.status, smaller.reason) == ("blocked", FORWARD.reason)
@@ -37,7 +37,7 @@ def test_every_scope_that_was_tried_is_told_with_its_times_or_its_reason(tmp_pat
 
 def test_a_projection_outranks_the_plain_difference(tmp_path: Path) -> None:
     rec = recorded(tmp_path, replay=WHOLE, scope_forward_backward=PART)
-    assert scope_replays(rec, 10.0, lambda result: 12.0)[0].removable_pct == 12.0
+    assert scope_replays(rec, 10.0, lambda replay: 12.0)[0].removable_pct == 12.0
 
 
 def test_forward_and_backward_stand_in_for_a_whole_step_that_failed(tmp_path: Path) -> None:

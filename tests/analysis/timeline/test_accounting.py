@@ -6,8 +6,10 @@ import json
 
 import pytest
 
-from launchscope.analysis.metrics import UNITS, counted, registry
+from launchscope.analysis.metrics import UNITS
+from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.timeline.accounting import account, blocked_ns
+from launchscope.model import Metric
 from launchscope.parser import columns as c
 from launchscope.parser.launches import find_launches
 from tests.analysis.timeline.test_timeline import work_of
@@ -55,10 +57,13 @@ def test_counts_agree_with_a_reading_of_the_raw_events() -> None:
 
 
 def test_a_count_is_exact_only_when_all_samples_agree() -> None:
-    same, mixed_ = counted("launches_per_step", [5, 5]), counted("launches_per_step", [5, 6, 5])
-    assert (same.value, same.exact) == (5, True)
-    assert (mixed_.value, mixed_.exact) == (5, False)
-    assert counted("launches_per_step", []).value is None
+    builder = ProfileBuilder()
+    builder.count("launches_per_step", [5, 5])
+    builder.count("memcpys_per_step", [5, 6, 5])
+    builder.count("syncs_per_step", [])
+    assert builder.metrics["launches_per_step"] == Metric(5, "1", True, (5.0, 5.0))
+    assert builder.metrics["memcpys_per_step"] == Metric(5, "1", False, (5.0, 6.0, 5.0))
+    assert builder.metrics["syncs_per_step"] == Metric(None, "1")
 
 
 def test_the_profilers_cost_is_taken_off_each_call() -> None:
@@ -99,10 +104,11 @@ def test_queue_delay_runs_from_the_end_of_the_call() -> None:
     assert list(found.tklqt_ms) == pytest.approx([0.009] * 3)
 
 
-def test_the_registry_holds_every_key_and_no_other() -> None:
-    made = registry({"step_ms": 2.0})
-    assert list(made) == list(UNITS)
-    assert (made["step_ms"].value, made["step_ms"].unit) == (2.0, "ms")
-    assert made["iteration_ms"].value is None
-    with pytest.raises(AssertionError):
-        registry({"steps_ms": 1.0})
+def test_the_builder_holds_every_key_and_no_other() -> None:
+    builder = ProfileBuilder()
+    builder.set("step_ms", 2.0)
+    assert list(builder.metrics) == list(UNITS)
+    assert builder.metrics["step_ms"] == Metric(2.0, "ms")
+    assert builder.metrics["iteration_ms"].value is None
+    with pytest.raises(KeyError):
+        builder.set("steps_ms", 1.0)

@@ -144,7 +144,7 @@ def test_of_looks_that_disagree_the_faster_counts(disturbed_first: bool) -> None
     assert times is not None
     assert times.unsteady
     assert set(times.iteration.round(6)) == {3.0}
-    assert sorted(times.looks_ms) == pytest.approx([3.0, 4.5])
+    assert sorted(times.windows_ms) == pytest.approx([3.0, 4.5])
 
 
 def test_looks_whose_own_spread_is_as_wide_do_not_disagree() -> None:

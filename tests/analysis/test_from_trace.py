@@ -125,7 +125,7 @@ def test_what_recording_cost_is_taken_off_and_told() -> None:
     # 40 recorded events of 2.2 us each, all of them while the GPU waited.
     taken_off = traced_iteration_ms(built.trace()) - known(read.value("iteration_ms"))
     assert taken_off == pytest.approx(40 * 2.2e-3, rel=0.05)
-    assert any("taken off" in note for note in read.notes)
+    assert any("subtracted" in note for note in read.notes)
 
 
 def test_where_the_gpu_is_busy_recording_costs_nothing() -> None:
@@ -210,7 +210,7 @@ def test_a_total_over_several_processes_says_so(tmp_path: Path) -> None:
     built = nsys().launch().launch().process(78, 0).launch()
     read = read_trace(built.write(tmp_path / "r.sqlite"))
     found = profile_of_trace(read, "r", step_from="none")
-    assert "2 processes are in the trace; figures are those of all of them together" in found.notes
+    assert "the trace holds 2 processes; figures are those of all of them together" in found.notes
     assert found.value("launches_per_step") == 3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launchscope.analysis.replay_model.fit import moved_inputs
+from launchscope.analysis.replay_model.gain import moved_inputs
 from launchscope.model import StepInput, StepSource
 
 

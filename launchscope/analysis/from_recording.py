@@ -1,0 +1,297 @@
+"""Recording in, Profile out: reads its traces and joins what each part of the analysis finds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from launchscope.analysis.blockers import blockers
+from launchscope.analysis.profile_builder import ProfileBuilder, TracedSteps
+from launchscope.analysis.replay_model.gain import Projector, project_from_bursts, timed_again
+from launchscope.analysis.replay_model.prediction import Optimizer
+from launchscope.analysis.replay_model.replay import (
+    MeasuredReplay,
+    compare_work,
+    correctness,
+    measured_replay,
+)
+from launchscope.analysis.replay_model.scopes import scope_replays, with_largest_scope
+from launchscope.analysis.steps.iterations import find_iterations
+from launchscope.analysis.timeline.kernels import kernel_table, op_table
+from launchscope.analysis.timeline.work import Work, gather
+from launchscope.analysis.timing import StepTimes, step_times
+from launchscope.errors import InputError
+from launchscope.model import (
+    InspectResult,
+    Profile,
+    Recording,
+    Replay,
+    ReplayResult,
+    Shapes,
+    ShapeSignature,
+)
+from launchscope.parser import read_trace
+from launchscope.parser.trace import Trace
+
+
+def build_profile(
+    recording: Recording, *, threshold_pct: float = 15.0, expected_steps: int | None = None
+) -> Profile:
+    """The Profile of a recording, without a verdict; every metric key present, None if unmeasured.
+
+    Trace files are read from `recording.directory`. A trace that cannot be read costs only what it
+    would have shown, and a note says so.
+    """
+    recording = with_largest_scope(recording)
+    builder = ProfileBuilder()
+    builder.notes += recording.notes
+    kind = _reported_kind(recording)
+    shapes = _shapes(recording.inspect)
+    windows = [w for w in (recording.timing, recording.timing_second) if w is not None]
+    times = step_times(windows, kind, alike=shapes.stable is not False)
+    traced = _traced_steps(builder, recording, kind)
+    replay_trace = recording.replay_trace
+    replayed = _read(builder, recording, replay_trace.file if replay_trace else None)
+    result = recording.replay
+    whole_step = recording.step is None or result is None or result.scope == recording.step.scope
+    replay = measured_replay(result, whole_step=whole_step)
+    compared = _replay(recording, traced.work if traced else None, replayed)
+
+    _add_recorded(builder, recording)
+    if times is not None:
+        _add_timing(builder, times)
+    if result is not None:
+        _add_replay(builder, result, replay, times)
+    projector = None
+    if traced is not None:
+        builder.add_trace(traced)
+        if times is not None:
+            builder.add_shares(traced, times)
+            projector = _projector(builder, recording, traced, times)
+    if projector is not None:
+        builder.add_simulation(projector)
+    if times is not None:
+        _add_projection(builder, projector, times, result, replay, compared.work.same)
+    removable_pct = projector.removable_pct if projector is not None else None
+    scopes = scope_replays(recording, times.iteration_ms if times else None, removable_pct)
+    builder.notes += [
+        f"the {failed.name} pass gave no result: {failed.reason}" for failed in recording.failures
+    ]
+    ops = recording.inspect.ops if recording.inspect else ()
+    return Profile(
+        target=recording.target,
+        environment=recording.environment,
+        mode=recording.mode,
+        step=recording.step,
+        metrics=builder.metrics,
+        shapes=shapes,
+        blockers=blockers(recording.inspect),
+        replay=replace(compared, scopes=scopes),
+        kernels=kernel_table(traced.work, ops) if traced is not None else (),
+        ops=op_table(ops),
+        notes=tuple(dict.fromkeys(builder.notes)),
+        facts=builder.facts,
+        threshold_pct=threshold_pct,
+        expected_steps=expected_steps,
+    )
+
+
+# ---------------------------------------------------------------------- trace files
+
+
+def _read(builder: ProfileBuilder, recording: Recording, file: str | None) -> Trace | None:
+    if file is None:
+        return None
+    try:
+        trace = read_trace(Path(recording.directory) / file)
+    except InputError as error:
+        builder.notes.append(f"a trace cannot be read: {error}")
+        return None
+    if trace.damage.any:
+        builder.notes.append(f"{file} is damaged: {trace.damage.text}")
+    return trace
+
+
+def _traced_steps(
+    builder: ProfileBuilder, recording: Recording, kind: int | None
+) -> TracedSteps | None:
+    """The traced steps of this kind; None when the trace holds none with device work."""
+    result = recording.trace
+    trace = _read(builder, recording, result.file if result else None)
+    if trace is None or result is None:
+        return None
+    iterations = find_iterations(trace, result.drop_first, result.kind, kind)
+    if iterations is None or not len(iterations.used):
+        builder.notes.append("the trace holds no whole step that can be used")
+        return None
+    work = gather(trace, iterations)
+    if not np.isin(work.activity_iteration, iterations.used).any():
+        builder.notes.append("the traced steps launched no work on a GPU")
+        return None
+    inspected, calibration = recording.inspect, result.calibration
+    optimizer = Optimizer()
+    if inspected is not None:
+        optimizer = Optimizer(inspected.uncapturable_tensors, inspected.uncapturable_groups)
+    return TracedSteps.of(work, optimizer, calibration.profiler_us_per_launch if calibration else 0)
+
+
+def _reported_kind(recording: Recording) -> int | None:
+    """The kind of step that is reported: the replayed one, else the most frequent one."""
+    kinds = recording.step.kinds if recording.step else ()
+    if len(kinds) < 2:
+        return None
+    if recording.replay is not None and recording.replay.replay_bursts:
+        return recording.replay.kind
+    return max(range(len(kinds)), key=lambda index: kinds[index].share_pct)
+
+
+# ------------------------------------------------------------------- parts of the Profile
+
+
+def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
+    """What the recording says by itself, without the rows of a trace."""
+    inspected, trace = recording.inspect, recording.trace
+    facts = replace(builder.facts, has_pass_failures=bool(recording.failures))
+    if trace is not None:
+        legacy = -(-trace.legacy_kernels // max(trace.steps, 1))
+        facts = replace(facts, side_stream=trace.side_stream, legacy_stream_kernels=legacy)
+    if inspected is not None:
+        facts = replace(
+            facts,
+            scheduler_live=inspected.scheduler_live,
+            scheduler_where=inspected.scheduler_where,
+            optimizer_classes=inspected.optimizer_classes,
+            amp_left_out=inspected.partial or None,
+        )
+        builder.count("device_ops_per_step", inspected.device_ops, exact=not inspected.partial)
+        if inspected.signatures:
+            builder.set("shape_signatures", len(set(inspected.signatures)), exact=True)
+        builder.notes += inspected.notes
+    builder.facts = facts
+
+
+def _add_timing(builder: ProfileBuilder, times: StepTimes) -> None:
+    builder.add_times(times)
+    check = times.wall_check_pct
+    if check is not None and check > 3:
+        builder.notes.append(
+            f"the wall time of the timing pass differs by {check:.1f} % from its GPU events"
+        )
+    builder.facts = replace(
+        builder.facts,
+        timing_steps=times.steps,
+        iteration_check_pct=check,
+        timing_window_iteration_ms=times.windows_ms,
+        unsteady=times.unsteady,
+    )
+
+
+def _add_replay(
+    builder: ProfileBuilder,
+    result: ReplayResult,
+    replay: MeasuredReplay | None,
+    times: StepTimes | None,
+) -> None:
+    """What the replay pass measured.
+
+    `speedup` is against the user's own eager step, from the timing pass; for a part of the step,
+    or without a timing pass, against the eager bursts between the replays.
+    """
+    builder.set("capture_ms", result.capture_ms)
+    builder.set("instantiate_ms", result.instantiate_ms)
+    builder.set("graph_nodes", result.graph_nodes, exact=result.graph_nodes is not None)
+    builder.set("graph_memory_mib", result.graph_memory_mib)
+    builder.sample("host_replay_us", result.host_replay_us)
+    builder.facts = replace(
+        builder.facts, input_tensors=result.input_tensors, input_bytes=result.input_bytes
+    )
+    if replay is None:
+        return
+    builder.sample("replay_ms", replay.replay_ms)
+    eager = times.step_ms if times is not None and replay.whole_step else None
+    if eager is None and replay.eager_ms:
+        eager = median(replay.eager_ms)
+    if eager is not None and replay.ms > 0:
+        builder.set("speedup", eager / replay.ms)
+
+
+def _projector(
+    builder: ProfileBuilder, recording: Recording, traced: TracedSteps, times: StepTimes
+) -> Projector | None:
+    """None where the trace contradicts the timings."""
+    if builder.facts.busy_exceeds_interval_pct is not None:
+        return None
+    source = recording.inspect.source if recording.inspect else None
+    return Projector.of(traced.work, traced.accounts, traced.predicted, times, source)
+
+
+def _add_projection(
+    builder: ProfileBuilder,
+    projector: Projector | None,
+    times: StepTimes,
+    result: ReplayResult | None,
+    replay: MeasuredReplay | None,
+    same_work: bool | None,
+) -> None:
+    """The iteration with the step replayed: simulated from the trace, or else from the bursts."""
+    if projector is not None:
+        # A replay of other work says nothing about this step: then the prediction counts.
+        usable = replay if same_work is not False else None
+        projection = projector.project(result, usable)
+        if projection is not None:
+            builder.add_projection(projection)
+            return
+        if usable is not None:
+            builder.notes.append(
+                f"the replay covers only the step's {usable.result.scope}: the iteration with it "
+                "is unknown"
+            )
+    if replay is None or same_work is False:
+        return
+    stretched = builder.facts.busy_exceeds_interval_pct is not None
+    # A second measurement of the same times outweighs a trace that contradicts them.
+    if stretched and not timed_again(times, replay):
+        return
+    projection = project_from_bursts(times, replay)
+    if projection is not None:
+        builder.add_projection(projection)
+        builder.facts = replace(builder.facts, projected_from_bursts=True)
+        reason = "the trace stretched the GPU's work" if stretched else "there is no trace"
+        builder.notes.append(
+            f"{reason}: the iteration with a replay is the measured one less what the replay takes "
+            "off the step"
+        )
+
+
+def _replay(recording: Recording, work: Work | None, replayed: Trace | None) -> Replay:
+    result = recording.replay
+    correct = correctness(recording.verify, recording.failures)
+    if result is None:
+        failed = [failure for failure in recording.failures if failure.name == "replay"]
+        if failed:
+            return Replay("failed", failed[0].reason, failed[0].where, correct=correct)
+        return Replay("skipped", "the replay pass was not run", correct=correct)
+    step_scope = recording.step.scope if recording.step else result.scope
+    partial = result.scope == "forward_backward" and step_scope == "full_step"
+    changes = result.changes
+    same = compare_work(work, replayed, changes, without_optimizer=partial)
+    return Replay(result.status, result.reason, result.where, result.scope, changes, same, correct)
+
+
+def _shapes(inspected: InspectResult | None) -> Shapes:
+    if inspected is None or not inspected.signatures:
+        return Shapes(None)
+    seen = Counter(inspected.signatures)
+    inputs = dict(zip(reversed(inspected.signatures), reversed(inspected.inputs)))
+    forwards = dict(zip(inspected.signatures, inspected.forwards))
+    return Shapes(
+        len(seen) == 1,
+        tuple(
+            ShapeSignature(count, inputs.get(key, ""), forwards.get(key))
+            for key, count in seen.most_common()
+        ),
+    )
