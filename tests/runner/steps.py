@@ -13,17 +13,10 @@ from launchscope.runner.child.capture.capture import CapturedStep
 from launchscope.runner.child.capture.live_replay import LiveReplay
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.context import Context
-from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.passes.verify import VerifyPass
 from launchscope.runner.protocol.folder import ChildFolder
-
-
-class Silence:
-    """A listener that hears nothing."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *args, **kwargs: None
 
 
 class Graph:
@@ -41,7 +34,7 @@ class Graph:
 
 def context_of(folder: Path, model: Any, optimizer: Any = None, verify: int = 4) -> Context:
     optimizers = [] if optimizer is None else [optimizer]
-    hooks = Hooks(torch, Silence())
+    hooks = Hooks(torch, NO_OBSERVER)
     state = DeviceState(torch, [model], optimizers, device="cpu")
     flags = OptimizerFlags(torch, [])  # there is no capturable optimizer on the CPU
     replay = LiveReplay(CapturedStep(Graph(), 0.0, None, None, 0), state, flags, [])

@@ -141,9 +141,9 @@ def test_a_compiled_region_runs_compiled_and_is_compiled_once(batch: Batch, name
     assert ran.recording.inspect.device_ops[0] > 10
 
 
-def test_what_is_compiled_when_the_measuring_has_begun_is_told_to_be_missing(
+def test_code_that_is_compiled_during_the_measurement_is_reported_as_missing(
     tmp_path: Path,
 ) -> None:
     ran = recorded(tmp_path, HEAD + ADAM + LATE)
     notes = " ".join(ran.recording.notes)
-    assert "torch.compile after 11 steps, when the measuring had begun" in notes
+    assert "torch.compile after 11 steps, when the measurement had begun" in notes

@@ -14,7 +14,8 @@ from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.input_shapes import in_training, shapes_text
+from launchscope.runner.child.hooks.input_shapes import shapes_text
+from launchscope.runner.child.hooks.modules import in_training
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner, describe
@@ -160,7 +161,7 @@ class StepController:
             )
 
     def marker_begin(self) -> None:
-        if self.hooks.deaf() or self.plan.schedule.step_from in ("forward", "optimizer"):
+        if self.hooks.ignores_thread() or self.plan.schedule.step_from in ("forward", "optimizer"):
             if self.finished and self.plan.schedule.step_from == "auto":
                 self._note_late_marks()
             return
@@ -173,7 +174,7 @@ class StepController:
             self._note_late_marks()
 
     def marker_end(self) -> None:
-        if not self._in_marker or self.hooks.deaf():
+        if not self._in_marker or self.hooks.ignores_thread():
             return
         self._in_marker = False
         if self._detector is not None:
@@ -187,7 +188,7 @@ class StepController:
         runner = self._runner
         if self._strategy is not None or runner is None or not runner.abandon():
             return False
-        self.hooks.forget_modules()
+        self.hooks.stop_watching_modules()
         self._follower = self._runner = None
         self._kinds, self._current_kind = {}, 0
         self._note(
@@ -229,7 +230,7 @@ class StepController:
         if strategy is not None and not self._apply(strategy, pattern):
             return
         try:
-            visible = self.hooks.narrow(frozenset() if pattern is None else pattern.keys)
+            visible = self.hooks.watch_modules(frozenset() if pattern is None else pattern.keys)
         except Exception as error:
             self._cannot_follow(error)
             return
@@ -304,7 +305,7 @@ class StepController:
         self._finish()
 
     def _follow(self, boundaries_only: bool) -> None:
-        self.hooks.follow_all()
+        self.hooks.observe_everything()
         follower, runner = self._follower, self._runner
         # Steps of several kinds or sizes are told apart by their inputs.
         by_inputs = bool(self._kinds) or self.plan.schedule.sizes > 0
@@ -312,7 +313,7 @@ class StepController:
             return
         if StepBoundaryHooks.enough_for(follower.pattern):
             thread, pattern = self.hooks.thread, follower.pattern
-            self.hooks.follow_ends(
+            self.hooks.observe_boundaries(
                 StepBoundaryHooks(self.torch, thread, pattern, runner.begin_step, runner.end_step)
             )
 
@@ -381,7 +382,9 @@ class StepController:
     def script_ended(self) -> None:
         """The script is over, by itself or by an error: keep what there is."""
         detector, runner, hooks = self._detector, self._runner, self.hooks
-        missed = sum(one.missed for one in (self._follower, hooks.ends) if one is not None)
+        missed = sum(
+            one.missed for one in (self._follower, hooks.boundary_hooks) if one is not None
+        )
         self._follower = None
         if runner is not None:
             runner.cut_short()
@@ -396,7 +399,7 @@ class StepController:
                 optimizer_steps=0 if detector is None else detector.optimizer_steps,
                 processes=hooks.processes,
                 missed_steps=missed,
-                other_thread_forwards=hooks.others.unheard,
+                other_thread_forwards=hooks.threads.unobserved,
             )
         )
         hooks.remove()

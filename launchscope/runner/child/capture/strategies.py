@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from launchscope.runner.child.hooks.boundary_hooks import hook_call
+from launchscope.runner.child.hooks.boundary_hooks import replace_call
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.input_shapes import is_weighted
+from launchscope.runner.child.hooks.modules import is_weighted
 
 COMPILE: dict[str, Any] = {"mode": "reduce-overhead"}
 _SKIP = "log_cudagraph_skip_and_bump_counter"
@@ -70,7 +70,7 @@ class Strategy:
 
         @functools.wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._open and not self._hooks.deaf():
+            if self._open and not self._hooks.ignores_thread():
                 self._note(tensors if hasattr(tensors, "detach") else tensors[0])
             return original(tensors, *args, **kwargs)
 
@@ -174,7 +174,7 @@ class Strategy:
             self._undo.append(lambda: setattr(module, "_compiled_call_impl", wrapped))
             return
         if isinstance(module, self._torch.jit.ScriptModule):  # it takes no hooks
-            handle = hook_call(module, self._noting)
+            handle = replace_call(module, self._noting)
             self._undo += [] if handle is None else [handle.remove]
             return
         own = weakref.ref(self)
@@ -196,7 +196,7 @@ class Strategy:
         return noting
 
     def _note_output(self, output: Any) -> None:
-        if self._open and not self._hooks.deaf():
+        if self._open and not self._hooks.ignores_thread():
             tensor = _first_tensor(self._torch, output)
             if tensor is not None:
                 self._note(tensor.abs())

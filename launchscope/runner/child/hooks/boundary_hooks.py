@@ -1,4 +1,4 @@
-"""Follows the steps of a pass that wants nothing but their two ends, at the least cost.
+"""Follows the steps of a pass that only needs their two ends, at the least cost.
 
 What follows a step runs once in two milliseconds and finds the caches of the processor full
 of torch: on the host of an H200 it takes four to five times as long as in a loop of its own. So
@@ -7,40 +7,57 @@ every call, attribute and object between torch and the pass counts.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from launchscope.runner.child.hooks.uncopyable_hook import UncopyableCall
 from launchscope.runner.child.step_pattern import FORWARD, Pattern
+from launchscope.runner.child.torch_types import Function, Module, Torch, Value
 
-# Where torch.nn.Module looks for a call that goes before its own. A module that has one does not
-# become slower to call, as one with a hook does.
+# Where torch.nn.Module looks for a call that replaces its own. Unlike a hook, it does not make
+# the call of the module slower.
 _CALL = "_compiled_call_impl"
 _NO_GRAPH_TASK = -1
+
+
+class UncopyableHook(partial):  # type: ignore[type-arg]
+    """A hook on one of the script's modules; a copy or a pickle of that module is without it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What replaces it takes any arguments, does nothing, and needs no launchscope where it
+        # is loaded.
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+class UncopyableCall(partial):  # type: ignore[type-arg]
+    """A call that replaces a module's own; in a copy or a pickle of the module it is None."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (contextlib.nullcontext(), "enter_result")
 
 
 class StepBoundaryHooks:
     """Calls `begin` and `end` where steps of `pattern` begin and end.
 
-    The step is one that a forward begins and the only optimizer step, or that same forward,
-    ends (`enough_for`); what else happens in it is not looked at, except that backwards are
-    counted where the step has several such forwards (`counts_backwards`). Heard is the thread
-    of the number `thread`, until `hear` names another or none. Optimizer steps are told by
-    whoever has the hook behind them: `inside` and `closes_with_optimizer`, it calls `end`.
+    The step begins with a forward and ends with the only optimizer step or with that same
+    forward (see `enough_for`). Nothing else in it is observed, except that backwards are
+    counted where the step has several such forwards (`counts_backwards`). Only `thread` is
+    observed; None: no thread. The hook after optimizer steps belongs to Hooks, which calls
+    `end` for a step that is `inside` and `closes_with_optimizer`.
     """
 
     def __init__(
         self,
-        torch: Any,
+        torch: Torch,
         thread: int | None,
         pattern: Pattern,
         begin: Callable[[], None],
         end: Callable[[], None],
     ):
         self.key = pattern.begin_key
-        self.hear = thread
+        self.thread = thread
         # An opening forward is one of the step's own until it has had its backwards.
         self.counts_backwards = pattern.closing == "optimizer" and pattern.openings > 1
         self.backwards = 0
@@ -63,22 +80,22 @@ class StepBoundaryHooks:
             return pattern.forwards == 1
         return pattern.closing == "optimizer" and pattern.optimizers == 1
 
-    def hook(self, module: Any) -> BeforeCall | None:
-        """Handle of what is put on the module whose forward begins a step.
+    def hook(self, module: Module) -> ReplacedCall | None:
+        """The handle of what is put on the module whose forward begins a step.
 
-        None if something else goes before the call of the module already.
+        None if something else replaces the call of the module already.
         """
-        return hook_call(module, partial(self._around, module))
+        return replace_call(module, partial(self._around, module))
 
-    def _around(self, module: Any, call: Any) -> Any:
+    def _around(self, module: Module, call: Function) -> Function:
         ident, grad_enabled, trains = threading.get_ident, self._grad_enabled, self._trains
         running = False
 
-        def called(*args: Any, **kwargs: Any) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Value:
             nonlocal running
             if (
                 running  # a module that calls itself
-                or ident() != self.hear
+                or ident() != self.thread
                 or grad_enabled() is not trains
                 or module.training is not self._training
                 or (self.inside and self._goes_on())
@@ -99,13 +116,13 @@ class StepBoundaryHooks:
         return called
 
     def miss(self) -> None:
-        """An optimizer stepped outside of a step: it was not seen to open, being in the mode
-        that an evaluation has set for good."""
+        """An optimizer stepped outside of a step: the step began unseen, because the module is
+        in the mode that an evaluation has set for good."""
         self.missed += 1
         self._training = not self._training
 
     def _goes_on(self) -> bool:
-        """Whether an opening forward is one more of the step that is under way.
+        """Whether an opening forward is one more of the current step.
 
         It is not if the step has had all of its own: its end was skipped.
         """
@@ -113,38 +130,10 @@ class StepBoundaryHooks:
         return again or self.backwards < self._own_backwards
 
 
-def hook_call(
-    module: Any, around: Callable[[Any], Any], *, over_ours: bool = False
-) -> BeforeCall | None:
-    """Handle of what `around` makes of a module's call; None if somebody went before us.
+class ReplacedCall:
+    """The handle of a call that replaces a module's own."""
 
-    With `over_ours` that may be one of ours, which then has to stay for as long.
-    """
-    before = getattr(module, _CALL, None)
-    if before is None:
-        return BeforeCall(module, around(module._call_impl), None)
-    if over_ours and type(before) is UncopyableCall:
-        return BeforeCall(module, around(before), before)
-    return None
-
-
-def is_part_of(module: Any, others: Iterable[Any]) -> bool:
-    """Whether another module calls this one inside its own forward."""
-    return any(
-        module is part for other in others if other is not module for part in other.modules()
-    )
-
-
-def swap_backward(owner: Any, present: Any, wanted: Any) -> None:
-    """Put one backward in the place of another, unless the script has put its own there."""
-    if owner.backward is present:
-        owner.backward = wanted
-
-
-class BeforeCall:
-    """The handle of a call that goes before a module's own."""
-
-    def __init__(self, module: Any, call: Any, before: UncopyableCall | None):
+    def __init__(self, module: Module, call: Function, before: UncopyableCall | None):
         self._module, self._before = module, before
         # torch leaves it out of copies; classes with a way of their own to copy (DDP) do not.
         self._call = UncopyableCall(call)
@@ -157,3 +146,25 @@ class BeforeCall:
             del self._module.__dict__[_CALL]
         else:
             self._module.__dict__[_CALL] = self._before
+
+
+def replace_call(
+    module: Module, around: Callable[[Function], Function], *, over_ours: bool = False
+) -> ReplacedCall | None:
+    """The handle of what `around` makes of a module's call; None if it was replaced before us.
+
+    With `over_ours` that may have been us, and our first handle then has to stay for as long.
+    """
+    before = getattr(module, _CALL, None)
+    if before is None:
+        return ReplacedCall(module, around(module._call_impl), None)
+    if over_ours and type(before) is UncopyableCall:
+        return ReplacedCall(module, around(before), before)
+    return None
+
+
+def is_part_of(module: Module, others: Iterable[Module]) -> bool:
+    """Whether another module calls this one inside its own forward."""
+    return any(
+        module is part for other in others if other is not module for part in other.modules()
+    )

@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
-from launchscope.runner.child.hooks.observer import StepObserver
+from launchscope.runner.child.torch_types import Function, Value
 
-
-class FetchObserver(Protocol):
-    """Who hears of it."""
-
-    listener: StepObserver
-    active: bool
-    in_fetch: bool
-    fetching: set[int]  # threads that make a batch while it is open which thread is heard
-    ends: StepBoundaryHooks | None
-
-    @property
-    def thread(self) -> int | None: ...
+if TYPE_CHECKING:
+    from launchscope.runner.child.hooks.hooks import Hooks
 
 
-def observe_fetch(hearer: FetchObserver, original: Any) -> Any:
+def wrap_fetch(hooks: Hooks, original: Function) -> Function:
     """Around `__next__` of a data loader's iterator."""
 
-    def fetch(iterator: Any) -> Any:
+    def fetch(iterator: Value) -> Value:
         thread = threading.get_ident()
-        if hearer.thread is None and thread not in hearer.fetching:
+        if hooks.thread is None and thread not in hooks.fetching_threads:
             # Batches may be fetched ahead, for another thread: neither this nor a forward in it
-            # says which thread is heard.
-            hearer.fetching.add(thread)
+            # says which thread to observe.
+            hooks.fetching_threads.add(thread)
             try:
                 return original(iterator)
             finally:
-                hearer.fetching.discard(thread)
-        if hearer.in_fetch or hearer.thread != thread or not hearer.active:
+                hooks.fetching_threads.discard(thread)
+        if hooks.in_fetch or hooks.thread != thread or not hooks.active:
             return original(iterator)
-        hearer.listener.fetch_begin()
-        hearer.in_fetch, ends = True, hearer.ends
-        if ends is not None:
-            ends.hear = None
+        hooks.observer.fetch_begin()
+        hooks.in_fetch, boundary = True, hooks.boundary_hooks
+        if boundary is not None:
+            boundary.thread = None
         try:
             return original(iterator)
         finally:
-            hearer.in_fetch = False
-            if ends is not None:
-                ends.hear = thread
+            hooks.in_fetch = False
+            if boundary is not None:
+                boundary.thread = thread
 
     return fetch

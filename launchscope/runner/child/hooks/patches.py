@@ -1,4 +1,4 @@
-"""Wrappers around what a script may do beside its steps, which the report has to tell of."""
+"""Wrappers around what a script may do beside its steps and a report has to mention."""
 
 from __future__ import annotations
 
@@ -8,78 +8,82 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from launchscope.model import SourceLine
 from launchscope.runner.child.source_lines import is_torch, user_line
 from launchscope.runner.child.target import is_ours
+from launchscope.runner.child.torch_types import Function, Graph, Owner, Torch, Value
+
+if TYPE_CHECKING:
+    from launchscope.runner.child.hooks.hooks import Hooks
 
 _TRAINERS = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed|lightning|fabric")
 _OF_TORCH = os.path.join("torch", "_inductor", "")  # its compile workers
 _FIRST_WORDS = 4  # `env NAME=1 python train.py`
 
 
-class PatchState(Protocol):
-    """Where it is noted."""
+def patches(torch: Torch) -> tuple[tuple[Owner, str, Callable[[Hooks, Function], Function]], ...]:
+    """What is wrapped: where it is, its name, and the wrapper."""
+    return (
+        (torch.profiler.profile, "__init__", _wrap_profiler),
+        (torch.autograd.profiler.profile, "__init__", _wrap_profiler),
+        (torch.cuda.CUDAGraph, "replay", _wrap_replay),
+        (multiprocessing.process.BaseProcess, "start", _wrap_process),
+        (subprocess.Popen, "__init__", _wrap_command),
+        (torch.optim.lr_scheduler.LRScheduler, "step", _wrap_scheduler),
+    )
 
-    active: bool  # False once launchscope has nothing more to hear
-    user_profiler: bool
-    graph_replays: int
-    processes: int  # that the script started, DataLoader workers apart
-    wants_lines: bool  # to find one takes microseconds
-    scheduler_where: SourceLine | None  # the line that steps a scheduler of learning rates
 
-
-def patch_profiler(notes: PatchState, original: Any) -> Any:
+def _wrap_profiler(hooks: Hooks, original: Function) -> Function:
     """Around a profiler's `__init__`: the script's own profiler leaves no room for ours."""
 
-    def init(profiler: Any, *args: Any, **kwargs: Any) -> None:
+    def init(profiler: Value, *args: Any, **kwargs: Any) -> None:
         caller = sys._getframe(1).f_code.co_filename
-        if notes.active and not is_ours(caller) and not is_torch(caller):
-            notes.user_profiler = True
+        if hooks.active and not is_ours(caller) and not is_torch(caller):
+            hooks.user_profiler = True
         original(profiler, *args, **kwargs)
 
     return init
 
 
-def patch_replay(notes: PatchState, original: Any) -> Any:
+def _wrap_replay(hooks: Hooks, original: Function) -> Function:
     """Around `CUDAGraph.replay`: counts replays that are not ours."""
 
-    def replay(graph: Any) -> None:
+    def replay(graph: Graph) -> None:
         if not is_ours(sys._getframe(1).f_code.co_filename):
-            notes.graph_replays += 1
+            hooks.graph_replays += 1
         original(graph)
 
     return replay
 
 
-def patch_process(notes: PatchState, original: Any) -> Any:
-    """Around `Process.start`: counts processes, those of a DataLoader apart."""
+def _wrap_process(hooks: Hooks, original: Function) -> Function:
+    """Around `Process.start`: counts processes other than those of a DataLoader."""
 
-    def start(process: Any) -> None:
+    def start(process: Value) -> None:
         target = getattr(process, "_target", None)
         if not getattr(target, "__module__", "").startswith("torch.utils.data"):
-            notes.processes += 1
+            hooks.processes += 1
         original(process)
 
     return start
 
 
-def patch_command(notes: PatchState, original: Any) -> Any:
-    """Around `subprocess.Popen.__init__`: counts Pythons and launchers of such, torch's own apart.
+def _wrap_command(hooks: Hooks, original: Function) -> Function:
+    """Around `subprocess.Popen.__init__`: counts Pythons and their launchers, except torch's own.
 
     Other programs (git, nvidia-smi, a compiler) make no steps.
     """
 
-    def init(popen: Any, args: Any, *more: Any, **named: Any) -> None:
-        if notes.active and _trains(args):
-            notes.processes += 1
+    def init(popen: Value, args: Value, *more: Any, **named: Any) -> None:
+        if hooks.active and _may_train(args):
+            hooks.processes += 1
         original(popen, args, *more, **named)
 
     return init
 
 
-def _trains(command: Any) -> bool:
+def _may_train(command: Value) -> bool:
     if isinstance(command, str | bytes | os.PathLike):
         command = os.fsdecode(command).split()
     words = [os.fsdecode(word) for word in command if isinstance(word, str | bytes | os.PathLike)]
@@ -88,24 +92,12 @@ def _trains(command: Any) -> bool:
     return any(_TRAINERS.fullmatch(os.path.basename(word)) for word in words[:_FIRST_WORDS])
 
 
-def patch_scheduler(notes: PatchState, original: Any) -> Any:
-    """Around `LRScheduler.step`: where it is called. To make a scheduler steps it too."""
+def _wrap_scheduler(hooks: Hooks, original: Function) -> Function:
+    """Around `LRScheduler.step`: where it is called, be it by the constructor."""
 
-    def step(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
-        if notes.active and notes.wants_lines:
-            notes.scheduler_where = user_line(sys._getframe(1))
+    def step(scheduler: Value, *args: Any, **kwargs: Any) -> Value:
+        if hooks.active and hooks.wants_lines:
+            hooks.scheduler_where = user_line(sys._getframe(1))
         return original(scheduler, *args, **kwargs)
 
     return step
-
-
-def patches(torch: Any) -> tuple[tuple[Any, str, Callable[[PatchState, Any], Any]], ...]:
-    """What is wrapped: where it is, its name, and the wrapper."""
-    return (
-        (torch.profiler.profile, "__init__", patch_profiler),
-        (torch.autograd.profiler.profile, "__init__", patch_profiler),
-        (torch.cuda.CUDAGraph, "replay", patch_replay),
-        (multiprocessing.process.BaseProcess, "start", patch_process),
-        (subprocess.Popen, "__init__", patch_command),
-        (torch.optim.lr_scheduler.LRScheduler, "step", patch_scheduler),
-    )

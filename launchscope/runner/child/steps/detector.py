@@ -10,7 +10,7 @@ from typing import Any
 
 from launchscope.model import Schedule, SourceLine, StepBoundary, StepKind
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.input_shapes import in_training, is_weighted
+from launchscope.runner.child.hooks.modules import in_training, is_weighted
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
 from launchscope.runner.child.steps.search import StepSearch

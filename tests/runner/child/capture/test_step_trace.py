@@ -9,8 +9,7 @@ import torch
 
 from launchscope.runner.child.capture.causes import causes_between
 from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
-from launchscope.runner.child.hooks.hooks import Hooks
-from tests.runner.steps import Silence
+from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
 
 WEIGHT = torch.ones(4, dtype=torch.float64)
 
@@ -18,7 +17,7 @@ WEIGHT = torch.ones(4, dtype=torch.float64)
 def witnessed(step: Callable[[], Any], expected: StepTrace | None = None, **more: Any) -> StepTrace:
     patches = StepRecorder(
         torch,
-        Hooks(torch, Silence()),
+        Hooks(torch, NO_OBSERVER),
         lambda tensor: bool(tensor.dtype == torch.float64),
         lambda tensor: tensor.clone(),
         expected,

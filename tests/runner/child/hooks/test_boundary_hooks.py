@@ -1,9 +1,10 @@
-"""Steps followed by their two ends alone: the same steps as with every event followed."""
+"""Steps followed by their boundaries alone: the same steps as with every event observed."""
 
 import copy
 import pickle
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.observer import NOBODY
+from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
 from launchscope.runner.child.step_pattern import Pattern, Token
 
 
@@ -29,8 +29,14 @@ def pattern(closing: Any, backwards: int = 1, forwards: int = 1, optimizers: int
     )
 
 
-class Everything:
-    """A listener that writes down the names of what it hears."""
+def idle(hooks: Hooks, key: str = "Linear@0") -> StepBoundaryHooks:
+    """Boundary hooks that call nothing."""
+    step = replace(pattern("optimizer"), begin_key=key)
+    return StepBoundaryHooks(torch, hooks.thread, step, lambda: None, lambda: None)
+
+
+class EventLog:
+    """An observer that keeps the names of the events."""
 
     def __init__(self, events: list[str]):
         self._events = events
@@ -40,28 +46,28 @@ class Everything:
 
 
 class Followed:
-    """A model whose steps are followed by their ends; `heard` is what was told."""
+    """A model whose steps are followed by their boundaries; `calls` are those of the hooks."""
 
     def __init__(self, step: Pattern):
         self.model = torch.nn.Linear(4, 4)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-        self.heard: list[str] = []
-        self.hooks = Hooks(torch, NOBODY)
+        self.calls: list[str] = []
+        self.hooks = Hooks(torch, NO_OBSERVER)
         self.hooks.install()
         self.model(torch.ones(1, 4))  # seen once, so that it has a key
-        self.hooks.narrow(frozenset({"Linear@0"}))
-        ends = StepBoundaryHooks(
+        self.hooks.watch_modules(frozenset({"Linear@0"}))
+        boundary = StepBoundaryHooks(
             torch,
             self.hooks.thread,
             step,
-            lambda: self.heard.append("begin"),
+            lambda: self.calls.append("begin"),
             self._end,
         )
         self.ended: Callable[[], None] = lambda: None
-        self.taken = self.hooks.follow_ends(ends)
+        self.taken = self.hooks.observe_boundaries(boundary)
 
     def _end(self) -> None:
-        self.heard.append("end")
+        self.calls.append("end")
         self.ended()
 
     def backward(self) -> None:
@@ -89,7 +95,7 @@ def test_a_training_step_runs_from_its_forward_to_its_optimizer(followed: Make) 
     for _ in range(3):
         it.backward()
         it.optimizer.step()
-    assert it.heard == ["begin", "end"] * 3
+    assert it.calls == ["begin", "end"] * 3
 
 
 def test_evaluation_between_steps_is_no_step(followed: Make) -> None:
@@ -98,7 +104,7 @@ def test_evaluation_between_steps_is_no_step(followed: Make) -> None:
     it.optimizer.step()
     with torch.no_grad():
         it.model(torch.ones(1, 4))
-    assert it.heard == ["begin", "end"]
+    assert it.calls == ["begin", "end"]
 
 
 def test_evaluation_with_gradients_between_steps_is_no_step(followed: Make) -> None:
@@ -108,7 +114,7 @@ def test_evaluation_with_gradients_between_steps_is_no_step(followed: Make) -> N
         it.optimizer.step()
         it.model.eval()(torch.ones(1, 4)).sum().item()
         it.model.train()
-    assert it.heard == ["begin", "end"] * 2
+    assert it.calls == ["begin", "end"] * 2
 
 
 def test_training_that_goes_on_in_evaluation_mode_costs_one_step(followed: Make) -> None:
@@ -117,7 +123,7 @@ def test_training_that_goes_on_in_evaluation_mode_costs_one_step(followed: Make)
     for _ in range(3):
         it.backward()
         it.optimizer.step()
-    assert it.heard == ["begin", "end"] * 2
+    assert it.calls == ["begin", "end"] * 2
 
 
 def test_accumulated_gradients_are_one_step(followed: Make) -> None:
@@ -126,15 +132,15 @@ def test_accumulated_gradients_are_one_step(followed: Make) -> None:
         it.backward()
         it.backward()
         it.optimizer.step()
-    assert it.heard == ["begin", "end"] * 2
+    assert it.calls == ["begin", "end"] * 2
 
 
-def test_a_step_whose_optimizer_was_skipped_is_begun_anew(followed: Make) -> None:
+def test_a_step_whose_optimizer_was_skipped_begins_again(followed: Make) -> None:
     it = followed(pattern("optimizer"))
     it.backward()
     it.backward()
     it.optimizer.step()
-    assert it.heard == ["begin", "begin", "end"]
+    assert it.calls == ["begin", "begin", "end"]
 
 
 def test_a_forward_run_again_by_the_backward_begins_nothing(followed: Make) -> None:
@@ -144,7 +150,7 @@ def test_a_forward_run_again_by_the_backward_begins_nothing(followed: Make) -> N
     loss: Any = checkpoint(it.model, torch.ones(1, 4, requires_grad=True), use_reentrant=False)
     loss.sum().backward()
     it.optimizer.step()
-    assert it.heard == ["begin", "end"]
+    assert it.calls == ["begin", "end"]
 
 
 def test_inference_ends_with_its_forward(followed: Make) -> None:
@@ -152,27 +158,27 @@ def test_inference_ends_with_its_forward(followed: Make) -> None:
     with torch.no_grad():
         for _ in range(2):
             it.model(torch.ones(1, 4))
-    assert it.heard == ["begin", "end"] * 2
+    assert it.calls == ["begin", "end"] * 2
 
 
-def test_afterwards_every_event_is_heard_again(followed: Make) -> None:
+def test_afterwards_every_event_is_observed_again(followed: Make) -> None:
     it = followed(pattern("optimizer"))
-    it.hooks.follow_all()
+    it.hooks.observe_everything()
     events: list[str] = []
-    it.hooks.listener = Everything(events)
+    it.hooks.observer = EventLog(events)
     it.backward()
     it.optimizer.step()
-    assert it.heard == []
+    assert it.calls == []
     assert events == [
         *("forward_begin", "forward_end", "backward_begin", "backward_end"),
         *("optimizer_begin", "optimizer_end"),
     ]
 
 
-def test_a_copy_of_the_model_tells_nothing(followed: Make) -> None:
+def test_a_copy_of_the_model_is_not_observed(followed: Make) -> None:
     it = followed(pattern("optimizer"))
     copy.deepcopy(it.model)(torch.ones(1, 4))
-    assert it.heard == []
+    assert it.calls == []
 
 
 class Plain(torch.nn.Linear):
@@ -187,10 +193,8 @@ def test_a_copy_made_in_the_models_own_way_computes_with_its_own_weights(
 ) -> None:
     it = followed(pattern("optimizer"))
     model = Plain(4, 4)
-    ends = StepBoundaryHooks(
-        torch, it.hooks.thread, pattern("optimizer"), lambda: None, lambda: None
-    )
-    handle = ends.hook(model)
+    boundary = idle(it.hooks)
+    handle = boundary.hook(model)
     assert handle is not None
     for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         torch.nn.init.zeros_(copied.weight)
@@ -200,7 +204,7 @@ def test_a_copy_made_in_the_models_own_way_computes_with_its_own_weights(
     assert "_compiled_call_impl" not in vars(model)
 
 
-def test_steps_with_more_to_follow_are_left_to_the_full_hooks() -> None:
+def test_steps_with_more_events_need_all_hooks() -> None:
     assert StepBoundaryHooks.enough_for(pattern("optimizer"))
     assert not StepBoundaryHooks.enough_for(pattern("optimizer", optimizers=2))
     assert not StepBoundaryHooks.enough_for(pattern("forward", forwards=2))
@@ -208,9 +212,9 @@ def test_steps_with_more_to_follow_are_left_to_the_full_hooks() -> None:
 
 
 def test_a_module_that_is_not_hooked_cannot_be_followed() -> None:
-    hooks = Hooks(torch, NOBODY)
-    ends = StepBoundaryHooks(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
-    assert not hooks.follow_ends(ends)
+    hooks = Hooks(torch, NO_OBSERVER)
+    boundary = idle(hooks)
+    assert not hooks.observe_boundaries(boundary)
 
 
 class LookAround(torch.optim.SGD):
@@ -222,35 +226,31 @@ class LookAround(torch.optim.SGD):
         torch.optim.SGD(self.param_groups[0]["params"], lr=0.1).step()
 
 
-def test_a_script_whose_optimizer_works_with_the_model_is_left_to_the_full_hooks() -> None:
-    hooks = Hooks(torch, NOBODY)
+def test_a_script_whose_optimizer_calls_the_model_needs_all_hooks() -> None:
+    hooks = Hooks(torch, NO_OBSERVER)
     hooks.install()
     try:
         model = torch.nn.Linear(4, 4)
         optimizer = LookAround(model.parameters(), lr=0.1)
         model(torch.ones(1, 4)).sum().backward()
         optimizer.step(lambda: model(torch.ones(1, 4)).sum().backward())
-        hooks.narrow(frozenset({"Linear@0"}))
-        ends = StepBoundaryHooks(
-            torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None
-        )
-        assert not hooks.follow_ends(ends)
+        hooks.watch_modules(frozenset({"Linear@0"}))
+        boundary = idle(hooks)
+        assert not hooks.observe_boundaries(boundary)
     finally:
         hooks.remove()
 
 
-def test_a_model_that_is_part_of_another_of_the_step_is_left_to_the_full_hooks() -> None:
-    hooks = Hooks(torch, NOBODY)
+def test_a_model_that_is_part_of_another_of_the_step_needs_all_hooks() -> None:
+    hooks = Hooks(torch, NO_OBSERVER)
     hooks.install()
     try:
         part = torch.nn.Linear(4, 4)
         whole = torch.nn.Sequential(part, torch.nn.ReLU())
         (part(torch.ones(1, 4)) + whole(torch.ones(1, 4))).sum().backward()
-        hooks.narrow(frozenset({"Linear@0", "Sequential@1"}))
-        ends = StepBoundaryHooks(
-            torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None
-        )
-        assert not hooks.follow_ends(ends)
+        hooks.watch_modules(frozenset({"Linear@0", "Sequential@1"}))
+        boundary = idle(hooks)
+        assert not hooks.observe_boundaries(boundary)
         assert part._forward_hooks
     finally:
         hooks.remove()
@@ -266,19 +266,19 @@ def test_a_model_that_calls_itself_begins_one_step(followed: Make) -> None:
     it.model.forward = forward  # type: ignore[assignment]
     it.model(torch.ones(2, 4)).sum().backward()
     it.optimizer.step()
-    assert it.heard == ["begin", "end"]
+    assert it.calls == ["begin", "end"]
 
 
-def test_a_step_whose_forward_failed_is_begun_anew(followed: Make) -> None:
+def test_a_step_whose_forward_failed_begins_again(followed: Make) -> None:
     it = followed(pattern("forward", backwards=0, optimizers=0))
     with torch.no_grad():
         with pytest.raises(RuntimeError):
             it.model(torch.ones(1, 3))
         it.model(torch.ones(1, 4))
-    assert it.heard == ["begin", "begin", "end"]
+    assert it.calls == ["begin", "begin", "end"]
 
 
-def test_steps_of_another_thread_are_not_heard(followed: Make) -> None:
+def test_steps_of_another_thread_are_not_observed(followed: Make) -> None:
     it = followed(pattern("optimizer"))
 
     def elsewhere() -> None:
@@ -288,7 +288,7 @@ def test_steps_of_another_thread_are_not_heard(followed: Make) -> None:
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-    assert it.heard == []
+    assert it.calls == []
 
 
 def test_a_forward_inside_the_data_loader_begins_nothing(followed: Make) -> None:
@@ -305,23 +305,23 @@ def test_a_forward_inside_the_data_loader_begins_nothing(followed: Make) -> None
     for batch in torch.utils.data.DataLoader(Data()):
         it.model(batch).sum().backward()
         it.optimizer.step()
-    assert it.heard == ["begin", "end"] * 2
+    assert it.calls == ["begin", "end"] * 2
 
 
 def test_backward_is_torchs_own_where_none_has_to_be_counted(followed: Make) -> None:
     own = torch.autograd.backward
     it = followed(pattern("optimizer"))
     assert torch.autograd.backward is own
-    it.hooks.follow_all()
+    it.hooks.observe_everything()
     assert torch.autograd.backward is not own
     it.hooks.remove()
     assert torch.autograd.backward is own
 
 
-def test_a_model_compiled_in_the_middle_of_the_pass_is_heard_of_again(followed: Make) -> None:
+def test_a_model_compiled_in_the_middle_of_the_pass_is_observed_again(followed: Make) -> None:
     it = followed(pattern("optimizer"))
     events: list[str] = []
-    it.hooks.listener = Everything(events)
+    it.hooks.observer = EventLog(events)
     it.model.compile(backend="eager")
     it.backward()
     it.optimizer.step()
@@ -331,7 +331,7 @@ def test_a_model_compiled_in_the_middle_of_the_pass_is_heard_of_again(followed: 
     ]
 
 
-def test_what_the_script_put_in_the_place_of_backward_stays(
+def test_a_backward_that_the_script_replaced_stays(
     followed: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = followed(pattern("optimizer"))
@@ -339,17 +339,17 @@ def test_what_the_script_put_in_the_place_of_backward_stays(
     def scripts_own(*args: Any, **kwargs: Any) -> None: ...
 
     monkeypatch.setattr(torch.autograd, "backward", scripts_own)
-    it.hooks.follow_all()
+    it.hooks.observe_everything()
     assert torch.autograd.backward is scripts_own
 
 
-def test_a_model_whose_call_is_somebody_elses_is_left_to_the_full_hooks() -> None:
-    hooks = Hooks(torch, NOBODY)
+def test_a_model_whose_call_was_replaced_needs_all_hooks() -> None:
+    hooks = Hooks(torch, NO_OBSERVER)
     model = torch.nn.Linear(4, 4)
     call: Any = model._call_impl
     model._compiled_call_impl = call
-    ends = StepBoundaryHooks(torch, hooks.thread, pattern("optimizer"), lambda: None, lambda: None)
-    assert ends.hook(model) is None
+    boundary = idle(hooks)
+    assert boundary.hook(model) is None
     assert model._compiled_call_impl is call
 
 
@@ -360,15 +360,15 @@ def test_afterwards_the_model_is_as_before(followed: Make) -> None:
     assert not it.model._forward_pre_hooks
 
 
-def test_following_may_change_behind_an_optimizers_step_whatever_else_hangs_there(
+def test_hooks_may_change_after_an_optimizer_step_that_has_other_hooks(
     followed: Make,
 ) -> None:
     it = followed(pattern("optimizer"))
     steps: list[str] = []
     handle = register_optimizer_step_post_hook(lambda *_: steps.append("the script's own"))
-    it.ended = it.hooks.follow_all
+    it.ended = it.hooks.observe_everything
     it.backward()
     it.optimizer.step()
     handle.remove()
-    assert it.heard == ["begin", "end"]
+    assert it.calls == ["begin", "end"]
     assert steps == ["the script's own"]

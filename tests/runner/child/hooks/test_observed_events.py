@@ -1,19 +1,17 @@
-"""Scripts that are hard to hear: TorchScript, steps that raise, batches fetched ahead."""
+"""Scripts that are hard to observe: TorchScript, steps that raise, batches fetched ahead."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
-from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import Hooks
-from tests.runner.child.hooks.test_boundary_hooks import Everything, pattern
+from tests.runner.child.hooks.test_boundary_hooks import EventLog, idle
 from tests.runner.child.steps.test_detection import ADAM, HEAD, B, F, O, begins, step_of
 from tests.runner.children import Batch, recorded
 
@@ -129,7 +127,7 @@ for _ in iter(Batches().queue.get, None):
 
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
-    folder = tmp_path_factory.mktemp("hearing")
+    folder = tmp_path_factory.mktemp("observed")
     running = Batch(
         {name: partial(recorded, folder / name, HEAD + source) for name, source in SCRIPTS.items()}
     )
@@ -158,7 +156,7 @@ def test_sizes_that_were_tried_once_are_no_kinds_of_step(batch: Batch) -> None:
     assert step_of(batch["sizes_tried_before_it_serves"]).kinds == ()
 
 
-def test_a_model_that_takes_no_hooks_ends_the_measuring_and_not_the_script(batch: Batch) -> None:
+def test_a_model_that_takes_no_hooks_ends_the_measurement_and_not_the_script(batch: Batch) -> None:
     ran = batch["takes_no_hooks"]
     assert ran.outcome.problem is None
     assert ran.outcome.exit_code == 0
@@ -166,7 +164,7 @@ def test_a_model_that_takes_no_hooks_ends_the_measuring_and_not_the_script(batch
 
 
 class Failing(torch.optim.SGD):
-    """Runs its closure, and then out of memory as often as it is told."""
+    """Runs its closure, and then out of memory as often as `failures` says."""
 
     failures = 1
 
@@ -178,9 +176,9 @@ class Failing(torch.optim.SGD):
             raise RuntimeError("out of memory")
 
 
-def test_an_optimizer_step_that_raised_leaves_nothing_unheard() -> None:
+def test_after_an_optimizer_step_that_raised_everything_is_observed() -> None:
     events: list[str] = []
-    hooks = Hooks(torch, Everything(events))
+    hooks = Hooks(torch, EventLog(events))
     hooks.install()
     try:
         model = torch.nn.Linear(4, 4)
@@ -207,23 +205,17 @@ def test_an_optimizer_step_that_raised_leaves_nothing_unheard() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_a_torchscript_model_is_heard_with_the_full_hooks_and_left_as_before() -> None:
+def test_a_torchscript_model_is_observed_with_all_hooks_and_left_as_before() -> None:
     events: list[str] = []
-    hooks = Hooks(torch, Everything(events))
+    hooks = Hooks(torch, EventLog(events))
     hooks.install()
     try:
         model = torch.jit.script(torch.nn.Linear(4, 4))
         model(torch.ones(1, 4))
         (key,) = (hooks.module_key(module) for module in hooks.modules())
-        assert hooks.narrow(frozenset({key})) == {key}
-        ends = StepBoundaryHooks(
-            torch,
-            hooks.thread,
-            replace(pattern("optimizer"), begin_key=key),
-            lambda: None,
-            lambda: None,
-        )
-        assert not hooks.follow_ends(ends)
+        assert hooks.watch_modules(frozenset({key})) == {key}
+        boundary = idle(hooks, key)
+        assert not hooks.observe_boundaries(boundary)
         events.clear()
         model(torch.ones(1, 4))
         copy.deepcopy(model)(torch.ones(1, 4))
