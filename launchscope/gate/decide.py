@@ -121,8 +121,8 @@ def _decide(
         baseline_high=before.high if before else None,
     )
     if now is None:
-        lacking = " without a GPU" if profile.mode == "rehearsal" else ""
-        return replace(undecided, reason=f"not measured{lacking}")
+        why = ", because nothing ran on a GPU" if profile.mode == "rehearsal" else ""
+        return replace(undecided, reason=f"not measured{why}")
     measured = replace(undecided, value=now.value, low=now.low, high=now.high, exact=now.exact)
     if not limit.relative:
         return _against_limit(limit, measured, now, before)
@@ -210,8 +210,8 @@ def not_comparable(profile: Profile, baseline: Profile) -> str | None:
     """Why these two cannot be compared; None if they can."""
     now, before = profile.environment, baseline.environment
     if (profile.mode == "rehearsal") != (baseline.mode == "rehearsal"):
-        with_gpu = "the baseline was measured on a GPU and this run had none"
-        without = "the baseline was made without a GPU and this run had one"
+        with_gpu = "the baseline was measured on a GPU, and this run used none"
+        without = "the baseline was made without a GPU, and this run used one"
         return with_gpu if profile.mode == "rehearsal" else without
     if profile.mode != "rehearsal" and now.device != before.device:
         return f"the baseline was measured on {before.device}, this run on {now.device}"

@@ -61,7 +61,7 @@ def check(*arguments: str) -> int:
         (("--baseline", "before.json", "dry.json"), 3, "NOT COMPARED"),
         (("--limit", "launches_per_step=555", "now.json"), 0, "PASSED"),
         (("--limit", "launches_per_step=554", "now.json"), 1, "over the limit of 554"),
-        (("--limit", "launches_per_step=900", "dry.json"), 3, "not measured without a GPU"),
+        (("--limit", "launches_per_step=900", "dry.json"), 3, "nothing ran on a GPU"),
         (("--baseline", "before.json", "--limit", "launches_per_step=+1", "worse.json"), 0, "+1"),
     ],
 )

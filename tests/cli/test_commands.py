@@ -63,7 +63,7 @@ def test_report_weighs_anew_against_another_threshold(
 
 def test_report_weighs_anew_against_expected_steps(saved: Path, capsys: Streams) -> None:
     assert main(["report", str(saved), "--expected-steps", "3"]) == 0
-    assert "pays back after 7 steps and you expect 3" in capsys.readouterr().out
+    assert "pays back after 7 steps, and you expect 3" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_nothing_that_could_be_compared_is_never_a_pass() -> None:
 def test_a_typed_limit_that_was_not_measured_is_not_passed_over() -> None:
     result = checked(rehearsal(), rehearsal(), "launches_per_step=+0", "device_ops_per_step=+0")
     assert result.outcome == "not_compared"
-    assert "launches_per_step: not measured without a GPU" in result.headline
+    assert "launches_per_step: not measured, because nothing ran on a GPU" in result.headline
 
 
 def test_fewer_launches_than_the_baseline_make_it_stale() -> None:

@@ -60,7 +60,7 @@ def test_points_that_all_failed_on_a_gpu_are_not_told_to_lack_one() -> None:
     text = render(replace(made, points=points, crossovers=()), "terminal")
     assert isinstance(text, str)
     assert "out of memory" in text
-    assert "without a GPU" not in text
+    assert "on a GPU" not in text
 
 
 def test_a_way_that_failed_after_it_was_timed_says_so() -> None:

@@ -29,7 +29,7 @@ def text(
 def test_the_verdict_stands_first() -> None:
     lines = text().splitlines()
     assert "ADOPT" in lines[0]
-    assert "takes 62 % off the iteration" in lines[1]
+    assert "shortens the iteration by 62 %" in lines[1]
 
 
 def test_without_colour_there_is_no_escape_sequence() -> None:

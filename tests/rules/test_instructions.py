@@ -64,7 +64,7 @@ def test_at_most_five_instructions_are_given_and_the_last_fix_names_the_other_ru
         "Launch the kernels of the legacy default stream on PyTorch's current stream "
         "(launchscope rules LS038).",
     )
-    assert rest.startswith("Fix what LS011, LS010 and LS035 report")
+    assert rest.startswith("Fix the findings of LS011, LS010 and LS035")
     assert "AdamW capturable=True" in flags
     assert again == "Profile again, then capture one graph per shape (docs/adopting-a-graph.md)."
 

@@ -67,7 +67,7 @@ def test_the_last_batch_of_an_epoch_is_left_out_not_padded(turned: bool) -> None
     assert rule is not None
     (finding,) = rule.check(profile(shapes=shapes))
     assert finding.title == (
-        "One of 3 observed steps had smaller inputs: 16, not 32, in the first dimension"
+        "One of 3 inspected steps had smaller inputs: 16 instead of 32 in the first dimension"
     )
     assert "drop_last=True" in finding.advice
 
@@ -99,8 +99,12 @@ def test_shapes_that_come_back_do_not_differ_in_every_step() -> None:
 @pytest.mark.parametrize(
     ("shapes", "title", "advice"),
     [
-        (CACHE, "Inputs grow by one from step to step: (1, 8, 61, 32)", "Use a static cache"),
-        (seen("(4, 8) int64", "(4, 3) int64"), "in every step seen (2 of 2)", "is not known"),
+        (CACHE, "An input grows by one from step to step: (1, 8, 61, 32)", "Use a static cache"),
+        (
+            seen("(4, 8) int64", "(4, 3) int64"),
+            "different in each of the 2 inspected steps",
+            "counts the shapes",
+        ),
         (seen("(4, 8) int64", "(4, 3) int64", steps=3), "2 different ones in 6", "one graph for"),
     ],
     ids=["growth", "new each step", "come back"],
@@ -123,6 +127,6 @@ def test_the_kind_to_capture_waits_for_its_inputs() -> None:
     ))  # fmt: skip
     (finding,) = rule.check(changed)
     assert finding.advice == (
-        "Capture decode in a graph of its own, once its inputs keep one size (LS010), and leave "
-        "the rest eager."
+        "Capture decode in a graph of its own and leave the rest eager. Its inputs have to keep "
+        "one size first (LS010)."
     )

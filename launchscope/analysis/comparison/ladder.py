@@ -25,7 +25,7 @@ __all__ = ["TOLERANCE_PCT", "Trial", "ladder_of", "trajectory"]
 # Another order of sums changes a loss in its last figures, and training carries that on; a
 # frozen input or a wrong gradient changes it by more within a few steps.
 TOLERANCE_PCT = 1.0
-_NO_GPU = "not measured without a GPU"
+_NO_GPU = "nothing ran on a GPU"
 
 
 @dataclass(frozen=True)

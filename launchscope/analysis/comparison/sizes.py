@@ -218,9 +218,9 @@ def _filled(
 
 def _untimed(recording: Recording, eager: Sequence[tuple[int, float]]) -> str:
     if recording.mode != "gpu":
-        return "nothing was timed without a GPU: which buckets pay cannot be told"
+        return "nothing ran on a GPU: which buckets pay is unknown"
     what = "no eager step was timed" if not eager else "no step of a known size was traced"
-    return f"{what}: which buckets pay cannot be told"
+    return f"{what}: which buckets pay is unknown"
 
 
 def _eager(recording: Recording, varying: Varying) -> list[tuple[int, float]]:

@@ -33,7 +33,7 @@ _LEGEND = (
 )
 _PREDICTED = "~ predicted from the trace; no replay was measured"
 _WHAT_IF = "(what if) measured with the blocking lines stubbed out"
-_STRUCTURE = "Structure only: without a GPU, nothing was timed."
+_STRUCTURE = "Structure only: nothing ran on a GPU."
 
 
 def document(comparison: Comparison, top: int) -> Document:

@@ -29,30 +29,24 @@ from launchscope.rules.profile_queries import Gain, gain
 from launchscope.rules.rule import Rule
 from launchscope.wording import pct, pct_beside
 
-_MAKES = {
-    "measured": ("removes", "makes"),
-    "what_if": ("removes, once the blockers are gone,", "makes, once the blockers are gone,"),
-}
-_WOULD = ("is predicted to remove", "is predicted to make")
-
 
 def check(profile: Profile) -> list[Finding]:
     found = gain(profile)
     if found is None:
         return []
-    said = _said(found, profile.threshold_pct)
+    threshold = profile.threshold_pct
     return [
         Finding(
             code="LS001",
             severity="info",
-            title=f"A replay {said}; your threshold is {pct(profile.threshold_pct)}",
+            title=f"A replay {_effect(found, threshold)} (your threshold is {pct(threshold)})",
             advice="",
             evidence={
                 "removable_pct": found.removable_pct,
                 "low_pct": found.low_pct,
                 "high_pct": found.high_pct,
                 "step_removable_pct": found.step_pct,
-                "threshold_pct": profile.threshold_pct,
+                "threshold_pct": threshold,
                 "iteration_ms": profile.value("iteration_ms"),
                 "projected_iteration_ms": profile.value("projected_iteration_ms"),
                 "basis": found.basis,
@@ -61,12 +55,17 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
-def _said(found: Gain, threshold_pct: float) -> str:
-    removes, makes = _MAKES.get(found.basis, _WOULD)
-    if pct(found.removable_pct).startswith("-"):
-        told = "" if found.is_loss else ", which is within the spread"
-        return f"{makes} the iteration {pct(-found.removable_pct)} longer{told}"
-    return f"{removes} {pct_beside(found.removable_pct, threshold_pct)} of the iteration"
+def _effect(found: Gain, threshold_pct: float) -> str:
+    estimated = found.basis not in ("measured", "what_if")
+    once = " once the blocking lines are fixed" if found.basis == "what_if" else ""
+    removed = found.removable_pct
+    if removed <= -0.05:  # what rounds to 0.0 % is nothing
+        verb = "is predicted to make" if estimated else "makes"
+        within = "" if found.is_loss else ", which is within the spread of the timings"
+        return f"{verb} the iteration {pct(-removed)} longer{once}{within}"
+    verb = "is predicted to remove" if estimated else "removes"
+    share = "nothing" if removed <= 0 else pct_beside(removed, threshold_pct)
+    return f"{verb} {share}{' from' if removed <= 0 else ' of'} the iteration{once}"
 
 
 RULE = Rule("LS001", check, __doc__)

@@ -29,11 +29,12 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import WORTH_MENDING_PCT, gain, share_pct
 from launchscope.rules.rule import Rule
-from launchscope.wording import ms, pct_beside
+from launchscope.wording import ms, pct, pct_beside
 
 LITERAL_PCT = 15.0
 # Of the launch time; below it, back-pressure explains too little of it.
 BLOCKED_SHARE = 0.3
+_UNKNOWN_CAUSE = "The measurements do not show the cause."
 
 
 def check(profile: Profile) -> list[Finding]:
@@ -45,29 +46,12 @@ def check(profile: Profile) -> list[Finding]:
     above = share > LITERAL_PCT
     if not above and not pays:
         return []
-    title = f"Launch calls take {pct_beside(share, LITERAL_PCT)} of the step"
-    if found is None:
-        advice = "The literal 15 % rule would say adopt; what a replay removes is not known."
-    elif found.within_spread_of(profile.threshold_pct):
-        says = "adopt" if above else "no"
-        advice = (
-            f"The literal 15 % rule would say {says}; whether a replay pays, the timings do not "
-            "tell (LS005)."
-        )
-    elif above == pays:
-        advice = "The literal 15 % rule and what a replay removes agree here."
-    elif above:
-        advice = "The literal 15 % rule would say adopt; a replay would not pay. " + _hidden(
-            profile
-        )
-    else:
-        advice = "The literal 15 % rule would say no; a replay pays. " + _between(profile)
     return [
         Finding(
             code="LS002",
             severity="info",
-            title=title,
-            advice=advice,
+            title=f"{_calls(profile)} take {pct_beside(share, LITERAL_PCT)} of the step",
+            advice=_advice(profile, above=above),
             evidence={
                 "launch_share_pct": share,
                 "agrees": None if found is None else above == pays,
@@ -80,55 +64,72 @@ def check(profile: Profile) -> list[Finding]:
     ]
 
 
+def _calls(profile: Profile) -> str:
+    """A step that is graphed already may launch nothing but graphs, and they count as well."""
+    return "Graph launches" if profile.value("launches_per_step") == 0 else "Launch calls"
+
+
+def _advice(profile: Profile, *, above: bool) -> str:
+    """What the rule says beside what the gain says, and why they differ where they do."""
+    rule = f"The 15 % rule says {'adopt' if above else 'stay eager'}"
+    found, threshold = gain(profile), profile.threshold_pct
+    if found is None:
+        return f"{rule}, but the gain of a replay is not known."
+    if found.within_spread_of(threshold):
+        return f"{rule}, but the timings do not show whether a replay pays (LS005)."
+    pays = found.removable_pct >= threshold
+    if above == pays:
+        return f"{rule}, and the gain of a replay says the same."
+    if pays:
+        return f"{rule}, but a replay reaches your threshold. {_between(profile)}"
+    but = f"{rule}, but a replay does not reach your threshold of {pct(threshold)}."
+    return but if found.removable_pct > LITERAL_PCT else f"{but} {_hidden(profile)}"
+
+
 def _hidden(profile: Profile) -> str:
-    """Why launches cost so much time and a replay would save so little: the largest cause."""
+    """Why launches take so much time and a replay would remove so little: the largest cause."""
     wait = _dominating_wait(profile)
     if wait is not None:
         return wait
     blocked, launched = profile.value("blocked_launch_ms"), profile.value("launch_api_ms")
-    if blocked and launched and blocked >= BLOCKED_SHARE * launched:
+    if blocked and launched and BLOCKED_SHARE * launched <= blocked <= launched:
         return (
-            f"{ms(blocked)} of the {ms(launched)} in launch calls is back-pressure: "
-            "the queue is full and the call waits for the GPU."
+            f"{ms(blocked)} of the {ms(launched)} in launch calls is back-pressure: the queue is "
+            "full, and the call waits for the GPU."
         )
     idle, iteration = profile.value("gpu_idle_ms"), profile.value("iteration_ms")
-    if idle is not None and iteration and 100 * idle < profile.threshold_pct * iteration:
+    if idle is not None and iteration and 0 <= 100 * idle < LITERAL_PCT * iteration:
         return (
             f"The launches run ahead of the GPU, which is idle for only {ms(idle)} of the "
             f"{ms(iteration)}."
         )
-    return "What was measured does not tell the cause."
+    return _UNKNOWN_CAUSE
 
 
 def _dominating_wait(profile: Profile) -> str | None:
-    """The wait that makes up at least half of the idle time and is worth mending."""
+    """The wait that makes up at least half of the idle time and is worth fixing."""
     idle = profile.value("gpu_idle_ms")
     waits = [
-        (cost, said)
-        for key, said in (("data_wait_ms", "for data"), ("sync_wait_ms", "in synchronisations"))
+        (cost, cause)
+        for key, cause in (("data_wait_ms", "for data"), ("sync_wait_ms", "in synchronizations"))
         if (cost := profile.value(key)) is not None
         and (share_pct(profile, key) or 0.0) >= WORTH_MENDING_PCT
     ]
     if not waits:
         return None
-    cost, said = max(waits)
+    cost, cause = max(waits)
     if idle is not None and cost < idle / 2:
         return None
-    return f"The GPU waits {ms(cost)} of the iteration {said}, which a replay leaves as it is."
+    return f"The GPU waits {cause} for {ms(cost)} per iteration, and a replay does not change that."
 
 
 def _between(profile: Profile) -> str:
     framework, calls = profile.value("framework_ms"), profile.value("launch_call_ms")
-    if framework is None or calls is None or framework + calls <= 0:
-        return "What was measured does not tell the cause."
-    if framework > calls:
-        return (
-            f"The GPU waits {ms(framework)} for Python and the dispatcher between launches "
-            f"and only {ms(calls)} for the launch calls; a replay removes both."
-        )
+    if framework is None or calls is None or min(framework, calls) < 0 or framework + calls == 0:
+        return _UNKNOWN_CAUSE
     return (
-        f"The GPU waits {ms(calls)} for the launch calls and {ms(framework)} for Python and the "
-        "dispatcher between them; a replay removes both."
+        f"The GPU waits {ms(framework)} for Python and the dispatcher between launches and "
+        f"{ms(calls)} for the launch calls, and a replay removes both."
     )
 
 

@@ -29,17 +29,19 @@ from launchscope.wording import ms, pct
 
 def check(profile: Profile) -> list[Finding]:
     share = profile.value("launch_overhead_pct")
-    if share is None or share < profile.threshold_pct:
+    if share is None or share <= 0 or share < profile.threshold_pct:
         return []
     overhead, iteration = profile.value("launch_overhead_ms"), profile.value("iteration_ms")
-    amount = "" if overhead is None or iteration is None else f", {ms(overhead)} of {ms(iteration)}"
+    amount = ""
+    if overhead is not None and iteration and 0 <= overhead <= iteration:
+        amount = f" ({ms(overhead)} of {ms(iteration)})"
     step = profile.value("step_overhead_pct")
     return [
         Finding(
             code="LS003",
             severity="info",
-            title=f"The GPU waits for launches {pct(share)} of the iteration{amount}",
-            advice="" if step is None else f"Within the step alone it is {pct(step)}.",
+            title=f"The GPU waits for launches for {pct(share)} of the iteration{amount}",
+            advice="" if step is None else f"In the step alone the share is {pct(step)}.",
             evidence={
                 "launch_overhead_pct": share,
                 "launch_overhead_ms": overhead,

@@ -38,8 +38,8 @@ def check(profile: Profile) -> list[Finding]:
         Finding(
             code="LS004",
             severity="warning" if very else "advice",
-            title=f"Iterations spread {'very ' if very else ''}widely: "
-            f"interquartile range {pct(spread)} of the median",
+            title=f"The iteration time varies {'very ' if very else ''}widely: "
+            f"its interquartile range is {pct(spread)} of its median",
             advice=_advice(profile),
             evidence={
                 "spread_pct": spread,
@@ -51,12 +51,9 @@ def check(profile: Profile) -> list[Finding]:
 
 def _advice(profile: Profile) -> str:
     if profile.mode == "trace":
-        return "Trace more steps, on a machine that runs nothing else."
-    steps = profile.facts.timing_steps or 0
-    return (
-        "Leave the machine to this script alone and time more steps: --timing "
-        f"{4 * max(30, steps)}."
-    )
+        return "Trace more steps on a machine that runs nothing else."
+    more = 4 * max(30, int(profile.facts.timing_steps or 0))
+    return f"Time more steps on a machine that runs nothing else (--timing {more})."
 
 
 RULE = Rule("LS004", check, __doc__)

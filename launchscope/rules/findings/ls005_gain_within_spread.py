@@ -23,7 +23,7 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import gain
 from launchscope.rules.rule import Rule
-from launchscope.wording import pct
+from launchscope.wording import pct, pct_beside
 
 
 def check(profile: Profile) -> list[Finding]:
@@ -35,9 +35,11 @@ def check(profile: Profile) -> list[Finding]:
         Finding(
             code="LS005",
             severity="warning" if undecided else "info",
-            title=f"The gain lies within the spread: between {pct(found.low_pct)} and "
-            f"{pct(found.high_pct)} of the iteration",
-            advice=_advice(profile) if undecided else "Even its upper end is under the threshold.",
+            title=f"The gain is within the spread of the timings: between {pct(found.low_pct)} "
+            f"and {pct_beside(found.high_pct, profile.threshold_pct)} of the iteration",
+            advice=_advice(profile)
+            if undecided
+            else "Even the upper bound is below your threshold.",
             evidence={"low_pct": found.low_pct, "high_pct": found.high_pct},
         )
     ]
@@ -45,9 +47,11 @@ def check(profile: Profile) -> list[Finding]:
 
 def _advice(profile: Profile) -> str:
     if profile.mode == "trace":
-        return "A trace cannot tell: profile the script itself, launchscope profile train.py."
+        return (
+            "A trace cannot decide this. Profile the script itself: launchscope profile train.py."
+        )
     more = 4 * max(30, int(profile.facts.timing_steps or 0))
-    return f"Time more steps (--timing {more} --replay {more}) on an otherwise idle machine."
+    return f"Time more steps on an idle machine (--timing {more} --replay {more})."
 
 
 RULE = Rule("LS005", check, __doc__)

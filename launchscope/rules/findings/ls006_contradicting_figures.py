@@ -26,7 +26,7 @@ Facts `simulation_error_pct`, `iteration_check_pct`, `join_coverage_pct`.
 
 from __future__ import annotations
 
-from launchscope.model import Finding, Profile
+from launchscope.model import Finding, Profile, Severity
 from launchscope.rules.profile_queries import TOLERANCE_PCT, already_graphed, busy_excess_pct
 from launchscope.rules.rule import Rule
 from launchscope.wording import pct
@@ -44,9 +44,10 @@ def check(profile: Profile) -> list[Finding]:
     if error is not None and abs(error) > SIMULATION_PCT:
         found.append(
             _finding(
-                "warning",
+                "info",
                 f"The queue simulation misses the measured iteration by {pct(abs(error))}",
-                "Projected iterations carry at least this error, and the verdict allows for it.",
+                "Projected iteration times have at least this error. The bounds of the gain "
+                "include it.",
                 simulation_error_pct=error,
             )
         )
@@ -54,10 +55,11 @@ def check(profile: Profile) -> list[Finding]:
     if check_pct is not None and abs(check_pct) > TOLERANCE_PCT:
         found.append(
             _finding(
-                "warning",
-                f"Iterations by GPU events and by the wall clock differ by {pct(abs(check_pct))}",
-                "A few long iterations (evaluation, checkpoints) do this; the median leaves "
-                "them out, the wall clock does not.",
+                "info",
+                f"Iterations timed by GPU events and by the wall clock differ by "
+                f"{pct(abs(check_pct))}",
+                "A few long iterations (an evaluation, a checkpoint) cause this: the wall clock "
+                "includes them, and the median does not.",
                 iteration_check_pct=check_pct,
             )
         )
@@ -66,8 +68,9 @@ def check(profile: Profile) -> list[Finding]:
         found.append(
             _finding(
                 "warning",
-                f"Only {pct(joined)} of the device work could be joined to its launch",
-                "The trace is cut or lost events; launch counts are lower limits.",
+                f"The trace joins only {pct(joined)} of the device work to its launch",
+                "The trace is incomplete, so launch counts are lower bounds. Record it again with "
+                "fewer steps.",
                 join_coverage_pct=joined,
             )
         )
@@ -75,39 +78,30 @@ def check(profile: Profile) -> list[Finding]:
 
 
 def _too_busy(profile: Profile, excess: float) -> Finding:
-    """The trace is busy for longer than the iteration lasts; what the verdict rests on then."""
+    """The trace is busy for longer than the iteration lasts, which decides what can be said."""
     stretched = (
-        f"Recording stretched the GPU's work: it lasts {pct(excess)} longer than the iteration"
+        f"Tracing slowed the GPU work down: it takes {pct(excess)} longer than the iteration"
     )
     if already_graphed(profile):
-        advice = (
-            "Which kernels come from graphs is counted, not timed, and the verdict rests on it."
-        )
-        return _finding("warning", stretched, advice, busy_excess_pct=excess)
+        advice = "The verdict counts the kernels that come from graphs and does not use this time."
+        return _finding("info", stretched, advice, busy_excess_pct=excess)
     if profile.facts.projected_from_bursts:
         advice = (
-            "The steps timed beside the replays took what the timed ones had taken, so the "
-            "verdict rests on these; idle time and a prediction cannot be told."
+            "Steps that were timed again beside the replays confirm the iteration time, and the "
+            "verdict rests on them. Idle time and a prediction are not known."
         )
-        return _finding("warning", stretched, advice, busy_excess_pct=excess)
+        return _finding("info", stretched, advice, busy_excess_pct=excess)
     return _finding(
         "error",
         f"The GPU was busy for {pct(excess)} longer than the iteration lasts",
-        "The traced steps did other work than the timed ones; no verdict can rest on them. "
-        "Profile a stretch of equal steps: raise --warmup, or mark the step with "
-        "launchscope.step().",
+        "The traced steps did different work than the timed ones, so there is no verdict. Profile "
+        "equal steps: raise --warmup, or mark the step with launchscope.step().",
         busy_excess_pct=excess,
     )
 
 
-def _finding(severity: str, title: str, advice: str, **evidence: float) -> Finding:
-    return Finding(
-        code="LS006",
-        severity="error" if severity == "error" else "warning",
-        title=title,
-        advice=advice,
-        evidence=dict(evidence),
-    )
+def _finding(severity: Severity, title: str, advice: str, **evidence: float) -> Finding:
+    return Finding("LS006", severity, title, advice, evidence=dict(evidence))
 
 
 RULE = Rule("LS006", check, __doc__)

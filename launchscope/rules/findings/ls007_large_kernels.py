@@ -31,15 +31,14 @@ def check(profile: Profile) -> list[Finding]:
     if share is None or share < MOSTLY_PCT:
         return []
     median = profile.facts.median_kernel_us
-    typical = "" if median is None else f" (the median of all kernels is {figures(median)} us)"
+    typical = "" if median is None else f" (median of all kernels: {figures(median)} us)"
     return [
         Finding(
             code="LS007",
             severity="info",
-            title=f"The kernels are already large: {pct(share)} of the GPU time is in kernels "
-            f"of 100 us and more{typical}",
-            advice="Look for faster kernels rather than cheaper launches: lower precision, "
-            "fused attention, torch.compile.",
+            title=f"Kernels of 100 us or more take {pct(share)} of the GPU time{typical}",
+            advice="Look for faster kernels instead of fewer launches: lower precision, fused "
+            "attention, torch.compile.",
             evidence={"large_kernel_share_pct": share, "median_kernel_us": median},
         )
     ]

@@ -32,14 +32,14 @@ def check(profile: Profile) -> list[Finding]:
     if share is None or share < WORTH_TELLING_PCT:
         return []
     launches = profile.value("graph_launches_per_step")
-    by = "" if launches is None else f", by {plural(launches, 'graph launch')}"
+    count = f" ({plural(launches, 'graph launch')} per step)" if launches else ""
     return [
         Finding(
             code="LS008",
             severity="info",
-            title=f"{pct(share)} of a step's kernels already run inside CUDA graphs{by}",
-            advice="Look at what is still launched one by one. For torch.compile, "
-            "TORCH_LOGS=cudagraphs,perf_hints names what it left out or records again.",
+            title=f"{pct(share)} of the kernels in a step already run inside CUDA graphs{count}",
+            advice="Look at the kernels that are still launched one by one. With torch.compile, "
+            "TORCH_LOGS=cudagraphs,perf_hints names the parts that it leaves out or records again.",
             evidence={"graph_kernel_share_pct": share, "graph_launches_per_step": launches},
         )
     ]

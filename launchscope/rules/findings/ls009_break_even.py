@@ -21,6 +21,8 @@ Metrics `break_even_steps`, `capture_ms`, `instantiate_ms`.
 
 from __future__ import annotations
 
+from math import ceil
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.wording import plural
@@ -34,10 +36,10 @@ def check(profile: Profile) -> list[Finding]:
         Finding(
             code="LS009",
             severity="warning",
-            title=f"The capture pays back after {plural(round(needed), 'step')}, "
+            title=f"The capture pays back after {plural(ceil(needed), 'step')}, "
             f"and you expect {expected:,}",
-            advice="Stay eager for runs this short, or share one capture over several runs in "
-            "one process.",
+            advice="Stay eager for runs this short, or use one capture for several runs in one "
+            "process.",
             evidence={
                 "break_even_steps": needed,
                 "expected_steps": expected,

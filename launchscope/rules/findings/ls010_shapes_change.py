@@ -31,39 +31,38 @@ def check(profile: Profile) -> list[Finding]:
     distinct = distinct_inputs(profile)
     if profile.shapes.stable is not False or distinct < 2:
         return []
-    observed = sum(signature.steps for signature in profile.shapes.signatures)
+    steps = sum(signature.steps for signature in profile.shapes.signatures)
     few = distinct <= MAX_BUCKETS
     grown = growth(profile)
-    title = f"Input shapes change: {distinct} different ones in {observed} observed steps"
-    advice = "Pad the inputs to a few fixed sizes and capture one graph for each."
+    title = f"Input shapes change: {distinct} different ones in {steps} inspected steps"
+    advice = "Pad the inputs to a few fixed sizes and capture one graph for each size."
     if grown is not None:
-        and_more = f", and {grown.tensors - 1} more like it" if grown.tensors > 1 else ""
-        title = f"Inputs grow by one from step to step: {grown}{and_more}"
+        more = f" (and {grown.tensors - 1} more)" if grown.tensors > 1 else ""
+        title = f"An input grows by one from step to step: {grown}{more}"
         advice = (
             f"Use a static cache: preallocate dimension {grown.dimension} to the longest length, "
-            "write each step in place at its position, and mask what is not filled yet. The "
-            "shapes are then the same in every step, and one graph serves them all."
+            "write each step in place at its position, and mask the part that is not filled yet. "
+            "All steps then have the same shapes, and one graph serves them all."
         )
     elif (sizes := shorter_batch(profile)) is not None:
         title = (
-            f"One of {observed} observed steps had smaller inputs: {sizes[1]}, not {sizes[0]}, in "
-            "the first dimension"
+            f"One of {steps} inspected steps had smaller inputs: {sizes[1]} instead of {sizes[0]} "
+            "in the first dimension"
         )
         advice = (
-            "If it is the last batch of an epoch, leave it out (DataLoader(..., drop_last=True)) "
-            "or run it eager, and one graph serves all others; else pad the inputs."
+            "If this is the last batch of an epoch, drop it (DataLoader(..., drop_last=True)) or "
+            "run it eagerly, and one graph serves all other batches. Otherwise pad the inputs."
         )
     elif every_step_differs(profile):
-        title = f"Input shapes change in every step seen ({observed} of {observed})"
+        title = f"Input shapes are different in each of the {steps} inspected steps"
         advice = (
-            "Pad the inputs to a few fixed sizes first, then capture one graph for each; how many "
-            "shapes there are is not known (launchscope compare --buckets counts them and plans "
-            "the sizes)."
+            "Pad the inputs to a few fixed sizes first, and then capture one graph for each size. "
+            "launchscope compare --buckets counts the shapes and plans the sizes."
         )
     elif not few:
         advice = (
-            "Pad the inputs to a few fixed sizes first, or graph only the part of the step "
-            "whose shapes are fixed (torch.cuda.make_graphed_callables)."
+            "Pad the inputs to a few fixed sizes first, or capture only the part of the step "
+            "that has fixed shapes (torch.cuda.make_graphed_callables)."
         )
     return [
         Finding(
@@ -74,7 +73,7 @@ def check(profile: Profile) -> list[Finding]:
             evidence={
                 "distinct": distinct,
                 "grows": None if grown is None else str(grown),
-                "observed_steps": observed,
+                "observed_steps": steps,
                 "inputs": [signature.inputs for signature in profile.shapes.signatures],
             },
         )

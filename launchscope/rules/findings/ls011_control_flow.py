@@ -31,41 +31,35 @@ from launchscope.rules.rule import Rule
 from launchscope.wording import listed
 
 _BRANCH = (
-    "Replace the branch by torch.where or a mask, or keep it outside of the captured part and "
-    "hold one graph per path."
+    "Replace the branch with torch.where or a mask. You can also keep the branch outside the "
+    "captured part, with one graph per path."
 )
 _LBFGS = (
-    "LBFGS decides by values how often it calls the closure: leave its step eager, and graph the "
-    "model inside the closure (torch.cuda.make_graphed_callables)."
+    "Leave the step of LBFGS eager, because it decides by values how often it calls the closure. "
+    "Graph the model inside the closure (torch.cuda.make_graphed_callables)."
 )
 _CALLS = (
-    "Make the same number of calls in every step (run each to a fixed length, and mask what is "
-    "beyond its end), or capture the forward alone (torch.cuda.make_graphed_callables)."
+    "Make the same number of calls in every step: run each to a fixed length, and mask what is "
+    "beyond its end. You can also capture the forward alone (torch.cuda.make_graphed_callables)."
 )
 
 
 def check(profile: Profile) -> list[Finding]:
     if profile.shapes.stable is not False or not branches(profile):
         return []
-    title = (
-        "Steps with equal input shapes run different ops: "
-        "control flow depends on data or on a counter"
-    )
+    title = "Steps with equal input shapes run different ops"
     advice = _BRANCH
     if decides_on_the_host(profile):
         advice = _LBFGS
     elif calls_change(profile):
         advice = _CALLS
         counts = listed([str(count) for count in calls_seen(profile)])
-        title = (
-            f"Steps call the model {counts} times, with inputs of the same shapes: "
-            "control flow depends on data or on a counter"
-        )
+        title = f"Steps with equal input shapes call the model {counts} times"
     return [
         Finding(
             code="LS011",
             severity="warning",
-            title=title,
+            title=f"{title}: control flow depends on data or on a counter",
             advice=advice,
             evidence={
                 "forwards": calls_seen(profile),

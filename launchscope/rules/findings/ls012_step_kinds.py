@@ -31,19 +31,18 @@ def check(profile: Profile) -> list[Finding]:
     if len(kinds) < 2:
         return []
     ordered = sorted(kinds, key=lambda kind: -kind.share_pct)
-    first = ""
+    advice = f"Capture {ordered[0].name} in a graph of its own and leave the rest eager."
     if growth(profile) is not None:
-        first = ", once its inputs keep one size (LS010),"
+        advice += " Its inputs have to keep one size first (LS010)."
     elif every_step_differs(profile):
-        first = ", once its inputs are padded to a few sizes (LS010),"
+        advice += " Pad its inputs to a few sizes first (LS010)."
     return [
         Finding(
             code="LS012",
             severity="info",
             title="The script has several kinds of steps: "
             + listed([f"{kind.name} ({pct(kind.share_pct)})" for kind in ordered]),
-            advice=f"Capture {ordered[0].name} in a graph of its own{first} and leave the rest "
-            "eager.",
+            advice=advice,
             evidence={kind.name: kind.share_pct for kind in ordered},
         )
     ]

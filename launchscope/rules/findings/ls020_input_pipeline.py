@@ -30,15 +30,16 @@ def check(profile: Profile) -> list[Finding]:
     share, wait = share_pct(profile, "data_wait_ms"), profile.value("data_wait_ms")
     if share is None or wait is None or share < WORTH_MENDING_PCT:
         return []
+    of = f" ({pct(share)})" if share <= 100 else ""  # the wait is that of traced steps
     first = wait_to_mend(profile) == "data loader"
     return [
         Finding(
             code="LS020",
             severity="warning" if first else "advice",
-            title=f"The GPU waits {ms(wait)} an iteration for data, {pct(share)} of it",
-            advice=("Mend this before adopting a graph: more" if first else "More")
-            + " DataLoader workers with persistent_workers=True, pin_memory=True, copies "
-            "with non_blocking=True, and the next batch fetched while the GPU works.",
+            title=f"The GPU waits for data for {ms(wait)} per iteration{of}",
+            advice=("Fix this before you adopt a graph: use" if first else "Use")
+            + " more DataLoader workers with persistent_workers=True, pin_memory=True, copies "
+            "with non_blocking=True, and fetch the next batch while the GPU works.",
             evidence={"data_wait_ms": wait, "share_pct": share},
         )
     ]

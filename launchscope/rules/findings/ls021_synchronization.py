@@ -35,14 +35,15 @@ def check(profile: Profile) -> list[Finding]:
         return []
     inside = profile.facts.inside_step_syncs or 0.0
     between = profile.facts.between_step_syncs or 0.0
+    of = f" ({pct(share)})" if share <= 100 else ""  # the cost is that of traced steps
     first = wait_to_mend(profile) == "synchronisation"
     line = next((b.where for b in profile.blockers if b.category == "sync" and b.where), None)
     return [
         Finding(
             code="LS021",
             severity="warning" if first else "advice",
-            title=f"Synchronisation costs {ms(cost)} an iteration, {pct(share)} of it",
-            advice=("Mend this before adopting a graph. " if first else "")
+            title=f"Synchronization costs {ms(cost)} per iteration{of}",
+            advice=("Fix this before you adopt a graph. " if first else "")
             + _advice(inside, between),
             where=line if inside else None,
             evidence={
@@ -57,20 +58,18 @@ def check(profile: Profile) -> list[Finding]:
 
 
 def _advice(inside: float, between: float) -> str:
-    if inside and between:
+    if inside and not between:
         return (
-            "Read values on the host (.item(), print, copies) once every many steps; those "
-            "inside the step also stop a capture."
-        )
-    if inside:
-        return (
-            "It lies inside the step, where it stops a capture as well: keep the value on the "
+            "The host waits inside the step, which also stops a capture: keep the value on the "
             "GPU and read it after the step, once every many steps."
         )
-    return (
-        "It lies between the steps, so a capture works but the host cannot run ahead: sum "
-        "losses and metrics on the GPU and read them once every many steps."
-    )
+    if between and not inside:
+        return (
+            "The host waits between the steps, so a capture works but the host cannot run ahead: "
+            "add up losses and metrics on the GPU and read them once every many steps."
+        )
+    rare = "Read values on the host (.item(), print, copies) only once every many steps."
+    return f"{rare} Inside the step such a read also stops a capture." if inside else rare
 
 
 RULE = Rule("LS021", check, __doc__, fixable=True)

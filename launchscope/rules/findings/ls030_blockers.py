@@ -21,32 +21,35 @@ NVIDIA, CUDA Graph Best Practice for PyTorch. PyTorch, CUDA semantics: CUDA Grap
 
 from __future__ import annotations
 
-from launchscope.model import Finding, Profile
+from launchscope.model import Blocker, Finding, Profile
+from launchscope.rules.op_names import as_written
 from launchscope.rules.rule import Rule
 
 
 def check(profile: Profile) -> list[Finding]:
-    replayed = profile.replay.status == "measured"
-    found = []
-    for blocker in profile.blockers:
-        line = f": {blocker.code.strip()}" if blocker.code else ""
-        count = f", {blocker.count} times a step" if blocker.count > 1 else ""
-        found.append(
-            Finding(
-                code="LS030",
-                # A capture that worked in spite of it shows that the line is harmless there.
-                severity="advice" if replayed else "warning",
-                title=f"{blocker.op}{count} stops a capture{line}",
-                advice=blocker.advice,
-                where=blocker.where,
-                evidence={
-                    "op": blocker.op,
-                    "category": blocker.category,
-                    "count": blocker.count,
-                },
-            )
+    captured = profile.replay.status == "measured"  # this capture worked in spite of the line
+    return [
+        Finding(
+            code="LS030",
+            severity="advice" if captured else "warning",
+            title=_title(blocker, "can stop" if captured else "stops"),
+            advice=blocker.advice,
+            where=blocker.where,
+            evidence={
+                "op": blocker.op,
+                "category": blocker.category,
+                "count": blocker.count,
+            },
         )
-    return found
+        for blocker in profile.blockers
+    ]
+
+
+def _title(blocker: Blocker, stops: str) -> str:
+    name = as_written(blocker.op, blocker.code)
+    count = f" ({blocker.count} times per step)" if blocker.count > 1 else ""
+    code = f": {blocker.code.strip()}" if blocker.code else ""
+    return f"{name[0].upper()}{name[1:]}{count} {stops} a capture{code}"
 
 
 RULE = Rule("LS030", check, __doc__, fixable=True)

@@ -45,7 +45,7 @@ _BY_REASON: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("legacy default stream",),
-        "Nothing there can be captured: mend what LS038 names and profile again.",
+        "Nothing there can be captured: fix what LS038 names and profile again.",
     ),
     (
         ("already replays cuda graphs",),
@@ -66,10 +66,10 @@ _BY_REASON: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 _CHANGING = "op stream changes"
 _ADVICE = {
-    "blocked": "Mend the lines named by LS030 and profile again.",
-    "failed": "The eager figures stand. Mend the cause and profile again.",
+    "blocked": "Fix the lines named by LS030 and profile again.",
+    "failed": "The eager figures stand. Fix the cause and profile again.",
     "skipped": "Profile again once the reason is gone.",
-    "what_if": "The replay ran with recorded values in place of the blocking lines; mend them "
+    "what_if": "The replay ran with recorded values in place of the blocking lines; fix them "
     "and profile again to confirm it.",
 }
 _SAID = {
@@ -106,7 +106,7 @@ def _advice(profile: Profile) -> str:
             "branch": "replace the branch that depends on data (LS011)",
             "calls": "call the model equally often in every step (LS011)",
             PADDING: "pad the inputs to a few sizes (LS010)",
-            "blockers": "mend the lines named by LS030",
+            "blockers": "fix the lines named by LS030",
         }
         known = [how[o.kind] for o in obstacles(profile) if o.kind in how]
         steps = listed(known) or "make the ops of every step the same"

@@ -40,11 +40,11 @@ def check(profile: Profile) -> list[Finding]:
         Finding(
             code="LS032",
             severity="error",
-            title=f"The captured step does other GPU work: {plural(added, 'kernel')} added "
-            f"({figures(added_us)} us), {removed} gone ({figures(removed_us)} us)",
-            advice="Find the code that asks whether a capture is under way "
-            "(torch.cuda.is_current_stream_capturing) and settle its choice: pass an explicit "
-            f"attention mask, or choose the attention implementation.{named}",
+            title=f"The captured step runs different GPU work: it adds {plural(added, 'kernel')} "
+            f"({figures(added_us)} us) and leaves out {removed:,} ({figures(removed_us)} us)",
+            advice="Find the code that asks whether a capture is running "
+            "(torch.cuda.is_current_stream_capturing) and make it choose the same path in both "
+            f"runs: pass an explicit attention mask, or set the attention implementation.{named}",
             evidence={
                 "added": added,
                 "removed": removed,

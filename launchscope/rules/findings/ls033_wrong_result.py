@@ -24,27 +24,26 @@ from __future__ import annotations
 from launchscope.model import Cause, Finding, Profile
 from launchscope.rules.learning_rate import remedy
 from launchscope.rules.rule import Rule
-from launchscope.wording import figures, plural
+from launchscope.wording import pct, plural
 
 _ADVICE = {
-    "hyperparameter": "Keep it in a tensor on the GPU where the optimizer takes one, or capture "
-    "again when it changes.",
-    "scalar": "Keep the value in a tensor on the GPU, made once, and write it with fill_() before "
-    "each replay.",
-    "branch": "Let every step take one path (torch.where in place of if), or capture one graph "
-    "for each path and choose between them outside.",
-    "carried": "Update it in place inside the step (state.copy_(new)), so that it stays where the "
-    "graph reads it, or copy it there before each replay.",
+    "hyperparameter": "Keep it in a tensor on the GPU if the optimizer takes one. Otherwise "
+    "capture again when it changes.",
+    "scalar": "Keep the value in one tensor on the GPU, and write it with fill_() before each "
+    "replay.",
+    "branch": "Make every step take the same path (torch.where in place of if), or capture one "
+    "graph for each path and choose between them outside.",
+    "carried": "Update it in place inside the step (state.copy_(new)), so that it stays at the "
+    "address that the graph reads. You can also copy it there before each replay.",
     "stream": "Fork the side stream inside the step (side.wait_stream(torch.cuda.current_stream()))"
     " and join it before the step ends.",
 }
 
 
-# Ops that take a part of a tensor at a place that Python gives: with a place that changes
-# they pick the batch.
+# Ops that take a part of a tensor at an index from Python: one that changes picks the batch.
 _PICKING = ("aten.select", "aten.slice", "aten.narrow")
 _PICKING_ADVICE = (
-    "The step picks its batch itself. Pick it before the step, and copy it into a tensor that "
+    "The step selects its own batch. Select it before the step, and copy it into a tensor that "
     "keeps its address."
 )
 
@@ -64,17 +63,17 @@ def check(profile: Profile) -> list[Finding]:
     largest = correct.max_update_diff
     evidence = {"max_update_diff": largest, "steps": correct.steps}
     if not correct.causes:
-        by = "" if largest is None else f" by up to {figures(100 * largest, 2)} % of an update"
+        by = f" by up to {pct(100 * largest)} of an update" if largest else ""
+        over = f" over {plural(correct.steps, 'batch')}" if correct.steps else ""
         reason = f" ({correct.reason})" if correct.reason else ""
         return [
             Finding(
                 code="LS033",
                 severity="error",
-                title=f"The replay's updates differ from eager's{by} over "
-                f"{plural(correct.steps, 'batch')}{reason}",
+                title=f"The result of the replay differs from eager{by}{over}{reason}",
                 advice="Look for Python values that change from step to step (counters, "
-                "temperatures, branches), for inputs that are created anew in each step in place "
-                "of copied into, and for work on streams of your own.",
+                "temperatures, branches), for inputs that each step creates instead of copying "
+                "them into the same tensor, and for work on streams of your own.",
                 evidence=evidence,
             )
         ]

@@ -33,9 +33,9 @@ def check(profile: Profile) -> list[Finding]:
         Finding(
             code="LS034",
             severity="advice",
-            title=f"The replay's result was not checked against eager{reason}",
-            advice="Compare the losses of the first hundred steps of both versions, same seed, "
-            "before you rely on it.",
+            title=f"The result of the replay was not checked{reason}",
+            advice="Before you rely on the graph, compare the losses of the first hundred steps "
+            "with eager, from the same seed.",
             evidence={"reason": correct.reason},
         )
     ]

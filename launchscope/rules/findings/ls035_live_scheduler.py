@@ -30,7 +30,7 @@ from launchscope.rules.rule import Rule
 
 
 def scheduler_is_frozen(profile: Profile) -> bool:
-    """Whether a live scheduler's rate would be frozen: it is, unless the replay used a tensor."""
+    """Whether a capture would freeze a rate that changes: it does, unless the rate is a tensor."""
     as_tensor = any("lr" in change and "tensor" in change for change in profile.replay.changes)
     return profile.facts.scheduler_live is True and not as_tensor
 
@@ -46,8 +46,7 @@ def check(profile: Profile) -> list[Finding]:
         Finding(
             code="LS035",
             severity="error",
-            title="A learning-rate scheduler is at work and the learning rate is a float: "
-            "a capture freezes it",
+            title="A scheduler changes the learning rate, which is a float: a capture freezes it",
             advice=" ".join(named),
             where=where,
             evidence={"optimizers": classes},

@@ -39,8 +39,8 @@ def check(profile: Profile) -> list[Finding]:
         Finding(
             code="LS036",
             severity="info",
-            title=f"The capture was made with {listed(changes)}",
-            advice="Set the same in your script where the object is constructed.",
+            title=f"The capture needed {listed(changes)}",
+            advice="Set the same where your script constructs the optimizer.",
             evidence={"changes": changes},
         )
     ]

@@ -33,9 +33,9 @@ def check(profile: Profile) -> list[Finding]:
         Finding(
             code="LS037",
             severity="info",
-            title="The script uses torch.compile, and was measured compiled",
-            advice='Try torch.compile(..., mode="reduce-overhead") before a capture by hand, and '
-            "profile again.",
+            title="The script uses torch.compile, and all figures are of the compiled step",
+            advice='Try torch.compile(..., mode="reduce-overhead") before you write a capture '
+            "yourself, and profile again.",
             evidence={"compiled": True},
         )
     ]

@@ -32,7 +32,7 @@ def check(profile: Profile) -> list[Finding]:
     count = profile.facts.legacy_stream_kernels or 0
     if not on_legacy_stream(profile):
         return []
-    # With all of the script on that stream, its kernels do not tell which ones insist on it.
+    # With the whole script on that stream, its kernels do not show which of them need it.
     apart = profile.facts.side_stream is not False and count > 0
     names = list(profile.facts.legacy_kernels_names or ()) if apart else []
     named = f" ({names[0][:80]})" if names else ""
@@ -42,8 +42,8 @@ def check(profile: Profile) -> list[Finding]:
             code="LS038",
             severity="warning",
             title=f"{what} {'ran' if apart else 'runs'} on the legacy default stream{named}",
-            advice="Make the extension that does it launch on at::cuda::getCurrentCUDAStream(); "
-            "until then its work would be missing from the graph.",
+            advice="Make the extension launch on PyTorch's current stream "
+            "(at::cuda::getCurrentCUDAStream()). A graph does not contain its work until then.",
             evidence={
                 "kernels": count,
                 "names": names,

@@ -38,8 +38,9 @@ def check(profile: Profile) -> list[Finding]:
             code="LS039",
             severity="advice",
             title=f"The graph holds {mib(memory)} of GPU memory",
-            advice="Make sure that it fits beside evaluation and other models; let several "
-            "graphs share one pool (torch.cuda.graph(g, pool=first.pool())).",
+            advice="Make sure that it fits beside evaluation and other models. Several graphs "
+            "can share this memory: capture them into one pool, the largest first "
+            "(torch.cuda.graph(graph, pool=pool)).",
             evidence={"graph_memory_mib": memory},
         )
     ]

@@ -27,7 +27,7 @@ FEW_STEPS = 10
 
 
 def is_partial(profile: Profile) -> bool:
-    """Whether the timings rest on few steps."""
+    """Whether few steps were timed."""
     steps = profile.facts.timing_steps
     return steps is not None and 0 < steps < FEW_STEPS
 
@@ -41,7 +41,7 @@ def check(profile: Profile) -> list[Finding]:
                 code="LS040",
                 severity="warning",
                 title=f"Only {plural(steps, 'step')} could be timed",
-                advice="Give the script more steps, or lower --warmup.",
+                advice="Give the script more steps or lower --warmup.",
                 evidence={"timing_steps": steps},
             )
         )
@@ -50,8 +50,9 @@ def check(profile: Profile) -> list[Finding]:
             Finding(
                 code="LS040",
                 severity="warning",
-                title="A pass gave no result; the notes name it and its reason",
-                advice="What the other passes measured stands.",
+                title="A pass gave no result",
+                advice="The notes name the pass and the reason: fix it and profile again. The "
+                "results of the other passes are valid.",
                 evidence={"has_pass_failures": True},
             )
         )

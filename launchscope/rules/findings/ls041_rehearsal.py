@@ -30,13 +30,13 @@ def check(profile: Profile) -> list[Finding]:
     if profile.mode != "rehearsal":
         return []
     ops = profile.value("device_ops_per_step")
-    counted = "" if ops is None else f"; a step has {plural(ops, 'device operation')}"
+    count = "" if ops is None else f" ({plural(ops, 'device operation')})"
     return [
         Finding(
             code="LS041",
             severity="info",
-            title=f"No CUDA device: only the structure of the step was inspected{counted}",
-            advice="Run the same command on a machine with a GPU to learn whether a graph pays.",
+            title=f"Nothing ran on a GPU: only the structure of the step is known{count}",
+            advice="Run the script on a GPU to measure whether a graph pays.",
             evidence={"device_ops_per_step": ops},
         )
     ]

@@ -22,40 +22,49 @@ If the whole step was captured, or if a blocking line is in the forward.
 
 from __future__ import annotations
 
-from launchscope.model import Finding, Profile
+from launchscope.model import Finding, Profile, ScopeReplay
 from launchscope.rules.rule import Rule
 from launchscope.wording import ms, pct
 
 NAMES = {"forward_backward": "forward and backward", "forward": "the forward"}
 
+_ADVICE = (
+    "Capture this part in a graph and run the rest of the step after each replay. "
+    "torch.cuda.make_graphed_callables does this for a model without hooks that takes and returns "
+    "only tensors."
+)
+
 
 def check(profile: Profile) -> list[Finding]:
-    found = []
-    for scope in profile.replay.scopes:
-        if scope.status != "measured" or scope.replay_ms is None or scope.eager_ms is None:
-            continue
-        name = NAMES.get(scope.scope, scope.scope)
-        gain = ""
-        if scope.removable_pct is not None:
-            gain = f", {pct(max(0.0, scope.removable_pct))} off the iteration"
-        found.append(
-            Finding(
-                code="LS042",
-                severity="info",
-                title=f"{name[0].upper()}{name[1:]} alone can be captured as it stands: "
-                f"{ms(scope.replay_ms)} in place of {ms(scope.eager_ms)}{gain}",
-                advice="Capture this part in a graph and run the rest of the step after each "
-                "replay. torch.cuda.make_graphed_callables does this for a model without hooks "
-                "that takes and returns tensors only.",
-                evidence={
-                    "scope": scope.scope,
-                    "eager_ms": scope.eager_ms,
-                    "replay_ms": scope.replay_ms,
-                    "removable_pct": scope.removable_pct,
-                },
-            )
+    return [
+        Finding(
+            code="LS042",
+            severity="info",
+            title=title,
+            advice=_ADVICE if (scope.removable_pct or 0) > 0 else "",
+            evidence={
+                "scope": scope.scope,
+                "eager_ms": scope.eager_ms,
+                "replay_ms": scope.replay_ms,
+                "removable_pct": scope.removable_pct,
+            },
         )
-    return found
+        for scope in profile.replay.scopes
+        if (title := _title(scope)) is not None
+    ]
+
+
+def _title(scope: ScopeReplay) -> str | None:
+    """None where the part was not measured."""
+    if scope.status != "measured" or scope.replay_ms is None or scope.eager_ms is None:
+        return None
+    gain = ""
+    if scope.removable_pct is not None:
+        share = f"{pct(scope.removable_pct)} of" if scope.removable_pct > 0 else "nothing from"
+        gain = f" and removes {share} the iteration"
+    name = NAMES.get(scope.scope, scope.scope)
+    change = f"{ms(scope.replay_ms)} in place of {ms(scope.eager_ms)}"
+    return f"A graph of {name} alone takes {change}{gain}"
 
 
 RULE = Rule("LS042", check, __doc__)

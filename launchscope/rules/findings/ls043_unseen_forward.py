@@ -37,10 +37,10 @@ def check(profile: Profile) -> list[Finding]:
         Finding(
             code="LS043",
             severity="warning",
-            title="The step begins with its backward: its forward calls no torch.nn.Module "
-            "that has parameters",
-            advice="Put `with launchscope.step():` around the whole step, forward first, and "
-            "profile again: only then can a replay be made and checked.",
+            title="The step begins with its backward: no forward of a torch.nn.Module with "
+            "parameters belongs to it",
+            advice="Put `with launchscope.step():` around the whole step, forward included, and "
+            "profile again. launchscope can then measure and check a replay.",
             where=profile.step.source if profile.step is not None else None,
         )
     ]

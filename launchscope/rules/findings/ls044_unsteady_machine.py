@@ -26,24 +26,24 @@ from __future__ import annotations
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import gain
 from launchscope.rules.rule import Rule
-from launchscope.wording import ms
+from launchscope.wording import listed, ms
 
 
 def check(profile: Profile) -> list[Finding]:
-    looks = profile.facts.timing_window_iteration_ms
-    if not profile.facts.unsteady or not looks:
+    medians = profile.facts.timing_window_iteration_ms
+    if not profile.facts.unsteady or not medians or min(medians) <= 0:
         return []
-    took = " and ".join(ms(look) for look in looks)
     return [
         Finding(
             code="LS044",
             severity="warning" if _matters(profile) else "advice",
-            title=f"Iterations took {took} at different moments of the run; the faster counts",
-            advice="Profile again on an otherwise idle machine.",
+            title=f"Iterations took {listed([ms(median) for median in medians])} at different "
+            "moments of the run, and the verdict uses the fastest",
+            advice="Profile again on an idle machine.",
             evidence={
-                "apart_pct": 100 * (max(looks) / min(looks) - 1),
-                "fastest_ms": min(looks),
-                "slowest_ms": max(looks),
+                "apart_pct": 100 * (max(medians) / min(medians) - 1),
+                "fastest_ms": min(medians),
+                "slowest_ms": max(medians),
             },
         )
     ]

@@ -1,9 +1,8 @@
 """Weighs findings into one Verdict.
 
-A measured replay outranks a prediction, nothing within the spread counts as a gain, and
-what cannot be known is `inconclusive`. A rehearsal never says that a graph pays: without
-times a blocker only tells what would have to change (`inconclusive`), and only a step of more
-shapes than one graph each could serve is `stay_eager`.
+A measured replay outranks a prediction, a gain within the spread does not count, and what is
+not known is `inconclusive`. A rehearsal has no times, so it never says that a graph pays: its
+verdict is `inconclusive`, or `stay_eager` for a step with too many shapes for one graph each.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ Confidence = Literal["high", "medium", "low"]
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do, the sentence that says it, and the codes of the rules it rests on."""
+    """What to do, the sentence that says it, and the codes of the rules behind it."""
 
     recommendation: Recommendation
     headline: str
@@ -44,7 +43,7 @@ class Decision:
 
 
 def advise(profile: Profile) -> Profile:
-    """The Profile with findings and verdict filled in; what it held of them before is dropped."""
+    """The Profile with new findings and a new verdict in place of the ones that it had."""
     findings = tuple(found for rule in all_rules() for found in rule.check(profile))
     return replace(profile, findings=findings, verdict=_verdict(profile, findings))
 
@@ -67,7 +66,7 @@ def _verdict(profile: Profile, findings: tuple[Finding, ...]) -> Verdict:
 
 
 def _decide(profile: Profile) -> Decision:
-    # First, as it rests on counts alone: tracing stretches the kernels of a graph like any others.
+    # First, because it uses only counts: tracing also slows the kernels of a graph down.
     if already_graphed(profile):
         return Decision("already_graphed", headline.graphed(profile), ("LS008",))
     excess = busy_excess_pct(profile)
@@ -76,7 +75,7 @@ def _decide(profile: Profile) -> Decision:
     found = gain(profile)
     if found is None:
         return Decision("inconclusive", headline.no_gain_known(profile), ("LS040", "LS031"))
-    wrong = _wrong(profile)  # of a wrong replay the spread of the gain decides nothing
+    wrong = _wrong(profile)  # the spread of a wrong replay's gain decides nothing
     if wrong and _would_pay_if_right(profile, found):
         return Decision("unsafe", headline.unsafe(profile, found, wrong[0]), (*wrong, "LS001"))
     if found.within_spread_of(profile.threshold_pct):
@@ -91,7 +90,7 @@ def _decide(profile: Profile) -> Decision:
 def _decide_small(profile: Profile, found: Gain) -> Decision:
     """The gain is under the threshold."""
     if wait_to_mend(profile) is not None:
-        sentence = headline.mend_first(profile, found)
+        sentence = headline.fix_first(profile, found)
         return Decision("stay_eager", sentence, ("LS020", "LS021", "LS001"))
     codes = ("LS001", "LS005", "LS002", "LS007", "LS020", "LS021")
     return Decision("stay_eager", headline.under_threshold(profile, found), codes)
@@ -151,9 +150,9 @@ def _wrong(profile: Profile) -> tuple[str, ...]:
 
 
 def _would_pay_if_right(profile: Profile, found: Gain) -> bool:
-    """Whether a wrong replay is worth mending: by its own gain, or by what eager's work predicts.
+    """Whether a wrong replay is worth fixing: by its own gain, or by the predicted one.
 
-    A replay of different work says nothing of the gain, so there the prediction counts too.
+    A replay of different work does not show the gain, so the prediction counts there.
     """
     if found.high_pct >= profile.threshold_pct:
         return True
@@ -163,19 +162,19 @@ def _would_pay_if_right(profile: Profile, found: Gain) -> bool:
 
 
 def _step_speedup(profile: Profile) -> float | None:
-    """Of the step: measured where there is a replay, else from the prediction."""
-    if basis(profile) != "predicted":  # a measured replay of other work is none of this step's
+    """Of the step: measured if there is a replay, from the prediction otherwise."""
+    if basis(profile) != "predicted":  # a measured replay of different work does not count
         return profile.value("speedup")
     step, predicted = profile.value("step_ms"), profile.value("predicted_replay_ms")
     return step / predicted if step is not None and predicted else None
 
 
 def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
-    """How far to rely on the recommendation.
+    """How reliable the recommendation is.
 
-    High: measured, checked, and the bounds of the gain lie on one side of the threshold. One
-    level less for each of: not so clear, a prediction, an unchecked replay to adopt, few steps,
-    an iteration projected without a trace, a trace in which no step was found.
+    High: measured, checked, and the bounds of the gain are on one side of the threshold. Each
+    doubt takes one level off: bounds on both sides, a prediction, an unchecked replay to adopt,
+    few steps, an iteration projected without a trace, a trace in which no step was found.
     """
     if recommendation in ("already_graphed", "unsafe"):
         return "high"

@@ -4,70 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launchscope.model import Crossover, Point
-from launchscope.wording import listed, pct
+from launchscope.model import Crossover, NearestPoint, Point
+from launchscope.wording import listed, pct, pct_beside
 
 SAME_WORK = (
-    "the batch size made no difference to the shapes of the step's inputs: every point measured "
-    "the same thing"
+    "the batch size does not change the shapes of the step's inputs, so every point measured the "
+    "same work"
 )
 
 
 def crossover_sentence(found: Crossover) -> str:
     """One sentence on where the gain crosses the threshold."""
-    limit = pct(found.threshold_pct)
-    at = _of(found.parameters)
-    if found.status == "between" and found.pays and found.pays_not and found.batch_size:
-        size = _size(found.batch_size)
-        by = "exposed launch overhead" if found.by == "exposed" else "the share removed"
-        told = (
-            "confirmed by replays measured at both neighbours"
-            if found.confirmed
-            else "not confirmed, as no replay was measured at one of the neighbours or at both"
-        )
+    threshold = found.threshold_pct
+    limit = pct(threshold)
+    pays, pays_not = found.pays, found.pays_not
+    fixed = listed([f"{name} {value}" for name, value in found.parameters.items()])
+    at = f" with {fixed}" if fixed else ""
+    if found.status == "between" and pays and pays_not and found.batch_size:
+        size = f"{found.batch_size:.0f}"
+        if found.batch_size < 10:
+            size = f"{found.batch_size:.1f}".removesuffix(".0")
+        by = "exposed launch overhead" if found.by == "exposed" else "the removed share"
+        confirmed = "confirmed" if found.confirmed else "not confirmed"
         return (
-            f"The gain falls under {limit} at a batch size of about {size}{at}, interpolated from "
-            f"{by} and {told}: {_side(found)}."
+            f"The gain falls below {limit} at a batch size of about {size}{at}: "
+            f"{_at(pays, threshold)} and {_at(pays_not, threshold)} (interpolated from {by}, "
+            f"{confirmed} by replays at both neighbors)."
         )
-    if found.status == "above" and found.pays:
+    if found.status == "above" and pays:
         return (
-            f"The gain is above {limit} at all sizes measured{at}: at {found.pays.batch_size}, the "
-            f"largest, it is {pct(found.pays.removable_pct)}."
+            f"The gain is at least {limit} at all measured sizes{at}: {_at(pays, threshold)}, the "
+            "largest."
         )
-    if found.status == "below" and found.pays_not:
+    if found.status == "below" and pays_not:
         return (
-            f"The gain is below {limit} at all sizes measured{at}: at "
-            f"{found.pays_not.batch_size}, the smallest, it is "
-            f"{pct(found.pays_not.removable_pct)}."
+            f"The gain is below {limit} at all measured sizes{at}: {_at(pays_not, threshold)}, the "
+            "smallest."
         )
-    if found.status == "rising" and found.pays and found.pays_not:
+    if found.status == "rising" and pays and pays_not:
         return (
-            f"The gain rises with the batch size{at}, from {pct(found.pays_not.removable_pct)} at "
-            f"{found.pays_not.batch_size} to {pct(found.pays.removable_pct)} at "
-            f"{found.pays.batch_size}: there is no size above which a graph stops paying."
+            f"The gain rises with the batch size{at}, from {_at(pays_not, threshold)} to "
+            f"{_at(pays, threshold)}. No size was found above which a graph stops paying."
         )
     if found.status == "several":
         return f"The gain crosses {limit} more than once{at}: see the table."
-    return f"Where the gain falls under {limit} is not known{at}: fewer than two sizes have one."
-
-
-def _side(found: Crossover) -> str:
-    assert found.pays is not None
-    assert found.pays_not is not None
     return (
-        f"{pct(found.pays.removable_pct)} at {found.pays.batch_size}, "
-        f"{pct(found.pays_not.removable_pct)} at {found.pays_not.batch_size}"
+        f"The size at which the gain falls below {limit}{at} is not known: fewer than two sizes "
+        "have a gain."
     )
 
 
-def _size(size: float) -> str:
-    return f"{size:.0f}" if size >= 10 else f"{size:.1f}".removesuffix(".0")
-
-
-def _of(parameters: dict[str, str]) -> str:
-    if not parameters:
-        return ""
-    return " with " + listed([f"{name} {value}" for name, value in parameters.items()])
+def _at(point: NearestPoint, threshold_pct: float) -> str:
+    return f"{pct_beside(point.removable_pct, threshold_pct)} at {point.batch_size}"
 
 
 def headline_of(points: Sequence[Point], crossovers: Sequence[Crossover], same: bool | None) -> str:
@@ -79,7 +67,7 @@ def headline_of(points: Sequence[Point], crossovers: Sequence[Crossover], same: 
         return f"Nothing was compared: {SAME_WORK}."
     if all(p.profile is not None and p.profile.mode == "rehearsal" for p in measured):
         return (
-            "A rehearsal without a GPU: structure only. Where a graph pays cannot be told without "
+            "Nothing ran on a GPU, so only the structure is known. Whether a graph pays depends on "
             "times."
         )
     return " ".join(crossover_sentence(found) for found in crossovers)

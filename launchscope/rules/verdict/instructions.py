@@ -24,7 +24,7 @@ Fix = tuple[str, str]
 
 
 def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str, ...]:
-    """One step of the person's per entry; empty where there is nothing to do."""
+    """One step per entry; empty if there is nothing to do."""
     if recommendation in ("adopt", "adopt_bucketed"):
         steps = [*_optimizer(profile), _inputs(profile), *_adoption(profile, recommendation)]
         fixes = [*_waits(profile), *(_fixes(profile) if recommendation != "adopt" else [])]
@@ -46,13 +46,13 @@ def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str,
 
 
 def _at_most(fixes: list[Fix], count: int) -> list[str]:
-    """The fixes, the last of them together where there are more than `count`."""
+    """The fixes; if there are more than `count`, the last entry stands for the rest."""
     if len(fixes) <= count:
         return [text for _, text in fixes]
     rest = listed(list(dict.fromkeys(code for code, _ in fixes[count - 1 :])))
     return [
         *(text for _, text in fixes[: count - 1]),
-        f"Fix what {rest} report (launchscope rules CODE explains each).",
+        f"Fix the findings of {rest} (launchscope rules CODE explains each).",
     ]
 
 
@@ -70,27 +70,27 @@ def _fixes(profile: Profile) -> list[Fix]:
     elif profile.replay.correct.status == "different" and not scheduler_is_frozen(profile):
         causes = profile.replay.correct.causes
         at = listed(list(dict.fromkeys(place(cause.where) for cause in causes if cause.where)))
-        what = f"Fix what the capture froze at {at}" if at else "Find out what the capture froze"
+        what = f"Fix the cause at {at}" if at else "Find what the capture froze"
         fixes.append(("LS033", f"{what} (launchscope rules LS033)."))
     return fixes
 
 
 def _unnamed(profile: Profile) -> Fix:
-    """The fix where no rule names one."""
+    """The fix if no rule names one."""
     at = f" at {place(profile.replay.where)}" if profile.replay.where else ""
     return "LS031", f"Remove what prevents the capture{at} (launchscope rules LS031)."
 
 
 def _waits(profile: Profile) -> list[Fix]:
-    """A trace names no blocking lines, but it counts the waits."""
+    """A trace does not name the blocking lines, but it counts the waits."""
     waits = profile.facts.inside_step_syncs
     if profile.mode != "trace" or not waits:
         return []
     return [
         (
             "LS021",
-            "Move what makes the host wait out of the part to capture: the trace has "
-            f"{plural(waits, 'synchronization')} per step, and a capture fails there "
+            "Move the operations that make the host wait out of the captured part: the trace "
+            f"has {plural(waits, 'synchronization')} per step, and a capture fails there "
             "(launchscope rules LS021).",
         )
     ]
@@ -100,12 +100,12 @@ def _optimizer(profile: Profile) -> list[str]:
     """The flags that the measured capture set, else those that torch asks for."""
     if profile.replay.status in _REPLAYED:
         changes = list(profile.replay.changes)
-        told = "Change the optimizer as the measured capture did: {}."
+        change = "Change the optimizer as the measured capture did: {}."
     else:
         kinds = dict.fromkeys(profile.facts.optimizer_classes or ())
         changes = [f"{kind} capturable=True" for kind in kinds if kind in ASK_FOR_CAPTURABLE]
-        told = "Change the optimizer, because PyTorch refuses the capture otherwise: {}."
-    return [told.format(listed(changes))] if changes else []
+        change = "Change the optimizer, because PyTorch refuses the capture otherwise: {}."
+    return [change.format(listed(changes))] if changes else []
 
 
 def _inputs(profile: Profile) -> str:

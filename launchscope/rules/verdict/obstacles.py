@@ -1,4 +1,4 @@
-"""What stands between a step and its capture, all of it: headline, advice and verdict agree."""
+"""Everything that prevents the capture of a step, in one list for headline, advice and verdict."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Obstacle:
 
 
 def obstacles(profile: Profile) -> list[Obstacle]:
-    """Everything to mend before one graph can serve the step, in the order to mend it."""
+    """Everything to fix before one graph can serve the step, in the order to fix it."""
     found = []
     captured = profile.replay.status == "measured"
     lines = "" if captured else blocking_lines(profile)
@@ -42,7 +42,7 @@ def obstacles(profile: Profile) -> list[Obstacle]:
             Obstacle(
                 "blockers",
                 "LS030",
-                f"{lines} {be} mended",
+                f"{lines} {be} fixed",
                 f"Fix {lines} (launchscope rules LS030).",
             )
         )
@@ -51,8 +51,8 @@ def obstacles(profile: Profile) -> list[Obstacle]:
             Obstacle(
                 "forward",
                 "LS043",
-                "the step is marked from its forward on",
-                "Put `with launchscope.step():` around the whole step, forward first, and "
+                "the marked step includes its forward",
+                "Put `with launchscope.step():` around the whole step, forward included, and "
                 "profile again (launchscope rules LS043).",
             )
         )
@@ -61,7 +61,7 @@ def obstacles(profile: Profile) -> list[Obstacle]:
             Obstacle(
                 "legacy",
                 "LS038",
-                "nothing runs on the legacy default stream",
+                "no kernel runs on the legacy default stream",
                 "Launch the kernels of the legacy default stream on PyTorch's current stream "
                 "(launchscope rules LS038).",
             )
@@ -73,7 +73,7 @@ def obstacles(profile: Profile) -> list[Obstacle]:
             Obstacle(
                 "branch",
                 "LS011",
-                "the step of LBFGS is left eager",
+                "the step of LBFGS stays eager",
                 "Leave the step of LBFGS eager: how often it calls the closure depends on values. "
                 "Graph the model's forward and backward inside the closure "
                 "(launchscope rules LS011).",
@@ -84,9 +84,9 @@ def obstacles(profile: Profile) -> list[Obstacle]:
             Obstacle(
                 "calls",
                 "LS011",
-                "every step calls the model equally often",
-                "Make the same number of calls in every step, with a mask over what is beyond the "
-                "end, or capture the forward alone (launchscope rules LS011).",
+                "every step calls the model the same number of times",
+                "Make the same number of calls in every step and mask what is beyond the end, or "
+                "capture the forward alone (launchscope rules LS011).",
             )
         )
     elif branches(profile):
@@ -95,8 +95,8 @@ def obstacles(profile: Profile) -> list[Obstacle]:
                 "branch",
                 "LS011",
                 "the branch that depends on data is replaced",
-                "Replace the branch that depends on data: torch.where or a mask, or one graph "
-                "per path (launchscope rules LS011).",
+                "Replace the branch that depends on data with torch.where or a mask, or capture "
+                "one graph per path (launchscope rules LS011).",
             )
         )
     grown = growth(profile)
@@ -106,9 +106,9 @@ def obstacles(profile: Profile) -> list[Obstacle]:
                 GROWTH,
                 "LS010",
                 "the inputs that grow by one in every step keep one size (a static cache)",
-                f"Preallocate the inputs that grow ({grown}) to the longest length: a static "
-                "cache, written in place at a position that is a tensor, with a mask over what "
-                "is not filled yet (launchscope rules LS010).",
+                f"Preallocate the inputs that grow ({grown}) to the longest length. Write each "
+                "step in place at a position that is a tensor, and mask what is not filled yet "
+                "(launchscope rules LS010).",
             )
         )
     elif distinct_inputs(profile) > 1:
@@ -117,7 +117,7 @@ def obstacles(profile: Profile) -> list[Obstacle]:
                 PADDING,
                 "LS010",
                 "the inputs are padded to a few sizes",
-                "Pad the inputs to a few fixed sizes, with one graph for each "
+                "Pad the inputs to a few fixed sizes, with one graph for each size "
                 "(launchscope rules LS010).",
             )
         )
@@ -129,7 +129,7 @@ def clauses(found: list[Obstacle]) -> str:
 
 
 def blocking_lines(profile: Profile) -> str:
-    """The lines to mend, by name up to three; not that of a step that is left eager as a whole."""
+    """The lines to fix, up to three by name; without those of a step that stays eager."""
     eager = profile.shapes.stable is False and branches(profile)
     optimizers = (profile.facts.optimizer_classes or ()) if eager else ()
     blockers = [b for b in profile.blockers if not in_lbfgs(b.op, b.code, optimizers)]

@@ -59,14 +59,16 @@ def test_a_gain_above_at_every_size_is_told_as_such() -> None:
     result = found(point(8, 80.0), point(128, 30.0))
     assert result.status == "above"
     assert crossover_sentence(result) == (
-        "The gain is above 15 % at all sizes measured: at 128, the largest, it is 30 %."
+        "The gain is at least 15 % at all measured sizes: 30 % at 128, the largest."
     )
 
 
 def test_a_gain_below_at_every_size_is_told_as_such() -> None:
     result = found(point(8, 4.0), point(128, 1.0))
     assert result.status == "below"
-    assert "below 15 % at all sizes measured: at 8, the smallest" in crossover_sentence(result)
+    assert "below 15 % at all measured sizes: 4.0 % at 8, the smallest" in crossover_sentence(
+        result
+    )
 
 
 def test_a_gain_that_rises_has_no_crossover() -> None:

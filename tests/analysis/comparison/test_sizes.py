@@ -95,7 +95,7 @@ def test_a_gain_under_the_threshold_means_stay_eager(
 ) -> None:
     plan = advised(planned(recording, profile), 90.0)
     assert plan.recommendation == "stay_eager"
-    assert "under your threshold" in plan.headline
+    assert "below your threshold" in plan.headline
 
 
 def test_a_trace_that_cannot_be_read_is_told_of(recording: Recording, profile: Profile) -> None:
@@ -192,7 +192,7 @@ def test_a_limit_that_no_graph_fits_is_told_with_what_one_needs(
     assert plan.buckets == ()
     assert plan.recommendation == "stay_eager"
     assert "the smallest graph needs" in plan.headline
-    assert "more than the 1 MiB that graphs may hold" in plan.headline
+    assert "more than the limit of 1.00 MiB" in plan.headline
 
 
 @pytest.mark.parametrize("limit", [1.0, 20.0])

@@ -35,23 +35,23 @@ def test_a_loss_is_never_a_negative_gain() -> None:
         profile(**gains(-3, -9, 4)), "LS001"
     )
     assert said(profile(**gains(-8, -9, -7, replay=what_if)), "LS001").startswith(
-        "A replay makes, once the blockers are gone, the iteration 8.0 % longer;"
+        "A replay makes the iteration 8.0 % longer once the blocking lines are fixed ("
     )
-    assert "removes 0.0 % of" in said(profile(**gains(-0.03, -1, 1)), "LS001")
+    assert "removes nothing from the iteration" in said(profile(**gains(-0.03, -1, 1)), "LS001")
 
 
 @pytest.mark.parametrize(("share", "shown"), [(14.8, "14.8 %"), (15.3, "15.3 %"), (23.3, "23 %")])
-def test_a_launch_share_next_to_the_literal_rule_is_told_apart_from_it(
+def test_a_launch_share_next_to_the_15_percent_rule_shows_the_difference(
     share: float, shown: str
 ) -> None:
     of = profile(metrics={"launch_share_pct": share})
     assert said(of, "LS002").startswith(f"Launch calls take {shown} of the step")
 
 
-def test_the_literal_rule_is_not_held_against_a_gain_that_is_not_known() -> None:
+def test_the_15_percent_rule_is_not_compared_with_a_gain_that_is_not_known() -> None:
     undecided = said(profile(**gains(10, -20, 40)), "LS002")
-    assert "whether a replay pays, the timings do not tell (LS005)" in undecided
-    assert "would not pay" not in undecided
+    assert "the timings do not show whether a replay pays (LS005)" in undecided
+    assert "does not reach" not in undecided
 
 
 def test_no_more_than_all_of_the_iteration_goes() -> None:
@@ -66,7 +66,7 @@ def test_more_steps_are_asked_for_than_were_timed() -> None:
 
 def test_of_a_trace_no_more_steps_can_be_timed() -> None:
     of = predicted(**gains(20, -3, 43, mode="trace"))
-    assert headline(of).endswith("profile the script itself, as a trace cannot tell.")
+    assert headline(of).endswith("A trace cannot decide this, so profile the script itself.")
 
 
 def test_nothing_is_to_be_set_for_a_capture_that_never_pays_back() -> None:
@@ -91,14 +91,16 @@ def test_a_gain_that_padding_will_lower_says_so_also_beside_other_fixes(
     shapes = Shapes(False, tuple(ShapeSignature(1, text) for text in inputs))
     assert headline(blocked()).endswith("(2.67x).")
     both = replace(blocked(), blockers=(item_blocker(),), shapes=shapes)
-    assert headline(both).endswith("(2.67x), padding not counted.")
+    assert headline(both).endswith("(2.67x), before the cost of padding.")
 
 
 @pytest.mark.parametrize("wait", [0.5, 6.0])
 def test_advice_on_the_data_loader_is_a_sentence(wait: float) -> None:
     of = profile(**gains(3, 2, 4, metrics={"data_wait_ms": wait}))
-    advice = said(of, "LS020").partition("of it. ")[2]
-    assert advice.startswith(("More DataLoader", "Mend this before adopting a graph: more Data"))
+    advice = said(of, "LS020").partition(" %). ")[2]
+    assert advice.startswith(
+        ("Use more DataLoader", "Fix this before you adopt a graph: use more Data")
+    )
 
 
 def test_causes_that_differ_in_a_later_value_alone_are_one() -> None:
@@ -112,5 +114,5 @@ def test_causes_that_differ_in_a_later_value_alone_are_one() -> None:
 def test_a_rehearsal_does_not_clear_what_is_switched_off_in_it() -> None:
     whole = rehearsal()
     without = replace(whole, facts=replace(whole.facts, amp_left_out=True))
-    assert "stops a capture, autocast and GradScaler left out)" in headline(without)
+    assert "Autocast and GradScaler were not checked." in headline(without)
     assert "GradScaler" not in headline(whole)

@@ -46,7 +46,7 @@ def test_blockers_and_what_changes_are_named_together(
         predicted(shapes=shapes, blockers=(item_blocker(),), replay=Replay("blocked", ".item()"))
     )
     assert given.recommendation == "adopt_after_fixes"
-    assert f"once train.py:52 is mended and {clause}" in given.headline
+    assert f"once train.py:52 is fixed and {clause}" in given.headline
     assert given.because == ("LS001", "LS030", code, "LS031")
     fix, other, *_ = given.instructions
     assert fix == "Fix train.py:52 (launchscope rules LS030)."
@@ -67,16 +67,16 @@ def test_shapes_that_are_new_in_every_step_are_not_counted() -> None:
     given = verdict(predicted(shapes=NEW_EACH_STEP))
     assert (given.recommendation, given.confidence) == ("adopt_bucketed", "low")
     assert given.headline.startswith(
-        "Shapes change in every step seen: pad the inputs to a few sizes first"
+        "Shapes change in every inspected step: pad the inputs to a few sizes, then adopt"
     )
-    assert "3" not in given.headline.split(";")[0]
+    assert "3" not in given.headline.split(".")[0]
 
 
 def test_too_many_shapes_beside_a_blocker_name_both() -> None:
     many = Shapes(False, tuple(ShapeSignature(2, f"(8, {n}) int64") for n in range(20)))
     given = verdict(predicted(shapes=many, blockers=(item_blocker(),)))
     assert given.recommendation == "stay_eager"
-    assert "until train.py:52 is mended and the inputs are padded" in given.headline
+    assert "until train.py:52 is fixed and the inputs are padded" in given.headline
 
 
 def test_the_legacy_default_stream_is_never_adopted_as_it_is() -> None:
@@ -84,7 +84,7 @@ def test_the_legacy_default_stream_is_never_adopted_as_it_is() -> None:
     given = of.verdict
     assert given is not None
     assert (given.recommendation, given.basis) == ("adopt_after_fixes", "predicted")
-    assert "nothing runs on the legacy default stream" in given.headline
+    assert "no kernel runs on the legacy default stream" in given.headline
     assert given.because == ("LS001", "LS038")
     assert "LS038" in given.instructions[0]
 
@@ -92,13 +92,13 @@ def test_the_legacy_default_stream_is_never_adopted_as_it_is() -> None:
 def test_a_rehearsed_branch_is_named_and_decides_nothing() -> None:
     given = verdict(rehearsal(shapes=BRANCH, blockers=(item_blocker(),)))
     assert given.recommendation == "inconclusive"
-    assert "train.py:52 is mended and the branch that depends on data" in given.headline
+    assert "train.py:52 is fixed and the branch that depends on data" in given.headline
     assert "torch.where" in given.instructions[1]
 
 
 @pytest.mark.parametrize(
     ("shapes", "said"),
-    [(CACHE, "static cache"), (NEW_EACH_STEP, "change in every step seen"),
+    [(CACHE, "static cache"), (NEW_EACH_STEP, "change in every inspected step"),
      (BRANCH, "the branch that depends on data is replaced")],
     ids=["growth", "new each step", "branch"],
 )  # fmt: skip
@@ -114,11 +114,11 @@ def test_a_step_that_begins_with_its_backward_is_to_be_marked_first() -> None:
     of = advise(predicted(step=replace(step, period=("backward",), names=("",))))
     assert of.verdict is not None
     assert of.verdict.recommendation == "adopt_after_fixes"
-    assert "the step is marked from its forward on" in of.verdict.headline
+    assert "the marked step includes its forward" in of.verdict.headline
     assert "launchscope.step()" in of.verdict.instructions[0]
 
 
-def test_the_step_of_lbfgs_is_not_to_be_mended_and_left_eager_at_once() -> None:
+def test_the_step_of_lbfgs_is_not_to_be_fixed_and_left_eager_at_once() -> None:
     own = replace(
         item_blocker(),
         op="aten._local_scalar_dense",
@@ -133,14 +133,14 @@ def test_the_step_of_lbfgs_is_not_to_be_mended_and_left_eager_at_once() -> None:
     )
     alone, beside = verdict(base), verdict(replace(base, blockers=(own, item_blocker())))
     assert "train.py:9" not in " ".join((alone.headline, *alone.instructions))
-    assert "the step of LBFGS is left eager" in alone.headline
-    assert "once train.py:52 is mended and the step of LBFGS is left eager" in beside.headline
+    assert "the step of LBFGS stays eager" in alone.headline
+    assert "once train.py:52 is fixed and the step of LBFGS stays eager" in beside.headline
 
 
-def test_lbfgs_is_left_eager_and_not_told_to_branch_less() -> None:
+def test_lbfgs_stays_eager_and_gets_no_advice_about_branches() -> None:
     of = advise(predicted(shapes=BRANCH, facts={"optimizer_classes": ("LBFGS",)}))
     assert of.verdict is not None
-    assert "the step of LBFGS is left eager" in of.verdict.headline
+    assert "the step of LBFGS stays eager" in of.verdict.headline
     assert "torch.where" not in " ".join(of.verdict.instructions)
     (finding,) = (found for found in of.findings if found.code == "LS011")
     assert "inside the closure" in finding.advice

@@ -1,0 +1,421 @@
+"""Every sentence of the rules is correct and true at the edges of the figures that it mentions.
+
+Profiles of every kind are changed one figure at a time to 0, 1, a negative value, none, far below
+and far above, and at random in many figures at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import product
+from typing import Any
+
+import pytest
+
+from launchscope.model import (
+    Blocker,
+    Cause,
+    Correctness,
+    KernelChange,
+    Metric,
+    Profile,
+    Replay,
+    ScopeReplay,
+    Shapes,
+    ShapeSignature,
+    SourceLine,
+    StepKind,
+    Verdict,
+    Work,
+)
+from launchscope.rules import advise, all_rules
+from launchscope.rules.profile_queries import gain
+from launchscope.rules.verdict import headline
+from tests.rules.profiles import (
+    blocked,
+    gpu_bound,
+    item_blocker,
+    predicted,
+    profile,
+    rehearsal,
+    share,
+)
+from tests.rules.sentences import complaints
+
+HEADLINES = {
+    name: function
+    for name, function in inspect.getmembers(headline, inspect.isfunction)
+    if function.__module__ == headline.__name__ and not name.startswith("_")
+}
+
+
+def shapes(*inputs: str, steps: int = 1, forwards: tuple[int | None, ...] = ()) -> Shapes:
+    counts = forwards or (None,) * len(inputs)
+    seen = (ShapeSignature(steps, text, n) for text, n in zip(inputs, counts))
+    return Shapes(len(inputs) == 1, tuple(seen))
+
+
+PADDED = shapes("(8, 97) int64", "(8, 101) int64", steps=2)
+MANY = shapes(*(f"(8, {n}) int64" for n in range(20)), steps=2)
+NEW_EACH_STEP = shapes("(8, 97) int64", "(8, 31) int64")
+GROWING = shapes("(1, 61, 4) float32", "(1, 62, 4) float32", "(1, 63, 4) float32")
+LAST_BATCH = Shapes(False, (ShapeSignature(2, "(32, 4)"), ShapeSignature(1, "(16, 4)")))
+BRANCH = shapes("(8,) float32", "(8,) float32")
+CALLS = shapes("(8,) float32", "(8,) float32", forwards=(1, 7))
+CAUSES = (
+    Cause(
+        "learning_rate", "the learning rate of SGD", SourceLine("train.py", 30), 0.1, 0.09, "SGD"
+    ),
+    Cause("scalar", "a value given to aten.mul", SourceLine("train.py", 25)),
+    Cause(
+        "carried", "a tensor of shape (8,) that the step before made", SourceLine("train.py", 22)
+    ),
+)
+COPY = Blocker("aten._to_copy", None, 3, "Pin the memory.", "host_copy")
+
+
+def replayed(**changes: Any) -> Replay:
+    return replace(profile().replay, **changes)
+
+
+def checked(status: Any, **changes: Any) -> Replay:
+    return replayed(correct=Correctness(status, **changes))
+
+
+def widely_spread() -> Profile:
+    base, times = profile(), (8.0, 8.5, 9.0, 12.0, 14.0, 14.5)
+    metrics = base.metrics | {"iteration_ms": Metric.of_samples(times, "ms")}
+    wide = changed(replace(base, metrics=metrics), "launch_overhead_pct", 61.7)
+    return with_gain(wide, 62.5, 1.0)
+
+
+def with_step(base: Profile, **changes: Any) -> Profile:
+    assert base.step is not None
+    return replace(base, step=replace(base.step, **changes))
+
+
+@cache
+def bases() -> dict[str, Profile]:
+    """Profiles of every kind."""
+    unsure = {"removable_pct": share(20.0, -3.0, 43.0)}
+    work = Work(False, (KernelChange("softmax", 247, 3100.0),), (KernelChange("flash", 1, 90.0),))
+    parts = (
+        ScopeReplay("forward_backward", "measured", None, 6.2, 2.4, 40.0),
+        ScopeReplay("forward", "measured", None, 1.0, 1.2, -3.0),
+    )
+    kinds = (StepKind("prefill", "a", 1.0), StepKind("decode", "b", 99.0))
+    trace = predicted(mode="trace", replay=Replay("skipped", reason="a trace holds no replay"))
+    small = share(2.0, 1.0, 3.0)
+    in_steps = {"inside_step_syncs": 1, "between_step_syncs": 0}
+    return {
+        "adopt": profile(),
+        "predicted": predicted(),
+        "blocked": blocked(),
+        "copies": predicted(blockers=(COPY, item_blocker()), replay=Replay("blocked", "x")),
+        "gpu bound": gpu_bound(),
+        "rehearsal": rehearsal(),
+        "blocked rehearsal": rehearsal(blockers=(item_blocker(),)),
+        "padded rehearsal": rehearsal(shapes=PADDED),
+        "unstable rehearsal": rehearsal(shapes=MANY),
+        "uninspected rehearsal": rehearsal(shapes=Shapes(None)),
+        "trace": trace,
+        "graphed": profile(
+            metrics={"graph_launches_per_step": 3.0, "launches_per_step": 0.0},
+            facts={"graph_kernel_share_pct": 97.0},
+        ),
+        "what if": profile(replay=replayed(status="what_if"), blockers=(item_blocker(),)),
+        "loss": profile(metrics={"removable_pct": share(-8.0, -9.0, -7.0)}),
+        "unsure": profile(metrics=unsure),
+        "unsure trace": replace(trace, metrics=trace.metrics | unsure),
+        "failed": predicted(replay=Replay("failed", reason="CUDA out of memory")),
+        "different work": profile(replay=replayed(work=work)),
+        "unchecked": profile(replay=checked("not_checked", reason="--verify 0")),
+        "wrong": profile(replay=checked("different", steps=4, max_update_diff=0.44)),
+        "frozen": profile(replay=checked("different", causes=CAUSES)),
+        "scheduler": profile(facts={"scheduler_live": True, "optimizer_classes": ("SGD", "Adam")}),
+        "padded": predicted(shapes=PADDED),
+        "many shapes": predicted(shapes=MANY, blockers=(item_blocker(),)),
+        "new each step": predicted(shapes=NEW_EACH_STEP),
+        "growing": predicted(shapes=GROWING),
+        "last batch": predicted(shapes=LAST_BATCH),
+        "branch": predicted(shapes=BRANCH),
+        "calls": predicted(shapes=CALLS),
+        "part": profile(replay=replayed(scope="forward_backward"), blockers=(item_blocker(),)),
+        "parts": profile(replay=replayed(status="what_if", scopes=parts)),
+        "kinds": with_step(profile(), kinds=kinds),
+        "compiled": with_step(profile(), compiled=True),
+        "headless": with_step(predicted(), period=("backward",), names=("",)),
+        "legacy": profile(facts={"legacy_stream_kernels": 1, "legacy_kernels_names": ("theirs",)}),
+        "data": profile(metrics={"removable_pct": small, "data_wait_ms": 6.0}, facts=in_steps),
+        "syncs": profile(metrics={"removable_pct": small, "sync_cost_ms": 6.0}, facts=in_steps),
+        "expected": profile(metrics={"break_even_steps": 500.4}, expected_steps=500),
+        "unsteady": profile(facts={"timing_window_iteration_ms": (7.3, 5.7), "unsteady": True}),
+        "partial": profile(facts={"timing_steps": 1, "has_pass_failures": True}),
+        "bursts": profile(metrics={"iteration_busy_ms": 12.0}, facts={"projected_from_bursts": 1}),
+        "wide": widely_spread(),
+        "untimed": profile(metrics={"removable_pct": None, "iteration_ms": None}),
+        "gain unknown": profile(metrics={"removable_pct": None}),
+    }
+
+
+SHARE = (None, 0.0, 1.0, 14.96, 15.0, 15.04, 50.0, 99.9, 100.0)
+TIME = (None, 0.0, 1e-6, 1.0, 8.64, 9.39, 11.0, 1e7)
+SIGNED_TIME = (*TIME, -1.0, -508.0)
+COUNT = (None, 0.0, 1.0, 1.5, 2.0, 1e6)
+ERROR = (None, 0.0, -0.01, 11.0, -14.0, 1e12)
+# What the analysis can give for each figure. A share of a whole is at most 100, and a time or a
+# count is not negative unless it is a difference.
+METRICS: dict[str, tuple[float | None, ...]] = {
+    **dict.fromkeys(("iteration_ms", "step_ms", "host_ms", "launch_api_ms"), TIME),
+    **dict.fromkeys(("blocked_launch_ms", "data_wait_ms", "sync_wait_ms", "sync_cost_ms"), TIME),
+    **dict.fromkeys(("predicted_replay_ms", "iteration_busy_ms", "gpu_busy_ms"), TIME),
+    **dict.fromkeys(("framework_ms", "launch_call_ms"), SIGNED_TIME),
+    **dict.fromkeys(("launch_share_pct", "step_overhead_pct"), SHARE),
+    "gpu_idle_ms": SIGNED_TIME,
+    "launch_overhead_pct": (*SHARE, -3.0),
+    "launches_per_step": COUNT,
+    "graph_launches_per_step": COUNT,
+    "device_ops_per_step": COUNT,
+    "graph_memory_mib": (None, 0.0, 1.0, 1024.0, 1e5),
+    "break_even_steps": (None, 0.0, 0.4, 1.0, 14.6, 15.4, 1e9),
+}
+FACTS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("simulation_error_pct", "iteration_check_pct"), ERROR),
+    **dict.fromkeys(("graph_kernel_share_pct", "large_kernel_share_pct"), SHARE),
+    **dict.fromkeys(("inside_step_syncs", "between_step_syncs"), COUNT),
+    "join_coverage_pct": SHARE,
+    "median_kernel_us": (None, 0.0, 0.5, 1.0, 1e6),
+    "timing_steps": (None, 0, 1, 2, 9, 10, 10**6),
+    "legacy_stream_kernels": (None, 0, 1, 400),
+    "removable_step_pct": (None, 0.0, -5.0, 15.0, 100.0),
+    "timing_window_iteration_ms": (None, (), (0.0, 5.0), (1.0, 1.2), (7.3, 5.7, 9.0)),
+    "unsteady": (None, False, True),
+    "gain_unknown": (None, "the trace has no step"),
+}
+GAINS = (None, 0.0, 0.01, -0.01, 1.0, -8.0, 14.96, 15.0, 15.04, 62.5, 89.9, 100.0, -1e15)
+MARGINS = (None, 0.0, 0.5, 20.0, 1e6)
+THRESHOLDS = (0.0, 1.0, 15.0, 90.0, 100.0)
+
+
+def changed(base: Profile, name: str, value: Any) -> Profile:
+    """The profile with one figure of this value."""
+    if name not in METRICS:
+        return replace(base, facts=replace(base.facts, **{name: value}))
+    unit = base.metrics[name].unit if name in base.metrics else "ms"
+    known = base.metrics | {name: Metric(value, unit)}
+    known["launch_overhead_ms"] = Metric(overhead_ms(known), "ms")
+    made = replace(base, metrics=known)
+    return made if name != "iteration_ms" else with_gain(made, made.value("removable_pct"), 1.0)
+
+
+def overhead_ms(known: dict[str, Metric]) -> float | None:
+    """The launch overhead that fits its share of the iteration."""
+    part, whole = known["launch_overhead_pct"].value, known["iteration_ms"].value
+    return None if part is None or whole is None else part * whole / 100
+
+
+def with_gain(base: Profile, removable: float | None, margin: float | None) -> Profile:
+    """The profile with this gain, the projection that it stands for, and its bounds."""
+    iteration = base.value("iteration_ms")
+    after = None
+    if iteration is not None and removable is not None:
+        after = iteration * (1 - removable / 100)
+    known = {
+        "removable_pct": Metric(removable, "%")
+        if removable is None or margin is None
+        else share(removable, removable - margin, removable + margin),
+        "projected_iteration_ms": Metric(after, "ms"),
+        "iteration_speedup": Metric(iteration / after if iteration and after else None, "x"),
+    }
+    return replace(base, metrics=base.metrics | known)
+
+
+def one_at_a_time() -> Iterator[Profile]:
+    for base in bases().values():
+        yield base
+        for name, values in (METRICS | FACTS).items():
+            yield from (changed(base, name, value) for value in values)
+        for removable, margin in product(GAINS, MARGINS):
+            yield with_gain(base, removable, margin)
+        for threshold, removable in product(THRESHOLDS, (None, 0.0, 10.0, 62.5)):
+            yield replace(with_gain(base, removable, 0.5), threshold_pct=threshold)
+
+
+def many_at_once(seed: int, count: int = 2000) -> Iterator[Profile]:
+    picked = random.Random(seed)
+    kinds = list(bases().values())
+    figures = METRICS | FACTS
+    for _ in range(count):
+        made = picked.choice(kinds)
+        for name in picked.sample(sorted(figures), picked.randint(1, 12)):
+            made = changed(made, name, picked.choice(figures[name]))
+        if picked.random() < 0.5:
+            made = with_gain(made, picked.choice(GAINS), picked.choice(MARGINS))
+        yield replace(
+            made,
+            threshold_pct=picked.choice(THRESHOLDS),
+            expected_steps=picked.choice((None, 1, 15, 500)),
+        )
+
+
+@dataclass
+class Said:
+    """What the rules have said so far: how often each rule and headline spoke, and complaints."""
+
+    rules: dict[str, int] = field(default_factory=dict)
+    headlines: dict[str, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def read(self, made: Profile) -> None:
+        advised = advise(made)
+        assert advised.verdict is not None
+        for finding in advised.findings:
+            self.rules[finding.code] = self.rules.get(finding.code, 0) + 1
+            self._hold(complaints(finding.title, title=True), finding.code, finding.title)
+            if finding.advice:
+                self._hold(complaints(finding.advice), finding.code, finding.advice)
+            said = f"{finding.title}. {finding.advice}"
+            self._hold(contradictions(said, made, advised.verdict), finding.code, said)
+        for text in (advised.verdict.headline, *advised.verdict.instructions):
+            self._hold(complaints(text), "verdict", text)
+            self._hold(contradictions(text, made, advised.verdict), "verdict", text)
+
+    def _hold(self, found: Sequence[str], source: str, text: str) -> None:
+        self.wrong += [f"{source}: {complaint}: {text}" for complaint in found]
+
+
+def contradictions(said: str, made: Profile, verdict: Verdict) -> list[str]:
+    """The claims in these sentences that the figures of the profile do not bear out."""
+    return [
+        claim
+        for claim, holds in CLAIMS.items()
+        if claim.lower() in said.lower() and not holds(made, verdict)
+    ]
+
+
+def idle_pct(made: Profile) -> float:
+    return 100 * (made.value("gpu_idle_ms") or 0) / (made.value("iteration_ms") or 1)
+
+
+def removed(made: Profile) -> float | None:
+    found = gain(made)
+    return None if found is None else found.removable_pct
+
+
+def gains(made: Profile) -> bool:
+    return (removed(made) or 0) > 0
+
+
+def reaches(made: Profile) -> bool:
+    found = removed(made)
+    return found is not None and found >= made.threshold_pct
+
+
+CLAIMS: dict[str, Callable[[Profile, Verdict], bool]] = {
+    "run ahead of the GPU": lambda made, _: 0 <= idle_pct(made) < 15,
+    "reaches your threshold": lambda made, _: reaches(made),
+    "does not reach your threshold": lambda made, _: (
+        removed(made) is not None and not reaches(made)
+    ),
+    "gain of a replay says the same": lambda made, _: (
+        reaches(made) is ((made.value("launch_share_pct") or 0) > 15)
+    ),
+    "the gain of a replay is not known": lambda made, _: gain(made) is None,
+    "below your threshold": lambda made, _: not reaches(made),
+    "graph launches take": lambda made, _: made.value("launches_per_step") == 0,
+    "launch calls take": lambda made, _: made.value("launches_per_step") != 0,
+    "longer (your threshold": lambda made, _: (removed(made) or 0) < 0,
+    "shortens the iteration": lambda made, _: gains(made),
+    "predicted to shorten": lambda made, _: gains(made),
+    "not shorten the iteration": lambda made, _: not gains(made),
+    "predicted": lambda made, verdict: verdict.basis not in ("measured", "what_if"),
+    "no replay was measured": lambda made, _: made.replay.status != "measured",
+    "without a GPU": lambda made, _: made.mode == "rehearsal",
+    "no CUDA device": lambda made, _: made.mode == "rehearsal",
+    "waits inside the step": lambda made, _: (made.facts.inside_step_syncs or 0) > 0,
+    "waits between the steps": lambda made, _: (made.facts.between_step_syncs or 0) > 0,
+    "shapes are stable": lambda made, _: made.shapes.stable is True,
+    "adopt CUDA graphs": lambda _, verdict: verdict.recommendation == "adopt",
+    "adopt one CUDA graph": lambda _, verdict: verdict.recommendation == "adopt_bucketed",
+    "stay eager:": lambda _, verdict: verdict.recommendation == "stay_eager",
+    "inconclusive": lambda _, verdict: verdict.recommendation == "inconclusive",
+    "worth a CUDA graph once": lambda _, verdict: verdict.recommendation == "adopt_after_fixes",
+    "unsafe as it stands": lambda _, verdict: verdict.recommendation == "unsafe",
+    "already graphed": lambda _, verdict: verdict.recommendation == "already_graphed",
+}
+
+
+@pytest.fixture(scope="module")
+def said() -> Said:
+    """Everything that the rules say of all these profiles."""
+    everything = Said()
+    with pytest.MonkeyPatch.context() as patched:
+        for name, function in HEADLINES.items():
+
+            def counted(*args: Any, _name: str = name, _call: Any = function) -> str:
+                everything.headlines[_name] = everything.headlines.get(_name, 0) + 1
+                text: str = _call(*args)
+                return text
+
+            patched.setattr(headline, name, counted)
+        for made in one_at_a_time():
+            everything.read(made)
+        for made in many_at_once(seed=16):
+            everything.read(made)
+    return everything
+
+
+def test_no_sentence_is_wrong_or_contradicts_its_figures(said: Said) -> None:
+    assert not said.wrong, "\n".join(sorted(set(said.wrong))[:40])
+
+
+def test_every_rule_and_every_headline_has_spoken(said: Said) -> None:
+    assert said.rules.keys() == {rule.code for rule in all_rules()}
+    assert said.headlines.keys() == HEADLINES.keys()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "complaint"),
+    [
+        ("1 blocking operations were replaced.", "a plural after 1"),
+        ("The inputs have 3 shape.", "a singular after another number"),
+        ("Launching takes 9.01 ± 0.4 ms.", "± with other digits"),
+        ("The gain is +14,590,843,071,074 %.", "an absurd magnitude"),
+        ("A replay removes 140 % of the iteration.", "an absurd magnitude"),
+        ("The queue delay is -508 us.", "a negative amount"),
+        ("A replay removes -3.0 % of the iteration.", "a negative share that is no bound"),
+        ("The GPU is idle for only 8.64 ms of the 10.2 ms.", "a part above its whole"),
+        ("A replay shortens the iteration, from 3.00 ms to 9.00 ms.", "a change that goes the oth"),
+        ("A replay shortens it, from 9.00 ms to 3.00 ms (2.00x).", "a change that goes the oth"),
+        ("The gain is between 5.0 % and -2.0 % of it.", "bounds in the wrong order"),
+        ("It removes 16 %, below your threshold of 15 %.", "a figure on the wrong side"),
+        ("It pays back after 500 steps, and you expect 500.", "a figure on the wrong side"),
+        ("It takes None ms.", "a value that is missing"),
+        ("Two  spaces.", "spaces"),
+        ("No period", "a sentence ends without a period"),
+        ("Mend the synchronisation first.", "an unusual word"),
+    ],
+)
+def test_the_checker_finds_what_is_wrong_with_a_sentence(sentence: str, complaint: str) -> None:
+    assert any(found.startswith(complaint) for found in complaints(sentence))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "made"),
+    [
+        ("The launches run ahead of the GPU.", profile(metrics={"launch_api_ms": 2.0})),
+        ("Launch calls take 26 % of the step.", bases()["graphed"]),
+        ("Not decided without a GPU.", profile()),
+        ("A replay reaches your threshold.", replace(profile(), threshold_pct=90.0)),
+    ],
+)
+def test_a_claim_that_the_figures_do_not_bear_out_is_found(sentence: str, made: Profile) -> None:
+    if "ahead" in sentence:
+        made = replace(made, metrics=made.metrics | {"gpu_idle_ms": Metric(8.64, "ms")})
+    verdict = advise(made).verdict
+    assert verdict is not None
+    assert contradictions(sentence, made, verdict)
