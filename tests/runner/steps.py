@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from launchscope.model import Schedule, StepBoundary, VerifyResult
-from launchscope.runner.child.capture.capture import CapturedStep
-from launchscope.runner.child.capture.live_replay import LiveReplay
+from launchscope.runner.child.capture.capture import CapturedStep, LiveReplay
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks

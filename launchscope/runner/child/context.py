@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from launchscope.model import Schedule, StepBoundary
-from launchscope.runner.child.capture.live_replay import LiveReplay
+from launchscope.runner.child.capture.capture import LiveReplay
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.nvtx_ranges import NvtxRanges

@@ -91,7 +91,7 @@ class StepController:
                 self._consider(OPENING)
             if self._detector is not None:
                 if self._strategy is not None:
-                    self._strategy.saw(key, module, args, kwargs)
+                    self._strategy.record_call(key, module, args, kwargs)
                 self._detector.forward(key, module, args, kwargs, trains)
                 return
         follower = self._follower

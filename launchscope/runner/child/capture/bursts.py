@@ -1,6 +1,6 @@
-"""Times eager and replay in turn: a burst of each, at least five times, the first step dropped.
+"""Times eager steps and replays in alternating bursts; the first step of a burst does not count.
 
-GPU clocks drift under load, so the two are interleaved and never measured one after the other.
+GPU clocks drift under load, so one is never measured only after the other.
 """
 
 from __future__ import annotations
@@ -8,25 +8,25 @@ from __future__ import annotations
 import itertools
 import time
 from statistics import median
-from typing import Any
 
 from launchscope.runner.child.capture.capture import CapturedStep
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.cuda_events import timing_events
+from launchscope.runner.child.torch_types import Torch
 
 BURSTS = 5
 _SHORTEST = 2
 
 
 class Bursts:
-    """`open` and `close` around each eager step, `turn` after it; `steps` are shared by bursts.
+    """Call `open` and `close` around each eager step and `after_step` once it is over.
 
-    After each burst of replays the state is what eager left before it.
+    `steps` is the number of steps of all bursts. A burst of replays leaves the state as it was.
     """
 
     def __init__(
         self,
-        torch: Any,
+        torch: Torch,
         captured: CapturedStep,
         state: DeviceState,
         flags: OptimizerFlags,
@@ -37,7 +37,7 @@ class Bursts:
         self._state = state
         self._flags = flags
         self._length = max(_SHORTEST, round(steps / BURSTS)) + 1
-        # Two for each eager step; of replays one before the first and one behind each.
+        # Two per eager step. A burst of replays needs one before the first and one after each.
         self._events = timing_events(torch, 2 * self._length)
         self._opened = False
         self._timed = 0
@@ -59,14 +59,14 @@ class Bursts:
         self._opened = True
 
     def close(self) -> None:
-        """Ends what `open` began; nothing if it did not, or twice."""
+        """Does nothing without an `open`, or the second time after it."""
         if self._opened:
             self._events[2 * self._timed + 1].record()
             self._timed += 1
             self._opened = False
 
-    def turn(self) -> None:
-        """After a step: if the eager burst is complete, read it and replay as many times."""
+    def after_step(self) -> None:
+        """Once the eager burst is complete, read it and time a burst of replays."""
         self._opened = False
         if self._timed < self._length:
             return
@@ -82,18 +82,18 @@ class Bursts:
         self._flags.apply()
         self._state.save()
         torch.cuda.synchronize()
-        before, *behind = self._events[: self._length + 1]
-        host = []
-        before.record()
-        for event in behind:
-            begun = clock()
+        events = self._events[: self._length + 1]
+        host_us = []
+        events[0].record()
+        for event in events[1:]:
+            start = clock()
             replay()
-            host.append((clock() - begun) / 1e3)
+            host_us.append((clock() - start) / 1e3)
             event.record()
         torch.cuda.synchronize()
         self._state.restore()
         self._flags.revert()
         torch.cuda.synchronize()
-        times = [a.elapsed_time(b) for a, b in itertools.pairwise((before, *behind))]
+        times = [a.elapsed_time(b) for a, b in itertools.pairwise(events)]
         self.replay.append(tuple(times[1:]))
-        self._host_us += host[1:]
+        self._host_us += host_us[1:]

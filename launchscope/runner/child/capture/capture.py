@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import time
 from dataclasses import dataclass
-from typing import Any
+
+from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
+from launchscope.runner.child.capture.stubs import Stubs
+from launchscope.runner.child.torch_types import Graph, Mode, Storage, Torch
 
 
 @dataclass
 class CapturedStep:
-    """A graph that replays one step, and what making it cost."""
+    """A graph that replays one step, and the cost of making it."""
 
-    graph: Any
+    graph: Graph
     capture_ms: float
     instantiate_ms: float | None
     nodes: int | None
@@ -23,19 +27,36 @@ class CapturedStep:
         self.graph.replay()
 
 
-class Capture:
-    """`begin` where the step begins, `end` where it ends; the calls between are recorded."""
+@dataclass
+class LiveReplay:
+    """A captured step with everything that the passes after the capture need to replay it."""
 
-    def __init__(self, torch: Any):
+    step: CapturedStep
+    state: DeviceState
+    flags: OptimizerFlags
+    kept: list[Storage]  # memory that the graph reads
+    stubs: Stubs | None = None  # set if the graph leaves out blocking operations
+
+    def release(self) -> None:
+        """Free the graph and its memory; it cannot be replayed after this."""
+        self.state.forget()
+        self.step.graph.reset()
+        self.kept.clear()
+
+
+class Capture:
+    """Records the calls between `begin` and `end`."""
+
+    def __init__(self, torch: Torch):
         self._torch = torch
-        self._collecting = gc.isenabled()
-        try:  # torch 2.8 and later: the graph is kept, so that it can be counted and timed
+        self._gc_enabled = gc.isenabled()
+        try:  # torch 2.8 and later can keep the graph, to count its nodes and time instantiation
             self._graph = torch.cuda.CUDAGraph(keep_graph=True)
             self._kept = True
         except TypeError:
             self._graph = torch.cuda.CUDAGraph()
             self._kept = False
-        self._context: Any = None
+        self._context: Mode = None
 
     def begin(self) -> None:
         """Raises what torch raises if a capture cannot start here."""
@@ -44,9 +65,9 @@ class Capture:
         gc.collect()
         torch.cuda.empty_cache()
         self._free_before = torch.cuda.mem_get_info()[0]
-        # A collection in the middle could free CUDA objects that must not be touched.
+        # A collection during the capture could free CUDA objects, which would break it.
         gc.disable()
-        self._begun = time.perf_counter()
+        self._start = time.perf_counter()
         self._context = torch.cuda.graph(
             self._graph,
             stream=torch.cuda.current_stream(),
@@ -60,38 +81,32 @@ class Capture:
         try:
             self._context.__exit__(None, None, None)
         finally:
-            self._restore_collector()
-        captured = time.perf_counter()
+            self._enable_gc()
+        capture_ms = (time.perf_counter() - self._start) * 1e3
         nodes = instantiate_ms = None
         if self._kept:
-            nodes = count_nodes(self._graph.raw_cuda_graph())
-            before = time.perf_counter()
+            nodes = _count_nodes(self._graph.raw_cuda_graph())
+            start = time.perf_counter()
             self._graph.instantiate()
-            instantiate_ms = (time.perf_counter() - before) * 1e3
-        return CapturedStep(
-            self._graph,
-            (captured - self._begun) * 1e3,
-            instantiate_ms,
-            nodes,
-            self._free_before,
-        )
+            instantiate_ms = (time.perf_counter() - start) * 1e3
+        return CapturedStep(self._graph, capture_ms, instantiate_ms, nodes, self._free_before)
 
     def abandon(self) -> None:
-        """Give up without touching CUDA: after a failed capture any call may abort."""
-        self._restore_collector()
+        """Give up without a CUDA call: after a failed capture any of them may abort."""
+        self._enable_gc()
 
-    def _restore_collector(self) -> None:
-        if self._collecting:
+    def _enable_gc(self) -> None:
+        if self._gc_enabled:
             gc.enable()
 
 
-def count_nodes(raw_graph: int) -> int | None:
-    """Nodes of a cudaGraph_t, asked of the CUDA runtime that torch has loaded; None if absent."""
-    library = _loaded_runtime()
-    if library is None:
+def _count_nodes(raw_graph: int) -> int | None:
+    """The nodes of a cudaGraph_t; None if the CUDA runtime cannot be asked."""
+    runtime = _loaded_runtime()
+    if runtime is None:
         return None
     count = ctypes.c_size_t(0)
-    function = library.cudaGraphGetNodes
+    function = runtime.cudaGraphGetNodes
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
     if function(ctypes.c_void_p(raw_graph), None, ctypes.byref(count)) != 0:
         return None
@@ -99,12 +114,13 @@ def count_nodes(raw_graph: int) -> int | None:
 
 
 def _loaded_runtime() -> ctypes.CDLL | None:
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            for line in maps:
-                path = line.rstrip("\n").split(maxsplit=5)[-1]
-                if "libcudart" in path:
-                    return ctypes.CDLL(path)
-    except OSError:
-        return None
+    """The CUDA runtime library that torch has loaded into this process."""
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/self/maps", encoding="utf-8", errors="replace") as maps,
+    ):
+        for line in maps:
+            path = line.rstrip("\n").split(maxsplit=5)[-1]
+            if "libcudart" in path:
+                return ctypes.CDLL(path)
     return None

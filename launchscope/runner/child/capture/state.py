@@ -1,19 +1,29 @@
 """Saves and restores what a step changes on the device, so that replays leave no trace.
 
-State is every storage that the step can write: parameters, gradients, buffers,
-optimizer state, and whatever else the inspection saw written. One copy is kept, on the
-device where it has room, on the host otherwise.
+The state is every storage that the step can write: parameters, gradients, buffers, optimizer
+state, and whatever else the inspection saw written. The copy is kept on the device if there is
+room, otherwise on the host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from launchscope.host import free_memory
+from launchscope.runner.child.torch_types import (
+    DType,
+    Kwargs,
+    Module,
+    Optimizer,
+    Storage,
+    StorageRef,
+    Tensor,
+    Torch,
+    Value,
+)
 
-# A copy on the device must leave this factor of its own size free.
+# Free device memory that a copy requires, as a multiple of its own size.
 _HEADROOM = 2.0
 
 
@@ -23,44 +33,89 @@ class StateTooLargeError(RuntimeError):
 
 @dataclass
 class Saved:
-    """One storage: its live memory and the copy of it, both as bytes, and what they hold."""
+    """The live memory of one storage and a copy of it, both as tensors of bytes."""
 
-    live: Any
-    copy: Any
-    dtype: Any  # None where it is not known
-    group: int | None  # of parameters, those that are updated alike; None: something else
+    live: Tensor
+    copy: Tensor
+    dtype: DType  # of its content; None if unknown
+    group: int | None  # of parameters that are updated alike; None: not a parameter
 
 
 class DeviceState:
-    """The mutable device memory of one training or inference loop.
+    """The device memory that a training or inference loop changes.
 
-    `storages` are weak references to further storages, or a dict that also has their dtypes.
-    `device` is "cuda" but in tests.
+    `storages` are weak references to further storages; a dict also gives their dtypes.
+    Only tests pass another `device` than "cuda".
     """
 
     def __init__(
         self,
-        torch: Any,
-        modules: Iterable[Any],
-        optimizers: Iterable[Any],
-        storages: Iterable[Any] = (),
+        torch: Torch,
+        modules: Iterable[Module],
+        optimizers: Iterable[Optimizer],
+        storages: Iterable[StorageRef] | dict[StorageRef, DType] = (),
         device: str = "cuda",
     ):
         self._torch = torch
         self._modules = list(modules)
         self._optimizers = list(optimizers)
-        self._extra = {
-            reference: storages.get(reference) if isinstance(storages, dict) else None
-            for reference in storages
-        }
+        known = isinstance(storages, dict)
+        self._more: dict[StorageRef, DType] = dict(storages) if known else dict.fromkeys(storages)
         self._device = device
-        self._saved: dict[int, Saved] = {}
-        self._rng: Any = None
+        self.saved: dict[int, Saved] = {}  # the content of the last `save`, by address
+        self._rng: Tensor = None
         self.on_host = False
 
-    def _tensors(self) -> Iterator[tuple[Any, int | None]]:
-        """Every tensor of optimizers and modules; of parameters with the number of their group."""
-        number = 0  # of the parameters that no optimizer has
+    def save(self) -> None:
+        """Copy the state; replaces an earlier copy.
+
+        Raises StateTooLargeError when neither device nor host has room.
+        """
+        torch = self._torch
+        self.saved = {}
+        storages = self._storages()
+        need = sum(storage.nbytes() for storage, _, _ in storages.values())
+        self.on_host = _goes_to_host(torch, need, self._device, "the step's state")
+        with torch.inference_mode(False), torch.no_grad():
+            for address, (storage, dtype, group) in storages.items():
+                live = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+                copy = live.cpu() if self.on_host else live.clone()
+                self.saved[address] = Saved(live, copy, dtype, group)
+        self._rng = self._generator().get_rng_state()
+
+    def restore(self) -> None:
+        """Put the saved copy and the device's RNG state back, ordered on the current stream."""
+        if self._rng is None:
+            return
+        with self._torch.inference_mode(False), self._torch.no_grad():
+            for saved in self.saved.values():
+                saved.live.copy_(saved.copy)
+        self._generator().set_rng_state(self._rng)
+
+    def forget(self) -> None:
+        self.saved = {}
+        self._rng = None
+
+    def _storages(self) -> dict[int, tuple[Storage, DType, int | None]]:
+        """Live storages on the device by address, with dtype and group."""
+        torch = self._torch
+        found: dict[int, tuple[Storage, DType, int | None]] = {}
+        for tensor, group in self._tensors():
+            if not isinstance(tensor, torch.Tensor) or tensor.device.type != self._device:
+                continue
+            if tensor.numel() and tensor.layout == torch.strided:
+                storage = tensor.untyped_storage()
+                found.setdefault(storage.data_ptr(), (storage, tensor.dtype, group))
+        for reference, dtype in self._more.items():
+            cdata = getattr(reference, "cdata", None)
+            storage = torch.UntypedStorage._new_with_weak_ptr(cdata) if cdata else None
+            if storage is not None and storage.device.type == self._device and storage.nbytes():
+                found.setdefault(storage.data_ptr(), (storage, dtype, None))
+        return found
+
+    def _tensors(self) -> Iterator[tuple[Value, int | None]]:
+        """Values of optimizers and modules; parameters come with the number of their group."""
+        number = 0  # for parameters that no optimizer has
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 number += 1
@@ -77,109 +132,58 @@ class DeviceState:
                 yield parameter.grad, None
             yield from ((buffer, None) for buffer in module.buffers())
 
-    def _storages(self) -> dict[int, tuple[Any, Any, int | None]]:
-        """Live storages of the device by address, each once, with dtype and group."""
-        torch = self._torch
-        found: dict[int, tuple[Any, Any, int | None]] = {}
-        for tensor, group in self._tensors():
-            if not isinstance(tensor, torch.Tensor) or tensor.device.type != self._device:
-                continue
-            if tensor.numel() and tensor.layout == torch.strided:
-                storage = tensor.untyped_storage()
-                found.setdefault(storage.data_ptr(), (storage, tensor.dtype, group))
-        for reference, dtype in self._extra.items():
-            cdata = getattr(reference, "cdata", None)
-            storage = torch.UntypedStorage._new_with_weak_ptr(cdata) if cdata else None
-            if storage is not None and storage.device.type == self._device and storage.nbytes():
-                found.setdefault(storage.data_ptr(), (storage, dtype, None))
-        return found
-
-    def bytes(self) -> int:
-        """Size of one copy."""
-        return sum(storage.nbytes() for storage, _, _ in self._storages().values())
-
-    def save(self) -> None:
-        """Take the copy; an earlier one is replaced.
-
-        Raises StateTooLargeError when neither device nor host has room.
-        """
-        torch = self._torch
-        self._saved = {}
-        storages = self._storages()
-        need = sum(storage.nbytes() for storage, _, _ in storages.values())
-        self.on_host = not room_on_device(torch, need, self._device)
-        if self.on_host and need > free_memory():
-            raise StateTooLargeError(
-                f"a copy of the step's state takes {need / 2**20:,.0f} MiB, "
-                "more than the device or the host has free"
-            )
-        with torch.inference_mode(False), torch.no_grad():
-            for address, (storage, dtype, group) in storages.items():
-                live = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-                copy = live.cpu() if self.on_host else live.clone()
-                self._saved[address] = Saved(live, copy, dtype, group)
-        self._rng = self._generator().get_rng_state()
-
-    def restore(self) -> None:
-        """Put the saved copy back; ordered on the current stream, device RNG included."""
-        if self._rng is None:
-            return
-        with self._torch.inference_mode(False), self._torch.no_grad():
-            for saved in self._saved.values():
-                saved.live.copy_(saved.copy)
-        self._generator().set_rng_state(self._rng)
-
-    def forget(self) -> None:
-        self._saved = {}
-        self._rng = None
-
-    @property
-    def saved(self) -> dict[int, Saved]:
-        """What the last `save` copied, by address."""
-        return self._saved
-
-    def _generator(self) -> Any:
+    def _generator(self) -> Torch:
         return self._torch.cuda if self._device == "cuda" else self._torch
 
 
-def room_on_device(torch: Any, need: int, device: str = "cuda") -> bool:
-    """Whether `need` more bytes leave the device as much again."""
-    if device != "cuda":
-        return True
-    free, _ = torch.cuda.mem_get_info()
-    cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    return bool(need * _HEADROOM <= free + cached)
+def copy_of(torch: Torch, tensor: Tensor) -> Tensor:
+    """A copy of one tensor, on its device or, if that has no room, on the host.
 
-
-def copy_of(torch: Any, tensor: Any) -> Any:
-    """A copy of one tensor, on its device or, where that has no room, on the host.
-
-    Raises StateTooLargeError when neither has.
+    Raises StateTooLargeError when neither has room.
     """
     need = tensor.numel() * tensor.element_size()
     with torch.inference_mode(False), torch.no_grad():
-        if tensor.device.type != "cuda" or room_on_device(torch, need):
-            return tensor.detach().clone()
-        if need > free_memory():
-            raise StateTooLargeError(
-                f"a copy of an input takes {need / 2**20:,.0f} MiB, "
-                "more than the device or the host has free"
-            )
-        return tensor.detach().cpu()
+        if _goes_to_host(torch, need, tensor.device.type, "an input"):
+            return tensor.detach().cpu()
+        return tensor.detach().clone()
+
+
+def _goes_to_host(torch: Torch, need: int, device: str, what: str) -> bool:
+    """Whether the device has no room for a copy of `need` bytes.
+
+    Raises StateTooLargeError when the host has none either.
+    """
+    if device != "cuda":
+        return False
+    free, _ = torch.cuda.mem_get_info()
+    cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    if need * _HEADROOM <= free + cached:
+        return False
+    if need > free_memory():
+        raise StateTooLargeError(
+            f"a copy of {what} takes {need / 2**20:,.0f} MiB, more than the GPU or the host has "
+            "free"
+        )
+    return True
 
 
 class OptimizerFlags:
-    """`capturable=True` for the optimizers that need it, put on and taken off again.
+    """Sets `capturable=True` on the optimizers that need it, and takes it back.
 
-    An Adam-family optimizer counts its steps in a host tensor unless it is capturable or
-    fused. With the flag on, the count lives on the device, as a capture needs it; off, the
-    user's own tensors are back, with the count brought up to date.
+    An Adam-family optimizer counts its steps in a host tensor unless it is capturable or fused.
+    With the flag the count is on the device, as a capture requires. Without it the user's own
+    count tensors are back, with the current count.
     """
 
-    def __init__(self, torch: Any, optimizers: Iterable[Any]):
+    def __init__(self, torch: Torch, optimizers: Iterable[Optimizer]):
         self._torch = torch
-        self._optimizers = [o for o in optimizers if _lacks_capturable(o)]
-        self._host_counts: list[tuple[dict[str, Any], Any, Any]] = []
+        self._optimizers = [
+            optimizer
+            for optimizer in optimizers
+            if any(group.get("capturable") is False for group in optimizer.param_groups)
+        ]
+        # State of a parameter, its count on the host, its count on the device.
+        self._counts: list[tuple[Kwargs, Tensor, Tensor]] = []
         self.applied = False
 
     @property
@@ -192,26 +196,24 @@ class OptimizerFlags:
         if self.applied:
             return
         self.applied = True
-        known = {id(state): device for state, _, device in self._host_counts}
+        known = {id(state): on_device for state, _, on_device in self._counts}
         counts = []
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 group["capturable"] = True
                 for parameter in group["params"]:
-                    state = optimizer.state.get(parameter)
-                    count = None if state is None else state.get("step")
-                    if count is None or not isinstance(count, self._torch.Tensor):
+                    state = optimizer.state.get(parameter, {})
+                    count = state.get("step")
+                    if not isinstance(count, self._torch.Tensor) or count.is_cuda:
                         continue
-                    if count.is_cuda:
-                        continue
-                    device = known.get(id(state))
-                    if device is None:
-                        device = count.to(parameter.device)
+                    on_device = known.get(id(state))
+                    if on_device is None:
+                        on_device = count.to(parameter.device)
                     else:  # the graph refers to this very tensor
-                        device.copy_(count)
-                    state["step"] = device
-                    counts.append((state, count, device))
-        self._host_counts = counts
+                        on_device.copy_(count)
+                    state["step"] = on_device
+                    counts.append((state, count, on_device))
+        self._counts = counts
 
     def revert(self) -> None:
         if not self.applied:
@@ -220,10 +222,6 @@ class OptimizerFlags:
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 group["capturable"] = False
-        for state, count, device in self._host_counts:
-            count.copy_(device)
-            state["step"] = count
-
-
-def _lacks_capturable(optimizer: Any) -> bool:
-    return any(group.get("capturable") is False for group in optimizer.param_groups)
+        for state, on_host, on_device in self._counts:
+            on_host.copy_(on_device)
+            state["step"] = on_host

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from launchscope.model import ReplayResult, SourceLine, StepPart
 from launchscope.runner.child.capture.bursts import Bursts
-from launchscope.runner.child.capture.capture import Capture, CapturedStep
-from launchscope.runner.child.capture.live_replay import LiveReplay
+from launchscope.runner.child.capture.capture import Capture, CapturedStep, LiveReplay
 from launchscope.runner.child.capture.state import (
     DeviceState,
     OptimizerFlags,
@@ -104,7 +103,7 @@ class CapturePass(Pass[ReplayResult]):
             self._phase = "capture"
         elif self._bursts is not None:
             self._phase = "bursts"
-            self._bursts.turn()
+            self._bursts.after_step()
         return self._bursts is not None and self._bursts.done
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Ways to adopt, put under scripts that know nothing of it; on the CPU, where it can be."""
+"""Scripts run under each strategy, as far as that is possible on the CPU."""
 
 from __future__ import annotations
 
@@ -36,25 +36,29 @@ with torch.inference_mode():
         y = model(torch.full((2, 4), float(step % 5)))
 """
 SCHEDULE = Schedule(warmup=4, adoption=6, timing=0, trace=0, inspect=0, replay=0, verify=0)
-# The hooks' mechanics need no compiler: the script puts another backend under its ladder.
+# The hooks need no compiler: the script itself chooses another backend.
 OTHER_BACKEND = """
-import launchscope.runner.child.capture.strategies as adoption
-adoption.COMPILE = {{"backend": "{backend}"}}
+import launchscope.runner.child.capture.strategies as strategies
+strategies.COMPILE = {{"backend": "{backend}"}}
 """
 
 
-def adopted(folder: Path, source: str, way: str, backend: str | None = None) -> StrategyResult:
+def ran_under(
+    folder: Path, source: str, strategy: str, backend: str | None = None
+) -> StrategyResult:
     if backend is not None:
         source = OTHER_BACKEND.format(backend=backend) + source
-    ran = recorded(folder, source, schedule=SCHEDULE, options=RunOptions(strategy=way, stdout=2))
+    ran = recorded(
+        folder, source, schedule=SCHEDULE, options=RunOptions(strategy=strategy, stdout=2)
+    )
     assert ran.outcome.problem is None
     result = ran.recording.adoption
     assert result is not None
     return result
 
 
-def test_eager_notes_the_loss_of_every_step_and_changes_nothing(tmp_path: Path) -> None:
-    result = adopted(tmp_path, TRAIN, "eager")
+def test_eager_records_the_loss_of_every_step_and_changes_nothing(tmp_path: Path) -> None:
+    result = ran_under(tmp_path, TRAIN, "eager")
     assert (result.mode, result.status, result.of) == ("eager", "adopted", "loss")
     assert result.adopted_at == 4
     assert len(result.values) == 10
@@ -67,13 +71,13 @@ def test_eager_notes_the_loss_of_every_step_and_changes_nothing(tmp_path: Path) 
 
 def test_a_loss_that_is_no_number_is_recorded_as_such(tmp_path: Path) -> None:
     lost = TRAIN.replace(".mean()", ".mean() * (float('nan') if step == 8 else 1.0)")
-    result = adopted(tmp_path, lost, "eager")
+    result = ran_under(tmp_path, lost, "eager")
     assert [value is None for value in result.values] == [False] * 8 + [True] * 2
 
 
 def test_a_compiled_model_runs_compiled_and_its_losses_follow(tmp_path: Path) -> None:
-    eager = adopted(tmp_path / "eager", TRAIN, "eager")
-    compiled = adopted(tmp_path / "compiled", TRAIN, "compile", backend="aot_eager")
+    eager = ran_under(tmp_path / "eager", TRAIN, "eager")
+    compiled = ran_under(tmp_path / "compiled", TRAIN, "compile", backend="aot_eager")
     assert compiled.status == "adopted"
     assert compiled.modules == ("Sequential",)
     assert compiled.graphs == 1
@@ -87,74 +91,74 @@ def test_a_shape_that_changes_is_counted_as_a_recompilation(tmp_path: Path) -> N
     source = TRAIN.replace("model(x) -", "model(x[: 16 - (step > 7)]) -").replace(
         "- x.sum", "- x[: 16 - (step > 7)].sum"
     )
-    compiled = adopted(tmp_path, source, "compile", backend="eager")
+    compiled = ran_under(tmp_path, source, "compile", backend="eager")
     assert compiled.recompilations == 1
 
 
-def test_outputs_stand_in_for_losses_where_nothing_is_trained(tmp_path: Path) -> None:
-    eager = adopted(tmp_path / "eager", INFER, "eager")
-    compiled = adopted(tmp_path / "compiled", INFER, "compile", backend="eager")
+def test_outputs_replace_losses_if_nothing_is_trained(tmp_path: Path) -> None:
+    eager = ran_under(tmp_path / "eager", INFER, "eager")
+    compiled = ran_under(tmp_path / "compiled", INFER, "compile", backend="eager")
     assert eager.of == compiled.of == "output"
     # The last step is over before the output of its compiled call is seen.
     assert (len(eager.values), len(compiled.values)) == (6, 5)
     assert trajectory(eager, compiled).status == "follows"
 
 
-def test_outputs_of_torchscript_which_takes_no_hooks_are_noted(tmp_path: Path) -> None:
+def test_outputs_of_torchscript_which_takes_no_hooks_are_recorded(tmp_path: Path) -> None:
     scripted = INFER.replace(".eval()", ".eval()\nmodel = torch.jit.script(model)")
-    found = adopted(tmp_path / "scripted", scripted, "eager")
-    plain = adopted(tmp_path / "plain", INFER, "eager")
+    found = ran_under(tmp_path / "scripted", scripted, "eager")
+    plain = ran_under(tmp_path / "plain", INFER, "eager")
     assert found.modules == ("RecursiveScriptModule",)
     assert len(found.values) >= 5
     assert trajectory(plain, found).status == "follows"
 
 
-def test_a_backend_that_fails_is_a_result_with_its_reason(tmp_path: Path) -> None:
+def test_a_failing_backend_is_a_result_with_its_reason(tmp_path: Path) -> None:
     failing = """
-    import launchscope.runner.child.capture.strategies as adoption
+    import launchscope.runner.child.capture.strategies as strategies
     def broken(graph, inputs):
         raise RuntimeError("no compiler was found")
-    adoption.COMPILE = {"backend": broken}
+    strategies.COMPILE = {"backend": broken}
     """
-    result = adopted(tmp_path, textwrap.dedent(failing) + TRAIN, "compile")
+    result = ran_under(tmp_path, textwrap.dedent(failing) + TRAIN, "compile")
     assert result.status == "failed"
     assert "no compiler was found" in (result.reason or "")
 
 
-def test_inductors_reasons_for_making_no_graph_are_told(tmp_path: Path) -> None:
+def test_inductors_reasons_for_making_no_graph_are_reported(tmp_path: Path) -> None:
     skipping = """
-    import launchscope.runner.child.capture.strategies as adoption
+    import launchscope.runner.child.capture.strategies as strategies
     def backend(graph, inputs):
         import torch._inductor.compile_fx as fx
         fx.log_cudagraph_skip_and_bump_counter(
             "skipping cudagraphs due to mutated inputs (1 instances). Found from : \\n File x"
         )
         return graph.forward
-    adoption.COMPILE = {"backend": backend}
+    strategies.COMPILE = {"backend": backend}
     """
-    result = adopted(tmp_path, textwrap.dedent(skipping) + TRAIN, "compile")
+    result = ran_under(tmp_path, textwrap.dedent(skipping) + TRAIN, "compile")
     assert result.status == "adopted", result.reason
     assert result.skips == (("mutated inputs (1 instances).", 1),)
 
 
 def test_a_script_that_compiles_itself_is_left_alone(tmp_path: Path) -> None:
     source = TRAIN.replace("optimizer =", 'model.compile(backend="eager")\noptimizer =')
-    result = adopted(tmp_path, source, "compile")
+    result = ran_under(tmp_path, source, "compile")
     assert result.status == "failed"
     assert result.reason == "the script compiles its model itself"
 
 
-def test_a_graph_without_a_gpu_is_refused(tmp_path: Path) -> None:
-    result = adopted(tmp_path, TRAIN, "graphed")
-    assert (result.status, result.reason) == ("failed", "without a GPU there is no graph to make")
+def test_graphed_callables_without_a_gpu_are_refused(tmp_path: Path) -> None:
+    result = ran_under(tmp_path, TRAIN, "graphed")
+    assert (result.status, result.reason) == ("failed", "a CUDA graph needs a GPU")
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler here")
 def test_a_model_compiled_by_inductor_follows_eager(tmp_path: Path) -> None:
-    result = adopted(tmp_path, TRAIN, "compile")
+    result = ran_under(tmp_path, TRAIN, "compile")
     assert result.status == "adopted", result.reason
     assert result.graphs == 1
-    eager = adopted(tmp_path / "eager", TRAIN, "eager")
+    eager = ran_under(tmp_path / "eager", TRAIN, "eager")
     assert trajectory(eager, result).status == "follows"
 
 
