@@ -34,7 +34,7 @@ def command(target: Target) -> str:
 def machine(environment: Environment) -> str:
     """`NVIDIA H200 · PyTorch 2.11.0 · CUDA 13.0 · driver 580.95`."""
     # Only a run knows its PyTorch: without it, a trace that somebody recorded on a GPU is meant.
-    unnamed = "no CUDA device" if environment.torch else "a GPU the trace does not name"
+    unnamed = "no GPU used" if environment.torch else "a GPU the trace does not name"
     parts = [environment.device or unnamed]
     versions = (
         ("PyTorch", environment.torch),
