@@ -1,8 +1,9 @@
-"""Several ranks of one run, side by side."""
+"""Several files side by side: the ranks of one run, or unrelated workloads."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from launchscope.model.profile import Recommendation
 
@@ -11,7 +12,7 @@ RANKS_SCHEMA = "launchscope/ranks/1"
 
 @dataclass(frozen=True)
 class RankRow:
-    """One rank's file. None: not measured. With a `problem` the file could not be read."""
+    """One file. None: not measured, or not known. With a `problem` it could not be read."""
 
     name: str
     rank: int | None = None
@@ -24,6 +25,7 @@ class RankRow:
     removable_pct: float | None = None
     recommendation: Recommendation | None = None
     problem: str | None = None
+    target: str | None = None  # the command that was profiled
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,16 @@ class Skew:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Rows by rank. `slowest` is the name of the rank that the others wait for: the one with
-    the most time of its own, because in a collective everybody waits for the last to come."""
+    """Rows by rank, or by name where the files are `workloads` and no ranks of one run.
+
+    `slowest` is the name of the rank that the others wait for: the one with the most time of its
+    own, because in a collective everybody waits for the last to come. Workloads have none.
+    """
 
     rows: tuple[RankRow, ...]
     skews: tuple[Skew, ...]
     slowest: str | None
     headline: str
     notes: tuple[str, ...] = ()
+    kind: Literal["ranks", "workloads"] = "ranks"
     schema: str = RANKS_SCHEMA

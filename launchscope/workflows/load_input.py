@@ -69,7 +69,7 @@ class Input:
 
 def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
     """One path is a Profile (or another report that was saved), two are a Difference, and a
-    folder of files or more than two are Ranks.
+    folder of files or more than two are Ranks, or workloads where nothing says that they are.
 
     Raises InputError for what is not there, UsageError for options that do not apply.
     """
@@ -239,7 +239,8 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
             f"none of the {len(paths)} files could be read: {found[0].problem}",
             hint="launchscope report FILE shows what is wrong with one file",
         )
-    return ranks_of([replace(r, name=name) for r, name in zip(found, distinct_names(paths))])
+    rows = [replace(row, name=name) for row, name in zip(found, distinct_names(paths))]
+    return ranks_of(rows, is_one_run=options.ranks)
 
 
 def files_in(folder: Path) -> list[Path]:

@@ -145,12 +145,12 @@ def test_a_folder_is_reported_by_rank_with_what_could_not_be_read(
     assert "Differences between the ranks" in saved.read_text()
 
 
-def test_a_folder_of_one_trace_holds_one_rank(
+def test_a_folder_of_one_trace_that_names_no_rank_holds_one_workload(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kineto(tmp_path / "trace.json.gz")
     assert main(["report", str(tmp_path)]) == 0
-    assert "1 rank read" in " ".join(capsys.readouterr().out.split())
+    assert "1 workload" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
@@ -207,13 +207,26 @@ def test_a_folder_without_traces_is_told(
 def test_ranks_are_read_in_processes_when_they_are_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from launchscope.workflows import load_input as anyfile
+    from launchscope.workflows import load_input
 
-    monkeypatch.setattr(anyfile, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(load_input, "_WORTH_PROCESSES", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     paths = [str(kineto(tmp_path / f"rank{rank}.json")) for rank in range(3)]
     assert main(["report", *paths]) == 0
     assert "3 ranks, alike" in capsys.readouterr().out
+
+
+def test_a_folder_of_unrelated_recordings_is_a_table_of_workloads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "workloads.json"
+    assert main(["report", str(RECORDED.parent), "-o", str(saved)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "14 workloads" in shown
+    assert "ranks" not in shown.lower()
+    assert "small_gpt.py" in shown
+    assert main(["report", str(saved)]) == 0
+    assert "14 workloads" in capsys.readouterr().out
 
 
 def test_an_orphan_only_trace_reports_its_whole_span(

@@ -32,3 +32,13 @@ def ranks_of_three() -> Ranks:
         for rank, ms in enumerate((9.4, 9.5, 11.2))
     ]  # fmt: skip
     return ranks_of([*rows, RankRow("rank3.json", problem="rank3.json is no JSON")])
+
+
+def workloads() -> Ranks:
+    """Three scripts that have nothing to do with one another."""
+    made = (("train.py", 9.4), ("a/long/path/to/serve.py --batch-size 64", 1.2), ("fit.py", 24.0))
+    rows = [
+        replace(rank_row(advise(profile(metrics={"iteration_ms": ms})), name), target=name)
+        for name, ms in made
+    ]
+    return ranks_of(rows)

@@ -17,7 +17,7 @@ from launchscope.report.documents import DOCUMENTS
 from launchscope.rules import advise
 from tests.gate.profiles import failed_on_gpu, failed_rehearsal, not_compared, passed_and_stale
 from tests.report import comparisons
-from tests.report.others import difference_of_two, ranks_of_three
+from tests.report.others import difference_of_two, ranks_of_three, workloads
 from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -36,6 +36,7 @@ VALUES: dict[str, Callable[[], Profile | Check | Comparison | Difference | Ranks
     "comparison.bucketed": comparisons.bucketed,
     "difference": difference_of_two,
     "ranks": ranks_of_three,
+    "workloads": workloads,
 }
 NEXT = ("launchscope rules LS001",)
 AT_80 = RenderOptions(width=80)
@@ -93,6 +94,7 @@ CASES = [
     ("difference", "json", "difference.json", AT_80),
     ("ranks", "terminal", "ranks.80.txt", AT_80),
     ("ranks", "terminal", "ranks.120.txt", AT_120),
+    ("workloads", "terminal", "workloads.80.txt", AT_80),
     ("ranks", "markdown", "ranks.markdown.txt", AT_80),
     ("ranks", "html", "ranks.html", AT_80),
     ("ranks", "json", "ranks.json", AT_80),

@@ -1,4 +1,4 @@
-"""What the report of several ranks of one run says: a row each, and how far they are apart."""
+"""What the report of several files says: ranks and how far they are apart, or workloads."""
 
 from __future__ import annotations
 
@@ -28,39 +28,53 @@ _SKEWS = {
 
 
 def document(value: Ranks, top: int) -> Document:
-    """One row per rank, the slowest one strong; nothing in it is cut at `top`."""
+    """One row per file, the slowest rank strong; nothing in it is cut at `top`."""
+    ranks = value.kind == "ranks"
     return Document(
-        badge="RANKS",
+        badge=value.kind.upper(),
         tone="calm",
         title=plural(len(value.rows), "file"),
         headline=value.headline,
         basis="",
-        context=(_OWN,),
-        sections=sections(_ranks(value), _skews(value), items("Notes", value.notes)),
+        context=(_OWN,) if ranks else (),
+        sections=sections(
+            Section("Rank by rank" if ranks else "Workloads", (_rows(value),)),
+            _skews(value),
+            items("Notes", value.notes),
+        ),
     )
 
 
-def _ranks(value: Ranks) -> Section:
+def _rows(value: Ranks) -> Table:
+    """Ranks with their time outside of collectives; workloads by their commands."""
+    ranks = value.kind == "ranks"
+    first = (
+        Column("rank", key=True) if ranks else Column("workload", "left", key=True, fit="cut_start")
+    )
+    names = ("own", "iteration", "GPU busy", "collectives", "launches", "exposed", "removable")
     columns = (
-        Column("rank", key=True),
-        *(Column(name) for name in ("own", "iteration", "GPU busy", "collectives", "launches")),
-        *(Column(name) for name in ("exposed", "removable")),
+        first,
+        *map(Column, names),
         Column("verdict", "left", fit="wrap"),
         Column("file", "left", fit="wrap"),
     )
-    rows = tuple(_row(row, slowest=row.name == value.slowest) for row in value.rows)
-    return Section("Rank by rank", (Table(columns, rows),))
+    rows = tuple(_row(row, ranks=ranks, strong=row.name == value.slowest) for row in value.rows)
+    if ranks:
+        return Table(columns, rows)
+    kept = [0, 2, 3, *range(5, len(columns))]
+    return Table(tuple(columns[i] for i in kept), tuple(tuple(r[i] for i in kept) for r in rows))
 
 
-def _row(row: RankRow, *, slowest: bool) -> tuple[Cell, ...]:
+def _row(row: RankRow, *, ranks: bool, strong: bool) -> tuple[Cell, ...]:
     def cell(text: str | None) -> Cell:
-        return MISSING if text is None else Cell(text, "strong" if slowest else "plain")
+        return MISSING if text is None else Cell(text, "strong" if strong else "plain")
 
+    rank = None if row.rank is None else str(row.rank)
     durations = (row.own_ms, row.iteration_ms, row.busy_ms, row.communication_ms)
     shares = (row.launch_overhead_pct, row.removable_pct)
     verdict = None if row.recommendation is None else VERDICTS[row.recommendation][0]
     return (
-        cell(None if row.rank is None else str(row.rank)),
+        cell(rank if ranks else row.target),
         *(cell(None if value is None else ms(value)) for value in durations),
         cell(None if row.launches_per_step is None else count(row.launches_per_step)),
         *(cell(None if value is None else pct(value)) for value in shares),

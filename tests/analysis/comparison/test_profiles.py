@@ -70,7 +70,7 @@ def test_the_slowest_rank_is_the_one_the_others_wait_for() -> None:
     assert [r.rank for r in found.rows] == [0, 1, 2]
     assert found.slowest == "rank1.json"
     assert "slowest is rank 1" in found.headline
-    assert "5 ms more than the fastest (100 % of the median)" in found.headline
+    assert "5.00 ms more than the fastest (100 % of the median)" in found.headline
     skew = next(skew for skew in found.skews if skew.key == "own_ms")
     assert (skew.low, skew.middle, skew.high, skew.pct) == (4, 5, 9, 100.0)
 
@@ -90,3 +90,27 @@ def test_a_file_that_could_not_be_read_is_a_row_and_a_note() -> None:
     found = ranks_of([row(0, 5, 1), RankRow("broken.json", problem="is damaged")])
     assert found.notes == ("broken.json: is damaged",)
     assert "1 of 2 ranks" in found.headline
+
+
+def recorded(name: str, target: str, rank: int | None = None) -> RankRow:
+    return RankRow(name, rank, 5.0, own_ms=5.0, recommendation="adopt", target=target)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [recorded("b", "train.py"), recorded("a", "serve.py")],
+        [recorded("b", "train.py", 0), recorded("a", "serve.py", 1)],
+        [recorded("b", "train.py", 0), recorded("a", "train.py", 0)],
+        [RankRow("b.json", recommendation="adopt"), RankRow("a.json", recommendation="adopt")],
+    ],
+    ids=["commands", "ranks of different commands", "one rank twice", "no rank"],
+)
+def test_files_that_are_no_ranks_of_one_run_are_workloads(rows: list[RankRow]) -> None:
+    found = ranks_of(rows)
+    assert found.kind == "workloads"
+    assert found.headline == "2 workloads: 2 adopt."
+    assert [row.name[0] for row in found.rows] == ["a", "b"]
+    assert found.slowest is None
+    assert found.skews == ()
+    assert ranks_of(rows, is_one_run=True).kind == "ranks"
