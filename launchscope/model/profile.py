@@ -211,3 +211,7 @@ class Profile:
         """The value of a metric, None if it is absent or was not measured."""
         metric = self.metrics.get(key)
         return None if metric is None or metric.value is None else float(metric.value)
+
+    def values(self, *keys: str) -> dict[str, float | None]:
+        """The values of several metrics, by key."""
+        return {key: self.value(key) for key in keys}

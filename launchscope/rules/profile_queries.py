@@ -183,3 +183,9 @@ def calls_change(profile: Profile) -> bool:
 def capture_changes(profile: Profile) -> int:
     """How many lines of the user's stop a capture."""
     return len(profile.blockers)
+
+
+def never_pays_back(profile: Profile) -> tuple[float, int] | None:
+    """The steps after which the capture pays back and the fewer steps that the person expects."""
+    needed, expected = profile.value("break_even_steps"), profile.expected_steps
+    return (needed, expected) if needed and expected is not None and needed > expected else None

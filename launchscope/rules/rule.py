@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from inspect import cleandoc
 
-from launchscope.model import Finding, Profile
+from launchscope.model import Finding, Profile, Severity, SourceLine
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,24 @@ class Rule:
     """
 
     code: str
-    check: Callable[[Profile], list[Finding]]
+    find: Callable[[Profile], Iterable[Finding]]
     doc: str | None  # None under `python -OO`
     fixable: bool = False
+
+    def check(self, profile: Profile) -> list[Finding]:
+        return list(self.find(profile))
+
+    def finding(
+        self,
+        severity: Severity,
+        title: str,
+        advice: str = "",
+        where: SourceLine | None = None,
+        /,
+        **evidence: object,
+    ) -> Finding:
+        """A finding of this rule. The title is a sentence without its period."""
+        return Finding(self.code, severity, title, advice, where, evidence)
 
     @property
     def page(self) -> str:

@@ -24,35 +24,28 @@ Metric `removable_pct`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import Gain, gain
 from launchscope.rules.rule import Rule
 from launchscope.wording import pct, pct_beside
 
 
-def check(profile: Profile) -> list[Finding]:
-    found = gain(profile)
-    if found is None:
-        return []
-    threshold = profile.threshold_pct
-    return [
-        Finding(
-            code="LS001",
-            severity="info",
-            title=f"A replay {_effect(found, threshold)} (your threshold is {pct(threshold)})",
-            advice="",
-            evidence={
-                "removable_pct": found.removable_pct,
-                "low_pct": found.low_pct,
-                "high_pct": found.high_pct,
-                "step_removable_pct": found.step_pct,
-                "threshold_pct": threshold,
-                "iteration_ms": profile.value("iteration_ms"),
-                "projected_iteration_ms": profile.value("projected_iteration_ms"),
-                "basis": found.basis,
-            },
+def check(profile: Profile) -> Iterator[Finding]:
+    found, threshold = gain(profile), profile.threshold_pct
+    if found is not None:
+        yield RULE.finding(
+            "info",
+            f"A replay {_effect(found, threshold)} (your threshold is {pct(threshold)})",
+            removable_pct=found.removable_pct,
+            low_pct=found.low_pct,
+            high_pct=found.high_pct,
+            step_removable_pct=found.step_pct,
+            threshold_pct=threshold,
+            basis=found.basis,
+            **profile.values("iteration_ms", "projected_iteration_ms"),
         )
-    ]
 
 
 def _effect(found: Gain, threshold_pct: float) -> str:
@@ -64,8 +57,8 @@ def _effect(found: Gain, threshold_pct: float) -> str:
         within = "" if found.is_loss else ", which is within the spread of the timings"
         return f"{verb} the iteration {pct(-removed)} longer{once}{within}"
     verb = "is predicted to remove" if estimated else "removes"
-    share = "nothing" if removed <= 0 else pct_beside(removed, threshold_pct)
-    return f"{verb} {share}{' from' if removed <= 0 else ' of'} the iteration{once}"
+    share = "nothing from" if removed <= 0 else f"{pct_beside(removed, threshold_pct)} of"
+    return f"{verb} {share} the iteration{once}"
 
 
 RULE = Rule("LS001", check, __doc__)

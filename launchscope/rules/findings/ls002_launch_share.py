@@ -26,6 +26,8 @@ Metrics `launch_share_pct`, `launch_api_ms`, `blocked_launch_ms`, `framework_ms`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import WORTH_MENDING_PCT, gain, share_pct
 from launchscope.rules.rule import Rule
@@ -37,31 +39,22 @@ BLOCKED_SHARE = 0.3
 _UNKNOWN_CAUSE = "The measurements do not show the cause."
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     share = profile.value("launch_share_pct")
     if share is None:
-        return []
+        return
     found = gain(profile)
     pays = found is not None and found.removable_pct >= profile.threshold_pct
     above = share > LITERAL_PCT
-    if not above and not pays:
-        return []
-    return [
-        Finding(
-            code="LS002",
-            severity="info",
-            title=f"{_calls(profile)} take {pct_beside(share, LITERAL_PCT)} of the step",
-            advice=_advice(profile, above=above),
-            evidence={
-                "launch_share_pct": share,
-                "agrees": None if found is None else above == pays,
-                "launch_api_ms": profile.value("launch_api_ms"),
-                "blocked_launch_ms": profile.value("blocked_launch_ms"),
-                "framework_ms": profile.value("framework_ms"),
-                "launch_call_ms": profile.value("launch_call_ms"),
-            },
+    if above or pays:
+        yield RULE.finding(
+            "info",
+            f"{_calls(profile)} take {pct_beside(share, LITERAL_PCT)} of the step",
+            _advice(profile, above=above),
+            agrees=None if found is None else above == pays,
+            **profile.values("launch_share_pct", "launch_api_ms", "blocked_launch_ms"),
+            **profile.values("framework_ms", "launch_call_ms"),
         )
-    ]
 
 
 def _calls(profile: Profile) -> str:

@@ -22,35 +22,29 @@ Metrics `launch_overhead_ms`, `launch_overhead_pct`, `step_overhead_pct`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.wording import ms, pct
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     share = profile.value("launch_overhead_pct")
     if share is None or share <= 0 or share < profile.threshold_pct:
-        return []
+        return
     overhead, iteration = profile.value("launch_overhead_ms"), profile.value("iteration_ms")
     amount = ""
     if overhead is not None and iteration and 0 <= overhead <= iteration:
         amount = f" ({ms(overhead)} of {ms(iteration)})"
     step = profile.value("step_overhead_pct")
-    return [
-        Finding(
-            code="LS003",
-            severity="info",
-            title=f"The GPU waits for launches for {pct(share)} of the iteration{amount}",
-            advice="" if step is None else f"In the step alone the share is {pct(step)}.",
-            evidence={
-                "launch_overhead_pct": share,
-                "launch_overhead_ms": overhead,
-                "step_overhead_pct": step,
-                "framework_ms": profile.value("framework_ms"),
-                "launch_call_ms": profile.value("launch_call_ms"),
-            },
-        )
-    ]
+    yield RULE.finding(
+        "info",
+        f"The GPU waits for launches for {pct(share)} of the iteration{amount}",
+        "" if step is None else f"In the step alone the share is {pct(step)}.",
+        **profile.values("launch_overhead_pct", "launch_overhead_ms", "step_overhead_pct"),
+        **profile.values("framework_ms", "launch_call_ms"),
+    )
 
 
 RULE = Rule("LS003", check, __doc__)

@@ -20,6 +20,8 @@ torch.utils.benchmark.Measurement warns at the same 10 %. Metric `iteration_ms`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import spread_pct
 from launchscope.rules.rule import Rule
@@ -29,31 +31,23 @@ WIDE_PCT = 10.0
 VERY_WIDE_PCT = 25.0
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     spread = spread_pct(profile, "iteration_ms")
     if spread is None or spread <= WIDE_PCT:
-        return []
+        return
     very = spread > VERY_WIDE_PCT
-    return [
-        Finding(
-            code="LS004",
-            severity="warning" if very else "advice",
-            title=f"The iteration time varies {'very ' if very else ''}widely: "
-            f"its interquartile range is {pct(spread)} of its median",
-            advice=_advice(profile),
-            evidence={
-                "spread_pct": spread,
-                "samples": len(profile.metrics["iteration_ms"].samples),
-            },
-        )
-    ]
-
-
-def _advice(profile: Profile) -> str:
-    if profile.mode == "trace":
-        return "Trace more steps on a machine that runs nothing else."
-    more = 4 * max(30, int(profile.facts.timing_steps or 0))
-    return f"Time more steps on a machine that runs nothing else (--timing {more})."
+    advice = "Trace more steps on a machine that runs nothing else."
+    if profile.mode != "trace":
+        more = 4 * max(30, profile.facts.timing_steps or 0)
+        advice = f"Time more steps on a machine that runs nothing else (--timing {more})."
+    yield RULE.finding(
+        "warning" if very else "advice",
+        f"The iteration time varies {'very ' if very else ''}widely: its interquartile range is "
+        f"{pct(spread)} of its median",
+        advice,
+        spread_pct=spread,
+        samples=len(profile.metrics["iteration_ms"].samples),
+    )
 
 
 RULE = Rule("LS004", check, __doc__)

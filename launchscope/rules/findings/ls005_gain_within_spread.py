@@ -20,38 +20,35 @@ Metrics `removable_pct`, `iteration_ms`. Fact `simulation_error_pct`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import gain
 from launchscope.rules.rule import Rule
 from launchscope.wording import pct, pct_beside
 
 
-def check(profile: Profile) -> list[Finding]:
-    found = gain(profile)
+def check(profile: Profile) -> Iterator[Finding]:
+    found, threshold = gain(profile), profile.threshold_pct
     if found is None or found.beyond_spread or found.is_loss:
-        return []
-    undecided = found.high_pct >= profile.threshold_pct
-    return [
-        Finding(
-            code="LS005",
-            severity="warning" if undecided else "info",
-            title=f"The gain is within the spread of the timings: between {pct(found.low_pct)} "
-            f"and {pct_beside(found.high_pct, profile.threshold_pct)} of the iteration",
-            advice=_advice(profile)
-            if undecided
-            else "Even the upper bound is below your threshold.",
-            evidence={"low_pct": found.low_pct, "high_pct": found.high_pct},
-        )
-    ]
-
-
-def _advice(profile: Profile) -> str:
+        return
+    undecided = found.high_pct >= threshold
+    more = 4 * max(30, profile.facts.timing_steps or 0)
+    advice = f"Time more steps on an idle machine (--timing {more} --replay {more})."
     if profile.mode == "trace":
-        return (
+        advice = (
             "A trace cannot decide this. Profile the script itself: launchscope profile train.py."
         )
-    more = 4 * max(30, int(profile.facts.timing_steps or 0))
-    return f"Time more steps on an idle machine (--timing {more} --replay {more})."
+    if not undecided:
+        advice = "Even the upper bound is below your threshold."
+    yield RULE.finding(
+        "warning" if undecided else "info",
+        f"The gain is within the spread of the timings: between {pct(found.low_pct)} and "
+        f"{pct_beside(found.high_pct, threshold)} of the iteration",
+        advice,
+        low_pct=found.low_pct,
+        high_pct=found.high_pct,
+    )
 
 
 RULE = Rule("LS005", check, __doc__)

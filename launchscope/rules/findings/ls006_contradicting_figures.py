@@ -26,7 +26,9 @@ Facts `simulation_error_pct`, `iteration_check_pct`, `join_coverage_pct`.
 
 from __future__ import annotations
 
-from launchscope.model import Finding, Profile, Severity
+from collections.abc import Iterator
+
+from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import TOLERANCE_PCT, already_graphed, busy_excess_pct
 from launchscope.rules.rule import Rule
 from launchscope.wording import pct
@@ -35,73 +37,59 @@ SIMULATION_PCT = 10.0
 JOINED_PCT = 95.0
 
 
-def check(profile: Profile) -> list[Finding]:
-    found = []
+def check(profile: Profile) -> Iterator[Finding]:
+    facts = profile.facts
     excess = busy_excess_pct(profile)
     if excess is not None:
-        found.append(_too_busy(profile, excess))
-    error = profile.facts.simulation_error_pct
+        yield _too_busy(profile, excess)
+    error = facts.simulation_error_pct
     if error is not None and abs(error) > SIMULATION_PCT:
-        found.append(
-            _finding(
-                "info",
-                f"The queue simulation misses the measured iteration by {pct(abs(error))}",
-                "Projected iteration times have at least this error. The bounds of the gain "
-                "include it.",
-                simulation_error_pct=error,
-            )
+        yield RULE.finding(
+            "info",
+            f"The queue simulation misses the measured iteration by {pct(abs(error))}",
+            "Projected iteration times have at least this error. The bounds of the gain include "
+            "it.",
+            simulation_error_pct=error,
         )
-    check_pct = profile.facts.iteration_check_pct
-    if check_pct is not None and abs(check_pct) > TOLERANCE_PCT:
-        found.append(
-            _finding(
-                "info",
-                f"Iterations timed by GPU events and by the wall clock differ by "
-                f"{pct(abs(check_pct))}",
-                "A few long iterations (an evaluation, a checkpoint) cause this: the wall clock "
-                "includes them, and the median does not.",
-                iteration_check_pct=check_pct,
-            )
+    apart = facts.iteration_check_pct
+    if apart is not None and abs(apart) > TOLERANCE_PCT:
+        yield RULE.finding(
+            "info",
+            f"Iterations timed by GPU events and by the wall clock differ by {pct(abs(apart))}",
+            "A few long iterations (an evaluation, a checkpoint) cause this: the wall clock "
+            "includes them, and the median does not.",
+            iteration_check_pct=apart,
         )
-    joined = profile.facts.join_coverage_pct
+    joined = facts.join_coverage_pct
     if joined is not None and joined < JOINED_PCT:
-        found.append(
-            _finding(
-                "warning",
-                f"The trace joins only {pct(joined)} of the device work to its launch",
-                "The trace is incomplete, so launch counts are lower bounds. Record it again with "
-                "fewer steps.",
-                join_coverage_pct=joined,
-            )
+        yield RULE.finding(
+            "warning",
+            f"The trace joins only {pct(joined)} of the device work to its launch",
+            "The trace is incomplete, so launch counts are lower bounds. Record it again with "
+            "fewer steps.",
+            join_coverage_pct=joined,
         )
-    return found
 
 
 def _too_busy(profile: Profile, excess: float) -> Finding:
     """The trace is busy for longer than the iteration lasts, which decides what can be said."""
-    stretched = (
-        f"Tracing slowed the GPU work down: it takes {pct(excess)} longer than the iteration"
-    )
+    slowed = f"Tracing slowed the GPU work down: it takes {pct(excess)} longer than the iteration"
     if already_graphed(profile):
         advice = "The verdict counts the kernels that come from graphs and does not use this time."
-        return _finding("info", stretched, advice, busy_excess_pct=excess)
+        return RULE.finding("info", slowed, advice, busy_excess_pct=excess)
     if profile.facts.projected_from_bursts:
         advice = (
             "Steps that were timed again beside the replays confirm the iteration time, and the "
             "verdict rests on them. Idle time and a prediction are not known."
         )
-        return _finding("info", stretched, advice, busy_excess_pct=excess)
-    return _finding(
+        return RULE.finding("info", slowed, advice, busy_excess_pct=excess)
+    return RULE.finding(
         "error",
         f"The GPU was busy for {pct(excess)} longer than the iteration lasts",
         "The traced steps did different work than the timed ones, so there is no verdict. Profile "
         "equal steps: raise --warmup, or mark the step with launchscope.step().",
         busy_excess_pct=excess,
     )
-
-
-def _finding(severity: Severity, title: str, advice: str, **evidence: float) -> Finding:
-    return Finding("LS006", severity, title, advice, evidence=dict(evidence))
 
 
 RULE = Rule("LS006", check, __doc__)

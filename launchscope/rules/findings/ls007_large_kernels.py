@@ -19,6 +19,8 @@ Facts `large_kernel_share_pct`, `median_kernel_us`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.wording import figures, pct
@@ -26,22 +28,19 @@ from launchscope.wording import figures, pct
 MOSTLY_PCT = 80.0
 
 
-def check(profile: Profile) -> list[Finding]:
-    share = profile.facts.large_kernel_share_pct
+def check(profile: Profile) -> Iterator[Finding]:
+    share, median = profile.facts.large_kernel_share_pct, profile.facts.median_kernel_us
     if share is None or share < MOSTLY_PCT:
-        return []
-    median = profile.facts.median_kernel_us
+        return
     typical = "" if median is None else f" (median of all kernels: {figures(median)} us)"
-    return [
-        Finding(
-            code="LS007",
-            severity="info",
-            title=f"Kernels of 100 us or more take {pct(share)} of the GPU time{typical}",
-            advice="Look for faster kernels instead of fewer launches: lower precision, fused "
-            "attention, torch.compile.",
-            evidence={"large_kernel_share_pct": share, "median_kernel_us": median},
-        )
-    ]
+    yield RULE.finding(
+        "info",
+        f"Kernels of 100 us or more take {pct(share)} of the GPU time{typical}",
+        "Look for faster kernels instead of fewer launches: lower precision, fused attention, "
+        "torch.compile.",
+        large_kernel_share_pct=share,
+        median_kernel_us=median,
+    )
 
 
 RULE = Rule("LS007", check, __doc__)

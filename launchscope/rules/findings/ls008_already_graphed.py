@@ -20,6 +20,8 @@ Fact `graph_kernel_share_pct`, metric `graph_launches_per_step`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.wording import pct, plural
@@ -27,22 +29,20 @@ from launchscope.wording import pct, plural
 WORTH_TELLING_PCT = 1.0
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     share = profile.facts.graph_kernel_share_pct
     if share is None or share < WORTH_TELLING_PCT:
-        return []
+        return
     launches = profile.value("graph_launches_per_step")
     count = f" ({plural(launches, 'graph launch')} per step)" if launches else ""
-    return [
-        Finding(
-            code="LS008",
-            severity="info",
-            title=f"{pct(share)} of the kernels in a step already run inside CUDA graphs{count}",
-            advice="Look at the kernels that are still launched one by one. With torch.compile, "
-            "TORCH_LOGS=cudagraphs,perf_hints names the parts that it leaves out or records again.",
-            evidence={"graph_kernel_share_pct": share, "graph_launches_per_step": launches},
-        )
-    ]
+    yield RULE.finding(
+        "info",
+        f"{pct(share)} of the kernels in a step already run inside CUDA graphs{count}",
+        "Look at the kernels that are still launched one by one. With torch.compile, "
+        "TORCH_LOGS=cudagraphs,perf_hints names the parts that it leaves out or records again.",
+        graph_kernel_share_pct=share,
+        graph_launches_per_step=launches,
+    )
 
 
 RULE = Rule("LS008", check, __doc__)

@@ -21,33 +21,26 @@ Metrics `break_even_steps`, `capture_ms`, `instantiate_ms`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil
 
 from launchscope.model import Finding, Profile
+from launchscope.rules.profile_queries import never_pays_back
 from launchscope.rules.rule import Rule
 from launchscope.wording import plural
 
 
-def check(profile: Profile) -> list[Finding]:
-    needed, expected = profile.value("break_even_steps"), profile.expected_steps
-    if needed is None or expected is None or needed <= expected:
-        return []
-    return [
-        Finding(
-            code="LS009",
-            severity="warning",
-            title=f"The capture pays back after {plural(ceil(needed), 'step')}, "
-            f"and you expect {expected:,}",
-            advice="Stay eager for runs this short, or use one capture for several runs in one "
-            "process.",
-            evidence={
-                "break_even_steps": needed,
-                "expected_steps": expected,
-                "capture_ms": profile.value("capture_ms"),
-                "instantiate_ms": profile.value("instantiate_ms"),
-            },
+def check(profile: Profile) -> Iterator[Finding]:
+    if (late := never_pays_back(profile)) is not None:
+        needed, expected = late
+        yield RULE.finding(
+            "warning",
+            f"The capture pays back after {plural(ceil(needed), 'step')}, and you expect "
+            f"{expected:,}",
+            "Stay eager for runs this short, or use one capture for several runs in one process.",
+            expected_steps=expected,
+            **profile.values("break_even_steps", "capture_ms", "instantiate_ms"),
         )
-    ]
 
 
 RULE = Rule("LS009", check, __doc__)

@@ -21,16 +21,18 @@ PyTorch, CUDA semantics: CUDA Graphs, constraints. Metric `shape_signatures`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import MAX_BUCKETS, distinct_inputs
 from launchscope.rules.rule import Rule
 from launchscope.rules.shape_change import every_step_differs, growth, shorter_batch
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     distinct = distinct_inputs(profile)
     if profile.shapes.stable is not False or distinct < 2:
-        return []
+        return
     steps = sum(signature.steps for signature in profile.shapes.signatures)
     few = distinct <= MAX_BUCKETS
     grown = growth(profile)
@@ -64,20 +66,15 @@ def check(profile: Profile) -> list[Finding]:
             "Pad the inputs to a few fixed sizes first, or capture only the part of the step "
             "that has fixed shapes (torch.cuda.make_graphed_callables)."
         )
-    return [
-        Finding(
-            code="LS010",
-            severity="advice" if few else "warning",
-            title=title,
-            advice=advice,
-            evidence={
-                "distinct": distinct,
-                "grows": None if grown is None else str(grown),
-                "observed_steps": steps,
-                "inputs": [signature.inputs for signature in profile.shapes.signatures],
-            },
-        )
-    ]
+    yield RULE.finding(
+        "advice" if few else "warning",
+        title,
+        advice,
+        distinct=distinct,
+        grows=None if grown is None else str(grown),
+        observed_steps=steps,
+        inputs=[signature.inputs for signature in profile.shapes.signatures],
+    )
 
 
 RULE = Rule("LS010", check, __doc__, fixable=True)

@@ -24,6 +24,8 @@ PyTorch, CUDA semantics: CUDA Graphs, constraints.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.call_shapes import calls_seen
 from launchscope.rules.profile_queries import branches, calls_change, decides_on_the_host
@@ -44,30 +46,25 @@ _CALLS = (
 )
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     if profile.shapes.stable is not False or not branches(profile):
-        return []
+        return
     title = "Steps with equal input shapes run different ops"
-    advice = _BRANCH
+    advice, calls = _BRANCH, calls_seen(profile)
     if decides_on_the_host(profile):
         advice = _LBFGS
     elif calls_change(profile):
         advice = _CALLS
-        counts = listed([str(count) for count in calls_seen(profile)])
+        counts = listed([str(count) for count in calls])
         title = f"Steps with equal input shapes call the model {counts} times"
-    return [
-        Finding(
-            code="LS011",
-            severity="warning",
-            title=f"{title}: control flow depends on data or on a counter",
-            advice=advice,
-            evidence={
-                "forwards": calls_seen(profile),
-                "signatures": len(profile.shapes.signatures),
-                "steps": [signature.steps for signature in profile.shapes.signatures],
-            },
-        )
-    ]
+    yield RULE.finding(
+        "warning",
+        f"{title}: control flow depends on data or on a counter",
+        advice,
+        forwards=calls,
+        signatures=len(profile.shapes.signatures),
+        steps=[signature.steps for signature in profile.shapes.signatures],
+    )
 
 
 RULE = Rule("LS011", check, __doc__, fixable=True)

@@ -20,32 +20,31 @@ Gradient accumulation and several optimizers make one longer step, not several k
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.rules.shape_change import every_step_differs, growth
 from launchscope.wording import listed, pct
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     kinds = profile.step.kinds if profile.step is not None else ()
     if len(kinds) < 2:
-        return []
+        return
     ordered = sorted(kinds, key=lambda kind: -kind.share_pct)
     advice = f"Capture {ordered[0].name} in a graph of its own and leave the rest eager."
     if growth(profile) is not None:
         advice += " Its inputs have to keep one size first (LS010)."
     elif every_step_differs(profile):
         advice += " Pad its inputs to a few sizes first (LS010)."
-    return [
-        Finding(
-            code="LS012",
-            severity="info",
-            title="The script has several kinds of steps: "
-            + listed([f"{kind.name} ({pct(kind.share_pct)})" for kind in ordered]),
-            advice=advice,
-            evidence={kind.name: kind.share_pct for kind in ordered},
-        )
-    ]
+    yield RULE.finding(
+        "info",
+        "The script has several kinds of steps: "
+        + listed([f"{kind.name} ({pct(kind.share_pct)})" for kind in ordered]),
+        advice,
+        kinds={kind.name: kind.share_pct for kind in ordered},
+    )
 
 
 RULE = Rule("LS012", check, __doc__)

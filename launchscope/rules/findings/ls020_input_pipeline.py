@@ -20,29 +20,29 @@ PyTorch, Performance Tuning Guide: asynchronous data loading. Metric `data_wait_
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import WORTH_MENDING_PCT, share_pct, wait_to_mend
 from launchscope.rules.rule import Rule
 from launchscope.wording import ms, pct
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     share, wait = share_pct(profile, "data_wait_ms"), profile.value("data_wait_ms")
     if share is None or wait is None or share < WORTH_MENDING_PCT:
-        return []
+        return
     of = f" ({pct(share)})" if share <= 100 else ""  # the wait is that of traced steps
     first = wait_to_mend(profile) == "data loader"
-    return [
-        Finding(
-            code="LS020",
-            severity="warning" if first else "advice",
-            title=f"The GPU waits for data for {ms(wait)} per iteration{of}",
-            advice=("Fix this before you adopt a graph: use" if first else "Use")
-            + " more DataLoader workers with persistent_workers=True, pin_memory=True, copies "
-            "with non_blocking=True, and fetch the next batch while the GPU works.",
-            evidence={"data_wait_ms": wait, "share_pct": share},
-        )
-    ]
+    yield RULE.finding(
+        "warning" if first else "advice",
+        f"The GPU waits for data for {ms(wait)} per iteration{of}",
+        ("Fix this before you adopt a graph: use" if first else "Use")
+        + " more DataLoader workers with persistent_workers=True, pin_memory=True, copies with "
+        "non_blocking=True, and fetch the next batch while the GPU works.",
+        data_wait_ms=wait,
+        share_pct=share,
+    )
 
 
 RULE = Rule("LS020", check, __doc__, fixable=True)

@@ -23,38 +23,34 @@ Metrics `sync_cost_ms`, `sync_wait_ms`, `syncs_per_step`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import WORTH_MENDING_PCT, share_pct, wait_to_mend
 from launchscope.rules.rule import Rule
 from launchscope.wording import ms, pct
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     share, cost = share_pct(profile, "sync_cost_ms"), profile.value("sync_cost_ms")
     if share is None or cost is None or share < WORTH_MENDING_PCT:
-        return []
+        return
     inside = profile.facts.inside_step_syncs or 0.0
     between = profile.facts.between_step_syncs or 0.0
     of = f" ({pct(share)})" if share <= 100 else ""  # the cost is that of traced steps
     first = wait_to_mend(profile) == "synchronisation"
     line = next((b.where for b in profile.blockers if b.category == "sync" and b.where), None)
-    return [
-        Finding(
-            code="LS021",
-            severity="warning" if first else "advice",
-            title=f"Synchronization costs {ms(cost)} per iteration{of}",
-            advice=("Fix this before you adopt a graph. " if first else "")
-            + _advice(inside, between),
-            where=line if inside else None,
-            evidence={
-                "sync_cost_ms": cost,
-                "share_pct": share,
-                "inside_step": inside,
-                "between_steps": between,
-                "calls": list(profile.facts.sync_names or ()),
-            },
-        )
-    ]
+    yield RULE.finding(
+        "warning" if first else "advice",
+        f"Synchronization costs {ms(cost)} per iteration{of}",
+        ("Fix this before you adopt a graph. " if first else "") + _advice(inside, between),
+        line if inside else None,
+        sync_cost_ms=cost,
+        share_pct=share,
+        inside_step=inside,
+        between_steps=between,
+        calls=list(profile.facts.sync_names or ()),
+    )
 
 
 def _advice(inside: float, between: float) -> str:

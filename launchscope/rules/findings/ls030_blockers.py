@@ -21,35 +21,29 @@ NVIDIA, CUDA Graph Best Practice for PyTorch. PyTorch, CUDA semantics: CUDA Grap
 
 from __future__ import annotations
 
-from launchscope.model import Blocker, Finding, Profile
+from collections.abc import Iterator
+
+from launchscope.model import Finding, Profile
 from launchscope.rules.op_names import as_written
 from launchscope.rules.rule import Rule
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     captured = profile.replay.status == "measured"  # this capture worked in spite of the line
-    return [
-        Finding(
-            code="LS030",
-            severity="advice" if captured else "warning",
-            title=_title(blocker, "can stop" if captured else "stops"),
-            advice=blocker.advice,
-            where=blocker.where,
-            evidence={
-                "op": blocker.op,
-                "category": blocker.category,
-                "count": blocker.count,
-            },
+    for blocker in profile.blockers:
+        name = as_written(blocker.op, blocker.code)
+        count = f" ({blocker.count} times per step)" if blocker.count > 1 else ""
+        code = f": {blocker.code.strip()}" if blocker.code else ""
+        stops = "can stop" if captured else "stops"
+        yield RULE.finding(
+            "advice" if captured else "warning",
+            f"{name[0].upper()}{name[1:]}{count} {stops} a capture{code}",
+            blocker.advice,
+            blocker.where,
+            op=blocker.op,
+            category=blocker.category,
+            count=blocker.count,
         )
-        for blocker in profile.blockers
-    ]
-
-
-def _title(blocker: Blocker, stops: str) -> str:
-    name = as_written(blocker.op, blocker.code)
-    count = f" ({blocker.count} times per step)" if blocker.count > 1 else ""
-    code = f": {blocker.code.strip()}" if blocker.code else ""
-    return f"{name[0].upper()}{name[1:]}{count} {stops} a capture{code}"
 
 
 RULE = Rule("LS030", check, __doc__, fixable=True)

@@ -22,37 +22,34 @@ Kernels that `capturable=True` adds are in both runs and do not count.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.wording import figures, plural
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     work = profile.replay.work
     if work.same is not False:
-        return []
+        return
     added, removed = sum(k.count for k in work.added), sum(k.count for k in work.removed)
     added_us = sum(k.total_us for k in work.added)
     removed_us = sum(k.total_us for k in work.removed)
     largest = max((*work.added, *work.removed), key=lambda k: k.total_us, default=None)
     named = "" if largest is None else f" The largest difference is {largest.name[:80]}."
-    return [
-        Finding(
-            code="LS032",
-            severity="error",
-            title=f"The captured step runs different GPU work: it adds {plural(added, 'kernel')} "
-            f"({figures(added_us)} us) and leaves out {removed:,} ({figures(removed_us)} us)",
-            advice="Find the code that asks whether a capture is running "
-            "(torch.cuda.is_current_stream_capturing) and make it choose the same path in both "
-            f"runs: pass an explicit attention mask, or set the attention implementation.{named}",
-            evidence={
-                "added": added,
-                "removed": removed,
-                "added_us": added_us,
-                "removed_us": removed_us,
-            },
-        )
-    ]
+    yield RULE.finding(
+        "error",
+        f"The captured step runs different GPU work: it adds {plural(added, 'kernel')} "
+        f"({figures(added_us)} us) and leaves out {removed:,} ({figures(removed_us)} us)",
+        "Find the code that asks whether a capture is running "
+        "(torch.cuda.is_current_stream_capturing) and make it choose the same path in both runs: "
+        f"pass an explicit attention mask, or set the attention implementation.{named}",
+        added=added,
+        removed=removed,
+        added_us=added_us,
+        removed_us=removed_us,
+    )
 
 
 RULE = Rule("LS032", check, __doc__, fixable=True)

@@ -21,6 +21,8 @@ A step that writes no state (inference) is compared by its outputs, or not at al
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Cause, Finding, Profile
 from launchscope.rules.learning_rate import remedy
 from launchscope.rules.rule import Rule
@@ -56,38 +58,35 @@ def _advice(cause: Cause) -> str:
     return _ADVICE[cause.kind]
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     correct = profile.replay.correct
     if correct.status != "different":
-        return []
+        return
     largest = correct.max_update_diff
-    evidence = {"max_update_diff": largest, "steps": correct.steps}
+    for cause in correct.distinct_causes:
+        yield RULE.finding(
+            "error",
+            cause.text[0].upper() + cause.text[1:],
+            _advice(cause),
+            cause.where,
+            max_update_diff=largest,
+            steps=correct.steps,
+            before=cause.before,
+            after=cause.after,
+        )
     if not correct.causes:
         by = f" by up to {pct(100 * largest)} of an update" if largest else ""
         over = f" over {plural(correct.steps, 'batch')}" if correct.steps else ""
         reason = f" ({correct.reason})" if correct.reason else ""
-        return [
-            Finding(
-                code="LS033",
-                severity="error",
-                title=f"The result of the replay differs from eager{by}{over}{reason}",
-                advice="Look for Python values that change from step to step (counters, "
-                "temperatures, branches), for inputs that each step creates instead of copying "
-                "them into the same tensor, and for work on streams of your own.",
-                evidence=evidence,
-            )
-        ]
-    return [
-        Finding(
-            code="LS033",
-            severity="error",
-            title=cause.text[0].upper() + cause.text[1:],
-            advice=_advice(cause),
-            where=cause.where,
-            evidence=evidence | {"before": cause.before, "after": cause.after},
+        yield RULE.finding(
+            "error",
+            f"The result of the replay differs from eager{by}{over}{reason}",
+            "Look for Python values that change from step to step (counters, temperatures, "
+            "branches), for inputs that each step creates instead of copying them into the same "
+            "tensor, and for work on streams of your own.",
+            max_update_diff=largest,
+            steps=correct.steps,
         )
-        for cause in correct.distinct_causes
-    ]
 
 
 RULE = Rule("LS033", check, __doc__, fixable=True)

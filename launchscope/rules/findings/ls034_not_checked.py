@@ -20,25 +20,23 @@ If no replay was measured, there is no result to check.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     correct = profile.replay.correct
-    if profile.replay.status != "measured" or correct.status != "not_checked":
-        return []
-    reason = f": {correct.reason}" if correct.reason else ""
-    return [
-        Finding(
-            code="LS034",
-            severity="advice",
-            title=f"The result of the replay was not checked{reason}",
-            advice="Before you rely on the graph, compare the losses of the first hundred steps "
-            "with eager, from the same seed.",
-            evidence={"reason": correct.reason},
+    if profile.replay.status == "measured" and correct.status == "not_checked":
+        reason = f": {correct.reason}" if correct.reason else ""
+        yield RULE.finding(
+            "advice",
+            f"The result of the replay was not checked{reason}",
+            "Before you rely on the graph, compare the losses of the first hundred steps with "
+            "eager, from the same seed.",
+            reason=correct.reason,
         )
-    ]
 
 
 RULE = Rule("LS034", check, __doc__)

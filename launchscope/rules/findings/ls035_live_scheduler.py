@@ -24,6 +24,8 @@ PyTorch documentation of each optimizer: `capturable`, tensor `lr`. Facts `sched
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.learning_rate import remedy
 from launchscope.rules.rule import Rule
@@ -35,23 +37,19 @@ def scheduler_is_frozen(profile: Profile) -> bool:
     return profile.facts.scheduler_live is True and not as_tensor
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     if not scheduler_is_frozen(profile):
-        return []
+        return
     classes = list(profile.facts.optimizer_classes or ())
     kinds = list(dict.fromkeys(c.rsplit(".", 1)[-1] for c in classes)) or [""]
     named = [(f"{kind}: " if len(kinds) > 1 else "") + remedy(kind) for kind in kinds]
-    where = profile.facts.scheduler_where
-    return [
-        Finding(
-            code="LS035",
-            severity="error",
-            title="A scheduler changes the learning rate, which is a float: a capture freezes it",
-            advice=" ".join(named),
-            where=where,
-            evidence={"optimizers": classes},
-        )
-    ]
+    yield RULE.finding(
+        "error",
+        "A scheduler changes the learning rate, which is a float: a capture freezes it",
+        " ".join(named),
+        profile.facts.scheduler_where,
+        optimizers=classes,
+    )
 
 
 RULE = Rule("LS035", check, __doc__, fixable=True)

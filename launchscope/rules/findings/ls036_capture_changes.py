@@ -21,29 +21,24 @@ PyTorch documentation of each optimizer: `capturable`. `replay.changes` in the P
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
-from launchscope.rules.profile_queries import gain
+from launchscope.rules.profile_queries import gain, never_pays_back
 from launchscope.rules.rule import Rule
 from launchscope.wording import listed
 
 
-def check(profile: Profile) -> list[Finding]:
-    changes = list(profile.replay.changes)
-    found = gain(profile)
-    needed, expected = profile.value("break_even_steps"), profile.expected_steps
-    too_late = needed is not None and expected is not None and needed > expected
+def check(profile: Profile) -> Iterator[Finding]:
+    changes, found = list(profile.replay.changes), gain(profile)
     too_small = found is not None and found.removable_pct < profile.threshold_pct
-    if not changes or too_small or too_late:
-        return []
-    return [
-        Finding(
-            code="LS036",
-            severity="info",
-            title=f"The capture needed {listed(changes)}",
-            advice="Set the same where your script constructs the optimizer.",
-            evidence={"changes": changes},
+    if changes and not too_small and never_pays_back(profile) is None:
+        yield RULE.finding(
+            "info",
+            f"The capture needed {listed(changes)}",
+            "Set the same where your script constructs the optimizer.",
+            changes=changes,
         )
-    ]
 
 
 RULE = Rule("LS036", check, __doc__)

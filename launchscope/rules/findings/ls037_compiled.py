@@ -20,25 +20,21 @@ PyTorch documentation of torch.compile. TORCH_LOGS=cudagraphs,perf_hints shows w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import already_graphed
 from launchscope.rules.rule import Rule
 
 
-def check(profile: Profile) -> list[Finding]:
-    compiled = profile.step is not None and profile.step.compiled
-    if not compiled or already_graphed(profile):
-        return []
-    return [
-        Finding(
-            code="LS037",
-            severity="info",
-            title="The script uses torch.compile, and all figures are of the compiled step",
-            advice='Try torch.compile(..., mode="reduce-overhead") before you write a capture '
-            "yourself, and profile again.",
-            evidence={"compiled": True},
+def check(profile: Profile) -> Iterator[Finding]:
+    if profile.step is not None and profile.step.compiled and not already_graphed(profile):
+        yield RULE.finding(
+            "info",
+            "The script uses torch.compile, and all figures are of the compiled step",
+            'Try torch.compile(..., mode="reduce-overhead") before you write a capture yourself, '
+            "and profile again.",
         )
-    ]
 
 
 RULE = Rule("LS037", check, __doc__)

@@ -22,35 +22,36 @@ CUDA programming guide: default stream. at::cuda::getCurrentCUDAStream.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import on_legacy_stream
 from launchscope.rules.rule import Rule
 from launchscope.wording import plural
 
 
-def check(profile: Profile) -> list[Finding]:
-    count = profile.facts.legacy_stream_kernels or 0
+def check(profile: Profile) -> Iterator[Finding]:
+    facts = profile.facts
+    count = facts.legacy_stream_kernels or 0
     if not on_legacy_stream(profile):
-        return []
+        return
+    names = list(facts.legacy_kernels_names or ())
+    what, verb = "Part of the step", "runs"
     # With the whole script on that stream, its kernels do not show which of them need it.
-    apart = profile.facts.side_stream is not False and count > 0
-    names = list(profile.facts.legacy_kernels_names or ()) if apart else []
+    if facts.side_stream is not False and count > 0:
+        what, verb = plural(count, "kernel"), "ran"
+    else:
+        names = []
     named = f" ({names[0][:80]})" if names else ""
-    what = plural(count, "kernel") if apart else "Part of the step"
-    return [
-        Finding(
-            code="LS038",
-            severity="warning",
-            title=f"{what} {'ran' if apart else 'runs'} on the legacy default stream{named}",
-            advice="Make the extension launch on PyTorch's current stream "
-            "(at::cuda::getCurrentCUDAStream()). A graph does not contain its work until then.",
-            evidence={
-                "kernels": count,
-                "names": names,
-                "side_stream": profile.facts.side_stream,
-            },
-        )
-    ]
+    yield RULE.finding(
+        "warning",
+        f"{what} {verb} on the legacy default stream{named}",
+        "Make the extension launch on PyTorch's current stream "
+        "(at::cuda::getCurrentCUDAStream()). A graph does not contain its work until then.",
+        kernels=count,
+        names=names,
+        side_stream=facts.side_stream,
+    )
 
 
 RULE = Rule("LS038", check, __doc__, fixable=True)

@@ -22,6 +22,8 @@ PyTorch, CUDA semantics: CUDA Graphs, memory management. Metric `graph_memory_mi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.wording import mib
@@ -29,21 +31,17 @@ from launchscope.wording import mib
 LARGE_MIB = 1024.0
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     memory = profile.value("graph_memory_mib")
-    if memory is None or memory < LARGE_MIB:
-        return []
-    return [
-        Finding(
-            code="LS039",
-            severity="advice",
-            title=f"The graph holds {mib(memory)} of GPU memory",
-            advice="Make sure that it fits beside evaluation and other models. Several graphs "
-            "can share this memory: capture them into one pool, the largest first "
+    if memory is not None and memory >= LARGE_MIB:
+        yield RULE.finding(
+            "advice",
+            f"The graph holds {mib(memory)} of GPU memory",
+            "Make sure that it fits beside evaluation and other models. Several graphs can share "
+            "this memory: capture them into one pool, the largest first "
             "(torch.cuda.graph(graph, pool=pool)).",
-            evidence={"graph_memory_mib": memory},
+            graph_memory_mib=memory,
         )
-    ]
 
 
 RULE = Rule("LS039", check, __doc__)

@@ -19,6 +19,8 @@ A pass that you left out with 0 is not missing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.wording import plural
@@ -28,35 +30,26 @@ FEW_STEPS = 10
 
 def is_partial(profile: Profile) -> bool:
     """Whether few steps were timed."""
-    steps = profile.facts.timing_steps
-    return steps is not None and 0 < steps < FEW_STEPS
+    return 0 < (profile.facts.timing_steps or 0) < FEW_STEPS
 
 
-def check(profile: Profile) -> list[Finding]:
-    found = []
-    steps = profile.facts.timing_steps
-    if steps is not None and is_partial(profile):
-        found.append(
-            Finding(
-                code="LS040",
-                severity="warning",
-                title=f"Only {plural(steps, 'step')} could be timed",
-                advice="Give the script more steps or lower --warmup.",
-                evidence={"timing_steps": steps},
-            )
+def check(profile: Profile) -> Iterator[Finding]:
+    steps = profile.facts.timing_steps or 0
+    if is_partial(profile):
+        yield RULE.finding(
+            "warning",
+            f"Only {plural(steps, 'step')} could be timed",
+            "Give the script more steps or lower --warmup.",
+            timing_steps=steps,
         )
     if profile.facts.has_pass_failures is True:
-        found.append(
-            Finding(
-                code="LS040",
-                severity="warning",
-                title="A pass gave no result",
-                advice="The notes name the pass and the reason: fix it and profile again. The "
-                "results of the other passes are valid.",
-                evidence={"has_pass_failures": True},
-            )
+        yield RULE.finding(
+            "warning",
+            "A pass gave no result",
+            "The notes name the pass and the reason: fix it and profile again. The results of the "
+            "other passes are valid.",
+            has_pass_failures=True,
         )
-    return found
 
 
 RULE = Rule("LS040", check, __doc__)

@@ -21,25 +21,23 @@ small kernels is a candidate. Metric `device_ops_per_step`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.wording import plural
 
 
-def check(profile: Profile) -> list[Finding]:
-    if profile.mode != "rehearsal":
-        return []
-    ops = profile.value("device_ops_per_step")
-    count = "" if ops is None else f" ({plural(ops, 'device operation')})"
-    return [
-        Finding(
-            code="LS041",
-            severity="info",
-            title=f"Nothing ran on a GPU: only the structure of the step is known{count}",
-            advice="Run the script on a GPU to measure whether a graph pays.",
-            evidence={"device_ops_per_step": ops},
+def check(profile: Profile) -> Iterator[Finding]:
+    if profile.mode == "rehearsal":
+        ops = profile.value("device_ops_per_step")
+        count = "" if ops is None else f" ({plural(ops, 'device operation')})"
+        yield RULE.finding(
+            "info",
+            f"Nothing ran on a GPU: only the structure of the step is known{count}",
+            "Run the script on a GPU to measure whether a graph pays.",
+            device_ops_per_step=ops,
         )
-    ]
 
 
 RULE = Rule("LS041", check, __doc__)

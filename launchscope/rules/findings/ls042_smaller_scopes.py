@@ -22,12 +22,13 @@ If the whole step was captured, or if a blocking line is in the forward.
 
 from __future__ import annotations
 
-from launchscope.model import Finding, Profile, ScopeReplay
+from collections.abc import Iterator
+
+from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
 from launchscope.wording import ms, pct
 
 NAMES = {"forward_backward": "forward and backward", "forward": "the forward"}
-
 _ADVICE = (
     "Capture this part in a graph and run the rest of the step after each replay. "
     "torch.cuda.make_graphed_callables does this for a model without hooks that takes and returns "
@@ -35,36 +36,23 @@ _ADVICE = (
 )
 
 
-def check(profile: Profile) -> list[Finding]:
-    return [
-        Finding(
-            code="LS042",
-            severity="info",
-            title=title,
-            advice=_ADVICE if (scope.removable_pct or 0) > 0 else "",
-            evidence={
-                "scope": scope.scope,
-                "eager_ms": scope.eager_ms,
-                "replay_ms": scope.replay_ms,
-                "removable_pct": scope.removable_pct,
-            },
+def check(profile: Profile) -> Iterator[Finding]:
+    for scope in profile.replay.scopes:
+        if scope.status != "measured" or scope.replay_ms is None or scope.eager_ms is None:
+            continue
+        removed = scope.removable_pct
+        share = "nothing from" if removed is None or removed <= 0 else f"{pct(removed)} of"
+        gain = "" if removed is None else f" and removes {share} the iteration"
+        yield RULE.finding(
+            "info",
+            f"A graph of {NAMES.get(scope.scope, scope.scope)} alone takes {ms(scope.replay_ms)} "
+            f"in place of {ms(scope.eager_ms)}{gain}",
+            _ADVICE if removed is None or removed > 0 else "",
+            scope=scope.scope,
+            eager_ms=scope.eager_ms,
+            replay_ms=scope.replay_ms,
+            removable_pct=removed,
         )
-        for scope in profile.replay.scopes
-        if (title := _title(scope)) is not None
-    ]
-
-
-def _title(scope: ScopeReplay) -> str | None:
-    """None where the part was not measured."""
-    if scope.status != "measured" or scope.replay_ms is None or scope.eager_ms is None:
-        return None
-    gain = ""
-    if scope.removable_pct is not None:
-        share = f"{pct(scope.removable_pct)} of" if scope.removable_pct > 0 else "nothing from"
-        gain = f" and removes {share} the iteration"
-    name = NAMES.get(scope.scope, scope.scope)
-    change = f"{ms(scope.replay_ms)} in place of {ms(scope.eager_ms)}"
-    return f"A graph of {name} alone takes {change}{gain}"
 
 
 RULE = Rule("LS042", check, __doc__)

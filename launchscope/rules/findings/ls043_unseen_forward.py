@@ -25,25 +25,23 @@ PyTorch, CUDA semantics: CUDA Graphs, whole-network capture.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import forward_unseen
 from launchscope.rules.rule import Rule
 
 
-def check(profile: Profile) -> list[Finding]:
-    if not forward_unseen(profile):
-        return []
-    return [
-        Finding(
-            code="LS043",
-            severity="warning",
-            title="The step begins with its backward: no forward of a torch.nn.Module with "
-            "parameters belongs to it",
-            advice="Put `with launchscope.step():` around the whole step, forward included, and "
-            "profile again. launchscope can then measure and check a replay.",
-            where=profile.step.source if profile.step is not None else None,
+def check(profile: Profile) -> Iterator[Finding]:
+    if forward_unseen(profile):
+        yield RULE.finding(
+            "warning",
+            "The step begins with its backward: no forward of a torch.nn.Module with parameters "
+            "belongs to it",
+            "Put `with launchscope.step():` around the whole step, forward included, and profile "
+            "again. launchscope can then measure and check a replay.",
+            profile.step.source if profile.step is not None else None,
         )
-    ]
 
 
 RULE = Rule("LS043", check, __doc__, fixable=True)

@@ -23,36 +23,29 @@ Facts `timing_window_iteration_ms`, `unsteady`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import gain
 from launchscope.rules.rule import Rule
 from launchscope.wording import listed, ms
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Iterator[Finding]:
     medians = profile.facts.timing_window_iteration_ms
     if not profile.facts.unsteady or not medians or min(medians) <= 0:
-        return []
-    return [
-        Finding(
-            code="LS044",
-            severity="warning" if _matters(profile) else "advice",
-            title=f"Iterations took {listed([ms(median) for median in medians])} at different "
-            "moments of the run, and the verdict uses the fastest",
-            advice="Profile again on an idle machine.",
-            evidence={
-                "apart_pct": 100 * (max(medians) / min(medians) - 1),
-                "fastest_ms": min(medians),
-                "slowest_ms": max(medians),
-            },
-        )
-    ]
-
-
-def _matters(profile: Profile) -> bool:
-    """Whether the bounds of the gain leave the verdict open."""
+        return
     found = gain(profile)
-    return found is None or found.low_pct < profile.threshold_pct <= found.high_pct
+    open_ = found is None or found.low_pct < profile.threshold_pct <= found.high_pct
+    yield RULE.finding(
+        "warning" if open_ else "advice",
+        f"Iterations took {listed([ms(median) for median in medians])} at different moments of "
+        "the run, and the verdict uses the fastest",
+        "Profile again on an idle machine.",
+        apart_pct=100 * (max(medians) / min(medians) - 1),
+        fastest_ms=min(medians),
+        slowest_ms=max(medians),
+    )
 
 
 RULE = Rule("LS044", check, __doc__)

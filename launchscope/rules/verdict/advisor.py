@@ -22,6 +22,7 @@ from launchscope.rules.profile_queries import (
     busy_excess_pct,
     distinct_inputs,
     gain,
+    never_pays_back,
     share_pct,
     wait_to_mend,
 )
@@ -98,10 +99,9 @@ def _decide_small(profile: Profile, found: Gain) -> Decision:
 
 def _decide_paying(profile: Profile, found: Gain) -> Decision:
     """The gain is at least the threshold and beyond the spread."""
-    needed, expected = profile.value("break_even_steps"), profile.expected_steps
-    if needed is not None and expected is not None and needed > expected:
-        sentence = headline.never_pays_back(found, needed, expected)
-        return Decision("stay_eager", sentence, ("LS009", "LS001"))
+    late = never_pays_back(profile)
+    if late is not None:
+        return Decision("stay_eager", headline.never_pays_back(found, *late), ("LS009", "LS001"))
     fixes = obstacles(profile)
     codes = tuple(fix.code for fix in fixes)
     padding = any(fix.kind == PADDING for fix in fixes)
