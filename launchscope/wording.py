@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from math import floor, log10
 
-from launchscope.model import Metric, SourceLine
+from launchscope.model import Metric, SourceLine, TensorShape
 
 NOT_MEASURED = "not measured"
 # What ± means. Every report in which it occurs says so once.
@@ -104,6 +105,11 @@ def plural(count: float, noun: str) -> str:
     text = f"{count:,.0f}" if float(count).is_integer() else f"{count:.1f}"
     ending = "" if count == 1 else "es" if noun.endswith(("ch", "sh", "s")) else "s"
     return f"{text} {noun}{ending}"
+
+
+def shapes(tensors: Iterable[TensorShape]) -> str:
+    """`(8, 129) int64, (8,) float32`."""
+    return ", ".join(map(str, tensors))
 
 
 def place(where: SourceLine | None) -> str:

@@ -225,8 +225,8 @@ def _projector(
     """None where the trace contradicts the timings."""
     if builder.facts.busy_exceeds_interval_pct is not None:
         return None
-    source = recording.inspect.source if recording.inspect else None
-    return Projector.of(traced.work, traced.accounts, traced.predicted, times, source)
+    inputs = recording.inspect.host_inputs if recording.inspect else ()
+    return Projector.of(traced.work, traced.accounts, traced.predicted, times, inputs)
 
 
 def _add_projection(
@@ -291,7 +291,7 @@ def _shapes(inspected: InspectResult | None) -> Shapes:
     return Shapes(
         len(seen) == 1,
         tuple(
-            ShapeSignature(count, inputs.get(key, ""), forwards.get(key))
+            ShapeSignature(count, inputs.get(key, ()), forwards.get(key))
             for key, count in seen.most_common()
         ),
     )

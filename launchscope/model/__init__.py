@@ -61,6 +61,7 @@ from launchscope.model.recording import (
     BlockerRecord,
     Calibration,
     Cause,
+    HostInput,
     InspectResult,
     OpRecord,
     PassFailure,
@@ -70,10 +71,8 @@ from launchscope.model.recording import (
     ReplayTraceResult,
     SizesResult,
     StepBoundary,
-    StepInput,
     StepKind,
     StepPart,
-    StepSource,
     StrategyResult,
     TimingResult,
     TraceResult,
@@ -87,6 +86,7 @@ from launchscope.model.run import (
 )
 from launchscope.model.source_line import SourceLine
 from launchscope.model.step_summary import step_summary
+from launchscope.model.tensor_shape import TensorShape
 
 __all__ = [
     "CALIBRATION_RANGE",
@@ -113,6 +113,7 @@ __all__ = [
     "Environment",
     "Facts",
     "Finding",
+    "HostInput",
     "InspectResult",
     "KernelChange",
     "KernelRow",
@@ -146,13 +147,12 @@ __all__ = [
     "SizesResult",
     "SourceLine",
     "StepBoundary",
-    "StepInput",
     "StepKind",
     "StepPart",
-    "StepSource",
     "StrategyName",
     "StrategyResult",
     "Target",
+    "TensorShape",
     "TimingResult",
     "TraceResult",
     "Trajectory",

@@ -8,6 +8,7 @@ from typing import Literal
 from launchscope.model.profile import Metric, Profile
 from launchscope.model.recording import StrategyResult
 from launchscope.model.run import Environment, Mode, Target
+from launchscope.model.tensor_shape import TensorShape
 
 COMPARISON_SCHEMA = "launchscope/comparison/1"
 
@@ -131,7 +132,7 @@ class SizeCount:
     `size` is the one dimension that varies, None where more than one does.
     """
 
-    inputs: str
+    inputs: tuple[TensorShape, ...]
     steps: int
     size: int | None = None
 

@@ -10,6 +10,7 @@ from launchscope.model.facts import Facts
 from launchscope.model.recording import Cause, ReplayStatus, StepBoundary
 from launchscope.model.run import Environment, Mode, Target
 from launchscope.model.source_line import SourceLine
+from launchscope.model.tensor_shape import TensorShape
 
 PROFILE_SCHEMA = "launchscope/profile/1"
 
@@ -61,7 +62,7 @@ class ShapeSignature:
     """`forwards` None: how often such a step calls its model is not known."""
 
     steps: int
-    inputs: str
+    inputs: tuple[TensorShape, ...]
     forwards: int | None = None
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from launchscope.model.run import Environment, Mode, Schedule, Target
 from launchscope.model.source_line import SourceLine
+from launchscope.model.tensor_shape import TensorShape
 
 RECORDING_SCHEMA = "launchscope/recording/1"
 
@@ -26,7 +27,7 @@ class StepKind:
     """One kind of step of a script that has several, such as prefill and decode."""
 
     name: str
-    signature: str  # shapes of the inputs of the outermost forward
+    input: TensorShape | None  # of the outermost forward: its first tensor
     share_pct: float  # of the observed steps
 
 
@@ -106,7 +107,7 @@ class TraceResult:
     calibration: Calibration | None = None
     kind: tuple[int, ...] = ()
     legacy_kernels: int = 0  # kernels that ran on the legacy default stream
-    inputs: tuple[str, ...] = ()  # shapes handed to the forward that opens each step
+    inputs: tuple[tuple[TensorShape, ...], ...] = ()  # of the forward that opens each step
 
 
 @dataclass(frozen=True)
@@ -130,35 +131,26 @@ class OpRecord:
 
 
 @dataclass(frozen=True)
-class StepInput:
-    """A tensor that the step's own lines read."""
+class HostInput:
+    """A tensor on the host that a line of the step copies to the device."""
 
-    expression: str  # as it stands in the source: "x.to(device)"
-    copied_from: str  # "x", the tensor of the host; the expression itself where nothing is moved
-    shape: tuple[int, ...]
-    dtype: str  # "torch.float32"
-
-
-@dataclass(frozen=True)
-class StepSource:
-    """What the step's own lines say."""
-
-    inputs: tuple[StepInput, ...] = ()
+    expression: str  # in the source: "x.to(device)"
+    tensor: TensorShape
 
 
 @dataclass(frozen=True)
 class InspectResult:
     """The inspect pass: what the op stream of a few steps looks like.
 
-    `signatures[i]` hashes step i's ops with shapes and dtypes; `inputs[i]` says the
-    shapes of the tensors the step reads but does not make, parameters and state excluded.
+    `signatures[i]` hashes step i's ops with shapes and dtypes; `inputs[i]` are the tensors
+    that the step reads but does not make, parameters and state excluded.
     `device_ops[i]` counts ops that run on the device, views and allocations excluded.
     `ops` is the op order of the last step, one entry per device op.
     """
 
     steps: int
     signatures: tuple[str, ...]
-    inputs: tuple[str, ...]
+    inputs: tuple[tuple[TensorShape, ...], ...]
     device_ops: tuple[int, ...]
     blockers: tuple[BlockerRecord, ...]
     ops: tuple[OpRecord, ...] = ()
@@ -172,7 +164,7 @@ class InspectResult:
     uncapturable_tensors: int = 0
     uncapturable_groups: int = 0
     forwards: tuple[int, ...] = ()  # per step; none in a recording that did not count them
-    source: StepSource | None = None
+    host_inputs: tuple[HostInput, ...] = ()
     partial: bool = False  # autocast or GradScaler did nothing and are not in the count
     notes: tuple[str, ...] = ()
 
@@ -257,13 +249,13 @@ class VerifyResult:
 class SizesResult:
     """The sizes pass: shapes of many steps, how long each took, and the memory it needed.
 
-    `inputs[i]` are the shapes handed to the forward that opens step i. `step_ms` and
+    `inputs[i]` are the tensors handed to the forward that opens step i. `step_ms` and
     `iteration_ms` are on the GPU's clock, `iteration_ms[i]` from the end of step i - 1 (the
     first is None); `peak_mib[i]` is the most memory the step held beyond what it began with,
     asked of some steps, which then are not timed. All three are empty without CUDA.
     """
 
-    inputs: tuple[str, ...]
+    inputs: tuple[tuple[TensorShape, ...], ...]
     step_ms: tuple[float | None, ...] = ()
     iteration_ms: tuple[float | None, ...] = ()
     peak_mib: tuple[float | None, ...] = ()

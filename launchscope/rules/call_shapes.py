@@ -6,15 +6,11 @@ of such a stack say how many calls there were; padding one call's inputs would c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from launchscope.model import Profile
+from launchscope.model import Profile, TensorShape
 
 __all__ = ["calls_seen", "shapes_seen"]
-
-_BETWEEN = re.compile(r", (?=\()")
-_SIZE = re.compile(r"\d+(?=[,)])")
 
 
 def calls_seen(profile: Profile) -> list[int]:
@@ -24,12 +20,12 @@ def calls_seen(profile: Profile) -> list[int]:
     return [] if None in counts else sorted(known)
 
 
-def shapes_seen(profile: Profile) -> set[frozenset[str]]:
+def shapes_seen(profile: Profile) -> set[frozenset[TensorShape]]:
     """The different sets of input shapes, however often a shape occurs in one step."""
     signatures = profile.shapes.signatures
-    seen = [frozenset(_BETWEEN.split(signature.inputs)) for signature in signatures]
+    seen = [frozenset(signature.inputs) for signature in signatures]
     calls = [signature.forwards or 0 for signature in signatures]
-    if len(set(seen)) < 2 or len(calls_seen(profile)) < 2:
+    if len(set(seen)) < 2 or len(calls_seen(profile)) < 2 or not all(seen):
         return set(seen)
     common = frozenset.intersection(*seen)
     # A stack as long as another input is wide is in none of the rests.
@@ -37,16 +33,15 @@ def shapes_seen(profile: Profile) -> set[frozenset[str]]:
     return {common} if _follow([rest for rest, _ in rests], [n for _, n in rests]) else set(seen)
 
 
-def _kind(shape: str) -> tuple[str, list[int]]:
-    return _SIZE.sub("", shape), [int(size) for size in _SIZE.findall(shape)]
+def _kind(shape: TensorShape) -> tuple[int, str, tuple[int, ...]]:
+    return len(shape.dims), shape.dtype, shape.dims
 
 
-def _follow(rests: Sequence[Sequence[str]], calls: Sequence[int]) -> bool:
+def _follow(rests: Sequence[Sequence[TensorShape]], calls: Sequence[int]) -> bool:
     """Whether these shapes differ only in sizes that follow from the number of calls."""
-    kinds = [[_kind(shape) for shape in rest] for rest in rests]
-    if len({tuple(text for text, _ in kind) for kind in kinds}) > 1:
+    if len({tuple(_kind(shape)[:2] for shape in rest) for rest in rests}) > 1:
         return False
-    rows = [[size for _, sizes in kind for size in sizes] for kind in kinds]
+    rows = [[size for shape in rest for size in shape.dims] for rest in rests]
     return all(_follows(sizes, calls) for sizes in zip(*rows) if len(set(sizes)) > 1)
 
 

@@ -6,14 +6,11 @@ nothing about how many there are.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 
 from launchscope.model import Profile
 from launchscope.rules.profile_queries import distinct_inputs
-
-_SHAPE = re.compile(r"\(([\d, ]*)\)")
 
 
 @dataclass(frozen=True)
@@ -83,14 +80,10 @@ def shorter_batch(profile: Profile) -> tuple[int, int] | None:
 
 def _inputs(profile: Profile) -> list[list[tuple[int, ...]]]:
     """The shapes of each signature's inputs; empty where more than sizes differs."""
-    texts = [signature.inputs for signature in profile.shapes.signatures]
-    if len({_SHAPE.sub("", text) for text in texts}) > 1:
+    steps = [signature.inputs for signature in profile.shapes.signatures]
+    if len({tuple(tensor.dtype for tensor in inputs) for inputs in steps}) > 1:
         return []
-    return [[_sizes(found) for found in _SHAPE.findall(text)] for text in texts]
-
-
-def _sizes(shape: str) -> tuple[int, ...]:
-    return tuple(int(size) for size in shape.replace(" ", "").split(",") if size)
+    return [[tensor.dims for tensor in inputs] for inputs in steps]
 
 
 def _grows(shapes: list[tuple[int, ...]]) -> bool:

@@ -25,6 +25,7 @@ from launchscope.model import (
 from launchscope.parser import read_recording
 from launchscope.rules import advise
 from tests.builders import TraceBuilder, known, loop_trace, recording, timing, trace
+from tests.shapes import tensors
 
 RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
 MEASURED = ReplayResult(
@@ -38,6 +39,8 @@ MEASURED = ReplayResult(
     input_tensors=2,
     input_bytes=4096,
 )
+
+FOUR, EIGHT = tensors("(4,) int64"), tensors("(8,) int64")
 
 
 def host_bound() -> TraceBuilder:
@@ -177,12 +180,12 @@ def test_every_key_is_always_there_and_an_empty_recording_measures_nothing(tmp_p
 
 
 def test_a_rehearsal_knows_ops_and_shapes_only(tmp_path: Path) -> None:
-    inspected = InspectResult(3, ("a", "b", "a"), ("x4", "x8", "x4"), (7, 7, 7), (), partial=True)
+    inspected = InspectResult(3, ("a", "b", "a"), (FOUR, EIGHT, FOUR), (7, 7, 7), (), partial=True)
     profile = build_profile(recording(tmp_path, mode="rehearsal", inspect=inspected))
     assert measured_keys(profile) == {"device_ops_per_step", "shape_signatures"}
     assert not profile.metrics["device_ops_per_step"].exact
     assert profile.shapes.stable is False
-    assert [(s.steps, s.inputs) for s in profile.shapes.signatures] == [(2, "x4"), (1, "x8")]
+    assert [(s.steps, s.inputs) for s in profile.shapes.signatures] == [(2, FOUR), (1, EIGHT)]
 
 
 def test_timing_alone_gives_times_alone(tmp_path: Path) -> None:
@@ -262,7 +265,7 @@ def test_steps_of_another_kind_are_left_out(tmp_path: Path) -> None:
         for _ in range(3 if index % 2 else 8):
             built.launch().work(10)
     rec = recording(tmp_path, built, timing=replace(timing(steps=6), kind=(0, 1, 0, 1, 0, 1)))
-    kinds = (StepKind("prefill", "a", 5.0), StepKind("decode", "b", 95.0))
+    kinds = (StepKind("prefill", None, 5.0), StepKind("decode", None, 95.0))
     step = StepBoundary("forward", ("forward",), ("M",), "forward", kinds=kinds)
     assert rec.trace is not None
     rec = replace(rec, step=step, trace=replace(rec.trace, kind=(0, 1, 0, 1, 0, 1)))
@@ -352,7 +355,7 @@ def test_with_a_trace_the_queue_simulation_projects_the_iteration(tmp_path: Path
 
 
 def test_counts_that_were_read_off_are_exact(tmp_path: Path) -> None:
-    inspected = InspectResult(2, ("a", "a"), ("x4", "x4"), (7, 7), ())
+    inspected = InspectResult(2, ("a", "a"), (FOUR, FOUR), (7, 7), ())
     result = replace(MEASURED, graph_nodes=101)
     profile = build_profile(recording(tmp_path, inspect=inspected, replay=result))
     for key in ("graph_nodes", "shape_signatures"):

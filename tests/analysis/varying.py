@@ -11,8 +11,9 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from launchscope.model import Recording, SizesResult
+from launchscope.model import Recording, SizesResult, TensorShape
 from launchscope.parser import read_recording
+from tests.shapes import tensors
 
 RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
 BATCH, LONGEST, STEPS, WARMUP = 4, 96, 300, 10
@@ -30,7 +31,7 @@ def recorded() -> Recording:
     timing, trace = recording.timing, recording.trace
     assert timing is not None
     assert trace is not None
-    inputs = [f"({BATCH}, {length})" for length in lengths()]
+    inputs = [tensors(f"({BATCH}, {length}) int64") for length in lengths()]
     timed = len(timing.gpu_end_ms)
     ends, begins = timing.gpu_end_ms, timing.gpu_begin_ms
     return replace(
@@ -69,6 +70,7 @@ def spans(begins: tuple[float | None, ...], ends: tuple[float, ...]) -> tuple[fl
     return tuple(None if a is None else b - a for a, b in zip(begins, ends))
 
 
-def _generated(step: int) -> str:
+def _generated(step: int) -> tuple[TensorShape, ...]:
     place = step % 32
-    return "(1, 48)" if place == 0 else "(1, 1)" + f" (1, 8, {47 + place}, 32)" * 12
+    cache = tensors(f"(1, 8, {47 + place}, 32) float32") * 12
+    return tensors("(1, 48) int64") if place == 0 else tensors("(1, 1) int64") + cache

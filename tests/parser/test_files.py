@@ -14,6 +14,7 @@ from launchscope.errors import InputError
 from launchscope.model import InspectResult, PassFailure, Profile, Recording
 from launchscope.parser import read_profile, read_recording
 from tests.builders import recording, timing
+from tests.shapes import tensors
 
 
 def on_disk(directory: Path, value: Recording) -> Path:
@@ -28,7 +29,7 @@ def test_a_recording_round_trips_from_its_directory_and_its_file(tmp_path: Path)
     value = recording(
         tmp_path,
         timing=timing(steps=3),
-        inspect=InspectResult(1, ("a",), ("x",), (5,), ()),
+        inspect=InspectResult(1, ("a",), (tensors("(4,) int64"),), (5,), ()),
         failures=(PassFailure("replay", "hung"),),
     )
     path = on_disk(tmp_path, value)

@@ -28,6 +28,7 @@ from launchscope.rules.verdict.bucket_plan import advised as advised_plan
 from launchscope.rules.verdict.crossover import headline_of
 from launchscope.rules.verdict.ladder import advised as advised_ladder
 from tests.rules.profiles import profile, rehearsal
+from tests.shapes import tensors
 
 TARGET = Target("script", "train.py", ("--epochs", "1"))
 # Batch size: eager iteration, iteration with the replay, exposed overhead, launches.
@@ -54,7 +55,7 @@ def at(batch_size: int, eager: float, replayed: float, exposed: float, launches:
             "graph_memory_mib": 18.0 * batch_size,
         }
     )
-    shapes = Shapes(True, (ShapeSignature(3, f"({batch_size}, 256) float32"),))
+    shapes = Shapes(True, (ShapeSignature(3, tensors(f"({batch_size}, 256) float32")),))
     advised = advise(replace(made, shapes=shapes))
     return with_rates(
         Point(
@@ -106,7 +107,7 @@ def rehearsed() -> Comparison:
 
 
 def _rehearsal(batch_size: int) -> Profile:
-    shapes = Shapes(True, (ShapeSignature(3, f"({batch_size}, 256) float32"),))
+    shapes = Shapes(True, (ShapeSignature(3, tensors(f"({batch_size}, 256) float32")),))
     return advise(replace(rehearsal(), shapes=shapes))
 
 
@@ -163,7 +164,7 @@ def ladder() -> Comparison:
 
 def bucketed() -> Comparison:
     """A hundred steps of twenty lengths in three buckets."""
-    sizes = tuple(SizeCount(f"(4, {n})", 5, n) for n in range(5, 105, 5))
+    sizes = tuple(SizeCount(tensors(f"(4, {n}) int64"), 5, n) for n in range(5, 105, 5))
     plan = BucketPlan(
         "padded",
         100,

@@ -22,6 +22,7 @@ from launchscope.model import (
     Target,
     Work,
 )
+from tests.shapes import tensors
 
 ITERATION = (9.31, 9.35, 9.36, 9.38, 9.39, 9.40, 9.41, 9.43, 9.45, 9.60)
 STEP = (8.98, 8.99, 9.00, 9.00, 9.01, 9.02, 9.02, 9.03, 9.05, 9.08)
@@ -134,7 +135,7 @@ def profile(
             source=SourceLine("train.py", 41),
         ),
         metrics=known,
-        shapes=Shapes(True, (ShapeSignature(3, "i64[8, 256], i64[8, 256]"),)),
+        shapes=Shapes(True, (ShapeSignature(3, tensors("(8, 256) int64, (8, 256) int64")),)),
         blockers=(),
         replay=Replay(
             status="measured",

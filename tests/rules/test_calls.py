@@ -10,10 +10,11 @@ from launchscope.rules.call_shapes import calls_seen
 from launchscope.rules.profile_queries import distinct_inputs
 from launchscope.rules.verdict.obstacles import obstacles
 from tests.rules.profiles import profile
+from tests.shapes import tensors
 
 
 def seen(*steps: tuple[int | None, str]) -> Shapes:
-    return Shapes(False, tuple(ShapeSignature(1, text, calls) for calls, text in steps))
+    return Shapes(False, tuple(ShapeSignature(1, tensors(text), calls) for calls, text in steps))
 
 
 def observed(count: int) -> str:

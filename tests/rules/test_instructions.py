@@ -9,6 +9,7 @@ import pytest
 from launchscope.model import Profile, Replay, Shapes, ShapeSignature, SourceLine, Verdict
 from launchscope.rules import advise
 from tests.rules.profiles import item_blocker, predicted, profile
+from tests.shapes import tensors
 
 
 def verdict(of: Profile) -> Verdict:
@@ -51,9 +52,12 @@ def test_inference_is_not_instructed_to_read_a_loss() -> None:
 
 
 def test_at_most_five_instructions_are_given_and_the_last_fix_names_the_other_rules() -> None:
-    signatures = (ShapeSignature(1, "f32[8]"), ShapeSignature(1, "f32[8]"))
+    signatures = (
+        ShapeSignature(1, tensors("(8,) float32")),
+        ShapeSignature(1, tensors("(8,) float32")),
+    )
     of = predicted(
-        shapes=Shapes(False, (*signatures, ShapeSignature(1, "f32[9]"))),
+        shapes=Shapes(False, (*signatures, ShapeSignature(1, tensors("(9,) float32")))),
         blockers=(item_blocker(),),
         replay=Replay("blocked", reason="train.py:52"),
         facts={"scheduler_live": True, "legacy_stream_kernels": 3},

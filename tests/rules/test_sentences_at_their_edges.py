@@ -45,6 +45,7 @@ from tests.rules.profiles import (
     share,
 )
 from tests.rules.sentences import complaints
+from tests.shapes import tensors
 
 HEADLINES = {
     name: function
@@ -55,7 +56,7 @@ HEADLINES = {
 
 def shapes(*inputs: str, steps: int = 1, forwards: tuple[int | None, ...] = ()) -> Shapes:
     counts = forwards or (None,) * len(inputs)
-    seen = (ShapeSignature(steps, text, n) for text, n in zip(inputs, counts))
+    seen = (ShapeSignature(steps, tensors(text), n) for text, n in zip(inputs, counts))
     return Shapes(len(inputs) == 1, tuple(seen))
 
 
@@ -63,7 +64,9 @@ PADDED = shapes("(8, 97) int64", "(8, 101) int64", steps=2)
 MANY = shapes(*(f"(8, {n}) int64" for n in range(20)), steps=2)
 NEW_EACH_STEP = shapes("(8, 97) int64", "(8, 31) int64")
 GROWING = shapes("(1, 61, 4) float32", "(1, 62, 4) float32", "(1, 63, 4) float32")
-LAST_BATCH = Shapes(False, (ShapeSignature(2, "(32, 4)"), ShapeSignature(1, "(16, 4)")))
+LAST_BATCH = Shapes(
+    False, (ShapeSignature(2, tensors("(32, 4)")), ShapeSignature(1, tensors("(16, 4)")))
+)
 BRANCH = shapes("(8,) float32", "(8,) float32")
 CALLS = shapes("(8,) float32", "(8,) float32", forwards=(1, 7))
 CAUSES = (
@@ -107,7 +110,7 @@ def bases() -> dict[str, Profile]:
         ScopeReplay("forward_backward", "measured", None, 6.2, 2.4, 40.0),
         ScopeReplay("forward", "measured", None, 1.0, 1.2, -3.0),
     )
-    kinds = (StepKind("prefill", "a", 1.0), StepKind("decode", "b", 99.0))
+    kinds = (StepKind("prefill", None, 1.0), StepKind("decode", None, 99.0))
     trace = predicted(mode="trace", replay=Replay("skipped", reason="a trace holds no replay"))
     small = share(2.0, 1.0, 3.0)
     in_steps = {"inside_step_syncs": 1, "between_step_syncs": 0}

@@ -8,10 +8,11 @@ from launchscope.model import Shapes, ShapeSignature, StepKind
 from launchscope.rules import find_rule
 from launchscope.rules.shape_change import every_step_differs, growth, shorter_batch
 from tests.rules.profiles import profile
+from tests.shapes import tensors
 
 
 def seen(*inputs: str, steps: int = 1) -> Shapes:
-    return Shapes(len(inputs) == 1, tuple(ShapeSignature(steps, text) for text in inputs))
+    return Shapes(len(inputs) == 1, tuple(ShapeSignature(steps, tensors(text)) for text in inputs))
 
 
 CACHE = seen(*(f"(1, 1) int64, (1, 8, {n}, 32) float32, (1, {n}) bool" for n in (61, 62, 63)))
@@ -52,7 +53,9 @@ def test_other_changes_are_no_growth(shapes: Shapes) -> None:
 
 
 def two(usual: str, other: str, steps: tuple[int, int] = (2, 1)) -> Shapes:
-    return Shapes(False, (ShapeSignature(steps[0], usual), ShapeSignature(steps[1], other)))
+    return Shapes(
+        False, (ShapeSignature(steps[0], tensors(usual)), ShapeSignature(steps[1], tensors(other)))
+    )
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -91,7 +94,9 @@ def test_other_changes_are_no_last_batch(shapes: Shapes) -> None:
 
 
 def test_shapes_that_come_back_do_not_differ_in_every_step() -> None:
-    back = Shapes(False, (ShapeSignature(2, "(8,) int64"), ShapeSignature(1, "(9,) int64")))
+    back = Shapes(
+        False, (ShapeSignature(2, tensors("(8,) int64")), ShapeSignature(1, tensors("(9,) int64")))
+    )
     assert not every_step_differs(profile(shapes=back))
     assert every_step_differs(profile(shapes=seen("(8,) int64", "(19,) int64")))
 
@@ -121,7 +126,7 @@ def test_the_kind_to_capture_waits_for_its_inputs() -> None:
     rule, base = find_rule("LS012"), profile(shapes=CACHE)
     assert rule is not None
     assert base.step is not None
-    kinds = (StepKind("prefill", "a", 10.0), StepKind("decode", "b", 90.0))
+    kinds = (StepKind("prefill", None, 10.0), StepKind("decode", None, 90.0))
     changed = profile(shapes=CACHE, step=base.step.__class__(
         "forward", ("forward",), ("M",), "forward", kinds=kinds
     ))  # fmt: skip

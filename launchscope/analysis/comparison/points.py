@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from launchscope.model import Point, Profile
+from launchscope.model import Point, Profile, TensorShape
 
 __all__ = ["same_work", "with_rates"]
 
@@ -42,7 +42,7 @@ def _rate(point: Point, key: str) -> float | None:
 def same_work(points: Sequence[Point]) -> bool | None:
     """Whether steps of different batch sizes read inputs of the same shapes, so that the batch
     size made no difference. None where the shapes of fewer than two sizes are known."""
-    seen: dict[int, frozenset[str]] = {}
+    seen: dict[int, frozenset[tuple[TensorShape, ...]]] = {}
     for point in points:
         if point.batch_size is None or point.profile is None:
             continue

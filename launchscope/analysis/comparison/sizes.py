@@ -14,7 +14,7 @@ import numpy as np
 from launchscope.analysis.comparison.buckets import Chosen, choose_buckets
 from launchscope.analysis.replay_model.prediction import Optimizer, predict, step_works
 from launchscope.analysis.steps.iterations import find_iterations
-from launchscope.analysis.steps.shapes import Varying, parsed, phases_of, varying_of
+from launchscope.analysis.steps.shapes import Varying, phases_of, varying_of
 from launchscope.analysis.timeline.work import gather
 from launchscope.errors import InputError
 from launchscope.model import Bucket, BucketPlan, Profile, Recording, SizeCount
@@ -46,31 +46,31 @@ def bucket_plan(
     seen = recording.sizes
     if seen is None or len(seen.inputs) < 2:
         return None
-    shapes = [parsed(text) for text in seen.inputs]
-    if len(set(shapes)) < 2:
+    shapes = seen.inputs
+    counts = Counter(shapes)
+    if len(counts) < 2:
         return None
     varying = varying_of(shapes)
-    counts = Counter(seen.inputs)
     if varying is None or len(set(varying.sizes)) < 2:
         return BucketPlan(
             "unplanned",
             len(shapes),
-            tuple(SizeCount(text, n) for text, n in counts.most_common()),
+            tuple(SizeCount(inputs, n) for inputs, n in counts.most_common()),
             max_graphs=max_graphs,
             notes=("more than one dimension varies by itself: no plan of one size fits them",),
         )
     by_step = dict(zip(varying.steps, varying.sizes))
     # Of equal sizes all inputs agree: any of them tells the others.
-    text_of = {size: seen.inputs[step] for step, size in by_step.items()}
+    inputs_of = {size: shapes[step] for step, size in by_step.items()}
     per_size = Counter(varying.sizes)
     plan = BucketPlan(
         "growing" if varying.growing else "padded",
         len(shapes),
-        tuple(SizeCount(text_of[size], per_size[size], size) for size in sorted(per_size)),
+        tuple(SizeCount(inputs_of[size], per_size[size], size) for size in sorted(per_size)),
         dimension=varying.dimension,
         max_graphs=1 if varying.growing else max_graphs,
         memory_limit_mib=memory_limit_mib,
-        phases=phases_of(seen.inputs, varying, shapes),
+        phases=phases_of(varying, shapes),
         notes=()
         if len(shapes) >= FEW_STEPS
         else (f"only {len(shapes)} steps were seen: how often a size comes is a guess",),
@@ -255,8 +255,7 @@ def _replays(recording: Recording) -> list[tuple[int, float]]:
     seen = recording.sizes
     assert seen is not None
     # The same structure and the same dimension as in the many steps.
-    shapes = [*map(parsed, seen.inputs), *map(parsed, traced.inputs)]
-    varying = varying_of(shapes)
+    varying = varying_of([*seen.inputs, *traced.inputs])
     if varying is None:
         return []
     offset = len(seen.inputs)

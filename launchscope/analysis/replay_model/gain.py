@@ -16,7 +16,7 @@ from launchscope.analysis.replay_model.replay import MeasuredReplay
 from launchscope.analysis.timeline.accounting import Accounting
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes
-from launchscope.model import ReplayResult, StepInput, StepSource
+from launchscope.model import HostInput, ReplayResult, TensorShape
 
 # Inputs to copy in per step where the recording does not say: a batch and its targets.
 _USUAL_INPUTS = 2
@@ -65,7 +65,7 @@ class Projector:
         accounts: Accounting,
         predicted: Prediction | None,
         times: StepTimes,
-        source: StepSource | None = None,
+        host_inputs: tuple[HostInput, ...] = (),
     ) -> Projector | None:
         """None where there is nothing to simulate, or no time to compare the simulation with."""
         iteration, step = times.iteration_ms, times.step_ms
@@ -75,7 +75,7 @@ class Projector:
         if model is None:
             return None
         operations = float(np.median(accounts.operations))
-        return cls(model, times, iteration, step, predicted, operations, moved_inputs(source))
+        return cls(model, times, iteration, step, predicted, operations, moved_inputs(host_inputs))
 
     @property
     def error_pct(self) -> float:
@@ -169,19 +169,18 @@ def timed_again(times: StepTimes, replay: MeasuredReplay) -> bool:
     return 100 * abs(eager / step - 1) <= BUSY_TOLERANCE_PCT
 
 
-def moved_inputs(source: StepSource | None) -> int:
+def moved_inputs(inputs: tuple[HostInput, ...]) -> int:
     """How many host tensors the step copies to the device with `x.to(device)`.
 
     With a graph such a copy goes straight to the input's fixed address. 0 unless all of them are
     small enough not to wait.
     """
-    moved = [x for x in source.inputs if x.expression != x.copied_from] if source else []
-    return len(moved) if all(_bytes(x) <= STAGED_BYTES for x in moved) else 0
+    return len(inputs) if all(_bytes(x.tensor) <= STAGED_BYTES for x in inputs) else 0
 
 
-def _bytes(entry: StepInput) -> int:
-    bits = re.search(r"\d+", entry.dtype)  # of torch.float32, torch.bfloat16, torch.float8_e5m2
-    return math.prod(entry.shape) * (int(bits[0]) // 8 if bits else 1)
+def _bytes(tensor: TensorShape) -> int:
+    bits = re.search(r"\d+", tensor.dtype)  # of float32, bfloat16, float8_e5m2
+    return math.prod(tensor.dims) * (int(bits[0]) // 8 if bits else 1)
 
 
 def _usual_iterations(times: StepTimes, replay: MeasuredReplay | None) -> tuple[float, float]:

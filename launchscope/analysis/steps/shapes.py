@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +10,14 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Varying", "parsed", "phases_of", "varying_of"]
+from launchscope.model import TensorShape
 
-_SHAPE = re.compile(r"\(([\d, ]*)\)")
+__all__ = ["Varying", "phases_of", "varying_of"]
+
 # Sizes count as growing by one when so many of the steps after another of their kind do.
 _GROWING = 0.6
 
-Shapes = tuple[tuple[int, ...], ...]
+Shapes = tuple[TensorShape, ...]
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,13 @@ class Varying:
     growing: bool
 
 
-def parsed(text: str) -> Shapes:
-    return tuple(
-        tuple(int(size) for size in found.replace(" ", "").split(",") if size)
-        for found in _SHAPE.findall(text)
-    )
-
-
 def varying_of(shapes: Sequence[Shapes]) -> Varying | None:
     """The most frequent structure of inputs and its one free dimension; None if it has more."""
     groups: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
     for index, shape in enumerate(shapes):
-        groups[tuple(len(tensor) for tensor in shape)].append(index)
+        groups[tuple(len(tensor.dims) for tensor in shape)].append(index)
     steps = max(groups.values(), key=len)
-    rows = np.array([[size for tensor in shapes[i] for size in tensor] for i in steps])
+    rows = np.array([[size for tensor in shapes[i] for size in tensor.dims] for i in steps])
     decoding = _decoding(rows)
     if decoding.any() and not decoding.all():
         own = [step for step, mine in zip(steps, decoding) if mine]
@@ -85,22 +78,22 @@ def _of_one_size(
 
 def _named(shapes: Shapes, column: int) -> str:
     for number, tensor in enumerate(shapes):
-        if column < len(tensor):
+        if column < len(tensor.dims):
             which = "the input" if len(shapes) == 1 else f"input {number + 1} of {len(shapes)}"
             return f"dimension {column} of {which}"
-        column -= len(tensor)
+        column -= len(tensor.dims)
     raise AssertionError("the column is none of the shapes'")
 
 
-def phases_of(inputs: Sequence[str], varying: Varying, shapes: Sequence[Shapes]) -> tuple[str, ...]:
+def phases_of(varying: Varying, shapes: Sequence[Shapes]) -> tuple[str, ...]:
     """Prefill and decode, where the sizes grow by one and other steps begin each run."""
     if not varying.growing:
         return ()
     mine = set(varying.steps)
-    others = [index for index in range(len(inputs)) if index not in mine]
+    others = [index for index in range(len(shapes)) if index not in mine]
     low, high = min(varying.sizes), max(varying.sizes)
     told = [
-        f"decode: {len(mine)} of {len(inputs)} steps, {varying.dimension} grows by one a step, "
+        f"decode: {len(mine)} of {len(shapes)} steps, {varying.dimension} grows by one a step, "
         f"seen from {low} to {high}"
     ]
     if others:
@@ -110,10 +103,10 @@ def phases_of(inputs: Sequence[str], varying: Varying, shapes: Sequence[Shapes])
             for text, n in kinds.most_common(3)
         )
         told.append(
-            f"prefill: {len(others)} of {len(inputs)} steps, inputs {named}; they stay eager"
+            f"prefill: {len(others)} of {len(shapes)} steps, inputs {named}; they stay eager"
         )
     return tuple(told)
 
 
 def _short(shapes: Shapes) -> str:
-    return " ".join(str(shape) for shape in shapes[:2]) + (" ..." if len(shapes) > 2 else "")
+    return " ".join(str(shape.dims) for shape in shapes[:2]) + (" ..." if len(shapes) > 2 else "")

@@ -17,7 +17,7 @@ from launchscope.report.document import (
     facts,
 )
 from launchscope.report.documents.labels import parameters
-from launchscope.wording import NOT_MEASURED, figures, mib, ms, pct
+from launchscope.wording import NOT_MEASURED, figures, mib, ms, pct, shapes
 
 _MOST_BARS = 12  # more sizes are shown as ranges
 
@@ -99,7 +99,7 @@ def _histogram(plan: BucketPlan) -> tuple[Bar, ...]:
         )
     ordered = sorted(plan.sizes, key=lambda count: (count.size is None, count.size, -count.steps))
     bars = [
-        bar(count.inputs if count.size is None else str(count.size), [count])
+        bar(shapes(count.inputs) if count.size is None else str(count.size), [count])
         for count in ordered[:_MOST_BARS]
     ]
     if left := ordered[_MOST_BARS:]:

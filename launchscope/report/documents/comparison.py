@@ -24,7 +24,7 @@ from launchscope.report.documents.buckets import bucket_section
 from launchscope.report.documents.labels import VERDICTS, command, machine, parameters
 from launchscope.report.documents.strategies import strategy_section
 from launchscope.rules.verdict.crossover import crossover_sentence
-from launchscope.wording import count, figures, pct, times
+from launchscope.wording import count, figures, pct, shapes, times
 
 _LEGEND = (
     "eager, replay: milliseconds per iteration · step, iter.: speedup of the step and of the "
@@ -206,7 +206,7 @@ def _structure(points: tuple[Point, ...]) -> list[Block]:
             counted = (point.profile.metrics.get(key) for key in _COUNTED)
             cells = [*map(measured, counted), Cell(str(len(point.profile.blockers)))]
             seen = point.profile.shapes.signatures
-            inputs = Cell(seen[0].inputs) if seen else MISSING
+            inputs = Cell(shapes(seen[0].inputs)) if seen else MISSING
         named = (Cell(point.parameters.get(name, "")) for name in names)
         rows.append((*named, *cells, _verdict(point), inputs))
     return [Table(tuple(columns), tuple(rows)), Paragraph(_STRUCTURE, "dim")]

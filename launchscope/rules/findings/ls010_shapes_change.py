@@ -27,6 +27,7 @@ from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import MAX_BUCKETS, distinct_inputs
 from launchscope.rules.rule import Rule
 from launchscope.rules.shape_change import every_step_differs, growth, shorter_batch
+from launchscope.wording import shapes
 
 
 def check(profile: Profile) -> Iterator[Finding]:
@@ -73,7 +74,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         distinct=distinct,
         grows=None if grown is None else str(grown),
         observed_steps=steps,
-        inputs=[signature.inputs for signature in profile.shapes.signatures],
+        inputs=[shapes(signature.inputs) for signature in profile.shapes.signatures],
     )
 
 

@@ -6,7 +6,7 @@ from launchscope.analysis.replay_model.capturable import ASK_FOR_CAPTURABLE
 from launchscope.model import Profile, Recommendation
 from launchscope.rules.findings.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.verdict.obstacles import PADDING, obstacles
-from launchscope.wording import listed, place, plural, size_of
+from launchscope.wording import listed, place, plural, shapes, size_of
 
 __all__ = ["instructions"]
 
@@ -116,11 +116,11 @@ def _inputs(profile: Profile) -> str:
     amount = f" ({size_of(size)})" if size else ""
     signatures = profile.shapes.signatures
     known = len(signatures) == 1 and tensors <= _MOST_SHAPES and signatures[0].inputs
-    shapes = f": {signatures[0].inputs}" if known else ""
+    named = f": {shapes(signatures[0].inputs)}" if known else ""
     them = "it" if tensors == 1 else "them"
     return (
         f"Allocate the {noun} of the step{amount} once and copy each batch into {them} with "
-        f"copy_(){shapes}."
+        f"copy_(){named}."
     )
 
 

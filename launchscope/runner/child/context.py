@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from launchscope.model import Schedule, StepBoundary
+from launchscope.model import Schedule, StepBoundary, TensorShape
 from launchscope.runner.child.capture.capture import LiveReplay
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.hooks.hooks import Hooks
@@ -38,8 +38,8 @@ class Context:
     modules: list[Module]
     own_process: bool = True  # False: a failed capture would spoil the caller's process
     step_kind: Callable[[], int] = lambda: 0  # index of the current step's kind
-    # Shapes of the inputs of the forward that opens the step, while `begin` runs.
-    step_inputs: Callable[[], str] = lambda: ""
+    # The tensors that are handed to the forward that opens the step, while `begin` runs.
+    step_inputs: Callable[[], tuple[TensorShape, ...]] = tuple
     rehearsal: RehearsalFindings = field(default_factory=RehearsalFindings)
     strategy: Strategy | None = None  # the way to adopt graphs that the script runs under
     # What one pass leaves for the passes after it.

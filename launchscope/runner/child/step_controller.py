@@ -10,11 +10,12 @@ import os
 import time
 from dataclasses import replace
 
+from launchscope.model import TensorShape
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.input_shapes import shapes_text
+from launchscope.runner.child.hooks.input_shapes import input_shapes, main_input
 from launchscope.runner.child.hooks.modules import in_training
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
@@ -23,7 +24,7 @@ from launchscope.runner.child.passes.strategy import StrategyPass, failed_strate
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import Stopping
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern
-from launchscope.runner.child.steps.detector import OPENING, StepDetector, shape_signature
+from launchscope.runner.child.steps.detector import OPENING, StepDetector
 from launchscope.runner.child.steps.search import StepFollower
 from launchscope.runner.child.target import StopRun
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch
@@ -56,7 +57,7 @@ class StepController:
         self._detector: StepDetector | None = StepDetector(torch, plan.schedule, self.hooks)
         self._follower: StepFollower | None = None
         self._runner: PassRunner | None = None
-        self._kinds: dict[str, int] = {}
+        self._kinds: dict[TensorShape | None, int] = {}
         self._current_kind = 0
         self._in_marker = False
         self._opening: tuple[Args, Kwargs] | None = None  # inputs of the forward that opens a step
@@ -100,8 +101,7 @@ class StepController:
         if follower.closes_before():
             self._end_step()
         if self._kinds:
-            signature = shape_signature(self.torch, args, kwargs)
-            self._current_kind = self._kinds.get(signature, 0)
+            self._current_kind = self._kinds.get(main_input(self.torch, args, kwargs), 0)
         self._opening = args, kwargs
         self._begin_step()
         self._opening = None
@@ -250,7 +250,7 @@ class StepController:
         for text in detector.remarks(pattern):
             self._note(text)
         kinds = detector.kinds(pattern)
-        self._kinds = {kind.signature: index for index, kind in enumerate(kinds)}
+        self._kinds = {kind.input: index for index, kind in enumerate(kinds)}
         boundary = detector.boundary(pattern, kinds)
         if not self.plan.own_process:
             boundary = replace(boundary, boundary="callable", names=("call",))
@@ -330,8 +330,8 @@ class StepController:
             return False
         return True
 
-    def _step_inputs(self) -> str:
-        return "" if self._opening is None else shapes_text(self.torch, *self._opening)
+    def _step_inputs(self) -> tuple[TensorShape, ...]:
+        return () if self._opening is None else input_shapes(self.torch, *self._opening)
 
     def _begin_step(self) -> None:
         if self._follower is not None:

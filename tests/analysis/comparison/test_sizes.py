@@ -6,9 +6,10 @@ import pytest
 
 from launchscope.analysis import build_profile
 from launchscope.analysis.comparison.sizes import bucket_plan, curve
-from launchscope.model import BucketPlan, Profile, Recording, SizesResult
+from launchscope.model import BucketPlan, Profile, Recording, SizesResult, TensorShape
 from launchscope.rules.verdict.bucket_plan import advised
 from tests.analysis.varying import generating, lengths, recorded
+from tests.shapes import tensors
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def planned(
 
 def shapes(recording: Recording, profile: Profile, *inputs: str) -> BucketPlan | None:
     """The plan for steps with these inputs, of which nothing was timed."""
-    changed = replace(recording, sizes=SizesResult(inputs))
+    changed = replace(recording, sizes=SizesResult(tuple(map(tensors, inputs))))
     return bucket_plan(changed, profile, max_graphs=8)
 
 
@@ -39,7 +40,7 @@ def test_the_lengths_put_into_the_recording_are_those_it_was_made_with(
     recording: Recording,
 ) -> None:
     assert recording.inspect is not None
-    inspected = [f"(4, {length}) int64" for length in lengths()[46:49]]
+    inspected = [tensors(f"(4, {length}) int64") for length in lengths()[46:49]]
     assert list(recording.inspect.inputs) == inspected
 
 
@@ -119,7 +120,7 @@ def test_two_free_dimensions_have_no_plan_of_one_size(
 
 
 def test_inputs_that_vary_together_are_one_size(recording: Recording, profile: Profile) -> None:
-    varying = [f"({n}, 3, {2 * n}) ({n},)" for n in (4, 9, 6, 4, 7)]
+    varying = [f"({n}, 3, {2 * n}) ({n},) int64" for n in (4, 9, 6, 4, 7)]
     plan = shapes(recording, profile, *varying)
     assert plan is not None
     assert [count.size for count in plan.sizes] == [4, 6, 7, 9]
@@ -167,7 +168,7 @@ def test_prefill_of_the_same_structure_is_told_apart(
 
 
 def test_a_smaller_last_batch_is_no_prefill(recording: Recording, profile: Profile) -> None:
-    steps = [f"({4 if n % 5 else 2}, {n % 7})" for n in range(40)]
+    steps = [f"({4 if n % 5 else 2}, {n % 7}) int64" for n in range(40)]
     plan = shapes(recording, profile, *steps)
     assert plan is not None
     assert plan.kind == "unplanned"
@@ -178,7 +179,7 @@ def test_steps_of_another_structure_are_not_in_the_times_and_that_is_said(
 ) -> None:
     assert recording.sizes is not None
     inputs = list(recording.sizes.inputs)
-    inputs[3] = inputs[9] = "(4, 8) (4, 8)"
+    inputs[3] = inputs[9] = tensors("(4, 8) int64, (4, 8) int64")
     changed = replace(recording, sizes=replace(recording.sizes, inputs=tuple(inputs)))
     plan = planned(changed, profile)
     assert any("2 of 30 steps have inputs of another structure" in note for note in plan.notes)
@@ -203,8 +204,12 @@ def test_a_static_cache_is_held_against_the_limit_too(
     assert recording.trace is not None
     changed = replace(
         recording,
-        sizes=replace(recording.sizes, inputs=tuple(f"(1, {n})" for n in range(40, 70))),
-        trace=replace(recording.trace, inputs=tuple(f"(1, {n})" for n in range(70, 76))),
+        sizes=replace(
+            recording.sizes, inputs=tuple(tensors(f"(1, {n}) int64") for n in range(40, 70))
+        ),
+        trace=replace(
+            recording.trace, inputs=tuple(tensors(f"(1, {n}) int64") for n in range(70, 76))
+        ),
     )
     plan = advised(planned(changed, profile, limit=limit), 15.0)
     assert plan.kind == "growing"
@@ -217,8 +222,8 @@ def test_growing_sizes_are_all_padded_to_the_longest(
 ) -> None:
     assert recording.sizes is not None
     assert recording.trace is not None
-    grown = tuple(f"(1, {n})" for n in range(40, 70))
-    traced = tuple(f"(1, {n})" for n in range(70, 76))
+    grown = tuple(tensors(f"(1, {n}) int64") for n in range(40, 70))
+    traced = tuple(tensors(f"(1, {n}) int64") for n in range(70, 76))
     changed = replace(
         recording,
         sizes=replace(recording.sizes, inputs=grown),
@@ -242,7 +247,9 @@ def test_a_flat_curve_stays_flat() -> None:
 def test_a_recorded_generation_gains_from_a_static_cache() -> None:
     recording = generating()
     assert recording.inspect is not None
-    assert "(1, 8, 61, 32)" in recording.inspect.inputs[0]  # steps 46 to 48 were inspected
+    assert (
+        TensorShape((1, 8, 61, 32), "float32") in recording.inspect.inputs[0]
+    )  # steps 46 to 48 were inspected
     plan = advised(planned(recording, build_profile(recording)), 15.0)
     assert plan.kind == "growing"
     assert plan.recommendation == "adopt_bucketed"

@@ -122,7 +122,7 @@ def test_kernels_get_their_line_when_the_op_order_matches(tmp_path: Path) -> Non
 
     names = ("aten.mm.default", "aten.add.Tensor", "aten.mm.default")
     ops = tuple(OpRecord(name, SourceLine("t.py", n)) for n, name in enumerate(names, 1))
-    inspected = InspectResult(1, ("a",), ("x",), (3,), (), ops=ops)
+    inspected = InspectResult(1, ("a",), ((),), (3,), (), ops=ops)
     rec = recording(tmp_path, loop_trace(4, body), inspect=inspected)
     rows = {row.name: row for row in build_profile(rec).kernels}
     assert (rows["gemm"].count, rows["gemm"].total_us, rows["gemm"].where) == (
@@ -149,7 +149,7 @@ def test_blockers_come_with_advice_in_order_of_appearance(tmp_path: Path) -> Non
         BlockerRecord("aten.index.Tensor", "dynamic_shape", SourceLine("t.py", 2), 4, "x[mask]"),
         BlockerRecord("something.new", "unheard_of", None, 1),
     )
-    inspected = InspectResult(1, ("a",), ("x",), (3,), records)
+    inspected = InspectResult(1, ("a",), ((),), (3,), records)
     found = build_profile(recording(tmp_path, inspect=inspected)).blockers
     assert [blocker.where for blocker in found] == [
         SourceLine("t.py", 1),
@@ -167,7 +167,7 @@ def test_a_line_that_blocks_in_several_micro_batches_is_named_once(tmp_path: Pat
     )
     mask = BlockerRecord("aten.index", "dynamic_shape", SourceLine("t.py", 1), 2, "loss.item()")
     records = (first, mask, replace(first, count=3, part="backward"))
-    inspected = InspectResult(1, ("a",), ("x",), (3,), records)
+    inspected = InspectResult(1, ("a",), ((),), (3,), records)
     found = build_profile(recording(tmp_path, inspect=inspected)).blockers
     assert [(blocker.op, blocker.count) for blocker in found] == [
         ("aten._local_scalar_dense", 4),
@@ -193,7 +193,7 @@ def test_a_value_that_the_optimizers_step_reads_has_advice_of_its_own(
 ) -> None:
     record = BlockerRecord("aten._local_scalar_dense", "sync", SourceLine("t.py", 1), 1, code)
     inspected = InspectResult(
-        1, ("a",), ("x",), (3,), (record,), optimizer_classes=(optimizer,)
+        1, ("a",), ((),), (3,), (record,), optimizer_classes=(optimizer,)
     )  # fmt: skip
     (found,) = build_profile(recording(tmp_path, inspect=inspected)).blockers
     assert told in found.advice

@@ -33,9 +33,16 @@ from tests.rules.profiles import (
     rehearsal,
     share,
 )
+from tests.shapes import tensors
 
-TWO_SHAPES = Shapes(False, (ShapeSignature(2, "f32[8, 97]"), ShapeSignature(1, "f32[8, 101]")))
-TWO_PATHS = Shapes(False, (ShapeSignature(2, "f32[8, 97]"), ShapeSignature(1, "f32[8, 97]")))
+TWO_SHAPES = Shapes(
+    False,
+    (ShapeSignature(2, tensors("(8, 97) float32")), ShapeSignature(1, tensors("(8, 101) float32"))),
+)
+TWO_PATHS = Shapes(
+    False,
+    (ShapeSignature(2, tensors("(8, 97) float32")), ShapeSignature(1, tensors("(8, 97) float32"))),
+)
 WIDE = Metric.of_samples([8.0, 8.5, 9.0, 12.0, 14.0, 14.5], "ms")
 DIFFERENT_WORK = replace(
     profile().replay,
@@ -58,7 +65,10 @@ UNCHECKED = replace(profile().replay, correct=Correctness("not_checked", reason=
 def with_kinds() -> Profile:
     base = profile()
     assert base.step is not None
-    kinds = (StepKind("prefill", "i64[1, 512]", 1.0), StepKind("decode", "i64[1, 1]", 99.0))
+    kinds = (
+        StepKind("prefill", tensors("(1, 512) int64")[0], 1.0),
+        StepKind("decode", tensors("(1, 1) int64")[0], 99.0),
+    )
     return replace(base, step=replace(base.step, kinds=kinds))
 
 

@@ -10,6 +10,7 @@ import pytest
 from launchscope.model import Cause, Correctness, Profile, Shapes, ShapeSignature, SourceLine
 from launchscope.rules import advise
 from tests.rules.profiles import blocked, item_blocker, predicted, profile, rehearsal, share
+from tests.shapes import tensors
 
 
 def said(of: Profile, code: str) -> str:
@@ -82,13 +83,16 @@ def test_one_batch_is_one() -> None:
 
 @pytest.mark.parametrize(
     "inputs",
-    [("(8, 256)", "(8, 128)"), ("(8, 61, 4)", "(8, 62, 4)", "(8, 63, 4)")],
+    [
+        ("(8, 256) int64", "(8, 128) int64"),
+        ("(8, 61, 4) int64", "(8, 62, 4) int64", "(8, 63, 4) int64"),
+    ],
     ids=["padding", "a cache that grows"],
 )
 def test_a_gain_that_padding_will_lower_says_so_also_beside_other_fixes(
     inputs: tuple[str, ...],
 ) -> None:
-    shapes = Shapes(False, tuple(ShapeSignature(1, text) for text in inputs))
+    shapes = Shapes(False, tuple(ShapeSignature(1, tensors(text)) for text in inputs))
     assert headline(blocked()).endswith("(2.67x).")
     both = replace(blocked(), blockers=(item_blocker(),), shapes=shapes)
     assert headline(both).endswith("(2.67x), before the cost of padding.")

@@ -29,6 +29,7 @@ from tests.rules.profiles import (
     rehearsal,
     share,
 )
+from tests.shapes import tensors
 
 
 def verdict(of: Profile) -> Verdict:
@@ -38,7 +39,7 @@ def verdict(of: Profile) -> Verdict:
 
 
 def shapes(*inputs: str) -> Shapes:
-    return Shapes(len(inputs) == 1, tuple(ShapeSignature(1, text) for text in inputs))
+    return Shapes(len(inputs) == 1, tuple(ShapeSignature(1, tensors(text)) for text in inputs))
 
 
 def test_a_measured_and_verified_gain_is_adopted_with_high_confidence() -> None:
@@ -278,7 +279,10 @@ def test_a_failed_capture_is_inconclusive_and_keeps_the_prediction() -> None:
 
 
 def test_few_shapes_want_one_graph_each() -> None:
-    signatures = (ShapeSignature(2, "f32[8, 97]"), ShapeSignature(1, "f32[8, 101]"))
+    signatures = (
+        ShapeSignature(2, tensors("(8, 97) float32")),
+        ShapeSignature(1, tensors("(8, 101) float32")),
+    )
     given = verdict(predicted(shapes=Shapes(False, signatures)))
     assert given.recommendation == "adopt_bucketed"
     assert "2 shapes seen" in given.headline
@@ -287,14 +291,17 @@ def test_few_shapes_want_one_graph_each() -> None:
 
 
 def test_too_many_shapes_stay_eager() -> None:
-    many = shapes(*(f"f32[8, {length}]" for length in range(90, 120)))
+    many = shapes(*(f"(8, {length}) float32" for length in range(90, 150, 2)))
     given = verdict(predicted(shapes=many))
     assert given.recommendation == "stay_eager"
     assert "30 different shapes" in given.headline
 
 
 def test_a_branch_on_data_is_to_be_fixed() -> None:
-    branching = Shapes(False, (ShapeSignature(2, "f32[8]"), ShapeSignature(1, "f32[8]")))
+    branching = Shapes(
+        False,
+        (ShapeSignature(2, tensors("(8,) float32")), ShapeSignature(1, tensors("(8,) float32"))),
+    )
     given = verdict(predicted(shapes=branching))
     assert (given.recommendation, given.because) == ("adopt_after_fixes", ("LS001", "LS011"))
 
@@ -314,10 +321,10 @@ def test_few_steps_lower_the_confidence() -> None:
     [
         (rehearsal(), "inconclusive"),
         (rehearsal(blockers=(item_blocker(),)), "inconclusive"),
-        (rehearsal(shapes=shapes("f32[8]", "f32[9]")), "inconclusive"),
-        (rehearsal(shapes=shapes(*map(str, range(20)))), "stay_eager"),
+        (rehearsal(shapes=shapes("(8,) float32", "(11,) float32")), "inconclusive"),
+        (rehearsal(shapes=shapes(*(f"({n},) float32" for n in range(0, 40, 2)))), "stay_eager"),
         (
-            rehearsal(shapes=Shapes(False, (ShapeSignature(2, "a"), ShapeSignature(1, "a")))),
+            rehearsal(shapes=Shapes(False, (ShapeSignature(2, ()), ShapeSignature(1, ())))),
             "inconclusive",
         ),
     ],

@@ -9,15 +9,18 @@ import pytest
 from launchscope.model import Profile, Replay, Shapes, ShapeSignature, SourceLine, Verdict
 from launchscope.rules import advise
 from tests.rules.profiles import item_blocker, predicted, profile, rehearsal
+from tests.shapes import tensors
 
-BRANCH = Shapes(False, (ShapeSignature(2, "(8,) float32"), ShapeSignature(1, "(8,) float32")))
+BRANCH = Shapes(
+    False, (ShapeSignature(2, tensors("(8,) float32")), ShapeSignature(1, tensors("(8,) float32")))
+)
 NEW_EACH_STEP = Shapes(
-    False, tuple(ShapeSignature(1, f"(4, {length}) int64") for length in (83, 86, 59))
+    False, tuple(ShapeSignature(1, tensors(f"(4, {length}) int64")) for length in (83, 86, 59))
 )
 CACHE = Shapes(
     False,
     tuple(
-        ShapeSignature(1, ", ".join(["(1, 1) int64", *[f"(1, 8, {length}, 32) float32"] * 2]))
+        ShapeSignature(1, tensors("(1, 1) int64" + f", (1, 8, {length}, 32) float32" * 2))
         for length in (61, 62, 63)
     ),
 )
@@ -73,7 +76,7 @@ def test_shapes_that_are_new_in_every_step_are_not_counted() -> None:
 
 
 def test_too_many_shapes_beside_a_blocker_name_both() -> None:
-    many = Shapes(False, tuple(ShapeSignature(2, f"(8, {n}) int64") for n in range(20)))
+    many = Shapes(False, tuple(ShapeSignature(2, tensors(f"(8, {n}) int64")) for n in range(20)))
     given = verdict(predicted(shapes=many, blockers=(item_blocker(),)))
     assert given.recommendation == "stay_eager"
     assert "until train.py:52 is fixed and the inputs are padded" in given.headline

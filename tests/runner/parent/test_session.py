@@ -91,7 +91,7 @@ def boundary(*period: str) -> StepBoundary:
 def test_results_of_different_steps_are_not_mixed(tmp_path: Path) -> None:
     collected = Collected(tmp_path)
     periods = (("backward", "optimizer"), ("forward", "backward"))
-    results = {"sizes": SizesResult(("(2,)",)), "trace": TraceResult("trace.json", 5, 1, True)}
+    results = {"sizes": SizesResult(((),)), "trace": TraceResult("trace.json", 5, 1, True)}
     for period, (name, result) in zip(periods, results.items(), strict=True):
         folder = ChildFolder(tmp_path / name)
         folder.path.mkdir()

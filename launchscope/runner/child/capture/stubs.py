@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from launchscope.runner.child.ops.blocking import RNG, blocker_of
-from launchscope.runner.child.ops.step_ops import RNG_CALLS, makers, names_cuda, sync_calls
+from launchscope.runner.child.ops.step_ops import RNG_CALLS, dotted, makers, names_cuda, sync_calls
 
 _MASKED = ("aten::index", "aten::index_put", "aten::index_put_")
 # What inspection reports and no stub can replace: a wait inside an op that is not known.
@@ -28,9 +28,17 @@ def without_stub(ops: list[str]) -> list[str]:
     return [op for op in ops if op in _UNKNOWN]
 
 
+@dataclass(frozen=True)
+class _Call:
+    """An operation with the shapes that it was given."""
+
+    op: str
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+
 @dataclass
 class _Stub:
-    call: str  # op with the shapes it was given
+    call: _Call
     result: Any
 
 
@@ -87,7 +95,7 @@ class Stubs:
 
     # -------------------------------------------------------------------- one operation
 
-    def answer(self, call: str, run: Callable[[], Any]) -> Any:
+    def answer(self, call: _Call, run: Callable[[], Any]) -> Any:
         """`run()` while recording; the recorded result, without running, while playing."""
         if not self._playing:
             result = run()
@@ -99,9 +107,9 @@ class Stubs:
             if not self._strict:
                 return run()
             known = self._stubs[self._next] if self._next < len(self._stubs) else None
-            before = "no more blocking operations" if known is None else known.call
+            before = "no more blocking operations" if known is None else known.call.op
             raise StubMismatchError(
-                f"the captured step ran {call} where the recorded one ran {before}, "
+                f"the captured step ran {call.op} where the recorded one ran {before}, "
                 "so the values that were recorded steer it"
             )
         self._next = found + 1
@@ -127,7 +135,8 @@ class Stubs:
         if category is None:
             return func(*args, **kwargs)
         name = func._schema.name
-        call = f"{name.replace('::', '.', 1)}{_shapes(self._torch, args)}"
+        tensors = [value for value in args if isinstance(value, self._torch.Tensor)]
+        call = _Call(dotted(name), tuple(tuple(tensor.shape) for tensor in tensors))
         if category == RNG:
             # The default generator is one that a capture knows.
             self._spared()
@@ -150,7 +159,7 @@ class Stubs:
                 found.append(index)
         return found
 
-    def _copy_into(self, call: str, func: Any, args: Any, kwargs: Any) -> None:
+    def _copy_into(self, call: _Call, func: Any, args: Any, kwargs: Any) -> None:
         """A copy between host and device: on the device it stays a copy, from the device."""
         target, playing = args[0], self._playing
 
@@ -182,14 +191,10 @@ class Stubs:
             if silent:
                 self._spared()
                 return None if self._playing else original(*args, **kwargs)
-            return self.answer(f"torch.cuda.{name}", lambda: original(*args, **kwargs))
+            return self.answer(_Call(f"torch.cuda.{name}"), lambda: original(*args, **kwargs))
 
         setattr(owner, name, patched)
         self._undo.append(lambda: setattr(owner, name, original))
-
-
-def _shapes(torch: Any, args: Any) -> str:
-    return str([tuple(value.shape) for value in args if isinstance(value, torch.Tensor)])
 
 
 def _dispatch_mode(torch: Any, stubs: Stubs) -> Any:
@@ -217,7 +222,8 @@ def _function_mode(torch: Any, stubs: Stubs) -> Any:
             if func in makers(torch) and names_cuda(torch, kwargs.get("device")):
                 source = args[0] if args else kwargs.get("data")
                 if not isinstance(source, torch.Tensor):
-                    made = stubs.answer(f"torch.{func.__name__}", lambda: func(*args, **kwargs))
+                    call = _Call(f"torch.{func.__name__}")
+                    made = stubs.answer(call, lambda: func(*args, **kwargs))
                     return made.requires_grad_(bool(kwargs.get("requires_grad")))
             return func(*args, **kwargs)
 

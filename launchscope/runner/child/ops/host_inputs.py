@@ -14,7 +14,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from launchscope.model import StepInput, StepSource
+from launchscope.model import HostInput
+from launchscope.runner.child.hooks.input_shapes import shape_of
 from launchscope.runner.child.source_lines import short_path
 
 __all__ = ["host_inputs"]
@@ -27,7 +28,9 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def host_inputs(torch: Any, frame: Any, file: str, lines: Iterable[int]) -> StepSource | None:
+def host_inputs(
+    torch: Any, frame: Any, file: str, lines: Iterable[int]
+) -> tuple[HostInput, ...] | None:
     """The host tensors behind `x.to(...)` and `x.cuda()` in the statements that cover `lines`.
 
     `frame` is inside the step's last call; the innermost frame of `file` around it gives the
@@ -47,7 +50,7 @@ def host_inputs(torch: Any, frame: Any, file: str, lines: Iterable[int]) -> Step
     if not held:
         return None
     names = {**frame.f_globals, **_locals_of(frame)}
-    found: dict[tuple[str, int], StepInput] = {}
+    found: dict[tuple[str, int], HostInput] = {}
     for statement in (node for part in body for node in ast.walk(part)):
         simple = isinstance(statement, ast.stmt) and not hasattr(statement, "body")
         if not simple or not _covers(statement, min(held), max(held)):
@@ -58,13 +61,11 @@ def host_inputs(torch: Any, frame: Any, file: str, lines: Iterable[int]) -> Step
                 continue
             for number, tensor in enumerate(_tensors(torch, _value_of(source, names))):
                 if tensor.device.type == "cpu":
-                    found[ast.unparse(source), number] = StepInput(
+                    found[ast.unparse(source), number] = HostInput(
                         expression=ast.unparse(node),
-                        copied_from=ast.unparse(source),
-                        shape=tuple(map(int, tensor.shape)),
-                        dtype=str(tensor.dtype),
+                        tensor=shape_of(tensor),
                     )
-    return StepSource(tuple(found.values()))
+    return tuple(found.values())
 
 
 def _scope_of(tree: ast.Module, frame: Any) -> Any:

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from launchscope.model import BlockerRecord, OpRecord, SourceLine, StepPart
+from launchscope.model import BlockerRecord, OpRecord, SourceLine, StepPart, TensorShape
 from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.hooks.input_shapes import shape_of
 from launchscope.runner.child.ops.blocking import (
     HOST_COPY,
     RNG,
@@ -58,7 +59,7 @@ class StepStream:
         self.part: StepPart = "forward"  # kept up to date by who runs the step
         self.blockers: Counter[tuple[str, str, SourceLine | None, StepPart]] = Counter()
         self.produced: set[Any] = set()
-        self.read: dict[Any, str] = {}
+        self.read: dict[Any, TensorShape] = {}
         self.written: set[Any] = set()
         self.rng_used = False
         self.read_bytes: dict[Any, int] = {}
@@ -107,7 +108,7 @@ def make_dispatch_mode(
                 continue
             ref = weak_storage(tensor)
             if ref is not None and ref not in stream.produced and ref not in stream.read:
-                stream.read[ref] = f"{tuple(tensor.shape)} {_short(tensor.dtype)}"
+                stream.read[ref] = shape_of(tensor)
                 stream.read_bytes[ref] = tensor.numel() * tensor.element_size()
         for argument, value in zip(func._schema.arguments, args, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write:
@@ -290,7 +291,3 @@ class SyncWatch:
 def dotted(name: str) -> str:
     """ "aten::add_" as "aten.add_", the way people write it."""
     return name.replace("::", ".", 1)
-
-
-def _short(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")

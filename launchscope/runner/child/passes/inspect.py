@@ -9,7 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import BlockerRecord, InspectResult, SourceLine, StepPart, StepSource
+from launchscope.model import (
+    BlockerRecord,
+    HostInput,
+    InspectResult,
+    SourceLine,
+    StepPart,
+    TensorShape,
+)
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.ops.host_copies import HostTensors, make_host_copy_mode
 from launchscope.runner.child.ops.host_inputs import host_inputs
@@ -42,7 +49,7 @@ class InspectPass(Pass[InspectResult]):
         context.hooks.wants_lines = True
         self._streams: list[StepStream] = []
         self._open: list[Any] = []
-        self._source: StepSource | None = None
+        self._host_inputs: tuple[HostInput, ...] | None = None
         self._host = HostTensors(devices_named=context.rehearsal.named_device)
         self._forwards: list[int] = []
 
@@ -88,7 +95,8 @@ class InspectPass(Pass[InspectResult]):
         forwards = hooks.forwards - bool(hooks.depth)
         self._forwards.append(forwards - self._forwards_before)
         with contextlib.suppress(Exception):  # the script's own classes may raise anything
-            self._source = self._source or _source(self.context, self._current, sys._getframe(1))
+            if self._host_inputs is None:
+                self._host_inputs = _host_inputs(self.context, self._current, sys._getframe(1))
         return len(self._streams) >= self._wanted
 
     def _in_library_loop(self) -> bool:
@@ -123,7 +131,7 @@ class InspectPass(Pass[InspectResult]):
             optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
             uncapturable_tensors=sum(len(group["params"]) for group in groups),
             uncapturable_groups=len(groups),
-            source=self._source,
+            host_inputs=self._host_inputs or (),
             rng_used=any(stream.rng_used for stream in self._streams),
             input_tensors=len(read),
             input_bytes=sum(last.read_bytes[ref] for ref in read),
@@ -196,14 +204,15 @@ def known_storages(context: Context) -> set[Any]:
     return known - {None}
 
 
-def _inputs_of(stream: StepStream, known: set[Any]) -> str:
+def _inputs_of(stream: StepStream, known: set[Any]) -> tuple[TensorShape, ...]:
+    """In an order that does not depend on which one the step reads first."""
     shapes = [
-        text for ref, text in stream.read.items() if ref not in known and ref not in stream.written
+        shape for ref, shape in stream.read.items() if not (ref in known or ref in stream.written)
     ]
-    return ", ".join(sorted(shapes))
+    return tuple(sorted(shapes, key=lambda shape: (len(shape.dims), shape.dtype, shape.dims)))
 
 
-def _source(context: Context, stream: StepStream, frame: Any) -> StepSource | None:
+def _host_inputs(context: Context, stream: StepStream, frame: Any) -> tuple[HostInput, ...] | None:
     """The inputs in the statements at which the step worked on the device."""
     begins = context.boundary.source
     if begins is None:

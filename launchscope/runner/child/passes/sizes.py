@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.model import SizesResult
+from launchscope.model import SizesResult, TensorShape
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.passes import Pass
@@ -25,7 +25,7 @@ class SizesPass(Pass[SizesResult]):
     def start(self, context: Context) -> None:
         super().start(context)
         self._wanted = self.steps(context.schedule)
-        self._inputs: list[str] = []
+        self._inputs: list[tuple[TensorShape, ...]] = []
         self._ended = 0
         self._events: list[Event] = []
         self._peaks: dict[int, float] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.model import TraceResult
+from launchscope.model import TensorShape, TraceResult
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.kineto_session import KinetoSession, LaunchCost, step_range
 from launchscope.runner.child.passes import Pass
@@ -29,7 +29,7 @@ class TracePass(Pass[TraceResult]):
         self._cost.measure_plain()
         self._done = 0
         self._kind: list[int] = []
-        self._inputs: list[str] = []
+        self._inputs: list[tuple[TensorShape, ...]] = []
         self._wanted = self.steps(context.schedule) + _DROP_FIRST
         self._session.start()
 

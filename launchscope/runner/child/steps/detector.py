@@ -8,8 +8,9 @@ import time
 from collections import Counter, defaultdict, deque
 from typing import Any
 
-from launchscope.model import Schedule, SourceLine, StepBoundary, StepKind
+from launchscope.model import Schedule, SourceLine, StepBoundary, StepKind, TensorShape
 from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.hooks.input_shapes import main_input
 from launchscope.runner.child.hooks.modules import in_training, is_weighted
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
@@ -49,7 +50,7 @@ class StepDetector:
         self._sources: defaultdict[tuple[str, str, bool, bool], deque[SourceLine | None]] = (
             defaultdict(lambda: deque(maxlen=_LINES_KEPT))
         )
-        self._signatures: Counter[str] = Counter()
+        self._inputs: Counter[TensorShape | None] = Counter()
         self._optimizer_exists = False
         self._uneven = False
         self._saw_forward = self._fetches = False
@@ -66,7 +67,7 @@ class StepDetector:
         self._note_source(FORWARD, key, trains, training)
         weighted = module is None or is_weighted(module)
         if weighted:
-            self._signatures[shape_signature(self._torch, args, kwargs)] += 1
+            self._inputs[main_input(self._torch, args, kwargs)] += 1
         self._search.add(Token(FORWARD, key, trains, weighted, training))
 
     def backward(self) -> None:
@@ -104,7 +105,7 @@ class StepDetector:
 
     @property
     def forwards(self) -> int:
-        return sum(self._signatures.values())
+        return sum(self._inputs.values())
 
     @property
     def seconds_per_step(self) -> float:
@@ -205,15 +206,15 @@ class StepDetector:
         """The kinds of step of an inference script, most frequent first; empty if one."""
         if pattern is None or pattern.closing != "forward" or pattern.forwards != 1:
             return ()
-        total, seen = self.forwards, self._signatures.most_common()
+        total, seen = self.forwards, self._inputs.most_common()
         # One that was seen once may be a prefill. Several such were tried before it all began.
         once = total < _FEW_FORWARDS and sum(n == 1 for _, n in seen) == 1
-        usual = [(text, n) for text, n in seen if n >= 2 or once]
+        usual = [(shape, n) for shape, n in seen if n >= 2 or once]
         if not 2 <= len(usual) <= _MOST_KINDS:
             return ()
-        texts = [text for text, _ in usual]
+        shapes = [shape for shape, _ in usual]
         return tuple(
-            StepKind(_kind_name(text, texts), text, 100.0 * n / total) for text, n in usual
+            StepKind(_kind_name(shape, shapes), shape, 100.0 * n / total) for shape, n in usual
         )
 
     def boundary(self, pattern: Pattern | None, kinds: tuple[StepKind, ...]) -> StepBoundary:
@@ -250,22 +251,9 @@ class StepDetector:
         return lines[-min(back, len(lines))] if lines else None
 
 
-def shape_signature(torch: Any, args: Any, kwargs: Any) -> str:
-    """Shape of the first tensor handed to an outermost forward: its main input."""
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.Tensor):
-            return str(tuple(value.shape))
-    return ""
-
-
-def _kind_name(signature: str, all_signatures: list[str]) -> str:
+def _kind_name(shape: TensorShape | None, all_shapes: list[TensorShape | None]) -> str:
     """ "decode" for the kind that reads one position, "prefill" for the others beside it."""
-    ones = [text for text in all_signatures if _one_position(text)]
+    ones = [one for one in all_shapes if one is not None and one.dims[1:2] == (1,)]
     if len(ones) == 1:
-        return "decode" if signature == ones[0] else "prefill"
-    return f"inputs {signature}"
-
-
-def _one_position(signature: str) -> bool:
-    sizes = [part.strip() for part in signature.strip("()").split(",") if part.strip()]
-    return len(sizes) >= 2 and sizes[1] == "1"
+        return "decode" if shape == ones[0] else "prefill"
+    return "no inputs" if shape is None else f"inputs {shape.dims}"

@@ -12,6 +12,7 @@ from launchscope.analysis.comparison.ladder import trajectory
 from launchscope.model import Schedule, StrategyResult
 from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import recorded
+from tests.shapes import tensors
 
 TRAIN = """
 import torch
@@ -181,5 +182,7 @@ def test_sizes_of_nested_inputs_are_counted(tmp_path: Path) -> None:
     ran = recorded(tmp_path, source, schedule=schedule)
     assert ran.recording.sizes is not None
     assert len(ran.recording.sizes.inputs) == 9
-    assert set(ran.recording.sizes.inputs) == {f"({n}, 4) ({n}, 7) ({n},)" for n in (2, 3, 4)}
+    assert set(ran.recording.sizes.inputs) == {
+        tensors(f"({n}, 4) float32, ({n}, 7) float32, ({n},) float32") for n in (2, 3, 4)
+    }
     assert ran.recording.sizes.iteration_ms == ()

@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 import torch
 
-from launchscope.model import StepInput, StepSource
+from launchscope.model import HostInput, TensorShape
 from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.source_lines import short_path
 
 
-def found_in(folder: Path, code: str, lines: list[int], **names: Any) -> StepSource | None:
+def found_in(
+    folder: Path, code: str, lines: list[int], **names: Any
+) -> tuple[HostInput, ...] | None:
     """Runs `code`; what is found of its `lines` when it calls `probe()` first."""
     script = folder / "train.py"
     script.write_text(code)
-    found: list[StepSource | None] = []
+    found: list[tuple[HostInput, ...] | None] = []
 
     def probe() -> None:
         found.append(host_inputs(torch, sys._getframe(1), short_path(str(script)), lines))
@@ -32,7 +34,7 @@ def found_in(folder: Path, code: str, lines: list[int], **names: Any) -> StepSou
 def moved(folder: Path, code: str, lines: list[int], **names: Any) -> list[str]:
     found = found_in(folder, code, lines, **names)
     assert found is not None
-    return [entry.expression for entry in found.inputs]
+    return [entry.expression for entry in found]
 
 
 X = torch.randn(2, 3)
@@ -40,8 +42,8 @@ X = torch.randn(2, 3)
 
 def test_an_argument_that_the_step_moves_is_found_with_its_shape(tmp_path: Path) -> None:
     code = "for x in loader:\n    y = (x.to(device) * 2).sum()\n    probe()\n    x.cuda\n"
-    assert found_in(tmp_path, code, [2], loader=[X]) == StepSource(
-        (StepInput("x.to(device)", "x", (2, 3), "torch.float32"),)
+    assert found_in(tmp_path, code, [2], loader=[X]) == (
+        HostInput("x.to(device)", TensorShape((2, 3), "float32")),
     )
 
 

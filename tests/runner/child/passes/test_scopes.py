@@ -83,7 +83,7 @@ WHERE = SourceLine("t.py", 3)
 def inspected(*parts: StepPart) -> InspectResult:
     """An inspection that found a blocker in each of these parts of the step."""
     blockers = tuple(BlockerRecord("aten.equal", "sync", WHERE, 1, part=part) for part in parts)
-    return InspectResult(3, ("a",) * 3, ("",) * 3, (5,) * 3, blockers)
+    return InspectResult(3, ("a",) * 3, ((),) * 3, (5,) * 3, blockers)
 
 
 @pytest.fixture

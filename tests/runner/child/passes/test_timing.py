@@ -100,7 +100,7 @@ def test_long_steps_all_have_one(timed: Timed) -> None:
 
 
 def test_steps_of_several_kinds_all_have_one(timed: Timed) -> None:
-    kinds = (StepKind("prefill", "(1,)", 50.0), StepKind("decode", "(2,)", 50.0))
+    kinds = (StepKind("prefill", None, 50.0), StepKind("decode", None, 50.0))
     assert all(begun(timed.run(host_ms=2.0, kinds=kinds)))
 
 
