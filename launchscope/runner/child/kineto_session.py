@@ -9,13 +9,13 @@ import time
 import warnings
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE, Calibration
+from launchscope.runner.child.torch_types import Torch, Value
 
-# A queue of launches blocks at about a thousand: chunks stay well below it.
 # CUPTI's number for the legacy default stream of a process's first context.
 _LEGACY_STREAM = 7
+# A queue of launches blocks at about a thousand: chunks stay well below it.
 _CHUNKS, _OPS_PER_CHUNK = 7, 100
 
 
@@ -26,16 +26,16 @@ class ProfilerBusyError(RuntimeError):
 class KinetoSession:
     """Starts and stops the profiler, marks steps in it, and writes the trace."""
 
-    def __init__(self, torch: Any, user_profiles: bool):
+    def __init__(self, torch: Torch, user_profiles: bool):
         if user_profiles or torch._C._autograd._profiler_enabled():
             raise ProfilerBusyError(
                 "the script runs a profiler of its own, and only one can watch the GPU at a time"
             )
         self._torch = torch
         activity = torch.profiler.ProfilerActivity
-        # Not acc_events: with it torch makes a Python object of each event when it stops.
+        # Not acc_events: with it torch makes a Python object of each event at the end.
         self._profiler = torch.profiler.profile(activities=[activity.CPU, activity.CUDA])
-        self._step: Any = None
+        self._range: Value = None
 
     def start(self) -> None:
         # Without this CUPTI stays attached after the session: every later launch costs about
@@ -47,13 +47,13 @@ class KinetoSession:
 
     def begin_range(self, name: str) -> None:
         self.end_range()
-        self._step = self._torch.autograd.profiler.record_function(name)
-        self._step.__enter__()
+        self._range = self._torch.autograd.profiler.record_function(name)
+        self._range.__enter__()
 
     def end_range(self) -> None:
-        if self._step is not None:
-            self._step.__exit__(None, None, None)
-            self._step = None
+        if self._range is not None:
+            self._range.__exit__(None, None, None)
+            self._range = None
 
     def stop(self, path: Path) -> int:
         """End the session, write a Kineto trace to `path`; the count of legacy-stream kernels."""
@@ -76,9 +76,9 @@ class KinetoSession:
 
 
 def require_whole(path: Path) -> None:
-    """OSError unless the trace ends as one does: Kineto says nothing of a disk that is full.
+    """Raises OSError if the end of the trace is missing: Kineto ignores that a disk is full.
 
-    Then the file is taken away, and there is room for the results.
+    Then the file is removed, so that there is room for the results.
     """
     ending = b""
     with contextlib.suppress(OSError), path.open("rb") as file:
@@ -95,9 +95,9 @@ def step_range(index: int) -> str:
 
 
 class LaunchCost:
-    """Host time of one tiny op, with and without the profiler: the difference is the profiler's."""
+    """Host time of one tiny op, with and without the profiler: the difference is its cost."""
 
-    def __init__(self, torch: Any):
+    def __init__(self, torch: Torch):
         self._torch = torch
         self._target = torch.zeros(1, device="cuda")
         self._target.add_(1)
@@ -108,13 +108,13 @@ class LaunchCost:
         self._plain_us = self._op_us()
 
     def measure_traced(self, session: KinetoSession) -> None:
-        """Call inside a session, after the steps; its range is set apart by name."""
+        """Call inside a session, after the steps; its range has a name of its own."""
         session.begin_range(CALIBRATION_RANGE)
         self._traced_us = self._op_us()
         session.end_range()
 
     def measure_launch(self) -> Calibration | None:
-        """Call after that session: one more that records the GPU side alone, as CUPTI does."""
+        """Call after that session: runs one more that only records the GPU, as CUPTI does."""
         if self._plain_us is None or self._traced_us is None:
             return None
         profiler = self._torch.profiler

@@ -1,14 +1,14 @@
 """NVTX ranges in the domain `launchscope`: one per pass, one per step.
 
-Seen by any NVTX consumer attached to the process, and left out where none is. Without the
-nvtx package in the script's interpreter there are none, and nothing else changes.
+Any NVTX consumer that is attached to the process sees them; without one they are left out, as
+they are where the script's interpreter has no nvtx package.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-# What nvtx hands out for a domain when no consumer is attached; it stays that.
+# What nvtx returns for a domain when no consumer is attached; it stays that.
 _UNSEEN = "DummyDomain"
 
 
@@ -30,7 +30,7 @@ class NvtxRanges:
         return self._domain is not None
 
     def prepare(self, messages: list[str]) -> None:
-        """Make the attributes of ranges that `push_prepared` will push."""
+        """Make the attributes of the ranges that `push_prepared` pushes."""
         self._prepared = [] if self._domain is None else list(map(self._attributes, messages))
 
     def _attributes(self, message: str) -> Any:
@@ -41,7 +41,7 @@ class NvtxRanges:
             self._domain.push_range(self._attributes(message))
 
     def push_prepared(self, index: int) -> bool:
-        """Pushes one that is made already; False if there are not so many."""
+        """Push a prepared range; False if there are fewer."""
         if index >= len(self._prepared):
             return False
         self._domain.push_range(self._prepared[index])

@@ -1,11 +1,11 @@
-"""Which line of the person's own code is behind a call: the innermost frame that is theirs."""
+"""The line of the person's own code behind a call: that of the innermost frame that is theirs."""
 
 from __future__ import annotations
 
 import functools
 import os
 import sys
-from typing import Any
+from types import FrameType
 
 from launchscope.model import SourceLine
 from launchscope.runner.child.target import is_ours
@@ -13,12 +13,11 @@ from launchscope.runner.child.target import is_ours
 _LIBRARY_PARTS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _STDLIB = os.path.dirname(os.__file__) + os.sep
 _USER, _LIBRARY, _MACHINERY = 2, 1, 0
-_file_kind: dict[str, int] = {}
-# Lines of the person's that hold a whole step: a call of a library's loop.
+# Lines of the person's code that hold a whole step: they call a library's loop.
 _library_loops: set[SourceLine] = set()
 
 
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def _torch_folder() -> str:
     return os.path.dirname(os.path.abspath(sys.modules["torch"].__file__ or "")) + os.sep
 
@@ -27,25 +26,20 @@ def is_torch(filename: str) -> bool:
     return filename.startswith(_torch_folder())
 
 
+@functools.cache
 def _kind_of(filename: str) -> int:
-    kind = _file_kind.get(filename)
-    if kind is None:
-        if is_ours(filename) or is_torch(filename) or filename.startswith(("<frozen", "<string")):
-            kind = _MACHINERY
-        elif any(part in filename for part in _LIBRARY_PARTS):
-            kind = _LIBRARY
-        else:
-            kind = _MACHINERY if filename.startswith(_STDLIB) else _USER
-        _file_kind[filename] = kind
-    return kind
+    if is_ours(filename) or is_torch(filename) or filename.startswith(("<frozen", "<string")):
+        return _MACHINERY
+    if any(part in filename for part in _LIBRARY_PARTS):
+        return _LIBRARY
+    return _MACHINERY if filename.startswith(_STDLIB) else _USER
 
 
-def user_line(frame: Any) -> SourceLine | None:
+def user_line(frame: FrameType | None) -> SourceLine | None:
     """The line of the innermost frame in the person's own code.
 
-    Where none of the stack is theirs, or theirs is only the call of a library's loop, of the
-    innermost frame of a library other than torch; None if there is none of those either.
-    Relative to the working directory where the file lies below it.
+    If there is none, or it only calls a library's loop, the line of the innermost frame of a
+    library other than torch; None if there is none of those either.
     """
     fallback = None
     while frame is not None:
@@ -60,8 +54,16 @@ def user_line(frame: Any) -> SourceLine | None:
     return fallback
 
 
+def raising_frame(error: BaseException) -> FrameType | None:
+    """The innermost frame of the error's traceback; None if it has none."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return None if traceback is None else traceback.tb_frame
+
+
 def note_library_loop(line: SourceLine) -> bool:
-    """From now on, name what happens below this line by the library's lines. True if new."""
+    """Report what happens below this line by the library's lines from now on. True if new."""
     new = line not in _library_loops
     _library_loops.add(line)
     return new
@@ -69,5 +71,6 @@ def note_library_loop(line: SourceLine) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def short_path(filename: str) -> str:
+    """Relative to the working directory where the file lies below it."""
     relative = os.path.relpath(filename) if os.path.isabs(filename) else filename
     return filename if relative.startswith("..") else relative

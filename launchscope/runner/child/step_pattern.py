@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
@@ -23,23 +25,35 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Pattern:
-    """One step as a token sequence, and how to recognise its two ends.
+    """One step as a sequence of tokens; its first token opens it.
 
-    `begin_key` is the module (or optimizer, for closures) whose event opens a step.
-    `closing` says what ends it: the last of `optimizers` optimizer steps, the last of
-    `forwards` forwards (inference), or, for training without torch.optim, the next data
-    fetch or the next opening event, whichever comes first.
+    `closing` says what ends it: the last of its optimizer steps, the last of its forwards
+    (inference), or, for training without torch.optim, the next data fetch or the next opening
+    event, whichever comes first.
     """
 
     tokens: tuple[Token, ...]
-    begin_kind: str
-    begin_key: str
-    begin_trains: bool
     closing: Literal["optimizer", "forward", "next"]
-    forwards: int
-    backwards: int
-    optimizers: int
-    begin_training: bool = True
+
+    @cached_property
+    def first(self) -> Token:
+        return self.tokens[0]
+
+    @cached_property
+    def _counts(self) -> Counter[str]:
+        return Counter(token.kind for token in self.tokens)
+
+    @cached_property
+    def forwards(self) -> int:
+        return self._counts[FORWARD]
+
+    @cached_property
+    def backwards(self) -> int:
+        return self._counts[BACKWARD]
+
+    @cached_property
+    def optimizers(self) -> int:
+        return self._counts[OPTIMIZER]
 
     @property
     def keys(self) -> frozenset[str]:
@@ -48,16 +62,25 @@ class Pattern:
     @property
     def openings(self) -> int:
         """How many events of a step look like the one that opens it."""
-        return sum(self.begun_by(*token[:3], token.training) for token in self.tokens)
-
-    def begun_by(self, kind: str, key: str, trains: bool, training: bool) -> bool:
-        """Whether such an event is one that opens a step."""
-        return (
-            key == self.begin_key
-            and kind == self.begin_kind
-            and trains == self.begin_trains
-            and training == self.begin_training
+        return sum(
+            self.opened_by(token.kind, token.key, token.trains, token.training)
+            for token in self.tokens
         )
+
+    def opened_by(self, kind: str, key: str, trains: bool, training: bool) -> bool:
+        """Whether such an event is one that opens a step."""
+        first = self.first
+        return (
+            key == first.key
+            and kind == first.kind
+            and trains == first.trains
+            and training == first.training
+        )
+
+    def in_other_mode(self) -> Pattern:
+        """The same step with its opening module in the other of training and evaluation mode."""
+        first = self.first._replace(training=not self.first.training)
+        return replace(self, tokens=(first, *self.tokens[1:]))
 
     def visible_through(self, keys: frozenset[str]) -> Pattern | None:
         """The same step as seen when only forwards of `keys` can be observed.
@@ -68,16 +91,7 @@ class Pattern:
         forwards = sum(token.kind == FORWARD for token in tokens)
         if not tokens or (self.closing == "forward" and forwards == 0):
             return None
-        # Without a model of its own, such a step is told by its backward alone.
+        # Without a model of its own, such a step is recognized by its backward alone.
         if self.closing == "next" and forwards == 0 and any(t.weighted for t in self.tokens):
             return None
-        first = tokens[0]
-        return replace(
-            self,
-            tokens=tokens,
-            begin_kind=first.kind,
-            begin_key=first.key,
-            begin_trains=first.trains,
-            begin_training=first.training,
-            forwards=forwards,
-        )
+        return replace(self, tokens=tokens)

@@ -1,6 +1,6 @@
-"""Executes the user's script or module as `python` would, in this process.
+"""Executes the person's script or module as `python` would, in this process.
 
-Same argv, `sys.path[0]`, `__main__` and exit code; a traceback is printed without the
+Same argv, `sys.path[0]`, `__main__` and exit code; tracebacks are printed without the
 frames of launchscope.
 """
 
@@ -13,14 +13,13 @@ import os
 import sys
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
 
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _EXTRA_OURS = ("<launchscope>", "<frozen runpy>")
 
 
 class StopRun(BaseException):
-    """Ends the user's script from inside a hook once everything is measured.
+    """Ends the person's script from inside a hook once everything is measured.
 
     Not an Exception, so that `except Exception` in a script lets it pass.
     """
@@ -31,7 +30,7 @@ def is_ours(filename: str) -> bool:
 
 
 def without_our_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The same traceback less every frame of launchscope, wherever it lies in the chain."""
+    """The same traceback without the frames of launchscope, wherever they are in it."""
     kept = []
     while traceback is not None:
         if not is_ours(traceback.tb_frame.f_code.co_filename):
@@ -44,7 +43,7 @@ def without_our_frames(traceback: types.TracebackType | None) -> types.Traceback
 
 
 def load_target(kind: str, name: str, args: Sequence[str]) -> Callable[[], None]:
-    """Prepare `sys` and a fresh `__main__`; the result runs it.
+    """Prepare `sys` and a fresh `__main__`; the result runs the target.
 
     Raises what Python itself raises for a file that cannot be read or compiled.
     """
@@ -94,9 +93,9 @@ def _find_module(name: str, main: types.ModuleType) -> tuple[types.CodeType, str
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The process exit code Python would end with; prints what Python would print."""
+    """The exit code that Python would end with; prints what Python would print."""
     if isinstance(error, SystemExit):
-        code: Any = error.code
+        code = error.code
         if code is None:
             return 0
         if isinstance(code, int):
@@ -108,7 +107,7 @@ def exit_code_of(error: BaseException) -> int:
         sys.excepthook(type(error), error, error.__traceback__)
     except SystemExit as ends:
         return exit_code_of(ends)
-    except BaseException as broken:  # the script's own hook; Python shows both errors
+    except BaseException as broken:  # the script's own hook raised; Python shows both errors
         broken.__context__ = None
         _forget_our_frames(broken)
         print("Error in sys.excepthook:", file=sys.stderr)
@@ -119,7 +118,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def _forget_our_frames(error: BaseException) -> None:
-    """In the traceback of the error and of every error it came from or holds."""
+    """Take them out of the error and of every error that caused it or is in its group."""
     left, seen = [error], set()
     while left:
         current = left.pop()

@@ -56,13 +56,13 @@ class StepBoundaryHooks:
         begin: Callable[[], None],
         end: Callable[[], None],
     ):
-        self.key = pattern.begin_key
+        self.key = pattern.first.key
         self.thread = thread
         # An opening forward is one of the step's own until it has had its backwards.
         self.counts_backwards = pattern.closing == "optimizer" and pattern.openings > 1
         self.backwards = 0
         self._own_backwards = pattern.backwards if self.counts_backwards else 0
-        self._trains, self._training = pattern.begin_trains, pattern.begin_training
+        self._trains, self._training = pattern.first.trains, pattern.first.training
         self._grad_enabled = torch.is_grad_enabled
         self._graph_task = torch._C._current_graph_task_id
         self.closes_with_optimizer = pattern.closing == "optimizer"
@@ -74,7 +74,7 @@ class StepBoundaryHooks:
     @staticmethod
     def enough_for(pattern: Pattern) -> bool:
         """Whether two events are enough to follow such steps."""
-        if pattern.begin_kind != FORWARD:
+        if pattern.first.kind != FORWARD:
             return False
         if pattern.closing == "forward":
             return pattern.forwards == 1

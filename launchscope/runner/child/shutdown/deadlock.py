@@ -1,7 +1,7 @@
-"""Tells when nobody in the process can go on, because the stop has ended what others wait for.
+"""Finds out when no thread can go on, because the stop has ended what others wait for.
 
-A thread or a task that StopRun ended serves no queue any more: who feeds it, or waits for its
-answers, does so for ever.
+A thread or a task that StopRun ended serves no queue any more: whoever feeds it, or waits for
+its answers, waits forever.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["leave_when_all_wait"]
-
-_LOOK_EVERY_S = 0.5
-_LOOKS = 16  # in a row; a logger that hands its last to another process has this long for it
-_BUSY_S = 0.03  # of processor time between two looks: somebody works
-# The standard library's ways to wait for another thread or task. For a process, a file or the
-# network is waited elsewhere, and there something may still come.
+_CHECK_EVERY_S = 0.5
+_CHECKS = 16  # in a row; a logger that hands its last lines to another process has this long
+_BUSY_S = 0.03  # of processor time between two checks: some thread works
+# The standard library's ways to wait for another thread or task. A thread that waits for a
+# process, a file or the network is elsewhere, and may still go on.
 _LIBRARY = sysconfig.get_path("stdlib")
 _WAITING = tuple(
     os.path.join(_LIBRARY, *name)
@@ -31,14 +29,14 @@ _WAITING = tuple(
 
 
 def leave_when_all_wait(leave: Callable[[], None]) -> None:
-    """Calls `leave` from a thread of its own once all others have done nothing but wait."""
+    """Calls `leave` from a thread of its own once all others do nothing but wait."""
     threading.Thread(target=_watch, args=(leave,), name="launchscope", daemon=True).start()
 
 
 def _watch(leave: Callable[[], None]) -> None:
     still, used = 0, time.process_time()
-    while still < _LOOKS:
-        time.sleep(_LOOK_EVERY_S)
+    while still < _CHECKS:
+        time.sleep(_CHECK_EVERY_S)
         before, used = used, time.process_time()
         still = still + 1 if used - before < _BUSY_S and _all_wait() else 0
     leave()
@@ -47,7 +45,7 @@ def _watch(leave: Callable[[], None]) -> None:
 def _all_wait() -> bool:
     """Whether every thread that keeps the process alive waits for another one.
 
-    Threads that do not may be anywhere: a process without work for a processor has none for them.
+    Daemon threads may be anywhere: the process uses no processor time, so they do not work.
     """
     frames = sys._current_frames()
     for thread in threading.enumerate():

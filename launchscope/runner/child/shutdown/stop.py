@@ -1,4 +1,4 @@
-"""Ends the script from inside, also one that swallows what is to end it."""
+"""Ends the script from inside, even if it swallows the exception that should end it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.shutdown.deadlock import leave_when_all_wait
 from launchscope.runner.child.target import StopRun
+from launchscope.runner.child.torch_types import Function, Torch, Value
 
 _SWALLOWED_STOPS = 3
 
@@ -16,11 +17,11 @@ _SWALLOWED_STOPS = 3
 class Stopping:
     """An `except:` in the script may swallow StopRun: the next model call raises it again.
 
-    `leave` ends the process at once, where that is of no avail either, and where all that is
-    left of the script waits for what was ended.
+    `leave` ends the process at once if that does not help either, or if everything that is left
+    of the script waits for what was ended.
     """
 
-    def __init__(self, torch: Any, hooks: Hooks, leave: Callable[[], None]):
+    def __init__(self, torch: Torch, hooks: Hooks, leave: Callable[[], None]):
         self._hooks = hooks
         self._leave = leave
         self._stops = 0
@@ -28,9 +29,9 @@ class Stopping:
         for owner, name in ((torch.nn.Module, "__call__"), (torch.autograd, "backward")):
             setattr(owner, name, self._stopping(getattr(owner, name)))
 
-    def _stopping(self, original: Any) -> Any:
+    def _stopping(self, original: Function) -> Function:
         @functools.wraps(original)
-        def stop_again(*args: Any, **kwargs: Any) -> Any:
+        def stop_again(*args: Any, **kwargs: Any) -> Value:
             if not self._hooks.on_script_thread():
                 return original(*args, **kwargs)
             self._stops += 1

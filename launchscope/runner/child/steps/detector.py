@@ -187,7 +187,7 @@ class StepDetector:
                 "the training steps do not repeat one sequence of events, so a step is everything "
                 "between two optimizer steps"
             )
-        if pattern is not None and pattern.begin_kind == BACKWARD:
+        if pattern is not None and pattern.first.kind == BACKWARD:
             goal = (
                 "capture"
                 if pattern.closing == "next" and not self._fetches
@@ -198,7 +198,7 @@ class StepDetector:
                 f"torch.nn.Module that has parameters; to {goal} all of it, mark the step with "
                 "launchscope.step()"
             )
-        if pattern is not None and pattern.closing == "forward" and pattern.begin_trains:
+        if pattern is not None and pattern.closing == "forward" and pattern.first.trains:
             found.append(_FORWARD_ALONE if self._search.trains else _NO_BACKWARD)
         return found
 
@@ -231,14 +231,16 @@ class StepDetector:
                 warmup_steps=self.marked,
             )
         forced = "optimizer" if self._uneven else self._schedule.step_from
-        begin = (pattern.begin_kind, pattern.begin_key, pattern.begin_trains)
+        first = pattern.first
         period = tuple(token.kind for token in pattern.tokens)
         return StepBoundary(
             boundary=forced if forced == "optimizer" or forced == "forward" else "period",
             period=period,
             names=tuple(token.key.partition("@")[0] for token in pattern.tokens),
             scope="forward" if pattern.closing == "forward" else "full_step",
-            source=self._line_of((*begin, pattern.begin_training), pattern.openings),
+            source=self._line_of(
+                (first.kind, first.key, first.trains, first.training), pattern.openings
+            ),
             compiled=compiled,
             warmup_steps=self.seen,
             kinds=kinds,

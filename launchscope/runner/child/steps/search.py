@@ -1,29 +1,29 @@
-"""Finds the period of the script's event sequence and tracks the steps it makes.
+"""Finds the period of the script's event sequence and follows the steps it makes.
 
-Pure bookkeeping over tokens; it knows nothing of torch, so it is tested without it.
+Pure bookkeeping over tokens that knows nothing of torch.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import replace
 
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
 
-# A period is believed after it was seen this often in a row; long ones (many
-# accumulation steps) after two, because waiting for a third costs more than it tells.
+# A period counts after it was seen this often in a row; long ones (many accumulation steps)
+# after two, because waiting for a third costs more than it is worth.
 _REPEATS_SHORT, _REPEATS_LONG, _LONG = 3, 2, 16
 _LONGEST_PERIOD = 600
 _HISTORY = 4000
 # An optimizer that makes up less than this share of all optimizer steps is a rare event.
 _RARE_SHARE = 0.05
 _RARE_AFTER = 200
-# One that others have followed this often, and this many times as often as it stepped, is over.
+# An optimizer that others have followed this often, and this many times as often as it stepped
+# itself, is not used any more.
 _OVER_AFTER, _OVER_TIMES = 20, 3
 
 
-def find_period(tokens: Sequence[Token], required: frozenset[str] = frozenset()) -> int | None:
+def repeating_period(tokens: Sequence[Token], required: frozenset[str] = frozenset()) -> int | None:
     """The smallest period of the end of `tokens` that contains every key in `required`.
 
     Only the last two or three periods are compared, so that anything rare further back
@@ -45,15 +45,17 @@ def find_period(tokens: Sequence[Token], required: frozenset[str] = frozenset())
 
 
 class StepSearch:
-    """Collects tokens of the warm-up and says when they repeat."""
+    """Collects the tokens of the warm-up and finds the period at which they repeat."""
 
     def __init__(self) -> None:
         self._training: deque[Token] = deque(maxlen=_HISTORY)
         self._all: deque[Token] = deque(maxlen=_HISTORY)
         self._optimizer_steps: Counter[str] = Counter()
-        self._last_steps: dict[str, int] = {}  # of each optimizer: how many there had been of all
+        self._last_steps: dict[
+            str, int
+        ] = {}  # by optimizer: the number of all steps at its last one
         self._before_training: deque[Token] = deque(maxlen=64)
-        # What ran without grad right before each training token, index by index.
+        # What ran without gradients right before each training token, index by index.
         self._lead_ins: deque[tuple[Token, ...]] = deque(maxlen=_HISTORY)
         self.saw_backward = False
 
@@ -74,7 +76,7 @@ class StepSearch:
         self._training.append(token)
 
     def fetch(self) -> None:
-        """A batch was fetched: what went before belongs to no later step."""
+        """A batch was fetched: what ran before belongs to no later step."""
         self._before_training.clear()
 
     @property
@@ -94,7 +96,7 @@ class StepSearch:
         if not self.trains or (optimizer_expected and not self._optimizer_steps):
             return None
         tokens = list(self._training)
-        period = find_period(tokens, self._required())
+        period = repeating_period(tokens, self._required())
         if period is None:
             return None
         return self._training_from(_first_of(tokens, period), period)
@@ -124,33 +126,22 @@ class StepSearch:
         acting = self._acting(start, tokens)
         lead_in = self._lead_ins[start + acting] if acting else self._common_lead_in(start, period)
         tokens = (*(token for token in lead_in if token.weighted), *tokens[acting:])
-        first = tokens[0]
-        return Pattern(
-            tokens,
-            first.kind,
-            first.key,
-            first.trains,
-            "optimizer" if optimizers else "next",
-            sum(token.kind == FORWARD for token in tokens),
-            sum(token.kind == BACKWARD for token in tokens),
-            optimizers,
-            first.training,
-        )
+        return Pattern(tokens, "optimizer" if optimizers else "next")
 
     def _begins(self, tail: tuple[Token, ...], step: tuple[Token, ...]) -> bool:
         """Whether the script began its training with what follows the last optimizer step here.
 
-        So it does where the stretch that repeats begins in the middle of a longer step: of an
-        encoder and a decoder that is called once a token, at one of the decoder's calls.
+        Then the stretch that repeats begins in the middle of a longer step: in a step of an
+        encoder and of a decoder that is called once per token, at one call of the decoder.
         """
         if not tail or len(self._training) == self._training.maxlen:
             return False
         return self._training[0] == tail[0] and tail[0] not in step
 
     def _common_lead_in(self, start: int, period: int) -> tuple[Token, ...]:
-        """Forwards without grad before the first training forward, if every step has them.
+        """Forwards without gradients before the first training forward, if every step has them.
 
-        A teacher's or a generator's forward belongs to the step. One of the trained
+        The forward of a teacher or a generator belongs to the step. One of the trained
         module itself does not: that is a policy acting, or an evaluation.
         """
         recent = list(self._lead_ins)[start::period][-3:]
@@ -159,10 +150,10 @@ class StepSearch:
         return recent[0]
 
     def _acting(self, start: int, step: tuple[Token, ...]) -> int:
-        """How many forwards at the begin of `step` are those of a policy that acts (DQN).
+        """How many forwards at the beginning of `step` are those of a policy that acts (DQN).
 
-        They are of a trained module, run before another one without grad (the target network),
-        and there are more or fewer of them from step to step: a random action needs none.
+        They are of a trained module, before one that runs without gradients (the target
+        network), and their number varies from step to step: a random action needs none.
         """
         leads = list(self._lead_ins)
         known = enumerate(leads[start : start + len(step)])  # a turned period may reach beyond
@@ -182,7 +173,7 @@ class StepSearch:
     def forward_pattern(self) -> Pattern | None:
         """The step of an inference script: a period of outermost forwards."""
         tokens = [token for token in self._all if token.kind == FORWARD]
-        period = find_period(tokens)
+        period = repeating_period(tokens)
         if period is None:
             return None
         start = _first_of(tokens, period)
@@ -190,7 +181,7 @@ class StepSearch:
         weighted = [index for index, token in enumerate(cycle) if token.weighted]
         if weighted:
             cycle = cycle[weighted[0] : weighted[-1] + 1]
-        return _of_forwards(cycle)
+        return Pattern(cycle, "forward")
 
     def single_optimizer_pattern(self) -> Pattern | None:
         """`--step-from optimizer`: everything up to one optimizer step, whatever the period."""
@@ -207,7 +198,7 @@ class StepSearch:
         ranked = (weighted or forwards).most_common(1)
         if not ranked:
             return None
-        return _of_forwards(ranked[0][:1])
+        return Pattern((ranked[0][0],), "forward")
 
     def steps_seen(self, pattern: Pattern) -> int:
         """How many steps of this pattern the history holds."""
@@ -220,17 +211,11 @@ class StepSearch:
         return seen // max(1, per_step)
 
 
-def _of_forwards(tokens: tuple[Token, ...]) -> Pattern:
-    """A step of forwards alone."""
-    first, count = tokens[0], len(tokens)
-    return Pattern(tokens, FORWARD, first.key, first.trains, "forward", count, 0, 0, first.training)
-
-
 def _first_of(tokens: Sequence[Token], period: int) -> int:
-    """Where a period begins that the script began itself, as an index into `tokens`.
+    """The index into `tokens` at which the script itself began the period.
 
-    Walks the periodic stretch back to where it starts in the history; a training loop
-    enters its period at the period's own first event.
+    Walks the periodic stretch back to where it starts in the history: a training loop
+    enters its period at the period's first event.
     """
     start = len(tokens) - period
     while start > 0 and tokens[start - 1] == tokens[start - 1 + period]:
@@ -239,9 +224,9 @@ def _first_of(tokens: Sequence[Token], period: int) -> int:
 
 
 class StepFollower:
-    """Follows a known pattern, event by event, and says "begin" and "end".
+    """Follows a known pattern event by event: which ones open and close a step.
 
-    `feed` is called on the measuring path: it does a few comparisons and nothing else.
+    Runs within measured steps, so it makes a few comparisons and nothing else.
     """
 
     def __init__(self, pattern: Pattern):
@@ -253,8 +238,8 @@ class StepFollower:
         self._optimizers = 0
 
     def opens(self, kind: str, key: str, trains: bool = True, training: bool = True) -> bool:
-        """True if this event begins a step. Call before the event's work starts."""
-        if not self.pattern.begun_by(kind, key, trains, training):
+        """True if this event opens a step. Call before the event's work starts."""
+        if not self.pattern.opened_by(kind, key, trains, training):
             return False
         return not self.inside or self._overdue()
 
@@ -272,7 +257,7 @@ class StepFollower:
         self._forwards = self._backwards = self._optimizers = 0
 
     def closes(self, kind: str) -> bool:
-        """True if this event, now over, ends the step."""
+        """True if this event, which is over, ends the step."""
         if not self.inside:
             self._missed(kind)
             return False
@@ -287,14 +272,11 @@ class StepFollower:
         return False
 
     def _missed(self, kind: str) -> None:
-        """A backward outside of a step: its forward was not known for the one that opens it.
-
-        So it is where a script goes on training in the mode that its evaluation has set.
-        """
-        if kind == BACKWARD and self.pattern.begin_kind == FORWARD:
+        """A backward outside of a step: its forward did not look like the one that opens it,
+        because the script goes on training in the mode that its evaluation has set."""
+        if kind == BACKWARD and self.pattern.first.kind == FORWARD:
             self.missed += 1
-            other = not self.pattern.begin_training
-            self.pattern = replace(self.pattern, begin_training=other)
+            self.pattern = self.pattern.in_other_mode()
 
     def closes_before(self) -> bool:
         """For steps that end with the next fetch or opening: is this one complete?"""

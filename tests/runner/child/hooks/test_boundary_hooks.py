@@ -4,7 +4,6 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,25 +12,27 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
-from launchscope.runner.child.step_pattern import Pattern, Token
+from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
 
 
-def pattern(closing: Any, backwards: int = 1, forwards: int = 1, optimizers: int = 1) -> Pattern:
-    return Pattern(
-        tokens=(Token("forward", "Linear@0", closing != "forward"),) * forwards,
-        begin_kind="forward",
-        begin_key="Linear@0",
-        begin_trains=closing != "forward",
-        closing=closing,
-        forwards=forwards,
-        backwards=backwards,
-        optimizers=optimizers,
+def pattern(
+    closing: Any,
+    backwards: int = 1,
+    forwards: int = 1,
+    optimizers: int = 1,
+    key: str = "Linear@0",
+) -> Pattern:
+    tokens = (
+        *[Token(FORWARD, key, closing != "forward")] * forwards,
+        *[Token(BACKWARD, BACKWARD)] * backwards,
+        *[Token(OPTIMIZER, "SGD@0")] * optimizers,
     )
+    return Pattern(tokens, closing)
 
 
 def idle(hooks: Hooks, key: str = "Linear@0") -> StepBoundaryHooks:
     """Boundary hooks that call nothing."""
-    step = replace(pattern("optimizer"), begin_key=key)
+    step = pattern("optimizer", key=key)
     return StepBoundaryHooks(torch, hooks.thread, step, lambda: None, lambda: None)
 
 

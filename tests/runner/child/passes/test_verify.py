@@ -13,6 +13,7 @@ import torch
 from launchscope.model import SourceLine, VerifyResult
 from launchscope.runner.child.capture.causes import causes_between, hyperparameters
 from launchscope.runner.child.capture.step_trace import Call, StepTrace
+from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.passes.verify import VerifyPass
 from tests.runner.steps import context_of, verified
 
@@ -271,7 +272,7 @@ def test_a_compiled_step_and_a_what_if_are_not_checked(tmp_path: Path) -> None:
     context.boundary = replace(context.boundary, compiled=True)
     assert "compiled" in (VerifyPass().skip_reason(context) or "")
     assert context.replay is not None
-    context.replay.stubs = object()
+    context.replay.stubs = Stubs(torch, bool)
     assert "recorded values" in (VerifyPass().skip_reason(context) or "")
 
 

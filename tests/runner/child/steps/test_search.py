@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER
-from launchscope.runner.child.steps.search import StepSearch, find_period
+from launchscope.runner.child.steps.search import StepSearch, repeating_period
 from tests.runner.histories import PLAIN, followed, searched, token, trained, words
 
 # ------------------------------------------------------------------------------- finding
@@ -15,20 +15,20 @@ from tests.runner.histories import PLAIN, followed, searched, token, trained, wo
 
 def test_a_period_is_believed_after_three_repeats() -> None:
     once = [token(word) for word in PLAIN.split()]
-    assert find_period(once * 2) is None
-    assert find_period(once * 3) == 3
+    assert repeating_period(once * 2) is None
+    assert repeating_period(once * 3) == 3
 
 
 def test_a_long_period_is_believed_after_two() -> None:
     long = [token(word) for word in ("F.net B " * 10 + "O.adam").split()]
-    assert find_period(long) == 2 or len(long) == 21
-    assert find_period(long * 2, frozenset({"adam"})) == 21
+    assert repeating_period(long) == 2 or len(long) == 21
+    assert repeating_period(long * 2, frozenset({"adam"})) == 21
 
 
 def test_a_period_has_to_contain_what_is_required() -> None:
     history = [token(word) for word in ("F.net B " * 6).split()]
-    assert find_period(history) == 2
-    assert find_period(history, frozenset({"adam"})) is None
+    assert repeating_period(history) == 2
+    assert repeating_period(history, frozenset({"adam"})) is None
 
 
 @given(
@@ -40,7 +40,7 @@ def test_a_period_is_found_whatever_went_before(
     cycle: list[str], noise: list[str], repeats: int
 ) -> None:
     tokens = [token(word) for word in [*noise, *cycle * repeats]]
-    period = find_period(tokens)
+    period = repeating_period(tokens)
     assert period is not None
     assert period <= len(cycle)
     assert tokens[-period:] == tokens[-2 * period : -period]
@@ -146,7 +146,7 @@ def test_an_optimizer_that_another_took_over_from_is_no_part_of_the_step() -> No
 def test_a_hand_written_optimizer_ends_with_the_next_step() -> None:
     pattern = trained("F.net B " * 4, optimizer_expected=False)
     assert words(pattern) == "F.net B"
-    assert (pattern.closing, pattern.begin_key) == ("next", "net")
+    assert (pattern.closing, pattern.first.key) == ("next", "net")
 
 
 @pytest.mark.parametrize(
@@ -173,20 +173,20 @@ def test_a_hand_written_optimizer_ends_with_the_next_step() -> None:
 def test_rare_and_foreign_events_do_not_move_the_step(history: str) -> None:
     pattern = trained(history)
     assert words(pattern) == PLAIN
-    assert (pattern.begin_key, pattern.begin_trains) == ("net", True)
+    assert (pattern.first.key, pattern.first.trains) == ("net", True)
 
 
 def test_a_teacher_that_runs_before_every_step_belongs_to_it() -> None:
     pattern = trained("| f.teacher F.net F.kl~ B O.adam " * 4)
     assert words(pattern) == "f.teacher F.net F.kl~ B O.adam"
-    assert (pattern.begin_key, pattern.begin_trains) == ("teacher", False)
+    assert (pattern.first.key, pattern.first.trains) == ("teacher", False)
 
 
 def test_a_generator_without_grad_before_the_first_of_two_optimizers_belongs_to_the_step() -> None:
     pattern = trained("| F.D f.G F.D B O.d F.G F.D B O.g " * 4)
-    assert pattern.begin_key == "D"
+    assert pattern.first.key == "D"
     pattern = trained("| f.G F.D B O.d F.G F.D B O.g " * 4)
-    assert (pattern.begin_key, pattern.begin_trains) == ("G", False)
+    assert (pattern.first.key, pattern.first.trains) == ("G", False)
 
 
 def test_a_teacher_is_found_beside_a_hand_written_optimizer() -> None:
@@ -247,13 +247,13 @@ def test_a_step_of_invisible_modules_cannot_be_followed() -> None:
     assert by_hand.visible_through(frozenset()) is None
     training = trained("F.mse~ B O.adam " * 3).visible_through(frozenset())
     assert training is not None
-    assert (words(training), training.begin_kind) == ("B O.adam", BACKWARD)
+    assert (words(training), training.first.kind) == ("B O.adam", BACKWARD)
 
 
 def test_a_hand_written_step_without_a_model_is_told_by_its_backward() -> None:
     seen = trained("| F.mse~ B " * 3, optimizer_expected=False).visible_through(frozenset())
     assert seen is not None
-    assert (words(seen), seen.begin_kind, seen.closing) == ("B", BACKWARD, "next")
+    assert (words(seen), seen.first.kind, seen.closing) == ("B", BACKWARD, "next")
     assert followed(seen, "| F.mse~ B | F.mse~ B | F.mse~") == ["B", "B"]
 
 
