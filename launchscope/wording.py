@@ -60,10 +60,10 @@ def pct_beside(value: float, limit: float) -> str:
     """A share held against a limit: with the decimals that tell the two apart."""
     if value == limit or pct(value) != pct(limit):
         return pct(value)
-    return next(
-        (text for count in (1, 2) if (text := f"{value:.{count}f} %") != f"{limit:.{count}f} %"),
-        f"{value:.3g} %",
-    )
+    for count in (1, 2):
+        if round(value, count) != round(limit, count):
+            return f"{value:.{count}f} %"
+    return f"{value:.3g} %"
 
 
 def times(value: float) -> str:

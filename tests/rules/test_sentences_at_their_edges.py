@@ -18,23 +18,35 @@ import pytest
 
 from launchscope.model import (
     Blocker,
+    Bucket,
+    BucketPlan,
     Cause,
     Correctness,
+    Crossover,
     KernelChange,
+    Ladder,
     Metric,
+    NearestPoint,
+    PointFailure,
     Profile,
     Replay,
+    Rung,
     ScopeReplay,
     Shapes,
     ShapeSignature,
+    SizeCount,
     SourceLine,
     StepKind,
+    Trajectory,
     Verdict,
     Work,
 )
 from launchscope.rules import advise, all_rules
 from launchscope.rules.profile_queries import gain
 from launchscope.rules.verdict import headline
+from launchscope.rules.verdict.bucket_plan import advised as planned
+from launchscope.rules.verdict.crossover import crossover_sentence
+from launchscope.rules.verdict.ladder import advised as best_strategy
 from tests.rules.profiles import (
     blocked,
     gpu_bound,
@@ -378,6 +390,75 @@ def test_no_sentence_is_wrong_or_contradicts_its_figures(said: Said) -> None:
 def test_every_rule_and_every_headline_has_spoken(said: Said) -> None:
     assert said.rules.keys() == {rule.code for rule in all_rules()}
     assert said.headlines.keys() == HEADLINES.keys()
+
+
+def crossovers() -> Iterator[Crossover]:
+    statuses: tuple[Any, ...] = ("between", "above", "below", "rising", "several", "unknown")
+    parameters: tuple[dict[str, str], ...] = ({}, {"amp": "1", "depth": "2"})
+    sizes = (None, 1.0, 1.5, 9.96, 113.0, 1e6)
+    for status, threshold, size, named in product(statuses, THRESHOLDS, sizes, parameters):
+        for pays, pays_not in ((None, None), (threshold, threshold - 0.04), (62.5, -8.0)):
+            yield Crossover(
+                status,
+                threshold,
+                named,
+                size,
+                "exposed" if size == 1 else "removable",
+                None if pays is None else NearestPoint(16, pays),
+                None if pays_not is None else NearestPoint(64, pays_not),
+                size != 1.5,
+            )
+
+
+def ladders() -> Iterator[Ladder]:
+    def rung(mode: Any, ms: float | None, status: Any = "follows", **changes: Any) -> Rung:
+        speedup = 9.39 / ms if ms else None
+        followed = Trajectory(status, "loss", changes.pop("steps", 16), 0.0, 1.0, "it has no loss")
+        return Rung(mode, Metric(ms, "ms"), None, speedup, trajectory=followed, **changes)
+
+    eager = rung("eager", 9.39, "reference")
+    failed = PointFailure("it ended with exit code 1")
+    yield Ladder(())
+    yield Ladder((replace(eager, iteration_ms=None, failure=failed),))
+    yield Ladder((eager,))
+    for ms, status in product((None, 1e-6, 1.0, 7.98, 9.38, 9.39, 30.0), ("follows", "differs")):
+        yield Ladder((eager, rung("compile", ms, status), rung("graphed", 5.0, failure=failed)))
+        yield Ladder((eager, rung("replay", ms, projected=True, setup_ms=-3.0, steps=1)))
+        yield Ladder((eager, rung("replay", 4.0, setup_ms=39.0), rung("compile", ms, status)))
+        yield Ladder((eager, rung("graphed", ms, "not_compared", steps=0)))
+
+
+def bucket_plans() -> Iterator[BucketPlan]:
+    sizes = tuple(SizeCount(tensors(f"(8, {n})"), 1, n) for n in (97, 101))
+    buckets = (Bucket(90, 97, 1, 3.0), Bucket(98, 101, 2, 3.1))
+    kinds: tuple[Any, ...] = ("padded", "growing", "unplanned")
+    for kind, removable, count, limit, steps in product(
+        kinds, GAINS, (0, 1, 2), (None, 1.0, 4096.0), (1, 30)
+    ):
+        known = removable is not None and kind != "unplanned"
+        yield BucketPlan(
+            kind,
+            steps,
+            sizes[: 2 - steps % 2],
+            dimension="dimension 1",
+            buckets=buckets[:count],
+            memory_limit_mib=limit,
+            covered_pct=100.0 / (1 + steps % 2),
+            eager_ms=9.39 if known else None,
+            planned_ms=9.39 * (1 - removable / 100) if removable is not None and known else None,
+            removable_pct=removable if known else None,
+            memory_mib=None if limit is None else 5.0,
+        )
+
+
+def test_no_sentence_of_a_comparison_is_wrong() -> None:
+    texts = {crossover_sentence(found) for found in crossovers()}
+    for threshold in THRESHOLDS:
+        texts |= {best_strategy(ladder, threshold).headline for ladder in ladders()}
+        texts |= {planned(plan, threshold).headline for plan in bucket_plans()}
+    wrong = [f"{complaint}: {text}" for text in texts for complaint in complaints(text)]
+    assert not wrong, "\n".join(sorted(wrong)[:40])
+    assert len(texts) > 100
 
 
 @pytest.mark.parametrize(

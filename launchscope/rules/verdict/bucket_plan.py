@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launchscope.model import BucketPlan
-from launchscope.wording import mib, ms, pct, pct_beside, plural
+from launchscope.wording import listed, mib, ms, pct, pct_beside, plural
 
 _GROWS = "inputs grow by one from step to step, as in generation with a growing cache"
 
@@ -32,8 +32,9 @@ def _unknown(plan: BucketPlan) -> str:
             f"{_GROWS[0].upper()}{_GROWS[1:]} ({plan.dimension}, {low} to {high}). A static cache "
             "of the longest length makes them one shape. Its gain was not measured."
         )
+    which = f"({low})" if low == high else f"between {low} and {high}"
     return (
-        f"{plural(len(plan.sizes), 'size')} between {low} and {high} in {steps} "
+        f"{plural(len(plan.sizes), 'size')} {which} in {steps} "
         f"({plan.dimension}). The gain of buckets was not measured."
     )
 
@@ -47,12 +48,15 @@ def _paying(plan: BucketPlan) -> str:
             "length seen, and mask the rest. One graph then serves every decode step, and is "
             f"predicted to shorten it by {share}, {change}."
         )
-    edges = ", ".join(str(bucket.high) for bucket in plan.buckets)
+    graphs = plural(len(plan.buckets), "graph")
     return (
-        f"Pad to {edges} and capture {plural(len(plan.buckets), 'graph')}: this is predicted to "
-        f"shorten the iteration by {share}, {change}, and covers {pct(plan.covered_pct or 0)} of "
-        "the steps."
+        f"Pad to {_edges(plan)}, and capture {graphs}: this is predicted to shorten the iteration "
+        f"by {share}, {change}, and covers {pct(plan.covered_pct or 0)} of the steps."
     )
+
+
+def _edges(plan: BucketPlan) -> str:
+    return listed([str(bucket.high) for bucket in plan.buckets])
 
 
 def _not_paying(plan: BucketPlan, threshold_pct: float) -> str:
@@ -69,8 +73,7 @@ def _not_paying(plan: BucketPlan, threshold_pct: float) -> str:
     share = f"{pct_beside(removed, threshold_pct)} of" if removed > 0 else "nothing from"
     if growing:
         return f"{seen}, and a static cache of {high} would remove {share} the decode"
-    edges = ", ".join(str(bucket.high) for bucket in plan.buckets)
     return (
-        f"{plural(len(plan.buckets), 'graph')}, padded to {edges}, would remove {share} the "
+        f"{plural(len(plan.buckets), 'graph')}, padded to {_edges(plan)}, would remove {share} the "
         f"iteration, which is below your threshold of {pct(threshold_pct)}"
     )

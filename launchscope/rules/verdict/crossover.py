@@ -21,7 +21,7 @@ def crossover_sentence(found: Crossover) -> str:
     fixed = listed([f"{name} {value}" for name, value in found.parameters.items()])
     at = f" with {fixed}" if fixed else ""
     if found.status == "between" and pays and pays_not and found.batch_size:
-        size = f"{found.batch_size:.0f}"
+        size = f"{found.batch_size:,.0f}"
         if found.batch_size < 10:
             size = f"{found.batch_size:.1f}".removesuffix(".0")
         by = "exposed launch overhead" if found.by == "exposed" else "the removed share"
@@ -55,7 +55,10 @@ def crossover_sentence(found: Crossover) -> str:
 
 
 def _at(point: NearestPoint, threshold_pct: float) -> str:
-    return f"{pct_beside(point.removable_pct, threshold_pct)} at {point.batch_size}"
+    share = pct_beside(point.removable_pct, threshold_pct)
+    if point.removable_pct < 0:
+        share = f"a loss of {pct(-point.removable_pct)}"
+    return f"{share} at {point.batch_size:,}"
 
 
 def headline_of(points: Sequence[Point], crossovers: Sequence[Crossover], same: bool | None) -> str:
