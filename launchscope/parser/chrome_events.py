@@ -1,4 +1,4 @@
-"""Decodes the events of a Chrome trace: which are wanted, their fields, their times in ns."""
+"""Decodes the events of a Chrome trace that belong in a table: their fields, and times in ns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ import numpy as np
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints
 
-__all__ = ["CALL", "DEVICE", "OP", "RANGE", "Decoder", "Rows"]
-
-# Which table an event goes into.
+# The table that an event goes into.
 CALL, DEVICE, RANGE, OP = "call", "device", "range", "op"
-# Categories as PyTorch 2 writes them (HIP's too), and as PyTorch 1.8 to 1.12 did.
+# Categories as PyTorch 2 writes them (also for HIP), and as PyTorch 1.8 to 1.12 did.
 _GROUPS = {
     "cuda_runtime": CALL, "cuda_driver": CALL, "Runtime": CALL, "hip_runtime": CALL,
     "kernel": DEVICE, "Kernel": DEVICE, "gpu_memcpy": DEVICE, "Memcpy": DEVICE,
@@ -30,23 +28,23 @@ _KINDS = {
     "gpu_memset": c.MEMSET, "Memset": c.MEMSET,
 }  # fmt: skip
 
-# How an event of Kineto's own layout begins, without its brace.
-_COMPLETE = b'\n    "ph": "X", "cat": "'
-_KEY = len(_COMPLETE) + 8
-_KEYS = {(_COMPLETE + name.encode() + b'", "name"')[:_KEY]: name for name in _GROUPS}
-# Of these no byte is needed: flow arrows, other categories, names of threads.
-_NEEDLESS = (
-    b'\n    "ph": "s"', b'\n    "ph": "f"', b'\n    "ph": "i"', b'\n    "ph": "M"', _COMPLETE,
+# The first bytes of an event in Kineto's own layout, after its brace.
+_EVENT_START = b'\n    "ph": "X", "cat": "'
+_KEY = len(_EVENT_START) + 8
+_KEYS = {(_EVENT_START + name.encode() + b'", "name"')[:_KEY]: name for name in _GROUPS}
+# Events that are dropped undecoded: flow arrows, other categories, names of threads.
+_DROPPED = (
+    b'\n    "ph": "s"', b'\n    "ph": "f"', b'\n    "ph": "i"', b'\n    "ph": "M"', _EVENT_START,
     b'\n    "name": "process_', b'\n    "name": "thread_',
 )  # fmt: skip
 _NAMED = re.compile(rb'"cat"\s*:\s*"(' + "|".join(_GROUPS).encode() + rb')"')
-# An escape in a category's name would hide it from the bytes; then the event is decoded.
+# An escape could hide a category's name: such an event is decoded.
 _HIDDEN = re.compile(rb'\\u00|"\\')
 
-# What the autograd engine runs once a backward for each parameter that gets a gradient.
+# The autograd engine runs it once per backward for each parameter that gets a gradient.
 _ACCUMULATES = "torch::autograd::AccumulateGrad"
 _GRADIENTS = tuple(
-    _COMPLETE + f'{name}", "name": "{_ACCUMULATES}"'.encode()
+    _EVENT_START + f'{name}", "name": "{_ACCUMULATES}"'.encode()
     for name, group in _GROUPS.items()
     if group == OP
 )
@@ -55,7 +53,7 @@ _GRADIENTS = tuple(
 _NANOSECOND_CLOCK = 1e17
 # A double holds a thousandth of a microsecond up to here.
 _EXACT_US = 2.0**43
-_MOST_NS = 4 * 10**18  # two of them can be added
+_MAX_NS = 4 * 10**18  # two of them can be added
 _WORDS = re.compile(
     rb'(":\s*|[\[,]\s*)(?:N/A|-?nan|-?NaN|-?inf|-?Infinity|None)(?=\s*(?:[,}\]]|$))'
 )
@@ -91,22 +89,22 @@ class _Any(_Event, gc=False):
 
 
 class _Mark(msgspec.Struct, gc=False):
-    """An operator of which only the time is wanted."""
+    """An operator whose name was not asked for."""
 
     ts: Any = None
     dur: Any = 0
     pid: Any = -1
 
 
-class _Clock(msgspec.Struct, gc=False):
-    """The digits of a time, for files whose times do not fit in a double."""
+class _Digits(msgspec.Struct, gc=False):
+    """A time as text, for files whose times do not fit in a double."""
 
     ts: msgspec.Raw
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Events of one kind, with their times in ns."""
+    """Events of one category, with their times in ns. `names` is empty if nobody asked for them."""
 
     events: list[Any]
     args: list[_Args]
@@ -114,25 +112,23 @@ class Rows:
     start: Ints
     duration: Ints
     kind: str | None  # of an activity
-    named: bool
-    gradients: bool  # operators that hand a parameter its gradient, and no others
+    gradients: bool  # only operators that hand a parameter its gradient
 
 
 class Decoder:
-    """Turns pieces into rows, and counts what it could not."""
+    """Turns the bytes of events into rows, and counts what it cannot decode."""
 
     def __init__(self, *, op_names: bool) -> None:
         self.dropped = 0
         self.durations_mended = 0
-        self.halves = 0  # events that only begin or end: PyTorch writes none
+        self.halves = 0  # events that only begin or end, which PyTorch does not write
         self.repairs: list[str] = []
         self._op_names = op_names
         self._scale: int | None = None
-        self._exactly = False
         self._types: dict[type, msgspec.json.Decoder[Any]] = {}
 
     def decoded(self, pieces: list[bytes], *, kineto_layout: bool) -> Iterator[tuple[str, Rows]]:
-        """The wanted events of these pieces (objects without their outer braces), by kind."""
+        """Rows of each table, from the bytes of events without their outer braces."""
         sorted_: dict[str, list[bytes]] = {name: [] for name in _GROUPS}
         unknown: list[bytes] = []
         if kineto_layout:
@@ -141,18 +137,18 @@ class Decoder:
                 put = find(piece[:_KEY])
                 if put is not None:
                     put(piece)
-                elif not piece.startswith(_NEEDLESS):
+                elif not piece.startswith(_DROPPED):
                     unknown.append(piece)
         else:
             unknown = [p for p in pieces if _NAMED.search(p) or _HIDDEN.search(p)]
-        for name, all_of_it in sorted_.items():
+        for name, found in sorted_.items():
             is_op = _GROUPS[name] == OP
-            for mine in _gradients_apart(all_of_it) if is_op else (all_of_it,):
+            form = _Mark if is_op and not self._op_names else _Event
+            gradients = [p for p in found if p.startswith(_GRADIENTS)] if is_op else []
+            others = [p for p in found if not p.startswith(_GRADIENTS)] if gradients else found
+            for mine in (others, gradients):
                 if mine:
-                    marks = is_op and not self._op_names
-                    events, texts = self._events(mine, _Mark if marks else _Event)
-                    gradients = is_op and mine[0].startswith(_GRADIENTS)
-                    yield from self._rows(name, events, texts, gradients)
+                    yield from self._rows(name, *self._events(mine, form), mine is gradients)
         if unknown:
             yield from self._by_category(unknown)
 
@@ -194,20 +190,17 @@ class Decoder:
         return events, texts
 
     def _mended(self, piece: bytes, form: type) -> tuple[Any, bytes] | None:
-        """One event, if need be with its bytes made UTF-8 and its bare words null."""
-        text, said = piece, []
-        for mend in (None, _utf8, _words):
-            if mend is not None:
-                mended = mend(text)
-                if mended == text:
-                    continue
-                text = mended
-                said.append(UTF8 if mend is _utf8 else BARE_WORDS)
+        """One event with its bytes: as they are, made UTF-8, or with bare words as null too."""
+        as_utf8 = piece.decode(errors="replace").encode()
+        with_nulls = _WORDS.sub(rb"\1null", as_utf8)
+        for text in dict.fromkeys((piece, as_utf8, with_nulls)):
             try:
                 event = self._decoder(form).decode(b"{" + text + b"}")
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
-            self.repairs += [repair for repair in said if repair not in self.repairs]
+            if text != piece:
+                made = [UTF8] * (as_utf8 != piece) + [BARE_WORDS] * (text != as_utf8)
+                self.repairs += [repair for repair in made if repair not in self.repairs]
             return event, text
         return None
 
@@ -224,7 +217,6 @@ class Decoder:
         if not events:
             return
         group = _GROUPS[name]
-        named = group != OP or self._op_names
         times = self._times(events, texts)
         if times is None:
             kept = [row for row, event in enumerate(events) if _is_time(event.ts)]
@@ -235,23 +227,25 @@ class Decoder:
             times = self._times(events, texts)
             assert times is not None
         start, duration = times
-        sound = (np.abs(start) <= _MOST_NS) & (duration <= _MOST_NS)
-        if not sound.all():
-            self.dropped += int((~sound).sum())
-            rows = np.flatnonzero(sound)
+        valid = (np.abs(start) <= _MAX_NS) & (duration <= _MAX_NS)
+        if not valid.all():
+            self.dropped += int((~valid).sum())
+            rows = np.flatnonzero(valid)
             events = [events[row] for row in rows.tolist()]
             start, duration = start[rows], duration[rows]
         if not events:
             return
-        names = [e.name if type(e.name) is str else str(e.name) for e in events] if named else []
+        names: list[str] = []
+        if group != OP or self._op_names:
+            names = [e.name if type(e.name) is str else str(e.name) for e in events]
         args = [] if group in (OP, RANGE) else [event.args or _NO_ARGS for event in events]
         kind = _KINDS.get(name)
-        yield group, Rows(events, args, names, start, duration, kind, named, gradients)
+        yield group, Rows(events, args, names, start, duration, kind, gradients)
 
     def _times(self, events: list[Any], texts: list[bytes]) -> tuple[Ints, Ints] | None:
-        """Start and duration in ns; None where a start is no time.
+        """Start and duration in ns; None if a start is no time.
 
-        A missing or negative duration is taken as 0 and counted.
+        A missing or negative duration becomes 0 and is counted.
         """
         starts = _numbers([event.ts for event in events])
         if starts is None:
@@ -273,7 +267,7 @@ class Decoder:
 
     def _exact(self, texts: list[bytes]) -> Ints:
         """Starts from their digits, where a double would round them."""
-        decoder = self._decoder(_Clock)
+        decoder = self._decoder(_Digits)
         scale = self._scale or 1000
         digits = 3 if scale == 1000 else 0
         found = []
@@ -290,39 +284,21 @@ class Decoder:
         return np.asarray(found, np.int64)
 
 
-def _utf8(text: bytes) -> bytes:
-    return text.decode(errors="replace").encode()
-
-
-def _words(text: bytes) -> bytes:
-    return _WORDS.sub(rb"\1null", text)
-
-
-def _gradients_apart(pieces: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Operators, and those among them that hand a parameter its gradient."""
-    gradients = [piece for piece in pieces if piece.startswith(_GRADIENTS)]
-    if not gradients:
-        return pieces, gradients
-    return [piece for piece in pieces if not piece.startswith(_GRADIENTS)], gradients
-
-
 def _numbers(values: list[Any]) -> Any:
-    """As an int64 or float64 array; None when one of them is no finite number."""
+    """An int64 or float64 array; None when one of the values is no finite number."""
     try:
         found = np.asarray(values)
     except (ValueError, OverflowError):
         return None
     if found.dtype == np.int64:
         return found
-    if found.dtype == np.float64 and np.isfinite(found).all() and not _has_bool(values):
-        return found
+    if found.dtype == np.float64 and np.isfinite(found).all():
+        if not any(isinstance(value, bool) for value in values):
+            return found
+        return None
     if found.dtype in (np.uint64, object) and all(_is_time(value) for value in values):
         return np.asarray([float(value) for value in values])
     return None
-
-
-def _has_bool(values: list[Any]) -> bool:
-    return any(isinstance(value, bool) for value in values)
 
 
 def _is_time(value: Any) -> bool:
@@ -336,10 +312,10 @@ def _nanoseconds(values: Any, scale: int) -> Ints:
 
     What does not fit comes out beyond the bound that `_rows` drops."""
     if values.dtype == np.int64:
-        edge = _MOST_NS // scale + 1
+        edge = _MAX_NS // scale + 1
         bounded: Ints = np.clip(values, -edge, edge) * scale
         return bounded
-    edge_us = float(_MOST_NS // scale + 1)
+    edge_us = float(_MAX_NS // scale + 1)
     values = np.clip(values, -edge_us, edge_us)
     whole = np.floor(values)
     rest = np.rint((values - whole) * scale).astype(np.int64)
@@ -349,4 +325,4 @@ def _nanoseconds(values: Any, scale: int) -> Ints:
 
 def _bounded(value: float) -> int:
     """An integer of 64 bits; what does not fit comes out beyond the bound that `_rows` drops."""
-    return int(max(min(value, 2 * _MOST_NS), -2 * _MOST_NS))
+    return int(max(min(value, 2 * _MAX_NS), -2 * _MAX_NS))

@@ -1,4 +1,4 @@
-"""The names of the columns that frames of parser and analysis have, in one place.
+"""The names of the columns that the frames of parser and analysis have.
 
 Use as `from launchscope.parser import columns as c`. Times are integer nanoseconds on the
 trace's own clock; `end_ns` is exclusive.
@@ -17,24 +17,22 @@ KIND = "kind"  # of an activity: kernel, memcpy, memset
 DEVICE = "device"
 STREAM = "stream"
 COPY = "copy"  # "Pageable -> Device" and the like; "" for what is no copy
-# Of a kernel: how much of the device's room for blocks its own take, in millionths; -1 unknown,
-# as of all that is no kernel.
+# The share of the device's room for blocks that a kernel takes, in millionths; -1 unknown, or no
+# kernel.
 SHARE = "share_ppm"
 
 KERNEL = "kernel"
 MEMCPY = "memcpy"
 MEMSET = "memset"
 
-# Of launches (and `launch` of activities: the row of their launch, -1 for an orphan).
-LAUNCH = "launch"
+LAUNCH = "launch"  # of an activity: the row of its launch, -1 for an orphan
+# Of launches:
 GRAPH = "graph"  # a kind beside the three above
-KERNELS = "kernels"  # reached by the call
-ACTIVITIES = "activities"  # likewise, copies and sets included
+KERNELS = "kernels"  # that the call reaches
 FIRST = "first_start_ns"  # on the device
 LAST = "last_end_ns"
-ACTIVE = "active_ns"  # sum of the durations of its activities
 BLOCKING = "blocking"  # a copy from or to pageable memory, or by a call that waits for it
-COUNTED = "counted"  # of synchronisations: not part of the one that follows
+COUNTED = "counted"  # of synchronizations: not part of the next one
 
 # Stream numbers under which CUPTI shows the legacy default stream.
 LEGACY_STREAMS = (0, 7)

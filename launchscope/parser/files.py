@@ -10,25 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from launchscope.errors import InputError
-from launchscope.model import (
-    PROFILE_SCHEMA,
-    RECORDING_SCHEMA,
-    Check,
-    Comparison,
-    Difference,
-    Profile,
-    Ranks,
-    Recording,
-)
-
-__all__ = [
-    "SAVED",
-    "parse_profile",
-    "read_comparison",
-    "read_profile",
-    "read_recording",
-    "read_saved",
-]
+from launchscope.model import Check, Comparison, Difference, Profile, Ranks, Recording
 
 RECORDING_FILE = "recording.json"
 
@@ -41,7 +23,7 @@ SAVED: dict[str, type[Saved]] = {
     "check": Check,
 }
 
-Kind = TypeVar("Kind", bound=Saved)
+Kind = TypeVar("Kind", bound=Saved | Profile)
 
 
 class _Head(msgspec.Struct):
@@ -54,11 +36,13 @@ def read_recording(path: str | Path) -> Recording:
     """The recording in a directory that holds `recording.json`, or in that file itself.
 
     `directory` of the result is where the file lies, whatever it said when it was written.
-    Raises InputError when it is missing, damaged, foreign or of another schema version.
+    Like all functions here, raises InputError for a file that is missing, damaged, foreign or of
+    another schema version.
     """
     path = Path(path)
     file = path / RECORDING_FILE if path.is_dir() else path
-    content = _checked(file, RECORDING_SCHEMA, "recording")
+    content = _content(file, "recording")
+    _check(content, str(file), "recording", Recording.schema)
     try:
         fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
         fields["directory"] = msgspec.Raw(b'""')  # set below: a path need not be valid Unicode
@@ -69,48 +53,23 @@ def read_recording(path: str | Path) -> Recording:
 
 
 def read_profile(path: str | Path) -> Profile:
-    """The Profile in this JSON file.
-
-    Raises InputError when it is missing, damaged, foreign or of another schema version.
-    """
+    """The Profile in this JSON file."""
     return parse_profile(_content(Path(path), "Profile"), str(path))
 
 
 def parse_profile(content: bytes, place: str) -> Profile:
-    """The Profile in these bytes, which came from `place`; raises as read_profile does."""
-    _check(content, place, PROFILE_SCHEMA, "Profile")
-    try:
-        return msgspec.json.decode(content, type=Profile)
-    except msgspec.MsgspecError as error:
-        raise _damaged(place, "Profile", error) from error
+    """The Profile in these bytes, which came from `place`."""
+    return _decoded(content, place, "Profile", Profile)
 
 
 def read_comparison(path: str | Path) -> Comparison:
-    """The Comparison in this JSON file.
-
-    Raises InputError when it is missing, damaged, foreign or of another schema version.
-    """
-    return _saved(Path(path), "comparison", Comparison)
+    """The Comparison in this JSON file."""
+    return _decoded(_content(Path(path), "comparison"), str(path), "comparison", Comparison)
 
 
 def read_saved(path: str | Path, noun: str) -> Saved:
-    """What a report was saved as JSON from, `noun` being a key of `SAVED`; raises as above."""
-    return _saved(Path(path), noun, SAVED[noun])
-
-
-def _saved(file: Path, noun: str, kind: type[Kind]) -> Kind:
-    content = _checked(file, kind.schema, noun)
-    try:
-        return msgspec.json.decode(content, type=kind)
-    except msgspec.MsgspecError as error:
-        raise _damaged(file, noun, error) from error
-
-
-def _checked(file: Path, schema: str, noun: str) -> bytes:
-    """The file's bytes, once its `schema` is the one that is asked for."""
-    content = _content(file, noun)
-    _check(content, str(file), schema, noun)
-    return content
+    """The saved value that a report was rendered from; `noun` is a key of `SAVED`."""
+    return _decoded(_content(Path(path), noun), str(path), noun, SAVED[noun])
 
 
 def _content(file: Path, noun: str) -> bytes:
@@ -122,7 +81,16 @@ def _content(file: Path, noun: str) -> bytes:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
 
 
-def _check(content: bytes, file: str, schema: str, noun: str) -> None:
+def _decoded(content: bytes, place: str, noun: str, kind: type[Kind]) -> Kind:
+    _check(content, place, noun, kind.schema)
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.MsgspecError as error:
+        raise _damaged(place, noun, error) from error
+
+
+def _check(content: bytes, file: str, noun: str, schema: str) -> None:
+    """InputError unless the `schema` in the file is this one."""
     try:
         found = msgspec.json.decode(content, type=_Head).schema
     except msgspec.ValidationError as error:
@@ -143,13 +111,13 @@ def _check(content: bytes, file: str, schema: str, noun: str) -> None:
 
 
 def _named(error: Exception, content: bytes) -> Exception:
-    """The same for what stands there most often: a value that Python writes and JSON has not."""
+    """Names the most frequent mistake: a value that Python writes and JSON does not have."""
     place = re.search(r"\(byte (\d+)\)", str(error))
     at = int(place[1]) if place else len(content)
     word = re.match(rb"NaN|Infinity", content[at:])
     if word is None:
         return error
-    return ValueError(f"{word[0].decode()} at byte {at} is no JSON and no measurement")
+    return ValueError(f"{word[0].decode()} at byte {at} is not JSON")
 
 
 def _damaged(file: Path | str, noun: str, error: Exception) -> InputError:

@@ -14,10 +14,8 @@ import numpy as np
 
 from launchscope.parser.trace import Ints
 
-__all__ = ["BeyondRepairError", "Events"]
-
-# No event is as long as this; a file that goes on for so long without one is no trace.
-LONGEST = 16 << 20
+# No event is as long as this: a file without an event for so many bytes is no trace.
+MAX_EVENT = 16 << 20
 
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _SPACE = b"\xef\xbb\xbf \t\r\n"
@@ -32,14 +30,14 @@ _CLASS[[ord("}"), ord("]")]] = _CLOSE
 
 
 class BeyondRepairError(Exception):
-    """There are no events in the file, or none for too long; the text says where."""
+    """There are no events in the file, or none for too long; the message says where."""
 
 
 class Events:
     """The events of one file as lists of bytes, each a JSON object without its outer braces.
 
-    `head` is what stands before the events and `tail` what follows them; `strays` counts array
-    items that are no objects; `complete` says that the list of events was closed.
+    `head` and `tail` are the bytes around the list of events; `strays` counts array items that are
+    no objects; `complete` says that the list was closed.
     """
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
@@ -92,9 +90,9 @@ class Events:
         return data[found.end() :]
 
     def _bounded(self, rest: bytes) -> bytes:
-        if len(rest) > LONGEST:
+        if len(rest) > MAX_EVENT:
             raise BeyondRepairError(
-                f"{LONGEST >> 20} MiB before byte {self.bytes_read:,} hold no end of an event"
+                f"{MAX_EVENT >> 20} MiB before byte {self.bytes_read:,} hold no end of an event"
             )
         return rest
 
@@ -102,7 +100,7 @@ class Events:
         """The scan of quotes and brackets. `data` begins between two events."""
         for block in self._more():
             if self.complete:
-                if len(self.tail) < LONGEST >> 2:
+                if len(self.tail) < MAX_EVENT >> 2:
                     self.tail += block
                 continue
             data += block

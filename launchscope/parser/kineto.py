@@ -1,9 +1,9 @@
 """Reads the Chrome-trace JSON that torch.profiler (Kineto) writes, gzipped or plain.
 
-The file is never in memory as a whole. Events are told apart by their first bytes, those that
-nobody asked for are dropped undecoded, the others go into typed columns block by block. What
-Kineto, an older PyTorch or a full disk left dirty is mended event by event; what could not be
-kept is counted in `Damage`.
+The file is never in memory as a whole. The first bytes of an event tell its category; events that
+nobody needs are dropped undecoded, the others go into typed columns block by block. What Kineto,
+an older PyTorch or a full disk left invalid is repaired event by event; what could not be kept is
+counted in `Damage`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ import pandas as pd
 from launchscope.errors import InputError
 from launchscope.parser import columns as c
 from launchscope.parser.chrome_events import CALL, DEVICE, OP, RANGE, Decoder, Rows
-from launchscope.parser.decompress import beginning, blocks
-from launchscope.parser.json_events import LONGEST, BeyondRepairError, Events
+from launchscope.parser.decompress import beginning, decompress
+from launchscope.parser.json_events import MAX_EVENT, BeyondRepairError, Events
 from launchscope.parser.occupancy import LaunchShapes
 from launchscope.parser.sources import Reading, Source, too_large
-from launchscope.parser.tables import Table
-from launchscope.parser.trace import Damage, Ints, Trace, ints
-
-__all__ = ["SOURCE"]
+from launchscope.parser.trace import Damage, Ints, Table, Trace, ints
+from launchscope.wording import plural
 
 _ENDS_EARLY = "the file ends early: cut after its last whole event"
 
@@ -50,14 +48,14 @@ def detect(path: Path) -> bool:
     if any(mark in head for mark in marks):
         return True
     # Some programs write long tables before the events.
-    return marks[0] in beginning(path, LONGEST)
+    return marks[0] in beginning(path, MAX_EVENT)
 
 
 def read(path: Path, reading: Reading) -> Trace:
     """The trace in this file. Raises InputError when nothing in it can be decoded, or when it
     does not fit in the memory that may be used."""
     repairs: list[str] = []
-    events = Events(blocks(path, repairs))
+    events = Events(decompress(path, repairs))
     decoder = Decoder(op_names=reading.op_names)
     tables = {
         CALL: Table(c.CALL_COLUMNS),
@@ -86,7 +84,7 @@ def read(path: Path, reading: Reading) -> Trace:
     repairs += decoder.repairs
     if decoder.halves:
         repairs.append(
-            f'{decoder.halves:,} events of "ph" B or E, which only begin or end, left out'
+            f'{plural(decoder.halves, "event")} of "ph" B or E, which only begin or end, left out'
         )
     about = _about(events)
     frames = [tables[group].frame() for group in (CALL, DEVICE, RANGE, OP)]
@@ -134,7 +132,7 @@ def _calls(rows: Rows) -> dict[str, Any]:
 
 
 def _marks(rows: Rows) -> dict[str, Any]:
-    if rows.named:
+    if rows.names:
         return _host(rows)
     return {c.START: rows.start, c.PID: whole([event.pid for event in rows.events])}
 
@@ -173,7 +171,7 @@ def _from_zero(*frames: pd.DataFrame) -> tuple[pd.DataFrame, ...]:
 
 
 def whole(values: list[Any]) -> Ints:
-    """Integers; -1 for what is none, or does not fit in 64 bits."""
+    """Integers; -1 for what is not one, or does not fit in 64 bits."""
     try:
         found = np.asarray(values)
         if found.dtype == np.int64:
@@ -198,11 +196,10 @@ def copy_kind(name: str) -> str:
 
 
 def _with_process(activities: pd.DataFrame, calls: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """Activities with the process whose call has their correlation id.
+    """Activities with the process whose call has their correlation id, and how many lack one.
 
-    Kineto writes the device where a process would stand. Where several processes of a merged
-    file used an id, the one whose device it is by the ids that are its own has it; if that
-    does not tell either, the activity has none, and is counted.
+    Kineto writes the device instead of the process. Where several processes of a merged file used
+    an id, the process that owns the device, by the ids that only it used, has the activity.
     """
     pids = calls[c.PID].unique()
     if len(pids) == 1:
@@ -228,11 +225,11 @@ def _with_process(activities: pd.DataFrame, calls: pd.DataFrame) -> tuple[pd.Dat
     return activities.assign(**{c.PID: pid}), int(ambiguous.sum())
 
 
-# ---------------------------------------------------------------------- what it says
+# -------------------------------------------------------------------------- metadata
 
 
 def _about(events: Events) -> _About:
-    """The fields around the list of events; what cannot be decoded is not known."""
+    """The fields around the list of events; None where they cannot be decoded."""
     found = _About()
     tail = events.tail.lstrip(b"] \t\r\n").lstrip(b",")
     for text in (events.head + b"]}", b"{" + tail):

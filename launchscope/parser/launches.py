@@ -8,21 +8,19 @@ launches on real traces). One graph launch reaches many kernels and is one launc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, Trace, ints
 
-__all__ = ["Launches", "find_launches", "synchronisations"]
-
-# Calls that wait for the device, as runtime, driver and HIP spell them, suffixes aside.
+# Calls that wait for the device, as the runtime, the driver and HIP spell them.
 _SYNC = r"^(?:cu(?:da)?|hip)(?:Device|Stream|Event|Ctx|Thread)Synchronize"
 _SYNC_COPY = r"^(?:cu(?:da)?|hip)Memcpy(?!.*Async)(?!.*Peer)"
 
-# By which an inner call may end after the outer one in a file of whole microseconds.
+# In a file of whole microseconds an inner call may end later than the outer one by this.
 _ROUNDING_NS = 1000
 
 
@@ -30,10 +28,10 @@ _ROUNDING_NS = 1000
 class Launches:
     """The launches of a trace, by start, and its activities with the launch they came from.
 
-    `calls` has the call's columns and `kind` (kernel, memcpy, memset, graph), `kernels`,
-    `first_start_ns`, `last_end_ns`, `active_ns`, `blocking`. `coverage_pct` is the share of
-    device activities that found their launch; None when there are none. `reused` counts the
-    activities whose id several calls of their process had: they are given to none of them.
+    `calls` has the call's columns and KIND (kernel, memcpy, memset, graph), KERNELS, FIRST, LAST
+    and BLOCKING. `coverage_pct` is the share of device activities that found their launch; None
+    when there are none. `reused` counts the activities whose id several calls of their process
+    had: they get no launch.
     """
 
     calls: pd.DataFrame
@@ -58,20 +56,18 @@ def find_launches(trace: Trace) -> Launches:
     row = np.full(len(calls) + 1, -1, np.int64)
     row[launching] = np.arange(len(launching))
     launch = row[caller]
-    found = calls.iloc[launching].reset_index(drop=True)
-    found = found.assign(**_reached(activities, launch, len(found)))
-    found = found.assign(kind=_kinds(found), blocking=_blocking(found))
+    found = _with_device_work(calls.iloc[launching].reset_index(drop=True), activities, launch)
     joined = activities.assign(**{c.LAUNCH: launch})
     coverage = 100.0 * float((launch >= 0).mean()) if len(launch) else None
-    return Launches(found.drop(columns=["copies", "pageable"]), joined, coverage, reused)
+    return Launches(found, joined, coverage, reused)
 
 
 def _identities(calls: pd.DataFrame, activities: pd.DataFrame) -> tuple[Ints, Ints, int]:
-    """One number for each pair of process and correlation id, of calls and of activities, and
-    how many there are. What has no process or no correlation id gets -1."""
+    """A number for each pair of process and correlation id, of calls and of activities, and how
+    many pairs there are; -1 without a process or correlation id."""
     pid = np.concatenate((ints(calls, c.PID), ints(activities, c.PID)))
     correlation = np.concatenate((ints(calls, c.CORRELATION), ints(activities, c.CORRELATION)))
-    known = (pid >= 0) & (correlation > 0)  # 0 is CUPTI's word for unknown
+    known = (pid >= 0) & (correlation > 0)  # CUPTI writes 0 for unknown
     process, processes = pd.factorize(pid)
     number, _ = pd.factorize(correlation)
     pair = number.astype(np.int64) * max(len(processes), 1) + process
@@ -81,8 +77,8 @@ def _identities(calls: pd.DataFrame, activities: pd.DataFrame) -> tuple[Ints, In
 
 
 def _reused(calls: pd.DataFrame, call_id: Ints, row_of: Ints) -> Ints:
-    """Ids of calls that are not one inside the other, as when ranks whose processes have the
-    same number were merged into one file."""
+    """Ids that several calls have which are not one inside the other, as after merging ranks whose
+    processes have the same number into one file."""
     rows = np.arange(len(calls))
     later = rows[(call_id >= 0) & (row_of[call_id] != rows)]
     first = row_of[call_id[later]]
@@ -92,41 +88,46 @@ def _reused(calls: pd.DataFrame, call_id: Ints, row_of: Ints) -> Ints:
     return np.unique(call_id[later[~inside]])
 
 
-def _reached(activities: pd.DataFrame, launch: Ints, count: int) -> dict[str, Any]:
-    """Per launch: how many activities of which kind it reached, and when they ran."""
+def _with_device_work(calls: pd.DataFrame, activities: pd.DataFrame, launch: Ints) -> pd.DataFrame:
+    """The launches with what each of them reached on the device, and when that ran."""
     rows = np.flatnonzero(launch >= 0)
-    owner = launch[rows]
-    kernels, copies = (
-        (activities[c.KIND] == kind).to_numpy(bool)[rows] for kind in (c.KERNEL, c.MEMCPY)
-    )
-    pageable = activities[c.COPY].astype(str).str.contains("Pageable", regex=False)
-    first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    owner, count = launch[rows], len(calls)
+    start, end = ints(activities, c.START)[rows], ints(activities, c.END)[rows]
     # Activities are by start: written backwards, the first one of a launch stays.
-    first[owner[::-1]] = ints(activities, c.START)[rows][::-1]
-    last[owner] = ints(activities, c.START)[rows]
-    np.maximum.at(last, owner, ints(activities, c.END)[rows])
-    active = np.zeros(count, np.int64)
-    np.add.at(active, owner, ints(activities, c.DUR)[rows])
+    first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    first[owner[::-1]] = start[::-1]
+    np.maximum.at(last, owner, end)
+    kind = activities[c.KIND].to_numpy(object)[rows]
+    pageable_copy = activities[c.COPY].astype(str).str.contains("Pageable", regex=False)
 
-    def number(chosen: Any) -> Ints:
+    def number(chosen: npt.NDArray[np.bool_]) -> Ints:
         return np.bincount(owner[chosen], minlength=count).astype(np.int64)
 
-    return {
-        c.KERNELS: number(kernels),
-        "copies": number(copies),
-        c.ACTIVITIES: number(slice(None)),
-        c.FIRST: first,
-        c.LAST: last,
-        c.ACTIVE: active,
-        "pageable": number(copies & pageable.to_numpy(bool)[rows]) > 0,
-    }
+    kernels, copies = number(kind == c.KERNEL), number(kind == c.MEMCPY)
+    pageable = number((kind == c.MEMCPY) & pageable_copy.to_numpy(bool)[rows]) > 0
+    several = (number(np.ones(len(rows), bool)) > 1) & (kernels > 0)
+    names = calls[c.NAME].str
+    graph = several | names.contains("GraphLaunch", regex=False).to_numpy(bool)
+    synchronous = names.contains(_SYNC_COPY, regex=True).to_numpy(bool)
+    kinds = np.select(
+        [graph, kernels > 0, copies > 0], [c.GRAPH, c.KERNEL, c.MEMCPY], default=c.MEMSET
+    )
+    return calls.assign(
+        **{
+            c.KERNELS: kernels,
+            c.FIRST: first,
+            c.LAST: last,
+            c.KIND: kinds.astype(object),
+            c.BLOCKING: (copies > 0) & (pageable | synchronous),
+        }
+    )
 
 
-def synchronisations(trace: Trace, launches: Launches) -> pd.DataFrame:
+def synchronizations(trace: Trace, launches: Launches) -> pd.DataFrame:
     """Host calls that wait for the device, by start: a call's columns and `counted`.
 
-    A pageable copy is one. It is not `counted` when the very next call of its thread is a
-    synchronisation: that is how PyTorch writes one blocking copy, and it counts once.
+    A pageable copy is one. It is not `counted` when the next call of its thread is a
+    synchronization: PyTorch makes one blocking copy of both, which counts once.
     """
     columns = [c.NAME, c.START, c.DUR, c.END, c.PID, c.TID, c.CORRELATION]
     explicit = trace.calls[trace.calls[c.NAME].str.contains(_SYNC, regex=True)]
@@ -139,17 +140,3 @@ def synchronisations(trace: Trace, launches: Launches) -> pd.DataFrame:
     order[c.COUNTED] = order["waits"] | ~followed
     kept = order.loc[order["waits"] | order["copy"], [*columns, c.COUNTED]]
     return kept.sort_values(c.START, kind="stable", ignore_index=True)
-
-
-def _kinds(calls: pd.DataFrame) -> pd.Series[str]:
-    several = (calls[c.ACTIVITIES] > 1) & (calls[c.KERNELS] > 0)
-    graph = several | calls[c.NAME].str.contains("GraphLaunch", regex=False)
-    kind = np.where(calls["copies"] > 0, c.MEMCPY, c.MEMSET)
-    kind = np.where(calls[c.KERNELS] > 0, c.KERNEL, kind)
-    return pd.Series(np.where(graph, c.GRAPH, kind), index=calls.index, dtype=object)
-
-
-def _blocking(calls: pd.DataFrame) -> pd.Series[bool]:
-    """Copies to or from pageable memory, and copies by a call that is not asynchronous."""
-    copy = calls["copies"] > 0
-    return copy & (calls["pageable"] | calls[c.NAME].str.contains(_SYNC_COPY, regex=True))

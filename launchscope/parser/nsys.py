@@ -13,7 +13,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -22,19 +21,16 @@ import pandas as pd
 from launchscope.errors import InputError
 from launchscope.parser import columns as c
 from launchscope.parser.sources import Reading, Source, too_large
-from launchscope.parser.sqlite_tables import Tables, TablesError
-from launchscope.parser.tables import Table
-from launchscope.parser.trace import Damage, Ints, Trace
-
-__all__ = ["SOURCE"]
+from launchscope.parser.trace import Damage, Ints, Table, Trace
 
 _MAGIC = b"SQLite format 3\0"
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _KNOWN = (f"{_CUPTI}KERNEL", f"{_CUPTI}RUNTIME", f"{_CUPTI}GRAPH_TRACE", f"{_CUPTI}MEMCPY")
+_ON_DEVICE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 
-# Of NVTX_EVENTS.eventType: pushed and popped, started and ended.
+# NVTX_EVENTS.eventType: pushed and popped, started and ended.
 _NVTX_RANGES = (59, 60)
-# Of a synchronisation that no call of the file explains: by syncType.
+# Names, by syncType, for a synchronization that no call of the file explains.
 _SYNC_CALLS = {1: "cudaEventSynchronize", 3: "cudaStreamSynchronize", 4: "cudaDeviceSynchronize"}
 _MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device",
            6: "Managed"}  # fmt: skip
@@ -44,6 +40,13 @@ _VERSION = re.compile(r"_v\d+(?:_ptsz|_ptds)?$")
 _OPERATOR = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*$")
 _OPS = ("aten::", "autograd::", "torch::", "c10d::")
 _MOST_NS = 4 * 10**18
+_ROWS = 50_000  # read at once
+# Whatever a damaged row holds is read as an integer: -1 if it does not begin like a number (a plain
+# cast would make 0 of it, which is a time).
+_NUMBER = (
+    "CASE WHEN typeof(\"{0}\") IN ('integer', 'real') OR \"{0}\" GLOB '[0-9]*' "
+    'THEN CAST("{0}" AS INTEGER) ELSE -1 END'
+)
 
 
 def detect(path: Path) -> bool:
@@ -59,17 +62,7 @@ def read(path: Path, reading: Reading) -> Trace:
     """The trace in this export. Raises InputError when it is no export of Nsight Systems,
     locked, beyond repair, or too large for the memory that may be used."""
     with closing(_opened(path)) as connection:
-        try:
-            tables = Tables(connection)
-        except TablesError as error:
-            raise InputError(f"{path} is damaged: {error}", hint="export it again") from error
-        if not any(tables.has(name) for name in _KNOWN):
-            raise InputError(
-                f"{path} is an SQLite database, but no export of Nsight Systems with CUDA events",
-                hint="nsys profile --trace cuda,nvtx, then nsys export --type sqlite",
-            )
-        reader = _Reader(path, tables, reading)
-        return reader.trace()
+        return _Export(path, connection, reading).trace()
 
 
 SOURCE = Source("nsys", detect, read)
@@ -82,7 +75,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(uri, uri=True, timeout=1.0, check_same_thread=True)
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            connection.text_factory = _text
+            connection.text_factory = lambda content: content.decode(errors="replace")
             return connection
         except sqlite3.OperationalError as error:
             connection.close()
@@ -100,62 +93,38 @@ def _opened(path: Path) -> sqlite3.Connection:
     raise InputError(f"cannot read {path}: {failed}")
 
 
-def _beside(path: Path) -> tuple[str, ...]:
-    """What a program that writes to the database, or died doing so, leaves beside it."""
-    left = [Path(f"{path}{suffix}") for suffix in ("-journal", "-wal")]
-    return tuple(
-        f"{file.name} lies beside it: the export may not be complete"
-        for file in left
-        if file.is_file() and file.stat().st_size
-    )
+class _Export:
+    """One export. A column that a table lacks is read as -1, a text as None."""
 
-
-def _one_process(*frames: pd.DataFrame) -> tuple[pd.DataFrame, ...]:
-    """Where all that is known is of one process, so is what has none: older exports number
-    processes in some of their tables only."""
-    known = {int(pid) for frame in frames for pid in frame[c.PID].unique()} - {-1}
-    if len(known) > 1:
-        return frames
-    pid = known.pop() if known else 0
-    return tuple(frame.assign(**{c.PID: pid}) for frame in frames)
-
-
-def _text(content: bytes) -> str:
-    return content.decode(errors="replace")
-
-
-class _Reader:
-    """One export being read into tables of ours."""
-
-    def __init__(self, path: Path, tables: Tables, reading: Reading) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, reading: Reading) -> None:
         self._path = path
-        self._source = tables
-        self._reading = reading
+        self._connection = connection
+        self._limit = reading.limit()
+        self._dropped = self._mended = 0
+        self._broken = False  # a table of events breaks off
+        self._repairs: list[str] = []
         self._strings: dict[int, str] = {}
-        self._dropped = 0
-        self._mended = 0
         self._calls = Table(c.CALL_COLUMNS)
         self._activities = Table(c.ACTIVITY_COLUMNS)
         self._ranges = Table(c.RANGE_COLUMNS)
         self._ops = Table(c.OP_COLUMNS if reading.op_names else c.OP_MARKS)
+        self._columns = self._schema()
 
     def trace(self) -> Trace:
-        self._strings = self._source.texts("StringIds", "id", "value")
+        for numbers, texts in self._rows("StringIds", ("id",), text="value"):
+            pairs = zip(numbers["id"].tolist(), texts)
+            self._strings.update((number, text) for number, text in pairs if text is not None)
         self._read_calls()
-        self._read_synchronisations()
-        self._read_kernels()
-        self._read_copies()
-        self._read_sets()
-        self._read_graphs()
+        self._read_synchronizations()
+        self._read_activities()
         self._read_ranges()
-        if not len(self._calls) and not len(self._activities) and self._source.repairs:
-            raise InputError(
-                f"{self._path} is damaged: {'; '.join(self._source.repairs)}",
-                hint="export it again",
-            )
-        repairs = (*_beside(self._path), *self._source.repairs)
+        if not len(self._calls) and not len(self._activities) and self._repairs:
+            raise self._damaged("; ".join(self._repairs))
+        names = (text for _, texts in self._rows("TARGET_INFO_GPU", (), "name") for text in texts)
+        device_name = next((name for name in names if name), None)
         frames = (t.frame() for t in (self._calls, self._activities, self._ranges, self._ops))
-        calls, activities, ranges, ops = _one_process(*frames)
+        calls, activities, ranges, ops = _with_one_process(*frames)
+        repairs = (*_left_beside(self._path), *self._repairs)
         return Trace(
             calls=calls,
             activities=activities,
@@ -163,60 +132,104 @@ class _Reader:
             ops=ops,
             gradients=Table(c.OP_MARKS).frame(),  # the engine has no NVTX range
             source="nsys",
-            damage=Damage(self._dropped, 0, self._mended, repairs, self._source.broken),
-            device_name=self._source.first_text("TARGET_INFO_GPU", "name"),
+            damage=Damage(self._dropped, 0, self._mended, repairs, self._broken),
+            device_name=device_name,
         )
 
-    # ------------------------------------------------------------------ host side
+    # ------------------------------------------------------------------- any table
+
+    def _schema(self) -> dict[str, set[str]]:
+        """The columns of each table."""
+        query = (
+            "SELECT t.name, p.name FROM sqlite_master t, pragma_table_info(t.name) p "
+            "WHERE t.type = 'table'"
+        )
+        columns: dict[str, set[str]] = {}
+        try:
+            for table, column in self._connection.execute(query):
+                columns.setdefault(str(table), set()).add(str(column))
+        except (sqlite3.Error, UnicodeError) as error:
+            raise self._damaged(str(error)) from error
+        if not columns.keys() & set(_KNOWN):
+            raise InputError(
+                f"{self._path} is an SQLite database, but no export of Nsight Systems with CUDA "
+                "events",
+                hint="nsys profile --trace cuda,nvtx, then nsys export --type sqlite",
+            )
+        return columns
+
+    def _damaged(self, what: str) -> InputError:
+        return InputError(f"{self._path} is damaged: {what}", hint="export it again")
+
+    def _rows(
+        self, table: str, wanted: tuple[str, ...], text: str | None = None
+    ) -> Iterator[tuple[dict[str, Ints], list[str | None]]]:
+        """Chunks of integer columns and of one text column, up to where the table breaks off."""
+        if table not in self._columns:
+            return
+        there = self._columns[table]
+        parts = [_NUMBER.format(n) if n in there else "-1" for n in wanted]
+        parts.append(f'"{text}"' if text in there else "NULL")
+        read = 0
+        try:
+            cursor = self._connection.execute(f'SELECT {", ".join(parts)} FROM "{table}"')
+            while chunk := cursor.fetchmany(_ROWS):
+                read += len(chunk)
+                columns = list(zip(*chunk))
+                numbers = {n: np.asarray(columns[i], np.int64) for i, n in enumerate(wanted)}
+                yield numbers, [None if t is None else str(t) for t in columns[-1]]
+                self._bounded()
+        except (sqlite3.Error, OverflowError) as error:
+            self._broken |= "ACTIVITY" in table
+            self._repairs.append(f"{table} breaks off after {read:,} rows ({error})")
+
+    def _timed(self, kind: str, wanted: tuple[str, ...]) -> Iterator[dict[str, Ints]]:
+        """Rows of a CUPTI table with a valid time; `end` is replaced by the duration."""
+        for rows, _ in self._rows(_CUPTI + kind, wanted):
+            valid = (rows["start"] >= 0) & (np.maximum(rows["start"], rows["end"]) <= _MOST_NS)
+            self._dropped += int((~valid).sum())
+            duration = np.maximum(rows["end"], -1) - rows["start"]
+            self._mended += int((valid & (duration < 0)).sum())
+            rows["end"] = np.maximum(duration, 0)
+            yield {name: values[valid] for name, values in rows.items()}
+
+    def _bounded(self) -> None:
+        tables = (self._calls, self._activities, self._ranges, self._ops)
+        if sum(table.bytes for table in tables) > self._limit:
+            raise too_large(self._path, f"after {sum(map(len, tables)):,} rows", self._limit)
+
+    # ------------------------------------------------------------------- host side
 
     def _read_calls(self) -> None:
         wanted = ("start", "end", "globalTid", "correlationId", "nameId")
-        for rows in self._rows(f"{_CUPTI}RUNTIME", wanted):
-            names = [self._call_name(name) for name in rows["nameId"].tolist()]
-            self._calls.add(
-                {
-                    c.NAME: names,
-                    c.START: rows["start"],
-                    c.DUR: rows["end"],
-                    c.PID: _process(rows["globalTid"]),
-                    c.TID: _thread(rows["globalTid"]),
-                    c.CORRELATION: rows["correlationId"],
-                }
-            )
-            self._bounded()
+        for rows in self._timed("RUNTIME", wanted):
+            names = [self._strings.get(number, "call") for number in rows["nameId"].tolist()]
+            names = [_VERSION.sub("", name) for name in names]
+            pid, tid = _process(rows["globalTid"]), _thread(rows["globalTid"])
+            self._calls.add(_call_columns(rows, names, pid, tid))
 
-    def _read_synchronisations(self) -> None:
-        """Those of which the file has no call: they are known to have waited all the same."""
-        known = set(self._calls.column(c.CORRELATION).tolist())
-        for rows in self._rows(
-            f"{_CUPTI}SYNCHRONIZATION", ("start", "end", "syncType", "correlationId", "globalPid")
-        ):
-            kind = rows["syncType"]
-            told = np.asarray([n in known for n in rows["correlationId"].tolist()], np.bool_)
-            chosen = np.flatnonzero(~told & np.isin(kind, list(_SYNC_CALLS)))
-            self._calls.add(
-                {
-                    c.NAME: [_SYNC_CALLS[k] for k in kind[chosen].tolist()],
-                    c.START: rows["start"][chosen],
-                    c.DUR: rows["end"][chosen],
-                    c.PID: _process(rows["globalPid"][chosen]),
-                    c.TID: np.full(len(chosen), -1, np.int64),
-                    c.CORRELATION: rows["correlationId"][chosen],
-                }
-            )
+    def _read_synchronizations(self) -> None:
+        """Those that no call of the file explains: they waited all the same."""
+        known = self._calls.column(c.CORRELATION)
+        wanted = ("start", "end", "syncType", "correlationId", "globalPid")
+        for rows in self._timed("SYNCHRONIZATION", wanted):
+            chosen = np.isin(rows["syncType"], list(_SYNC_CALLS))
+            chosen &= ~np.isin(rows["correlationId"], known)
+            rows = {name: values[chosen] for name, values in rows.items()}
+            names = [_SYNC_CALLS[kind] for kind in rows["syncType"].tolist()]
+            no_thread = np.full(len(names), -1, np.int64)
+            pid = _process(rows["globalPid"])
+            self._calls.add(_call_columns(rows, names, pid, no_thread))
 
     def _read_ranges(self) -> None:
-        numbers = ("start", "end", "eventType", "textId", "globalTid")
-        for rows, texts in self._source.rows("NVTX_EVENTS", numbers, text="text"):
+        wanted = ("start", "end", "eventType", "textId", "globalTid")
+        for rows, texts in self._rows("NVTX_EVENTS", wanted, text="text"):
             kept = np.isin(rows["eventType"], _NVTX_RANGES) & (rows["end"] >= rows["start"])
             kept &= np.abs(rows["start"]) <= _MOST_NS
             chosen = np.flatnonzero(kept)
-            ids = rows["textId"][chosen].tolist()
-            told = (texts[row] for row in chosen.tolist())
-            names = [
-                _OPERATOR.sub("", self._strings.get(identity, "") if text is None else text)
-                for text, identity in zip(told, ids)
-            ]
+            pairs = zip((texts[row] for row in chosen.tolist()), rows["textId"][chosen].tolist())
+            named = [self._strings.get(i, "") if text is None else text for text, i in pairs]
+            names = [_OPERATOR.sub("", name) for name in named]
             values = {
                 c.START: rows["start"][chosen],
                 c.DUR: (rows["end"] - rows["start"])[chosen],
@@ -227,32 +240,22 @@ class _Reader:
             for table, mine in ((self._ops, operator), (self._ranges, ~operator)):
                 part = {column: value[mine] for column, value in values.items()}
                 table.add({c.NAME: [n for n, is_mine in zip(names, mine) if is_mine], **part})
-            self._bounded()
 
-    # ---------------------------------------------------------------- device side
+    # ----------------------------------------------------------------- device side
 
-    def _read_kernels(self) -> None:
-        wanted = (*_ON_DEVICE, "demangledName", "shortName")
-        for rows in self._rows(f"{_CUPTI}KERNEL", wanted):
+    def _read_activities(self) -> None:
+        for rows in self._timed("KERNEL", (*_ON_DEVICE, "demangledName", "shortName")):
             pairs = zip(rows["demangledName"].tolist(), rows["shortName"].tolist())
             names = [self._strings.get(n) or self._strings.get(s, "kernel") for n, s in pairs]
             self._add_activities(rows, names, c.KERNEL)
-
-    def _read_copies(self) -> None:
-        wanted = (*_ON_DEVICE, "copyKind", "srcKind", "dstKind")
-        for rows in self._rows(f"{_CUPTI}MEMCPY", wanted):
+        for rows in self._timed("MEMCPY", (*_ON_DEVICE, "copyKind", "srcKind", "dstKind")):
             kinds = (rows[name].tolist() for name in ("copyKind", "srcKind", "dstKind"))
-            ways = [_way(*each) for each in zip(*kinds)]
-            names = [f"Memcpy {direction} ({way})" if way else f"Memcpy {direction}"
-                     for direction, way in ways]  # fmt: skip
-            self._add_activities(rows, names, c.MEMCPY, [way for _, way in ways])
-
-    def _read_sets(self) -> None:
-        for rows in self._rows(f"{_CUPTI}MEMSET", _ON_DEVICE):
+            copies = [_copy(*each) for each in zip(*kinds)]
+            names = [f"Memcpy {way} ({ends})" if ends else f"Memcpy {way}" for way, ends in copies]
+            self._add_activities(rows, names, c.MEMCPY, [ends for _, ends in copies])
+        for rows in self._timed("MEMSET", _ON_DEVICE):
             self._add_activities(rows, ["Memset"] * len(rows["start"]), c.MEMSET)
-
-    def _read_graphs(self) -> None:
-        for rows in self._rows(f"{_CUPTI}GRAPH_TRACE", (*_ON_DEVICE, "graphId")):
+        for rows in self._timed("GRAPH_TRACE", (*_ON_DEVICE, "graphId")):
             names = [f"CUDA graph {graph}" for graph in rows["graphId"].tolist()]
             self._add_activities(rows, names, c.GRAPH)
 
@@ -274,32 +277,19 @@ class _Reader:
                 c.SHARE: np.full(count, -1, np.int64),
             }
         )
-        self._bounded()
-
-    # --------------------------------------------------------------------- inside
-
-    def _rows(self, table: str, wanted: tuple[str, ...]) -> Iterator[dict[str, Ints]]:
-        """Rows with a sound time; `end` comes out as the duration."""
-        for rows, _ in self._source.rows(table, wanted):
-            sound = (rows["start"] >= 0) & (np.maximum(rows["start"], rows["end"]) <= _MOST_NS)
-            self._dropped += int((~sound).sum())
-            duration = np.maximum(rows["end"], -1) - rows["start"]
-            self._mended += int((sound & (duration < 0)).sum())
-            rows["end"] = np.maximum(duration, 0)
-            yield {name: values[sound] for name, values in rows.items()}
-
-    def _call_name(self, identity: int) -> str:
-        return _VERSION.sub("", self._strings.get(identity, "call"))
-
-    def _bounded(self) -> None:
-        tables: Any = (self._calls, self._activities, self._ranges, self._ops)
-        limit = self._reading.limit()
-        if sum(table.bytes for table in tables) > limit:
-            rows = sum(map(len, tables))
-            raise too_large(self._path, f"after {rows:,} rows", limit)
 
 
-_ON_DEVICE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
+def _call_columns(
+    rows: dict[str, Ints], names: list[str], pid: Ints, tid: Ints
+) -> dict[str, Ints | list[str]]:
+    return {
+        c.NAME: names,
+        c.START: rows["start"],
+        c.DUR: rows["end"],
+        c.PID: pid,
+        c.TID: tid,
+        c.CORRELATION: rows["correlationId"],
+    }
 
 
 def _process(global_id: Ints) -> Ints:
@@ -312,7 +302,27 @@ def _thread(global_id: Ints) -> Ints:
     return np.where(global_id != -1, global_id & 0xFFFFFF, -1)
 
 
-def _way(kind: int, source: int, target: int) -> tuple[str, str]:
-    """ "HtoD" and "Pageable -> Device", as Kineto would say it; "" where that is unknown."""
+def _copy(kind: int, source: int, target: int) -> tuple[str, str]:
+    """ "HtoD" and "Pageable -> Device", as Kineto writes them; "" where the ends are unknown."""
     known = source in _MEMORY and target in _MEMORY
     return _COPIES.get(kind, "copy"), f"{_MEMORY[source]} -> {_MEMORY[target]}" if known else ""
+
+
+def _left_beside(path: Path) -> tuple[str, ...]:
+    """What a program that writes to the database, or died doing so, leaves beside it."""
+    left = [Path(f"{path}{suffix}") for suffix in ("-journal", "-wal")]
+    return tuple(
+        f"{file.name} lies beside it: the export may not be complete"
+        for file in left
+        if file.is_file() and file.stat().st_size
+    )
+
+
+def _with_one_process(*frames: pd.DataFrame) -> tuple[pd.DataFrame, ...]:
+    """Where every known process is the same, what has none gets it: older exports number
+    processes in some of their tables only."""
+    known = {int(pid) for frame in frames for pid in frame[c.PID].unique()} - {-1}
+    if len(known) > 1:
+        return frames
+    pid = known.pop() if known else 0
+    return tuple(frame.assign(**{c.PID: pid}) for frame in frames)

@@ -9,24 +9,20 @@ from pathlib import Path
 
 from launchscope.errors import InputError
 from launchscope.host import free_memory
-from launchscope.parser.deduplicate import deduplicated
-from launchscope.parser.trace import Trace
+from launchscope.parser.trace import Trace, deduplicate
 from launchscope.plugins import load_plugins
 
-__all__ = ["Reading", "Source", "is_trace", "read_trace", "sources"]
-
-
-# Memory that reading and analysing takes in all, of what the columns alone take (measured on
-# traces of 1 and 2 GB: 4.3).
+# Reading and analyzing a trace takes this many times the memory of its columns (measured on traces
+# of 1 and 2 GB: 4.3).
 _ANALYSIS = 5
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What of a trace is wanted, and what it may cost."""
+    """How much of a trace is read, and the memory that this may take."""
 
-    op_names: bool = True  # False: of operators only when they began
-    memory_bytes: int | None = None  # None: half of what is free; more is refused
+    op_names: bool = True  # False: only when operators began
+    memory_bytes: int | None = None  # None: half of what is free
 
     def limit(self) -> int:
         """Bytes that the columns of a trace may take, so that its analysis fits too."""
@@ -61,15 +57,13 @@ def read_trace(path: str | Path, reading: Reading = Reading()) -> Trace:
     Raises InputError when the file is missing, of no known format, beyond repair, or too large
     for the memory that `reading` allows.
     """
-    path = Path(path)
-    if not path.is_file():
-        # A recording names its traces as they were written; stored ones may be gzipped since.
-        path = next((p for p in (Path(f"{path}.gz"),) if p.is_file()), path)
+    # A recording names its traces as they were written; stored ones may be gzipped since.
+    path = next((p for p in (Path(path), Path(f"{path}.gz")) if p.is_file()), Path(path))
     if not path.is_file():
         raise InputError(f"no trace file at {path}")
     for source in sources():
         if source.detect(path):
-            return deduplicated(source.read(path, reading))
+            return deduplicate(source.read(path, reading))
     raise not_a_trace(path)
 
 
@@ -90,10 +84,10 @@ def not_a_trace(path: Path) -> InputError:
 
 
 def too_large(path: Path, read: str, limit: int) -> InputError:
-    """For a reader whose columns passed `reading.limit()` after having read so much."""
+    """For a reader whose columns exceed `reading.limit()`; `read` says how far it got."""
     return InputError(
         f"{path} does not fit in the memory that may be used: {read}, its events fill "
-        f"{limit / 1e6:,.0f} MB, and analysing them takes {_ANALYSIS} times that",
+        f"{limit / 1e6:,.0f} MB, and analyzing them takes {_ANALYSIS} times that",
         hint="--max-memory 32G allows more; a trace of fewer steps says the same",
     )
 

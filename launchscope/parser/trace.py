@@ -1,13 +1,14 @@
-"""A trace as four pandas frames; `columns` names what they hold.
+"""A trace as pandas frames; `columns` names what they hold.
 
-Times are integer nanoseconds on the trace's own clock; `end_ns` is exclusive. A frame is
-sorted by `start_ns` and has a plain 0..n-1 index. Text columns are categorical: a name is kept
-once, however many million events carry it.
+Times are integer nanoseconds on the trace's own clock; `end_ns` is exclusive. A frame is sorted
+by `start_ns` and has a plain 0..n-1 index. Text columns are categorical: a name is kept once,
+however many million events carry it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from array import array
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from launchscope.parser import columns as c
-
-__all__ = ["Damage", "Ints", "Trace", "categorical", "frame", "ints"]
+from launchscope.wording import plural
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Damage:
-    """What a reader had to leave out or mend; all zero and empty for a clean file."""
+    """What a reader left out or repaired; all zero and empty for a clean file."""
 
     events_dropped: int = 0  # events that could not be decoded, or lacked a time
     ambiguous_activities: int = 0  # correlation id used by several processes
@@ -33,36 +33,26 @@ class Damage:
 
     @property
     def any(self) -> bool:
-        return bool(
-            self.events_dropped or self.ambiguous_activities or self.durations_mended
-            or self.repairs
-        )  # fmt: skip
+        return bool(self.text)
 
     @property
     def text(self) -> str:
-        """What was left out and mended, in a sentence's middle."""
+        """What was left out and repaired, as a part of a sentence."""
         said = list(self.repairs)
         if self.events_dropped:
-            said.append(f"{_count(self.events_dropped, 'event')} dropped")
+            said.append(f"{plural(self.events_dropped, 'event')} dropped")
         if self.durations_mended:
             said.append(
-                f"{_count(self.durations_mended, 'missing or negative duration')} taken as 0"
+                f"{plural(self.durations_mended, 'missing or negative duration')} taken as 0"
             )
         if self.ambiguous_activities:
-            said.append(
-                f"{_count(self.ambiguous_activities, 'kernel or copy', 'kernels and copies')} of "
-                "unknown process"
-            )
+            said.append(f"{plural(self.ambiguous_activities, 'GPU event')} of unknown process")
         return "; ".join(said)
-
-
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One trace file. Frames have the columns of the tuples above, and may be empty."""
+    """One trace file. Frames may be empty."""
 
     calls: pd.DataFrame  # runtime and driver API calls: CALL_COLUMNS
     activities: pd.DataFrame  # what ran on the devices: ACTIVITY_COLUMNS
@@ -77,33 +67,87 @@ class Trace:
     with_stack: bool = False  # Python calls were recorded too
 
 
-def frame(columns: tuple[str, ...], values: dict[str, Any]) -> pd.DataFrame:
-    """A frame with exactly these columns, `end_ns` added, sorted by start (ties by insertion).
-
-    Text is given as a list of strings or as a Categorical. `values` is emptied on the way, so
-    that a large column exists once.
-    """
-    order = np.argsort(np.asarray(values[c.START], np.int64), kind="stable")
-    data: dict[str, Any] = {}
-    if c.END in columns:
-        values[c.END] = np.asarray(values[c.START], np.int64) + np.asarray(values[c.DUR], np.int64)
-    for column in columns:
-        value = values.pop(column)
-        if column in c.TEXT:
-            if not isinstance(value, pd.Categorical):
-                codes, names = pd.factorize(np.asarray(value, object))
-                value = categorical(codes, list(names))
-            data[column] = value[order]
-        else:
-            data[column] = np.asarray(value, np.int64)[order]
-    return pd.DataFrame(data, columns=list(columns))
-
-
-def categorical(codes: Any, names: list[str]) -> pd.Categorical:
-    """Text by number. The names stay Python strings: Arrow's refuse some that traces hold."""
-    return pd.Categorical.from_codes(codes, pd.Index(names, dtype=object))
-
-
 def ints(table: pd.DataFrame, column: str) -> Ints:
     """A column as an int64 array."""
     return table[column].to_numpy(np.int64)
+
+
+class Table:
+    """A frame that grows chunk by chunk while a file is read."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._columns = columns
+        self._values = {n: array("i" if n in c.TEXT else "q") for n in columns if n != c.END}
+        self._numbers: dict[str, dict[str, int]] = {n: {} for n in columns if n in c.TEXT}
+
+    def __len__(self) -> int:
+        return len(self._values[c.START])
+
+    @property
+    def bytes(self) -> int:
+        """Memory held by the rows."""
+        return sum(column.itemsize * len(column) for column in self._values.values())
+
+    def column(self, name: str) -> Ints:
+        """A copy of a column of numbers, in the order in which rows were added."""
+        return np.array(self._values[name], np.int64)
+
+    def add(self, values: dict[str, Any]) -> None:
+        """Appends rows: a list of texts, or an int64 array, per column; all equally long."""
+        for column, held in self._values.items():
+            if column in self._numbers:
+                number = self._numbers[column]
+                held.extend([number.setdefault(text, len(number)) for text in values[column]])
+            else:
+                numbers: Any = np.ascontiguousarray(values[column], np.int64)
+                held.frombytes(memoryview(numbers).cast("B"))
+
+    def frame(self) -> pd.DataFrame:
+        """All rows, sorted by start (ties as added). The table is empty afterwards."""
+        start = self.column(c.START)
+        order = np.argsort(start, kind="stable")
+        made: dict[str, Any] = {}
+        if c.END in self._columns:
+            made[c.END] = (start + self.column(c.DUR))[order]
+        for column in list(self._values):
+            held = self._values.pop(column)  # so that a large column exists once
+            if column in self._numbers:
+                # The names stay Python strings: Arrow's refuse some that traces hold.
+                names = pd.Index(list(self._numbers[column]), dtype=object)
+                made[column] = pd.Categorical.from_codes(np.asarray(held)[order], names)
+            else:
+                made[column] = np.asarray(held)[order]
+        return pd.DataFrame(made, columns=list(self._columns))
+
+
+def deduplicate(trace: Trace) -> Trace:
+    """The trace with each event once, and a repair that counts what was left out.
+
+    Two overlapping files that were put into one hold events twice. Only calls show it: one thread
+    cannot make the same call, with one correlation id, twice in one nanosecond, whereas equal
+    ranges, operators and device work can be real.
+    """
+    known = trace.calls[ints(trace.calls, c.CORRELATION) > 0]
+    if not _repeated(known).any():
+        return trace
+    frames, count = {}, 0
+    for name in ("calls", "activities", "ranges", "ops", "gradients"):
+        table = getattr(trace, name)
+        repeated = _repeated(table)
+        if name != "gradients":  # these are among the operators
+            count += int(repeated.sum())
+        frames[name] = table[~repeated].reset_index(drop=True)
+    repair = f"{count:,} duplicated events left out"
+    damage = replace(trace.damage, repairs=(*trace.damage.repairs, repair))
+    return replace(trace, damage=damage, **frames)
+
+
+def _repeated(table: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Rows that equal an earlier one in every column. Rows are by start."""
+    start = ints(table, c.START)
+    same = np.zeros(len(table) + 1, np.bool_)
+    same[1:-1] = start[1:] == start[:-1]
+    near = np.flatnonzero(same[1:] | same[:-1])
+    repeated = np.zeros(len(table), np.bool_)
+    repeated[near] = table.iloc[near].duplicated().to_numpy(bool)
+    return repeated

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import random
-import threading
 from pathlib import Path
 
 import pytest
 
 from launchscope.errors import InputError
 from launchscope.parser import decompress as module
-from launchscope.parser.decompress import beginning, blocks
+from launchscope.parser.decompress import beginning, decompress
 
 CONTENT = random.Random(7).randbytes(300_000) + b"a" * 9_000_000
 
@@ -24,7 +23,7 @@ def written(tmp_path: Path, content: bytes) -> Path:
 
 def read(path: Path) -> tuple[bytes, list[str]]:
     repairs: list[str] = []
-    return b"".join(blocks(path, repairs)), repairs
+    return b"".join(decompress(path, repairs)), repairs
 
 
 @pytest.mark.parametrize("level", [1, 6, 9])
@@ -66,14 +65,6 @@ def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         read(bomb)
 
 
-def test_the_thread_ends_when_the_reader_stops_early(tmp_path: Path) -> None:
-    path = written(tmp_path, gzip.compress(b"b" * 60_000_000, 1))
-    stream = blocks(path, [])
-    next(iter(stream))
-    stream.close()  # type: ignore[attr-defined]
-    assert not [thread for thread in threading.enumerate() if thread.name == "inflate"]
-
-
 def test_the_beginning_of_what_cannot_be_read_is_empty(tmp_path: Path) -> None:
     assert beginning(tmp_path / "none") == b""
     assert beginning(tmp_path) == b""
@@ -100,5 +91,5 @@ def test_what_follows_a_gzip_stream_is_no_early_end(
     path = tmp_path / "t.gz"
     path.write_bytes(gzip.compress(b"content") + rest)
     repairs: list[str] = []
-    assert b"".join(blocks(path, repairs)) == b"content"
-    assert repairs == (["what follows the gzip stream ignored"] if told else [])
+    assert b"".join(decompress(path, repairs)) == b"content"
+    assert repairs == (["the bytes after the gzip stream are ignored"] if told else [])

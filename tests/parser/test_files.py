@@ -55,8 +55,8 @@ def test_a_profile_round_trips(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("{", "damaged"),
-        ('{"schema": NaN}', "NaN at byte 11 is no JSON"),
-        ('{"schema": -Infinity}', "Infinity at byte 12 is no JSON"),
+        ('{"schema": NaN}', "NaN at byte 11 is not JSON"),
+        ('{"schema": -Infinity}', "Infinity at byte 12 is not JSON"),
         ('{"schema": nope}', "invalid character"),
         ("[]", "is not a launchscope Profile"),
         ("{}", "is not a launchscope Profile"),

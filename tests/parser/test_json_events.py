@@ -97,7 +97,7 @@ def test_a_file_without_a_list_of_events_is_told(text: str) -> None:
 def test_a_file_that_goes_on_without_an_event_is_given_up(
     filling: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonevents, "LONGEST", 1 << 20)
+    monkeypatch.setattr(jsonevents, "MAX_EVENT", 1 << 20)
 
     def endless() -> Iterator[bytes]:
         yield b'{"traceEvents": ['

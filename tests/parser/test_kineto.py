@@ -12,7 +12,7 @@ import pytest
 from launchscope.errors import InputError
 from launchscope.parser import columns as c
 from launchscope.parser import read_trace
-from launchscope.parser.launches import find_launches, synchronisations
+from launchscope.parser.launches import find_launches, synchronizations
 from launchscope.parser.sources import Reading, sources
 from launchscope.parser.trace import Damage
 from tests.builders import TraceBuilder, trace
@@ -261,7 +261,7 @@ def test_the_files_of_amds_gpus_are_read(tmp_path: Path) -> None:
     read = built.trace()
     found = find_launches(read)
     assert list(found.calls[c.NAME]) == ["hipLaunchKernel"]
-    assert synchronisations(read, found)[c.COUNTED].sum() == 1
+    assert synchronizations(read, found)[c.COUNTED].sum() == 1
 
 
 def test_rank_world_size_and_stacks_are_told_by_the_file(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_events_that_stand_twice_count_once_and_are_told(tmp_path: Path) -> None
     count = len(document["traceEvents"])
     document["traceEvents"] *= 2
     twice = read_trace(written(tmp_path, json.dumps(document), "twice.json"))
-    assert twice.damage.repairs == (f"{count} events that stand twice left out",)
+    assert twice.damage.repairs == (f"{count} duplicated events left out",)
     for frame in ("calls", "activities", "ranges", "ops", "gradients"):
         assert len(getattr(twice, frame)) == len(getattr(once, frame))
 
@@ -319,7 +319,7 @@ def test_events_that_only_begin_or_end_are_told(tmp_path: Path, layout: str) -> 
             event["ph"] = "B"
     read = read_trace(written(tmp_path, LAYOUTS[layout](document)))
     assert not len(read.ranges)
-    assert read.damage.repairs == ('1 events of "ph" B or E, which only begin or end, left out',)
+    assert read.damage.repairs == ('1 event of "ph" B or E, which only begin or end, left out',)
 
 
 def test_the_events_may_follow_long_tables(tmp_path: Path) -> None:
@@ -329,7 +329,6 @@ def test_the_events_may_follow_long_tables(tmp_path: Path) -> None:
 
 def test_damage_is_told_in_the_singular_and_the_plural() -> None:
     assert Damage(1, 1, 1).text == (
-        "1 event dropped; 1 missing or negative duration taken as 0; "
-        "1 kernel or copy of unknown process"
+        "1 event dropped; 1 missing or negative duration taken as 0; 1 GPU event of unknown process"
     )
-    assert Damage(1200, 2).text == "1,200 events dropped; 2 kernels and copies of unknown process"
+    assert Damage(1200, 2).text == "1,200 events dropped; 2 GPU events of unknown process"

@@ -15,7 +15,7 @@ import pandas as pd
 
 from launchscope.analysis.steps.iterations import Iterations
 from launchscope.parser import columns as c
-from launchscope.parser.launches import Launches, find_launches, synchronisations
+from launchscope.parser.launches import Launches, find_launches, synchronizations
 from launchscope.parser.trace import Ints, Trace, ints
 
 __all__ = ["OPTIMIZER_RANGE", "Work", "gather"]
@@ -33,7 +33,7 @@ class Work:
     iterations: Iterations
     launches: pd.DataFrame  # columns of Launches.calls
     activities: pd.DataFrame  # of the main device; `launch` is a row of `launches` or -1
-    syncs: pd.DataFrame  # columns of `synchronisations`
+    syncs: pd.DataFrame  # columns of `synchronizations`
     own_copy: Ints  # of each sync: the launch that it is, if it is a copy, otherwise -1
     drained: Ints  # of each sync: when the device had finished what was launched before it
     waited: Ints  # of each sync: ns for which it waited for that work
@@ -96,7 +96,7 @@ class Work:
 def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None) -> Work:
     """Launches and device work of the steps' process, on the device that did most of it."""
     joined = joined or find_launches(trace)
-    waits = synchronisations(trace, joined)
+    waits = synchronizations(trace, joined)
     calls, activities = joined.calls, joined.activities
     wanted = np.ones(len(calls), bool)
     if iterations.pid is not None:
