@@ -32,6 +32,7 @@ from launchscope.model.gate import (
     LimitSource,
     Outcome,
 )
+from launchscope.model.optimizer_change import OptimizerChange
 from launchscope.model.profile import (
     PROFILE_SCHEMA,
     Basis,
@@ -61,6 +62,7 @@ from launchscope.model.recording import (
     BlockerRecord,
     Calibration,
     Cause,
+    CauseKind,
     HostInput,
     InspectResult,
     OpRecord,
@@ -74,6 +76,7 @@ from launchscope.model.recording import (
     StepKind,
     StepPart,
     StrategyResult,
+    TensorOrigin,
     TimingResult,
     TraceResult,
     VerifyResult,
@@ -104,6 +107,7 @@ __all__ = [
     "BucketPlan",
     "Calibration",
     "Cause",
+    "CauseKind",
     "Change",
     "Check",
     "Comparison",
@@ -125,6 +129,7 @@ __all__ = [
     "NearestPoint",
     "OpRecord",
     "OpRow",
+    "OptimizerChange",
     "Outcome",
     "PassFailure",
     "Point",
@@ -152,6 +157,7 @@ __all__ = [
     "StrategyName",
     "StrategyResult",
     "Target",
+    "TensorOrigin",
     "TensorShape",
     "TimingResult",
     "TraceResult",

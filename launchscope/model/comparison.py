@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from launchscope.model.profile import Metric, Profile
-from launchscope.model.recording import StrategyResult
+from launchscope.model.recording import Cause, StrategyResult
 from launchscope.model.run import Environment, Mode, Target
 from launchscope.model.tensor_shape import TensorShape
 
@@ -90,6 +90,7 @@ class Trajectory:
     largest_pct: float | None = None
     tolerance_pct: float | None = None
     reason: str | None = None
+    causes: tuple[Cause, ...] = ()  # why the replay differs
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median, quantiles
 from typing import Any, Literal
 
 from launchscope.model.facts import Facts
+from launchscope.model.optimizer_change import OptimizerChange
 from launchscope.model.recording import Cause, ReplayStatus, StepBoundary
 from launchscope.model.run import Environment, Mode, Target
 from launchscope.model.source_line import SourceLine
@@ -111,7 +112,7 @@ class Correctness:
     @property
     def distinct_causes(self) -> tuple[Cause, ...]:
         """The first of the causes that differ in nothing but the value of a later step."""
-        first = {(c.kind, c.what, c.where): c for c in reversed(self.causes)}
+        first = {replace(c, before=None, after=None): c for c in reversed(self.causes)}
         return tuple(first.values())[::-1]
 
 
@@ -136,7 +137,7 @@ class Replay:
     reason: str | None = None
     where: SourceLine | None = None
     scope: str | None = None
-    changes: tuple[str, ...] = ()
+    changes: tuple[OptimizerChange, ...] = ()
     work: Work = Work(None)
     correct: Correctness = Correctness()
     scopes: tuple[ScopeReplay, ...] = ()  # smaller ones, where the whole step was not captured

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from launchscope.model.optimizer_change import OptimizerChange
 from launchscope.model.run import Environment, Mode, Schedule, Target
 from launchscope.model.source_line import SourceLine
 from launchscope.model.tensor_shape import TensorShape
@@ -181,7 +182,7 @@ class ReplayResult:
     reason: str | None = None
     where: SourceLine | None = None
     scope: Literal["full_step", "forward_backward", "forward", "region"] = "full_step"
-    changes: tuple[str, ...] = ()
+    changes: tuple[OptimizerChange, ...] = ()
     eager_bursts: tuple[tuple[float, ...], ...] = ()
     replay_bursts: tuple[tuple[float, ...], ...] = ()
     host_replay_us: tuple[float, ...] = ()
@@ -203,30 +204,36 @@ class ReplayTraceResult:
     replays: int
 
 
+CauseKind = Literal[
+    "learning_rate",
+    "hyperparameter",
+    "scalar",
+    "branch",
+    "cross_step_state",
+    "unjoined_stream",
+]
+# Where a tensor comes from that the step reads and that is no input of it.
+TensorOrigin = Literal["host", "state", "previous_step"]
+
+
 @dataclass(frozen=True)
 class Cause:
-    """Why a replay is not eager's step. `before`: the value at capture; `after`: a later one."""
+    """Why a replay is not eager's step. `before`: the value at capture; `after`: a later one.
 
-    kind: Literal["learning_rate", "hyperparameter", "scalar", "branch", "carried", "stream"]
-    what: str
+    `op` ran in the eager step; `captured_op` ran in its place in the captured one. One of a
+    branch is None if that step had no further op; both are equal if only the shapes differ.
+    """
+
+    kind: CauseKind
     where: SourceLine | None = None
     before: float | None = None
     after: float | None = None
-    optimizer: str | None = None  # the class whose hyper-parameter it is
-
-    @property
-    def text(self) -> str:
-        """The cause as half a sentence."""
-        if self.kind == "branch":
-            return self.what
-        if self.kind == "carried":
-            return f"the step reads {self.what}: a replay goes on reading the first one"
-        if self.kind == "stream":
-            return f"{self.what} is missing from the graph"
-        if self.before is None or self.after is None:
-            return f"{self.what} changes, and a capture freezes it"
-        change = f"from {self.before:.6g} to {self.after:.6g}"
-        return f"{self.what} changes ({change}), and a capture freezes it"
+    optimizer: str | None = None  # the class whose hyperparameter it is
+    hyperparameter: str | None = None  # as in `param_groups`: "lr"
+    op: str | None = None
+    captured_op: str | None = None
+    tensor: TensorShape | None = None  # that a replay goes on reading
+    origin: TensorOrigin | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from launchscope.analysis.metrics import UNITS
 from launchscope.analysis.replay_model.prediction import KERNEL_MS, START_MS
 from launchscope.model import (
     InspectResult,
+    OptimizerChange,
     PassFailure,
     Profile,
     ReplayResult,
@@ -298,7 +299,7 @@ def test_the_bounds_take_in_what_eager_took_beside_the_replays(tmp_path: Path) -
     calm = replace(MEASURED, eager_bursts=((2.5,), (2.5,)))
     quicker = replace(MEASURED, eager_bursts=((1.5,), (1.5,)))
     slower = replace(MEASURED, eager_bursts=((4.5,), (4.5,)))
-    other = replace(quicker, changes=("AdamW capturable=True",))
+    other = replace(quicker, changes=(OptimizerChange("AdamW", "capturable", True),))
 
     def bounds(replay: ReplayResult) -> tuple[float, float]:
         profile = build_profile(recording(tmp_path, timing=times, replay=replay))
@@ -332,7 +333,7 @@ def test_a_trace_that_was_stretched_counts_for_less_than_steps_timed_twice(
 ) -> None:
     times = timing(iteration_ms=0.45, step_ms=0.44)  # the trace: 0.5 ms busy
 
-    def built(eager_ms: float, changes: tuple[str, ...] = ()) -> Profile:
+    def built(eager_ms: float, changes: tuple[OptimizerChange, ...] = ()) -> Profile:
         bursts = ((eager_ms, eager_ms), (eager_ms, eager_ms))
         replay = replace(
             MEASURED, eager_bursts=bursts, replay_bursts=((0.42, 0.42),) * 2, changes=changes
@@ -345,7 +346,7 @@ def test_a_trace_that_was_stretched_counts_for_less_than_steps_timed_twice(
     assert again.verdict is not None
     assert (again.verdict.recommendation, again.verdict.basis) == ("stay_eager", "measured")
     assert any("the trace stretched the GPU's work" in note for note in again.notes)
-    for other in (built(0.5), built(0.445, ("AdamW capturable=True",))):
+    for other in (built(0.5), built(0.445, (OptimizerChange("AdamW", "capturable", True),))):
         assert other.verdict is not None
         assert other.verdict.recommendation == "inconclusive"
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import launchscope
-from launchscope.model import SourceLine
+from launchscope.model import OptimizerChange, SourceLine
 from tests.gpu.conftest import ProfileScript, loop
 
 pytestmark = pytest.mark.gpu
@@ -82,7 +82,7 @@ def test_a_launch_bound_step_is_replayed_and_adopted(
     assert ran.code == 0
     assert profile.replay.status == "measured"
     assert profile.replay.work.same is True
-    assert profile.replay.changes == ("AdamW capturable=True",)
+    assert profile.replay.changes == (OptimizerChange("AdamW", "capturable", True),)
     assert ran.verdict.recommendation == "adopt"
     assert ran.verdict.basis == "measured"
     assert ran.metric("speedup") > 2

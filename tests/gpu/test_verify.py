@@ -89,7 +89,7 @@ CASES = {
             "x = x * mask.to('cuda', non_blocking=True)"
         ),
         loop(after="x = nn.functional.dropout(x, 0.5)"),
-        "carried",
+        "cross_step_state",
         "mask.to('cuda'",
     ),
     # The branch turns after the second capture, which is the one of the check.
@@ -118,13 +118,13 @@ CASES = {
             setup="hidden = torch.zeros(64, device='cuda')",
             middle="hidden.mul_(0.9).add_(x.mean(0), alpha=0.1)",
         ),
-        "carried",
+        "cross_step_state",
         "hidden = 0.9 * hidden",
     ),
     "gradients made anew": Case(
         loop(zero="for p in model.parameters(): p.grad = torch.zeros_like(p)"),
         loop(zero="optimizer.zero_grad(set_to_none=False)"),
-        "carried",
+        "cross_step_state",
     ),
     "stream not forked": Case(
         loop(
@@ -137,7 +137,7 @@ CASES = {
             "with torch.cuda.stream(side): model.ema.lerp_(model.layers[0].weight.data, 0.1)\n"
             "torch.cuda.current_stream().wait_stream(side)",
         ),
-        "stream",
+        "unjoined_stream",
         "model.ema.lerp_",
     ),
 }

@@ -13,6 +13,7 @@ from launchscope.model import (
     Facts,
     KernelRow,
     Metric,
+    OptimizerChange,
     Profile,
     Replay,
     Shapes,
@@ -140,7 +141,7 @@ def profile(
         replay=Replay(
             status="measured",
             scope="full_step",
-            changes=("AdamW capturable=True",),
+            changes=(OptimizerChange("AdamW", "capturable", True),),
             work=Work(True),
             correct=Correctness("verified", 4, 2e-7),
         ),

@@ -37,6 +37,7 @@ from launchscope.model import (
     SizeCount,
     SourceLine,
     StepKind,
+    TensorShape,
     Trajectory,
     Verdict,
     Work,
@@ -82,12 +83,13 @@ LAST_BATCH = Shapes(
 BRANCH = shapes("(8,) float32", "(8,) float32")
 CALLS = shapes("(8,) float32", "(8,) float32", forwards=(1, 7))
 CAUSES = (
+    Cause("learning_rate", SourceLine("train.py", 30), 0.1, 0.09, "SGD", "lr"),
+    Cause("scalar", SourceLine("train.py", 25), op="aten.mul"),
     Cause(
-        "learning_rate", "the learning rate of SGD", SourceLine("train.py", 30), 0.1, 0.09, "SGD"
-    ),
-    Cause("scalar", "a value given to aten.mul", SourceLine("train.py", 25)),
-    Cause(
-        "carried", "a tensor of shape (8,) that the step before made", SourceLine("train.py", 22)
+        "cross_step_state",
+        SourceLine("train.py", 22),
+        tensor=TensorShape((8,), "float32"),
+        origin="previous_step",
     ),
 )
 COPY = Blocker("aten._to_copy", None, 3, "Pin the memory.", "host_copy")

@@ -141,7 +141,7 @@ def _verified(profile: Profile) -> Trajectory:
     # A step that changes no parameters is compared by what it gives back.
     what: Literal["update", "output"] = "output" if _infers(profile) else "update"
     largest = None if correct.max_update_diff is None else 100 * correct.max_update_diff
-    reason = correct.reason or "; ".join(cause.text for cause in correct.distinct_causes) or None
+    reason, causes = correct.reason, correct.distinct_causes
     if profile.replay.status == "what_if":
         lines = sorted({blocker.where for blocker in profile.blockers if blocker.where})
         named = f" ({', '.join(map(str, lines))})" if lines else ""
@@ -150,8 +150,8 @@ def _verified(profile: Profile) -> Trajectory:
     if correct.status == "verified":
         return Trajectory("follows", what, correct.steps, largest)
     if correct.status == "different":
-        return Trajectory("differs", what, correct.steps, largest, TOLERANCE_PCT, reason)
-    return Trajectory("not_compared", what, reason=reason)
+        return Trajectory("differs", what, correct.steps, largest, TOLERANCE_PCT, reason, causes)
+    return Trajectory("not_compared", what, reason=reason, causes=causes)
 
 
 def trajectory(eager: StrategyResult | None, other: StrategyResult | None) -> Trajectory:

@@ -15,6 +15,7 @@ from launchscope.model import (
     SAME_FLAGS_RANGE,
     Correctness,
     KernelChange,
+    OptimizerChange,
     PassFailure,
     ReplayResult,
     VerifyResult,
@@ -71,7 +72,7 @@ def measured_replay(
 def compare_work(
     eager: Work | None,
     replay: Trace | None,
-    changes: tuple[str, ...],
+    changes: tuple[OptimizerChange, ...],
     *,
     without_optimizer: bool = False,
 ) -> WorkComparison:

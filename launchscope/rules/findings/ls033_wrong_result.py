@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launchscope.model import Cause, Finding, Profile
+from launchscope.reason_text import cause_text
 from launchscope.rules.learning_rate import remedy
 from launchscope.rules.rule import Rule
 from launchscope.wording import pct, plural
@@ -35,10 +36,10 @@ _ADVICE = {
     "replay.",
     "branch": "Make every step take the same path (torch.where in place of if), or capture one "
     "graph for each path and choose between them outside.",
-    "carried": "Update it in place inside the step (state.copy_(new)), so that it stays at the "
-    "address that the graph reads. You can also copy it there before each replay.",
-    "stream": "Fork the side stream inside the step (side.wait_stream(torch.cuda.current_stream()))"
-    " and join it before the step ends.",
+    "cross_step_state": "Update it in place inside the step (state.copy_(new)), so that it stays "
+    "at the address that the graph reads. You can also copy it there before each replay.",
+    "unjoined_stream": "Fork the side stream inside the step "
+    "(side.wait_stream(torch.cuda.current_stream())) and join it before the step ends.",
 }
 
 
@@ -53,7 +54,7 @@ _PICKING_ADVICE = (
 def _advice(cause: Cause) -> str:
     if cause.kind == "learning_rate":
         return remedy(cause.optimizer or "")
-    if cause.kind == "scalar" and cause.what.endswith(_PICKING):
+    if cause.kind == "scalar" and cause.op in _PICKING:
         return _PICKING_ADVICE
     return _ADVICE[cause.kind]
 
@@ -64,9 +65,10 @@ def check(profile: Profile) -> Iterator[Finding]:
         return
     largest = correct.max_update_diff
     for cause in correct.distinct_causes:
+        text = cause_text(cause)
         yield RULE.finding(
             "error",
-            cause.text[0].upper() + cause.text[1:],
+            text[0].upper() + text[1:],
             _advice(cause),
             cause.where,
             max_update_diff=largest,

@@ -32,9 +32,8 @@ from launchscope.rules.rule import Rule
 
 
 def scheduler_is_frozen(profile: Profile) -> bool:
-    """Whether a capture would freeze a rate that changes: it does, unless the rate is a tensor."""
-    as_tensor = any("lr" in change and "tensor" in change for change in profile.replay.changes)
-    return profile.facts.scheduler_live is True and not as_tensor
+    """Whether a capture would freeze a rate that changes; a rate in a tensor is not one."""
+    return profile.facts.scheduler_live is True
 
 
 def check(profile: Profile) -> Iterator[Finding]:

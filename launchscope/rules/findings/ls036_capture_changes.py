@@ -30,7 +30,7 @@ from launchscope.wording import listed
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    changes, found = list(profile.replay.changes), gain(profile)
+    changes, found = list(map(str, profile.replay.changes)), gain(profile)
     too_small = found is not None and found.removable_pct < profile.threshold_pct
     if changes and not too_small and never_pays_back(profile) is None:
         yield RULE.finding(

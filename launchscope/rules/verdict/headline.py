@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from launchscope.model import Profile
+from launchscope.reason_text import cause_text
 from launchscope.rules.findings.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.profile_queries import Gain, branches, distinct_inputs, forward_unseen, waits
 from launchscope.rules.shape_change import every_step_differs, growth
@@ -128,7 +129,8 @@ def unsafe(profile: Profile, found: Gain, code: str) -> str:
         cause = profile.replay.correct.causes[0]
         at = f" ({place(cause.where)})" if cause.where else ""
         return (
-            f"Unsafe as it stands: {cause.text}{at}. Once you have fixed this, a replay {effect}."
+            f"Unsafe as it stands: {cause_text(cause)}{at}. Once you have fixed this, a replay "
+            f"{effect}."
         )
     if code == "LS033":
         largest = profile.replay.correct.max_update_diff

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launchscope.analysis.replay_model.capturable import ASK_FOR_CAPTURABLE
-from launchscope.model import Profile, Recommendation
+from launchscope.model import OptimizerChange, Profile, Recommendation
 from launchscope.rules.findings.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.verdict.obstacles import PADDING, obstacles
 from launchscope.wording import listed, place, plural, shapes, size_of
@@ -99,11 +99,15 @@ def _waits(profile: Profile) -> list[Fix]:
 def _optimizer(profile: Profile) -> list[str]:
     """The flags that the measured capture set, else those that torch asks for."""
     if profile.replay.status in _REPLAYED:
-        changes = list(profile.replay.changes)
+        changes = list(map(str, profile.replay.changes))
         change = "Change the optimizer as the measured capture did: {}."
     else:
         kinds = dict.fromkeys(profile.facts.optimizer_classes or ())
-        changes = [f"{kind} capturable=True" for kind in kinds if kind in ASK_FOR_CAPTURABLE]
+        changes = [
+            str(OptimizerChange(kind, "capturable", True))
+            for kind in kinds
+            if kind in ASK_FOR_CAPTURABLE
+        ]
         change = "Change the optimizer, because PyTorch refuses the capture otherwise: {}."
     return [change.format(listed(changes))] if changes else []
 

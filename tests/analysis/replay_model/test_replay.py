@@ -12,6 +12,7 @@ from launchscope.model import (
     BlockerRecord,
     InspectResult,
     OpRecord,
+    OptimizerChange,
     ReplayTraceResult,
     SourceLine,
     StepBoundary,
@@ -57,7 +58,7 @@ def test_a_capturable_optimizer_may_bring_its_own_kernels(tmp_path: Path) -> Non
     replay_trace(tmp_path, [("kernel", 5.0)] * 100 + [("multi_tensor_apply_kernel<x>", 50.0)])
     traced = ReplayTraceResult("replay.kineto.json", 3)
     plain = whole(tmp_path, replay=MEASURED, replay_trace=traced)
-    changed = replace(MEASURED, changes=("AdamW capturable=True",))
+    changed = replace(MEASURED, changes=(OptimizerChange("AdamW", "capturable", True),))
     assert plain.replay.work.same is False
     assert whole(tmp_path, replay=changed, replay_trace=traced).replay.work.same is True
 
@@ -88,7 +89,11 @@ def test_the_eager_step_under_the_captures_flags_is_found_by_its_range(tmp_path:
 
 
 def test_speedup_is_against_the_persons_own_eager(tmp_path: Path) -> None:
-    changed = replace(MEASURED, changes=("AdamW capturable=True",), eager_bursts=((5.0, 5.0),))
+    changed = replace(
+        MEASURED,
+        changes=(OptimizerChange("AdamW", "capturable", True),),
+        eager_bursts=((5.0, 5.0),),
+    )
     assert whole(tmp_path, replay=changed).value("speedup") == pytest.approx(2.5 / 0.5)
 
 

@@ -21,6 +21,7 @@ from launchscope.model import (
     ShapeSignature,
     SourceLine,
     StepKind,
+    TensorShape,
     Work,
 )
 from launchscope.rules import Rule, advise, all_rules, find_rule
@@ -358,11 +359,6 @@ def test_scheduler_advice_is_given_per_optimizer(optimizer: str, said: str) -> N
     assert said in finding.advice
 
 
-def test_a_scheduler_that_writes_into_a_tensor_is_not_frozen() -> None:
-    replay = replace(profile().replay, changes=("AdamW capturable=True", "lr as a tensor"))
-    assert titles("LS035", profile(facts={"scheduler_live": True}, replay=replay)) == []
-
-
 def test_figures_that_contradict_each_other_are_each_named() -> None:
     facts = {"simulation_error_pct": -14.0, "iteration_check_pct": 5.0, "join_coverage_pct": 80.0}
     assert len(titles("LS006", profile(facts=facts))) == 3
@@ -389,12 +385,13 @@ def test_a_failed_capture_is_reported_with_its_reason_and_line() -> None:
 
 
 FROZEN = (
+    Cause("learning_rate", SourceLine("train.py", 30), 0.1, 0.09, "SGD", "lr"),
+    Cause("scalar", SourceLine("train.py", 25), 1.0, 0.5, op="aten.mul"),
     Cause(
-        "learning_rate", "the learning rate of SGD", SourceLine("train.py", 30), 0.1, 0.09, "SGD"
-    ),
-    Cause("scalar", "a value given to aten.mul", SourceLine("train.py", 25), 1.0, 0.5),
-    Cause(
-        "carried", "a tensor of shape (8,) that the step before made", SourceLine("train.py", 22)
+        "cross_step_state",
+        SourceLine("train.py", 22),
+        tensor=TensorShape((8,), "float32"),
+        origin="previous_step",
     ),
 )
 
@@ -422,10 +419,7 @@ def test_scopes_that_could_not_be_captured_are_no_advice() -> None:
 
 
 def test_a_batch_that_the_step_selects_is_reported_once_with_what_to_do() -> None:
-    picked = [
-        Cause("scalar", "a value given to aten.select", SourceLine("t.py", 9), 7.0, n)
-        for n in (0.0, 1.0)
-    ]
+    picked = [Cause("scalar", SourceLine("t.py", 9), 7.0, n, op="aten.select") for n in (0.0, 1.0)]
     wrong = replace(WRONG, correct=replace(WRONG.correct, causes=tuple(picked)))
     rule = find_rule("LS033")
     assert rule is not None

@@ -109,7 +109,7 @@ def test_advice_on_the_data_loader_is_a_sentence(wait: float) -> None:
 
 def test_causes_that_differ_in_a_later_value_alone_are_one() -> None:
     first, later = (
-        Cause("scalar", "aten.select", SourceLine("train.py", 64), 7, value) for value in (0, 1)
+        Cause("scalar", SourceLine("train.py", 64), 7, value, op="aten.select") for value in (0, 1)
     )
     other = replace(first, where=SourceLine("train.py", 65))
     assert Correctness(causes=(first, later, other)).distinct_causes == (first, other)

@@ -343,9 +343,7 @@ def test_advising_twice_gives_the_same_profile() -> None:
 
 
 def test_a_named_cause_stands_in_the_headline_with_the_gain_that_remains() -> None:
-    cause = Cause(
-        "learning_rate", "the learning rate of SGD", SourceLine("train.py", 30), 0.1, 0.09, "SGD"
-    )
+    cause = Cause("learning_rate", SourceLine("train.py", 30), 0.1, 0.09, "SGD", "lr")
     correct = Correctness("different", 4, 0.44, causes=(cause,))
     given = verdict(profile(replay=replace(profile().replay, correct=correct)))
     assert given.recommendation == "unsafe"

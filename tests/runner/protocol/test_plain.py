@@ -39,7 +39,7 @@ RESULTS = [
         host_inputs=(HostInput("x.to(device)", TensorShape((4, 2), "float32")),),
     ),
     ReplayResult("measured", eager_bursts=((1.0, 2.0), (3.0,)), graph_nodes=7),
-    VerifyResult("different", None, (0.5,), (), (Cause("scalar", "a value", None, 1.0, 2.0),)),
+    VerifyResult("different", None, (0.5,), (), (Cause("scalar", None, 1.0, 2.0, op="aten.mul"),)),
 ]
 
 

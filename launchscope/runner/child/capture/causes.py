@@ -7,12 +7,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import Cause, SourceLine
+from launchscope.model import Cause, CauseKind, SourceLine
 from launchscope.runner.child.capture.step_trace import Scalar, StepTrace
 
 _MOST_NAMED = 5
-# Hyper-parameters by the words people use for them.
-_WORDS = {"lr": "learning rate", "weight_decay": "weight decay", "betas": "betas"}
 
 Hyperparameters = dict[tuple[str, int, str], Any]
 
@@ -43,10 +41,7 @@ def causes_between(
     branch = _branch(captured, eager)
     if branch is not None:
         return [branch]
-    found = [
-        Cause("stream", "work on a stream that was not forked from the capture's", where)
-        for where in dict.fromkeys(captured.unforked)
-    ]
+    found = [Cause("unjoined_stream", where) for where in dict.fromkeys(captured.unjoined_streams)]
     named = _changed_hyperparameters(before, after)
     frozen = _frozen_scalars(captured, eager)
     inside = [cause for cause, in_optimizer in frozen if in_optimizer]
@@ -56,8 +51,10 @@ def causes_between(
         found += inside
     found += [cause for cause, in_optimizer in frozen if not in_optimizer]
     for view in eager.views:
-        if view.carried is not None:
-            found.append(Cause("carried", view.carried, view.where))
+        if view.origin is not None:
+            found.append(
+                Cause("cross_step_state", view.where, tensor=view.shape, origin=view.origin)
+            )
     return list(dict.fromkeys(found))[:_MOST_NAMED]
 
 
@@ -65,23 +62,18 @@ def _branch(captured: StepTrace, eager: StepTrace) -> Cause | None:
     """The first op at which the two steps part."""
     for before, after in zip(captured.calls, eager.calls, strict=False):
         if before.form != after.form:
-            what = (
-                f"the step ran {after.op} where the captured one ran {before.op}"
-                if before.op != after.op
-                else f"{after.op} met other shapes than in the captured step"
-            )
-            return Cause("branch", what, after.where)
+            return Cause("branch", after.where, op=after.op, captured_op=before.op)
     shorter = min(len(captured.calls), len(eager.calls))
     longer = max(captured.calls, eager.calls, key=len)
     if len(longer) == shorter:
         return None
-    more = longer is eager.calls
-    what = (
-        f"the step ran {longer[shorter].op}, which the captured one did not"
-        if more
-        else f"the step left out {longer[shorter].op} of the captured one"
+    call, more = longer[shorter], longer is eager.calls
+    return Cause(
+        "branch",
+        call.where,
+        op=call.op if more else None,
+        captured_op=None if more else call.op,
     )
-    return Cause("branch", what, longer[shorter].where)
 
 
 def _frozen_scalars(captured: StepTrace, eager: StepTrace) -> list[tuple[Cause, bool]]:
@@ -90,9 +82,7 @@ def _frozen_scalars(captured: StepTrace, eager: StepTrace) -> list[tuple[Cause, 
     for before, after in zip(captured.calls, eager.calls, strict=False):
         for old, new in zip(before.scalars, after.scalars, strict=False):
             if not _same(old, new):
-                cause = Cause(
-                    "scalar", f"a value given to {after.op}", after.where, *_pair(old, new)
-                )
+                cause = Cause("scalar", after.where, *_pair(old, new), op=after.op)
                 found.setdefault((after.op, after.where), (cause, after.in_optimizer))
                 break
     return list(found.values())
@@ -104,10 +94,9 @@ def _changed_hyperparameters(before: Hyperparameters, after: Hyperparameters) ->
         old = before.get(key, new)
         if old != new:
             optimizer, _, name = key
-            what = f"the {_WORDS.get(name, name)} of {optimizer}"
-            kind: Any = "learning_rate" if name == "lr" else "hyperparameter"
+            kind: CauseKind = "learning_rate" if name == "lr" else "hyperparameter"
             found.setdefault(
-                (optimizer, name), Cause(kind, what, None, *_pair(old, new), optimizer)
+                (optimizer, name), Cause(kind, None, *_pair(old, new), optimizer, name)
             )
     return list(found.values())
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from launchscope.host import free_memory
+from launchscope.model import OptimizerChange
 from launchscope.runner.child.torch_types import (
     DType,
     Kwargs,
@@ -187,10 +188,10 @@ class OptimizerFlags:
         self.applied = False
 
     @property
-    def changes(self) -> tuple[str, ...]:
-        """What a person has to change, as text; empty if nothing."""
-        names = dict.fromkeys(f"{type(o).__name__} capturable=True" for o in self._optimizers)
-        return tuple(names)
+    def changes(self) -> tuple[OptimizerChange, ...]:
+        """What you have to change in your script; empty if nothing."""
+        names = dict.fromkeys(type(optimizer).__name__ for optimizer in self._optimizers)
+        return tuple(OptimizerChange(name, "capturable", True) for name in names)
 
     def apply(self) -> None:
         if self.applied:

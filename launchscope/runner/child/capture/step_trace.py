@@ -12,8 +12,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
-from launchscope.model import SourceLine
+from launchscope.model import SourceLine, TensorOrigin, TensorShape
 from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.hooks.input_shapes import shape_of
 from launchscope.runner.child.ops.step_ops import dotted
 from launchscope.runner.child.ops.storages import weak_storage
 from launchscope.runner.child.source_lines import user_line
@@ -36,15 +37,15 @@ class Call:
 class View:
     """A tensor from outside the step, at its first use. `tensor` aliases its memory.
 
-    Where it is another tensor than the captured step's: `value` is a copy of what the step
-    read, as from an input, or `carried` says why it is none and that a replay would go on with
-    the captured one.
+    If it is another tensor than the captured step's, either `value` is a copy of the input that
+    the step read, or `origin` says why it is no input: a replay goes on reading the captured one.
     """
 
     key: tuple[Any, ...]
     tensor: Any
     value: Any = None
-    carried: str | None = None
+    origin: TensorOrigin | None = None
+    shape: TensorShape | None = None
     where: SourceLine | None = None
     filled: set[Any] = field(default_factory=set)  # what was copied from it, if the step made it
 
@@ -59,9 +60,7 @@ class StepTrace:
     from_host: set[Any] = field(default_factory=set)  # of those, filled with data of the host
     written: dict[Any, Any] = field(default_factory=dict)  # storages from outside -> dtype
     used: set[Any] = field(default_factory=set)  # storages filled from the host, once read
-    unforked: list[SourceLine] = field(
-        default_factory=list
-    )  # lines on a stream that does not capture
+    unjoined_streams: list[SourceLine] = field(default_factory=list)  # lines outside the capture
 
     def settle(self) -> None:
         """Once the step is over: data that it made on the host and used itself is no input.
@@ -71,7 +70,7 @@ class StepTrace:
         for view in self.views:
             if view.filled & self.used and view.value is not None:
                 view.value = None
-                view.carried = f"data of shape {view.key[2]} that the step makes on the host"
+                view.origin = "host"
 
 
 class StepRecorder:
@@ -159,21 +158,21 @@ class StepRecorder:
             view.tensor = _alias(self._torch, tensor)
             view.where = user_line(sys._getframe(3))
         elif len(views) < len(expected.views) and expected.views[len(views)].key != key:
-            view.carried = self._carried(key[0], tuple(tensor.shape))
+            view.origin, view.shape = self._origin(key[0]), shape_of(tensor)
             view.where = user_line(sys._getframe(3)) or self._hooks.backward_where
-            if view.carried is None and not self._same_on_host(view, expected.views[len(views)]):
+            if view.origin is None and not self._same_on_host(view, expected.views[len(views)]):
                 view.value = self._copy(tensor)
         views.append(view)
         self._outside.add(key[0])
 
-    def _carried(self, storage: Any, shape: tuple[int, ...]) -> str | None:
+    def _origin(self, storage: Any) -> TensorOrigin | None:
         """What this is if it is no input; data that came from the host always is one."""
         if storage in self._state:
-            return f"a parameter, gradient or buffer of shape {shape} that was made anew"
+            return "state"
         before = self._before
         if before is None or storage not in before.made or storage in before.from_host:
             return None
-        return f"a tensor of shape {shape} that the step before made"
+        return "previous_step"
 
     def _same_on_host(self, view: View, captured: View) -> bool:
         """Whether data that each step makes anew on the host is the same in both."""
@@ -212,7 +211,7 @@ class StepRecorder:
                 self._writes(value, with_host_data)
         where = user_line(sys._getframe(2)) or self._hooks.backward_where
         if self._capturing is not None and not self._capturing() and where is not None:
-            witness.unforked.append(where)
+            witness.unjoined_streams.append(where)
         shapes = ";".join(f"{tuple(t.shape)}{t.dtype}" for t in tensors)
         witness.calls.append(
             Call(

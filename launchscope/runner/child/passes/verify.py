@@ -273,7 +273,7 @@ class VerifyPass(Pass[VerifyResult]):
         reason: str | None = None
         status: Literal["verified", "different", "skipped"] = "verified"
         if self._causes:
-            status, reason = "different", "; ".join(cause.text for cause in self._causes)
+            status, reason = "different", None
         elif not self._differences:
             status, reason = "skipped", otherwise
         elif max(self._differences) > max(_TOLERANCE, _TIMES_FLOOR * floor):

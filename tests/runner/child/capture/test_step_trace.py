@@ -64,7 +64,7 @@ def test_data_that_the_step_makes_on_the_host_and_uses_is_frozen() -> None:
         return WEIGHT * torch.rand(4).to(torch.float64)
 
     captured = witnessed(step)
-    assert causes(captured, witnessed(step, captured, before=captured)) == ["carried"]
+    assert causes(captured, witnessed(step, captured, before=captured)) == ["cross_step_state"]
 
 
 def test_data_that_is_the_same_in_each_step_is_not() -> None:

@@ -148,7 +148,7 @@ def test_a_learning_rate_that_a_scheduler_changes_is_named(tmp_path: Path, famil
     result = verified(context, loop.step, frozen, between=lambda index: scheduler.step())
     assert result.status == "different"
     cause = result.causes[0]
-    assert (cause.kind, cause.what) == ("learning_rate", f"the learning rate of {family}")
+    assert (cause.kind, cause.optimizer, cause.hyperparameter) == ("learning_rate", family, "lr")
     assert (cause.before, cause.after) == (0.1, 0.05)
     assert cause.where is not None
     assert cause.where.file.endswith("test_verify.py")
@@ -165,7 +165,7 @@ def test_a_python_value_that_changes_is_named_with_its_line(tmp_path: Path) -> N
     assert result.status == "different"
     first = result.causes[0]
     assert (first.kind, first.before, first.after) == ("scalar", 1.0, 0.5)
-    assert first.what == "a value given to aten.mul"
+    assert first.op == "aten.mul"
     assert len(result.update_diff) == 4
 
 
@@ -181,7 +181,8 @@ def test_another_branch_is_told_by_the_op_at_which_it_parts(tmp_path: Path) -> N
     result = verified(context, step, lambda: loop.step(0))
     assert result.status == "different"
     assert [cause.kind for cause in result.causes] == ["branch"]
-    assert result.causes[0].what.startswith("the step ran aten.tanh where")
+    assert result.causes[0].op == "aten.tanh"
+    assert result.causes[0].captured_op != "aten.tanh"
     assert len(result.update_diff) == 3  # the step that went another way cannot be compared
 
 
@@ -203,7 +204,7 @@ def test_a_tensor_handed_from_step_to_step_is_not_taken_for_an_input(tmp_path: P
     context = context_of(tmp_path, loop.model, loop.optimizer)
     result = verified(context, step, frozen)
     assert result.status == "different"
-    assert [cause.kind for cause in result.causes] == ["carried"]
+    assert [cause.kind for cause in result.causes] == ["cross_step_state"]
 
 
 def test_gradients_that_are_made_anew_are_not_where_a_graph_adds_to_them(tmp_path: Path) -> None:
@@ -223,8 +224,8 @@ def test_gradients_that_are_made_anew_are_not_where_a_graph_adds_to_them(tmp_pat
     context = context_of(tmp_path, loop.model, loop.optimizer)
     result = verified(context, step, lambda: None, between=fresh)
     assert result.status == "different"
-    assert {cause.kind for cause in result.causes} == {"carried"}
-    assert "gradient" in (result.reason or "")
+    assert {cause.kind for cause in result.causes} == {"cross_step_state"}
+    assert {cause.origin for cause in result.causes} == {"state"}
 
 
 def test_gradients_that_are_zeroed_in_place_are(tmp_path: Path) -> None:
