@@ -18,7 +18,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _ROOT = "%SRCROOT%"
 _LEVELS = {"error": "error", "warning": "warning", "advice": "note", "info": "note"}
 _KINDS = {
-    "blocker": "A step has an operation that a graph cannot contain and the baseline had not",
+    "blocker": "A step has an operation that stops a capture, and the baseline did not have it",
     "op": "A step runs a device operation more often than the baseline",
     "kernel": "A step launches a kernel more often than the baseline",
 }

@@ -16,6 +16,7 @@ from launchscope.report.document import (
     sections,
 )
 from launchscope.report.documents.labels import NO_TIMES, command, kernel, machine
+from launchscope.rules.op_names import as_written
 from launchscope.wording import place, plural
 
 _OUTCOMES: dict[Outcome, tuple[str, Tone]] = {
@@ -150,6 +151,8 @@ def _changes(check: Check, top: int) -> Section | None:
 
 
 def _name(change: Change) -> str:
+    if change.kind == "blocker":
+        return as_written(change.name)
     return kernel(change.name) if change.kind == "kernel" else change.name
 
 
