@@ -49,9 +49,9 @@ def test_a_regression_fails_and_is_named_with_its_line(
     assert regression.metric in [d["metric"] for d in report["limits"] if d["outcome"] == "failed"]
     appeared = {c["name"]: c["where"] for c in report["changes"] if c["after"] > c["before"]}
     assert set(regression.names) <= set(appeared)
-    line = f"train.py:{regression.line_number}"
-    assert line in appeared[regression.names[0]]
-    assert line in done.stdout
+    line = regression.line_number
+    assert {"file": "train.py", "line": line} in appeared[regression.names[0]]
+    assert f"train.py:{line}" in done.stdout
     assert "launchscope: finding the step" in done.stderr
 
 

@@ -71,8 +71,8 @@ def test_a_regression_fails_and_is_named_with_its_line(
     appeared = {c["name"]: c["where"] for c in changes if c["after"] > c["before"]}
     for name in (*regression.names, *regression.gpu_names):
         assert any(name in found for found in appeared), (name, sorted(appeared))
-    line = f"train.py:{regression.line_number}"
-    assert any(line in where for where in appeared.values())
+    line = {"file": "train.py", "line": regression.line_number}
+    assert any(line in where for where in appeared.values()), appeared
 
 
 def test_a_compiled_model_that_is_no_longer_compiled_fails(tmp_path: Path) -> None:
