@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from launchscope.cli.options import Module
+from launchscope.cli.options import MODULE, switch, text
 from launchscope.cli.output import append
 from launchscope.cli.shared import Typed, runs_a_script
 
@@ -23,59 +23,33 @@ _FOR_PEOPLE = ("terminal", "markdown")  # annotations may follow these on stdout
 
 @runs_a_script(without=("threshold", "expected_steps"))
 def check(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TARGET [ARGS]",
-            help="The script as after `python`, with -m the module; or a saved Profile.",
-            show_default=False,
-        ),
-    ] = None,
-    module: Module = False,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            help="What to compare with: a file, a folder with one file per workload and device, "
-            "or either of a git revision.",
-            metavar="PATH|DIR|git:REF:PATH",
-        ),
-    ] = None,
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A limit: 900 (at most), +0, +5%, +2pp, +300us (worse than the baseline), off. "
-            "Repeatable.",
-            metavar="METRIC=VALUE",
-        ),
-    ] = None,
-    repeats: Annotated[
-        str | None,
-        typer.Option(
-            help="Fresh processes to measure before a limit fails, and for a baseline. "
-            "[default: 3]",
-            metavar="N",
-        ),
-    ] = None,
-    confirm: Annotated[
-        bool | None, typer.Option("--confirm", help="Measure everything again before failing.")
-    ] = None,
-    strict: Annotated[
-        bool | None, typer.Option("--strict", help="Fail on an inconclusive limit too.")
-    ] = None,
-    update_baseline: Annotated[
-        bool, typer.Option("--update-baseline", help="Write the measurement as the baseline.")
-    ] = False,
-    missing_baseline: Annotated[
-        str | None,
-        typer.Option(
-            help="What to do without a baseline: fail, pass or write it. [default: fail]",
-            metavar="WHAT",
-        ),
-    ] = None,
-    workload: Annotated[
-        str | None,
-        typer.Option(help="Name of the workload. [default: the script's name]", metavar="NAME"),
-    ] = None,
+    command: list[str] | None = typer.Argument(
+        None,
+        metavar="TARGET [ARGS]",
+        help="The script as after `python`, with -m the module; or a saved Profile.",
+    ),
+    module: bool = MODULE,
+    baseline: str | None = text(
+        "What to compare with: a file, a folder with one file per workload and device, or either "
+        "of a git revision.",
+        "PATH|DIR|git:REF:PATH",
+    ),
+    limit: list[str] | None = text(
+        "A limit: 900 (at most), +0, +5%, +2pp, +300us (worse than the baseline), off. Repeatable.",
+        "METRIC=VALUE",
+    ),
+    repeats: str | None = text(
+        "Fresh processes to measure before a limit fails, and for a baseline. [default: 3]", "N"
+    ),
+    confirm: bool | None = switch("--confirm", "Measure everything again before failing."),
+    strict: bool | None = switch("--strict", "Fail on an inconclusive limit too."),
+    update_baseline: bool = typer.Option(
+        False, "--update-baseline", help="Write the measurement as the baseline."
+    ),
+    missing_baseline: str | None = text(
+        "What to do without a baseline: fail, pass or write it. [default: fail]", "WHAT"
+    ),
+    workload: str | None = text("Name of the workload. [default: the script's name]", "NAME"),
     *,
     typed: Typed,
 ) -> int:

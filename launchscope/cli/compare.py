@@ -2,71 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from launchscope.cli.options import Module
+from launchscope.cli.options import MODULE, text
 from launchscope.cli.shared import Typed, runs_a_script
 
 
 @runs_a_script(without=("full",))
 def compare(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SCRIPT [ARGS]",
-            help="The script as after `python`, or with -m the module; without one, `command` "
-            "of [tool.launchscope].",
-            show_default=False,
-        ),
-    ] = None,
-    module: Module = False,
-    batch_sizes: Annotated[
-        str | None,
-        typer.Option(
-            help="Batch sizes, as 8,32,128. Each replaces {batch_size} in the arguments, or is "
-            "passed with the script's own flag.",
-            metavar="N,N",
-        ),
-    ] = None,
-    batch_flag: Annotated[
-        str | None,
-        typer.Option(help="The script's flag for the batch size.", metavar="FLAG"),
-    ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Values of another parameter of the script. Repeatable: every combination runs.",
-            metavar="NAME=A,B",
-        ),
-    ] = None,
-    modes: Annotated[
-        str | None,
-        typer.Option(
-            help="Strategies to compare, each in a process of its own: eager, replay, compile, "
-            "graphed.",
-            metavar="MODE,MODE",
-        ),
-    ] = None,
-    buckets: Annotated[
-        bool,
-        typer.Option(
-            "--buckets",
-            help="Look at many more steps, and plan padded sizes for inputs that vary.",
-        ),
-    ] = False,
-    max_graphs: Annotated[
-        str | None,
-        typer.Option(help="Maximum graphs of a bucket plan. [default: 8]", metavar="N"),
-    ] = None,
-    graph_memory: Annotated[
-        str | None,
-        typer.Option(
-            help="MiB that the graphs of a bucket plan may take. [default: no limit]",
-            metavar="MIB",
-        ),
-    ] = None,
+    command: list[str] | None = typer.Argument(
+        None,
+        metavar="SCRIPT [ARGS]",
+        help="The script as after `python`, or with -m the module; without one, `command` of "
+        "[tool.launchscope].",
+    ),
+    module: bool = MODULE,
+    batch_sizes: str | None = text(
+        "Batch sizes, as 8,32,128. Each replaces {batch_size} in the arguments, or is passed with "
+        "the script's own flag.",
+        "N,N",
+    ),
+    batch_flag: str | None = text("The script's flag for the batch size.", "FLAG"),
+    param: list[str] | None = text(
+        "Values of another parameter of the script. Repeatable: every combination runs.",
+        "NAME=A,B",
+    ),
+    modes: str | None = text(
+        "Strategies to compare, each in a process of its own: eager, replay, compile, graphed.",
+        "MODE,MODE",
+    ),
+    buckets: bool = typer.Option(
+        False,
+        "--buckets",
+        help="Look at many more steps, and plan padded sizes for inputs that vary.",
+    ),
+    max_graphs: str | None = text("Maximum graphs of a bucket plan. [default: 8]", "N"),
+    graph_memory: str | None = text(
+        "MiB that the graphs of a bucket plan may take. [default: no limit]", "MIB"
+    ),
     *,
     typed: Typed,
 ) -> int:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from launchscope.cli.console import console
-from launchscope.cli.options import Config, Python, Verbose
+from launchscope.cli.options import CONFIG, PYTHON, VERBOSE
 
 
-def doctor(python: Python = None, verbose: Verbose = False, config: Config = None) -> int:
+def doctor(
+    python: str | None = PYTHON, verbose: bool = VERBOSE, config: Path | None = CONFIG
+) -> int:
     """Show what is installed here and what can be measured with it."""
     from launchscope.config import load_settings
     from launchscope.workflows import doctor as workflow

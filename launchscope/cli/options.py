@@ -1,39 +1,29 @@
-"""Options that several commands share, as typer annotations by parameter name; unset is None."""
+"""Options that several commands share, as typer defaults by parameter name; unset is None."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 
 def text(help_text: str, metavar: str) -> Any:
-    """An option with a value, which `Settings` or the command itself converts."""
-    return Annotated[str | None, typer.Option(help=help_text, metavar=metavar)]
+    """An option with a value, which `Settings` or the command converts."""
+    return typer.Option(None, help=help_text, metavar=metavar)
 
 
 def switch(name: str, help_text: str) -> Any:
-    """An option without a value, so that a setting may stand where it was not typed."""
-    return Annotated[bool | None, typer.Option(name, help=help_text)]
+    """An option without a value; None where it was not typed, so that a setting can apply."""
+    return typer.Option(None, name, help=help_text)
 
 
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        help="Settings file to use instead of the nearest pyproject.toml.", metavar="PATH"
-    ),
-]
-Python = Annotated[
-    str | None, typer.Option(help="Interpreter that runs the script.", metavar="PATH")
-]
-Verbose = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", help="All kernels; tracebacks of internal errors."),
-]
-Module = Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")]
+MODULE = typer.Option(False, "-m", help="Run a module, as `python -m` does.")
+CONFIG = text("Settings file to use instead of the nearest pyproject.toml.", "PATH")
+PYTHON = text("Interpreter that runs the script.", "PATH")
+VERBOSE = typer.Option(False, "--verbose", "-v", help="All kernels; tracebacks of internal errors.")
 
-_VERDICT: dict[str, Any] = {
+_VERDICT = {
     "threshold": text(
         "Adopt when a replay removes at least this share of the iteration. [default: 15%]", "PCT"
     ),
@@ -42,7 +32,7 @@ _VERDICT: dict[str, Any] = {
     ),
 }
 # Of commands that run a script. The names are those of Settings.
-RUN: dict[str, Any] = {
+RUN = {
     **_VERDICT,
     "warmup": text("Steps to find the step and warm up. [default: 10]", "N"),
     "timing": text(
@@ -63,10 +53,10 @@ RUN: dict[str, Any] = {
     "keep_trace": switch(
         "--keep-trace", "Keep the recording and its traces in <script>.launchscope/."
     ),
-    "python": Python,
+    "python": PYTHON,
 }
 # Of commands that read what was measured before.
-READ: dict[str, Any] = {
+READ = {
     "step_from": text(
         "What a step of a trace is: auto (marks, or else the period of its launches), marker, "
         "optimizer, or none for totals over the whole trace. [default: auto]",
@@ -74,28 +64,29 @@ READ: dict[str, Any] = {
     ),
     **_VERDICT,
 }
-# Of every command that reports, with their defaults.
-SHOW: dict[str, tuple[Any, Any]] = {
-    "config": (Config, None),
-    "output": (
-        Annotated[
-            list[Path] | None,
-            typer.Option(
-                "--output",
-                "-o",
-                help="Also write the report to this file; the suffix picks the format. Repeatable.",
-                metavar="PATH",
-            ),
-        ],
+# Of every command that reports.
+SHOW = {
+    "config": CONFIG,
+    "output": typer.Option(
         None,
+        "--output",
+        "-o",
+        help="Also write the report to this file; the suffix picks the format. Repeatable.",
+        metavar="PATH",
     ),
-    "format_name": (
-        Annotated[str, typer.Option("--format", "-f", help="Format on stdout.", metavar="NAME")],
-        "terminal",
+    "format_name": typer.Option(
+        "terminal", "--format", "-f", help="Format on stdout.", metavar="NAME"
     ),
-    "quiet": (
-        Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")],
-        False,
-    ),
-    "verbose": (Verbose, False),
+    "quiet": typer.Option(False, "--quiet", "-q", help="No progress and no notes."),
+    "verbose": VERBOSE,
+}
+# Types of the options above that are not `str | None`.
+KINDS: dict[str, Any] = {
+    "full": bool | None,
+    "keep_trace": bool | None,
+    "config": Path | None,
+    "output": list[Path] | None,
+    "format_name": str,
+    "quiet": bool,
+    "verbose": bool,
 }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from launchscope.cli.options import Module
+from launchscope.cli.options import MODULE
 from launchscope.cli.shared import Typed, runs_a_script
 
 if TYPE_CHECKING:
@@ -17,15 +17,12 @@ if TYPE_CHECKING:
 
 @runs_a_script()
 def profile(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SCRIPT [ARGS]",
-            help="The script as after `python`, or with -m the module.",
-            show_default=False,
-        ),
-    ] = None,
-    module: Module = False,
+    command: list[str] | None = typer.Argument(
+        None,
+        metavar="SCRIPT [ARGS]",
+        help="The script as after `python`, or with -m the module.",
+    ),
+    module: bool = MODULE,
     *,
     typed: Typed,
 ) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from launchscope.cli.options import text
 from launchscope.cli.shared import Typed, reads
 from launchscope.errors import UsageError
 
@@ -16,36 +16,24 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
 
 @reads()
 def report(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="PATH",
-            help="What was saved as .json (a Profile, or any other report), the folder of a "
-            "recording, or a trace of torch.profiler (.json, .json.gz) or Nsight Systems "
-            "(.sqlite). Two of them: their difference. A folder of traces, or three or more: one "
-            "row per rank.",
-            show_default=False,
-        ),
-    ],
-    step_range: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the ranges of a trace (NVTX, record_function) that are its steps.",
-            metavar="NAME",
-        ),
-    ] = None,
-    ranks: Annotated[
-        bool,
-        typer.Option("--ranks", help="The files are ranks of one run, even if they are two."),
-    ] = False,
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Memory that reading a trace may take, such as 8G; a trace that needs more is "
-            "refused. [default: half of what is free]",
-            metavar="SIZE",
-        ),
-    ] = None,
+    paths: list[Path] = typer.Argument(
+        ...,
+        metavar="PATH",
+        help="What was saved as .json (a Profile, or any other report), the folder of a "
+        "recording, or a trace of torch.profiler (.json, .json.gz) or Nsight Systems (.sqlite). "
+        "Two of them: their difference. A folder of traces, or three or more: one row per rank.",
+    ),
+    step_range: str | None = text(
+        "Name of the ranges of a trace (NVTX, record_function) that are its steps.", "NAME"
+    ),
+    ranks: bool = typer.Option(
+        False, "--ranks", help="The files are ranks of one run, even if they are two."
+    ),
+    max_memory: str | None = text(
+        "Memory that reading a trace may take, such as 8G; a trace that needs more is refused. "
+        "[default: half of what is free]",
+        "SIZE",
+    ),
     *,
     typed: Typed,
 ) -> int:

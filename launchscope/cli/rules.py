@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from launchscope.cli.console import console
 from launchscope.errors import UsageError
 
 
-def rules(
-    code: Annotated[
-        str | None, typer.Argument(help="A rule such as LS001.", show_default=False)
-    ] = None,
-) -> int:
+def rules(code: str | None = typer.Argument(None, help="A rule such as LS001.")) -> int:
     """List the rules, or explain one of them."""
     from launchscope.rules import all_rules, find_rule
 

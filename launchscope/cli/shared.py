@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from launchscope.cli.console import Console, console
-from launchscope.cli.options import READ, RUN, SHOW
+from launchscope.cli.options import KINDS, READ, RUN, SHOW
 from launchscope.cli.output import Outputs
 from launchscope.cli.progress import TerminalProgress
 from launchscope.errors import MissingOptionError
@@ -97,7 +97,7 @@ class Typed:
 def runs_a_script(*, without: Iterable[str] = ()) -> Callable[[Command], Command]:
     """For a command with parameters `command` (the script and its arguments) and `typed`: adds
     the options of a run."""
-    return _sharing({name: kind for name, kind in RUN.items() if name not in without})
+    return _sharing({name: option for name, option in RUN.items() if name not in without})
 
 
 def reads() -> Callable[[Command], Command]:
@@ -106,8 +106,6 @@ def reads() -> Callable[[Command], Command]:
 
 
 def _sharing(flags: dict[str, Any]) -> Callable[[Command], Command]:
-    added = {**{name: (kind, None) for name, kind in flags.items()}, **SHOW}
-
     def share(command: Command) -> Command:
         hints = get_type_hints(command, include_extras=True)
         own = [
@@ -117,9 +115,12 @@ def _sharing(flags: dict[str, Any]) -> Callable[[Command], Command]:
         ]
         shared = [
             inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=default,
+                annotation=KINDS.get(name, str | None),
             )
-            for name, (kind, default) in added.items()
+            for name, default in {**flags, **SHOW}.items()
         ]
         named = {parameter.name for parameter in own} - {"command", "module"}
         options = frozenset(map(_long, [*named, *flags, "output", "format"]))
