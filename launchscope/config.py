@@ -18,21 +18,6 @@ from msgspec import Meta
 from launchscope.errors import ConfigError, UsageError
 from launchscope.model import Schedule
 
-__all__ = [
-    "BATCH_VARIABLE",
-    "Command",
-    "Flag",
-    "Positive",
-    "Settings",
-    "Table",
-    "Text",
-    "check_table",
-    "convert",
-    "convert_table",
-    "kinds_of",
-    "load_settings",
-]
-
 ENV_PREFIX = "LAUNCHSCOPE_"
 # Not a setting: `compare` sets it for scripts that read their batch size from it.
 BATCH_VARIABLE = "LAUNCHSCOPE_BATCH_SIZE"

@@ -6,53 +6,76 @@ import json
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 _TIMEOUT_S = 120
 
 # Runs in the interpreter that would run the script, in a process of its own: it may crash.
 _PROBE = """
 import json, platform, sys
-found = {"python": platform.python_version(), "executable": sys.executable}
+
+def report(state, name, text):
+    print(json.dumps([state, name, text]), flush=True)
+
+def attempt(name, works, fails, action):
+    try:
+        found = action()
+        report("ok" if found else "missing", name, works if found else fails)
+    except Exception as error:
+        report("missing", name, f"{fails}: {type(error).__name__}: {error}")
+
+def traces():
+    from torch.profiler import ProfilerActivity, profile
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        torch.zeros(8, device="cuda").add_(1)
+        torch.cuda.synchronize()
+    return any(str(event.device_type).endswith("CUDA") for event in seen.events())
+
+def captures():
+    x, graph = torch.zeros(8, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+        x.add_(1)
+    graph.replay()
+    torch.cuda.synchronize()
+    return True
+
+report("ok", "python", f"{platform.python_version()} ({sys.executable})")
 try:
     import nvtx
-    found["nvtx"] = getattr(nvtx, "__version__", "installed")
-except Exception as error:
-    found["nvtx_error"] = f"{type(error).__name__}: {error}"
+    report("ok", "nvtx", getattr(nvtx, "__version__", "installed"))
+except Exception:
+    report("note", "nvtx", "not in this interpreter; launchscope lends its own copy")
 try:
     import torch
-    found["torch"] = torch.__version__
-    found["cuda"] = torch.version.cuda
-    found["available"] = torch.cuda.is_available()
-    if found["available"]:
-        found["devices"] = [
-            torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())
-        ]
-        from torch.profiler import ProfilerActivity, profile
-        x = torch.zeros(8, device="cuda")
-        with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            x.add_(1)
-            torch.cuda.synchronize()
-        kinds = [str(event.device_type) for event in seen.events()]
-        found["cupti"] = any(kind.endswith("CUDA") for kind in kinds)
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-        with torch.cuda.graph(graph, stream=stream):
-            x.add_(1)
-        graph.replay()
-        torch.cuda.synchronize()
-        found["graphs"] = True
 except Exception as error:
-    found["torch_error"] = f"{type(error).__name__}: {error}"
-print(json.dumps(found))
+    report("missing", "torch", f"{type(error).__name__}: {error}")
+    sys.exit()
+cuda = torch.version.cuda
+build = f"built for CUDA {cuda}" if cuda else "built without CUDA"
+report("ok", "torch", f"{torch.__version__}, {build}")
+if not torch.cuda.is_available():
+    report("note", "CUDA device", "PyTorch finds none: rehearsals only")
+    sys.exit()
+devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+report("ok", "CUDA device", ", ".join(devices))
+try:
+    with open("/proc/driver/nvidia/version") as file:
+        words = file.readline().split()
+    report("ok", "driver", next(word for word in words if word[0].isdigit()))
+except (OSError, StopIteration):
+    report("note", "driver", "version unknown")
+attempt("CUPTI", "kernels can be traced", "kernels cannot be traced", traces)
+attempt("CUDA graphs", "a capture and its replay worked", "no capture worked", captures)
 """
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One thing that was looked at, and what was found. A note limits nothing by itself."""
+    """One thing that was looked at, and what was found."""
 
     state: Literal["ok", "missing", "note"]
     name: str
@@ -60,30 +83,29 @@ class Diagnosis:
 
 
 @dataclass(frozen=True)
-class Doctor:
-    """All of them, what follows from them, and whether PyTorch is there at all."""
+class DoctorResult:
+    """Everything that was looked at, and what follows from it."""
 
     diagnoses: tuple[Diagnosis, ...]
     conclusion: str
     has_torch: bool
 
 
-def doctor(python: str | None = None) -> Doctor:
+def doctor(python: str | None = None) -> DoctorResult:
     """Look at an interpreter (None: this one), its GPU, and what launchscope itself needs."""
-    interpreter = python or sys.executable
-    found = _probe(interpreter)
+    found = _probe(python or sys.executable)
+    works = {diagnosis.name for diagnosis in found if diagnosis.state == "ok"}
     diagnoses = (
-        *_interpreter(interpreter, found),
-        *_device(found),
+        *found,
         *(_installed(name) for name in ("launchscope", "msgspec", "pandas", "rich", "typer")),
         _folder("temporary files", Path(tempfile.gettempdir()), "missing"),
         _folder("this folder", Path.cwd(), "note"),
     )
-    return Doctor(diagnoses, _conclusion(found), "torch" in found)
+    return DoctorResult(diagnoses, _conclusion(works), "torch" in works)
 
 
-def _probe(interpreter: str) -> dict[str, Any]:
-    """What the interpreter reports; `error` if it reports nothing."""
+def _probe(interpreter: str) -> list[Diagnosis]:
+    """What the interpreter reports, until it crashes if it does."""
     try:
         result = subprocess.run(
             [interpreter, "-c", _PROBE],
@@ -93,69 +115,20 @@ def _probe(interpreter: str) -> dict[str, Any]:
             check=False,
         )
     except OSError as error:
-        return {"error": f"cannot be started: {error.strerror or error}"}
+        problem = f"cannot be started: {error.strerror or error}"
+        return [Diagnosis("missing", "python", f"{interpreter} {problem}")]
     except subprocess.TimeoutExpired:
-        return {"error": f"did not answer within {_TIMEOUT_S} s"}
-    try:
-        return dict(json.loads(result.stdout.strip().splitlines()[-1]))
-    except (IndexError, ValueError):
+        problem = f"did not answer within {_TIMEOUT_S} s"
+        return [Diagnosis("missing", "python", f"{interpreter} {problem}")]
+    found = []
+    for line in result.stdout.splitlines():
+        with suppress(ValueError, TypeError):  # what a library prints
+            found.append(Diagnosis(*json.loads(line)))
+    if result.returncode != 0:
         last = (result.stderr.strip().splitlines() or ["no output"])[-1]
-        return {"error": f"ended with exit code {result.returncode}: {last}"}
-
-
-def _interpreter(interpreter: str, found: dict[str, Any]) -> list[Diagnosis]:
-    if "error" in found:
-        return [Diagnosis("missing", "python", f"{interpreter} {found['error']}")]
-    python = Diagnosis("ok", "python", f"{found['python']} ({found['executable']})")
-    if "torch" in found:
-        build = f"built for CUDA {found['cuda']}" if found["cuda"] else "built without CUDA"
-        torch = Diagnosis("ok", "torch", f"{found['torch']}, {build}")
-    else:
-        torch = Diagnosis("missing", "torch", found.get("torch_error", "cannot be imported"))
-    if "nvtx" in found:
-        nvtx = Diagnosis("ok", "nvtx", f"{found['nvtx']}: steps and passes are NVTX ranges")
-    else:
-        nvtx = Diagnosis("note", "nvtx", "not in this interpreter; launchscope lends its own copy")
-    return [python, torch, nvtx]
-
-
-def _device(found: dict[str, Any]) -> list[Diagnosis]:
-    if "torch" not in found:
-        return []
-    if not found.get("available"):
-        return [Diagnosis("note", "CUDA device", "PyTorch finds none: rehearsals only")]
-    devices = ", ".join(found.get("devices", []))
-    driver = _driver()
-    diagnoses = [
-        Diagnosis("ok", "CUDA device", devices or "present, without a name"),
-        Diagnosis("ok" if driver else "note", "driver", driver or "version unknown"),
-    ]
-    for key, name, works, fails, untried in (
-        ("cupti", "CUPTI", "kernels can be traced", "kernels cannot be traced",
-         "a traced operation showed no kernel"),
-        ("graphs", "CUDA graphs", "a capture and its replay worked", "no capture worked",
-         "not tried"),
-    ):  # fmt: skip
-        if found.get(key):
-            diagnoses.append(Diagnosis("ok", name, works))
-        else:
-            why = found.get("torch_error", untried)
-            diagnoses.append(Diagnosis("missing", name, f"{fails}: {why}"))
-    return diagnoses
-
-
-def _driver() -> str | None:
-    try:
-        result = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return result.stdout.partition("\n")[0].strip() or None
+        text = f"{interpreter} ended with exit code {result.returncode}: {last}"
+        found.append(Diagnosis("missing", "probe", text))
+    return found
 
 
 def _installed(name: str) -> Diagnosis:
@@ -175,16 +148,16 @@ def _folder(name: str, path: Path, otherwise: Literal["missing", "note"]) -> Dia
         return Diagnosis(otherwise, name, f"{path} is not writable: {error.strerror or error}")
 
 
-def _conclusion(found: dict[str, Any]) -> str:
-    if "torch" not in found:
+def _conclusion(works: set[str]) -> str:
+    if "torch" not in works:
         return (
             "Nothing can be measured: this interpreter has no PyTorch (--python chooses another)."
         )
-    if not found.get("available"):
+    if "CUDA device" not in works:
         return (
             "No GPU: launchscope profile rehearses a script here (structure, no times), and "
             "launchscope report shows what was recorded elsewhere."
         )
-    if found.get("cupti") and found.get("graphs"):
+    if {"CUPTI", "CUDA graphs"} <= works:
         return "Everything can be measured here."
     return "Steps can be timed here; reports show what is missing above as not measured."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -213,9 +213,8 @@ def _ends(path: Path) -> bytes:
 def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Difference:
     from launchscope.analysis.comparison.profiles import difference
 
-    before, after = each(
-        profile_of, paths, options, lambda path: progress.on_status(f"read {path.name}")
-    )
+    progress.on_status("reading both files")
+    before, after = each(profile_of, paths, options)
     ranks = [p.facts.rank if p.environment.world_size > 1 else None for p in (before, after)]
     if None not in ranks and ranks[0] != ranks[1]:
         progress.on_note(
@@ -227,13 +226,10 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
     from launchscope.analysis.comparison.ranks import ranks_of
 
-    read: list[Path] = []
-
-    def on_read(path: Path) -> None:
-        read.append(path)
-        progress.on_status(f"read {len(read)} of {len(paths)} files")
-
-    found = each(rank_of, paths, options, on_read)
+    found = []
+    for row in each(rank_of, paths, options):
+        found.append(row)
+        progress.on_status(f"read {len(found)} of {len(paths)} files")
     if all(row.problem is not None for row in found):
         raise InputError(
             f"none of the {len(paths)} files could be read: {found[0].problem}",
@@ -295,23 +291,17 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
 
 
 def each(
-    work: Callable[[Path, ReadOptions], T],
-    paths: Sequence[Path],
-    options: ReadOptions,
-    on_read: Callable[[Path], None],
-) -> list[T]:
+    work: Callable[[Path, ReadOptions], T], paths: Sequence[Path], options: ReadOptions
+) -> Iterator[T]:
     """`work` on every file, in as many processes as there are cores; results in their order.
 
-    The processes share the memory that may be used. `on_read` gets each file that was read.
+    The processes share the memory that may be used.
     """
     size = sum(path.stat().st_size for path in paths if path.is_file())
     workers = min(len(paths), os.cpu_count() or 1)
     if workers < 2 or size < _WORTH_PROCESSES:
-        results = []
-        for path in paths:
-            results.append(work(path, options))
-            on_read(path)
-        return results
+        yield from (work(path, options) for path in paths)
+        return
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
@@ -321,13 +311,4 @@ def each(
     share = replace(options, memory_bytes=memory_bytes)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        running = [pool.submit(work, path, share) for path in paths]
-        try:
-            results = []
-            for path, future in zip(paths, running):
-                results.append(future.result())
-                on_read(path)
-        except BaseException:  # Ctrl-C too: no further file is started
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return results
+        yield from pool.map(work, paths, [share] * len(paths))

@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,20 +157,18 @@ class ScriptRunner:
                     hint="set TMPDIR to a writable folder with room",
                 ) from error
         stem = (Path(target.name).stem if target.kind == "script" else target.name) + label
-        number = 1
-        while True:
+        for number in count(1):
             folder = Path.cwd() / f"{stem}{'' if number == 1 else f'-{number}'}.launchscope"
-            try:
-                folder.mkdir()
-            except FileExistsError:
-                number += 1
-            except OSError as error:
-                raise UsageError(
-                    f"--keep-trace: cannot make {folder}: {error.strerror or error}",
-                    hint="run from a folder that you can write to",
-                ) from error
-            else:
-                return folder
+            if not folder.exists():
+                break
+        try:
+            folder.mkdir()
+        except OSError as error:
+            raise UsageError(
+                f"--keep-trace: cannot make {folder}: {error.strerror or error}",
+                hint="run from a folder that you can write to",
+            ) from error
+        return folder
 
     def _release(self) -> None:
         """Remove the folder of the last run, or say where it is kept."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 
 from launchscope.errors import MeasureError
+from launchscope.runner.protocol.signals import EndSignals
 
 _may_raise = True  # no signal has ended the command so far
 
@@ -22,6 +21,16 @@ class TerminationSignal(KeyboardInterrupt):
         self.number = number
 
 
+class _RaisingSignals(EndSignals):
+    """The first signal raises TerminationSignal."""
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        global _may_raise
+        if _may_raise:
+            _may_raise = False
+            raise TerminationSignal(number)
+
+
 def exit_code_of(error: KeyboardInterrupt) -> int:
     """128 + the number of the signal, as in a shell."""
     return 128 + (error.number if isinstance(error, TerminationSignal) else signal.SIGINT)
@@ -31,13 +40,12 @@ def exit_code_of(error: KeyboardInterrupt) -> int:
 def ends_on_signals() -> Iterator[None]:
     """Around a command: SIGTERM, SIGHUP and Ctrl-C end it as a MeasureError.
 
-    While a script runs the runner handles them. A signal that was ignored on entry, as under
-    nohup, stays ignored.
+    While a script runs the runner handles them.
     """
     global _may_raise
     _may_raise = True
     try:
-        with _handled(("SIGTERM", "SIGHUP"), _raise, also_default=True):
+        with _RaisingSignals():
             yield
     except KeyboardInterrupt as error:
         # typer would turn it into an exit code without a message.
@@ -56,38 +64,7 @@ def ignore_further_signals() -> None:
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
     """Delays signals to the end of the block, where the first of them is raised again."""
-    received: list[int] = []
-
-    def receive(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-
-    with _handled(("SIGINT", "SIGTERM", "SIGHUP"), receive, also_default=False):
+    with EndSignals("SIGINT", "SIGTERM", "SIGHUP") as signals:
         yield
-    if received:
-        signal.raise_signal(received[0])
-
-
-def _raise(number: int, frame: FrameType | None) -> None:
-    global _may_raise
-    if _may_raise:
-        _may_raise = False
-        raise TerminationSignal(number)
-
-
-@contextlib.contextmanager
-def _handled(names: tuple[str, ...], handler: Any, *, also_default: bool) -> Iterator[None]:
-    before: dict[int, Any] = {}
-    try:
-        if threading.current_thread() is threading.main_thread():  # Python allows no other
-            for name in names:
-                number = getattr(signal, name, None)
-                if number is None:
-                    continue
-                known = signal.getsignal(number)
-                if callable(known) or (also_default and known == signal.SIG_DFL):
-                    before[number] = known
-                    signal.signal(number, handler)
-        yield
-    finally:
-        while before:
-            signal.signal(*before.popitem())
+    if signals.caught is not None:
+        signal.raise_signal(signals.caught)

@@ -17,19 +17,20 @@ _INSTEAD_OF_CTRL_C = getattr(signal, "SIGRTMAX", 0) - 3
 
 
 class EndSignals:
-    """Inside the `with` block the first SIGTERM or SIGHUP is kept in `caught` and ends nothing.
+    """Inside the `with` block the first of these signals is kept in `caught` and ends nothing.
 
     Batch systems and `timeout` send theirs twice, to the process and to its group. Signals that
     were ignored before (under nohup) stay ignored.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *names: str) -> None:
         self.caught: int | None = None
+        self._names = names or ("SIGTERM", "SIGHUP")
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> EndSignals:
         if threading.current_thread() is threading.main_thread():  # Python allows no other
-            for name in ("SIGTERM", "SIGHUP"):
+            for name in self._names:
                 number = getattr(signal, name, None)
                 if number is None or signal.getsignal(number) in (signal.SIG_IGN, None):
                     continue
