@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launchscope.model import Basis, Profile
-from launchscope.rules.call_shapes import calls_seen, shapes_seen
 
 # Above this the timings contradict themselves (DESIGN, section 3).
 TOLERANCE_PCT = 3.0
@@ -160,29 +159,6 @@ def forward_unseen(profile: Profile) -> bool:
     """Whether the step begins with a backward, so that the forward it needs is outside of it."""
     step = profile.step
     return profile.mode != "trace" and step is not None and step.period[:1] == ("backward",)
-
-
-def distinct_inputs(profile: Profile) -> int:
-    """Distinct input shapes among the op-stream signatures.
-
-    Steps that differ only in how often they call their model have the same ones.
-    """
-    return len(shapes_seen(profile))
-
-
-def branches(profile: Profile) -> bool:
-    """Whether steps with the same input shapes ran different ops."""
-    return len(profile.shapes.signatures) > max(1, distinct_inputs(profile))
-
-
-def calls_change(profile: Profile) -> bool:
-    """Whether steps with the same input shapes call their model more or less often."""
-    return branches(profile) and len(calls_seen(profile)) > 1
-
-
-def capture_changes(profile: Profile) -> int:
-    """How many lines of the user's stop a capture."""
-    return len(profile.blockers)
 
 
 def never_pays_back(profile: Profile) -> tuple[float, int] | None:

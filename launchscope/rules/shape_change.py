@@ -1,16 +1,16 @@
-"""How the shapes change between the inspected steps: a few that come back, or new ones each step.
+"""How the input shapes and the ops differ between the inspected steps.
 
-Only a few steps are inspected. When each of them had shapes of its own, their number says
-nothing about how many there are.
+Only a few steps are inspected. If each of them has shapes of its own, their number does not show
+how many shapes there are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from launchscope.model import Profile
-from launchscope.rules.profile_queries import distinct_inputs
+from launchscope.model import Profile, TensorShape
 
 
 @dataclass(frozen=True)
@@ -24,74 +24,112 @@ class Growth:
     @property
     def dimension(self) -> int:
         """The dimension that grows."""
-        pairs = zip(self.first, self.second)
-        return next(index for index, (before, after) in enumerate(pairs) if before != after)
+        return [a == b for a, b in zip(self.first, self.second)].index(False)
 
     def __str__(self) -> str:
         return f"{self.first} -> {self.second}"
 
 
+def calls_seen(profile: Profile) -> list[int]:
+    """The different numbers of model calls in a step, ascending; empty if they are not known."""
+    counts = [signature.forwards for signature in profile.shapes.signatures]
+    known = {count for count in counts if count is not None}
+    return [] if None in counts else sorted(known)
+
+
+def distinct_inputs(profile: Profile) -> int:
+    """How many different sets of input shapes the steps have.
+
+    A step that calls its model more often reads one more input per call, and stacks the results
+    of the calls. Such steps have the same inputs: padding those of one call changes nothing.
+    """
+    signatures = profile.shapes.signatures
+    seen = [frozenset(signature.inputs) for signature in signatures]
+    calls = [signature.forwards or 0 for signature in signatures]
+    if len(set(seen)) < 2 or len(calls_seen(profile)) < 2 or not all(seen):
+        return len(set(seen))
+    common = frozenset.intersection(*seen)
+    # A stack whose length equals the width of another input is in `common`.
+    stacks = [(sorted(own - common, key=_key), n) for own, n in zip(seen, calls) if own > common]
+    return 1 if _follow([own for own, _ in stacks], [n for _, n in stacks]) else len(set(seen))
+
+
+def branches(profile: Profile) -> bool:
+    """Whether steps with equal input shapes ran different ops."""
+    return len(profile.shapes.signatures) > max(1, distinct_inputs(profile))
+
+
+def calls_change(profile: Profile) -> bool:
+    """Whether steps with equal input shapes call the model a different number of times."""
+    return branches(profile) and len(calls_seen(profile)) > 1
+
+
 def every_step_differs(profile: Profile) -> bool:
-    """Whether no two of the inspected steps, at least two, had the same input shapes."""
+    """Whether at least two steps were inspected and no two had the same input shapes."""
     signatures = profile.shapes.signatures
     once = all(signature.steps == 1 for signature in signatures)
     return len(signatures) > 1 and once and distinct_inputs(profile) == len(signatures)
 
 
 def growth(profile: Profile) -> Growth | None:
-    """The input that grows by one along one dimension from step to step, if that is all.
+    """The input that grows by one along one dimension from step to step, if nothing else changes.
 
-    Signatures seen equally often stand in the order of their steps.
+    Signatures that occur equally often are in the order of their steps.
     """
     if not every_step_differs(profile):
         return None
-    steps = _inputs(profile)
-    changed = {
-        index
-        for before, after in pairwise(steps)
-        for index, pair in enumerate(zip(before, after))
-        if pair[0] != pair[1]
-    }
-    if not changed or not all(_grows([step[index] for step in steps]) for index in changed):
+    inputs = list(zip(*_dims(profile)))  # of each input, its shape in every step
+    changed = [shapes for shapes in inputs if len(set(shapes)) > 1]
+    if not changed or not all(_grows(shapes) for shapes in changed):
         return None
-    first = min(changed)
-    return Growth(steps[0][first], steps[1][first], len(changed))
+    return Growth(changed[0][0], changed[0][1], len(changed))
 
 
 def shorter_batch(profile: Profile) -> tuple[int, int] | None:
-    """Sizes (usual, other) of the first dimension where one step alone had fewer of them.
+    """Sizes (usual, other) of the first dimension if one step alone had a smaller one.
 
-    So it is with the last batch of an epoch: all else about the inputs is the same.
+    The last batch of an epoch looks like this: everything else about its inputs is the same.
     """
-    signatures = profile.shapes.signatures
-    counts = sorted(signature.steps for signature in signatures)
-    if len(counts) != 2 or counts[0] != 1 or counts[1] < 2:
+    ordered = sorted(profile.shapes.signatures, key=lambda signature: -signature.steps)
+    if [min(signature.steps, 2) for signature in ordered] != [2, 1]:
         return None
-    usual, other = _inputs(profile) or ([], [])
-    if signatures[0].steps == 1:
-        usual, other = other, usual
+    usual, other = ([tensor.dims for tensor in signature.inputs] for signature in ordered)
     changed = [(a, b) for a, b in zip(usual, other) if a != b]
-    if not all(a and b and a[1:] == b[1:] for a, b in changed):
+    if not _dims(profile) or not all(a and b and a[1:] == b[1:] for a, b in changed):
         return None
-    firsts = {(a[0], b[0]) for a, b in changed}
-    (sizes,) = firsts if len(firsts) == 1 else [(0, 0)]
-    return sizes if sizes[1] < sizes[0] else None
+    sizes = {(a[0], b[0]) for a, b in changed if b[0] < a[0]}
+    return sizes.pop() if len({(a[0], b[0]) for a, b in changed}) == len(sizes) == 1 else None
 
 
-def _inputs(profile: Profile) -> list[list[tuple[int, ...]]]:
-    """The shapes of each signature's inputs; empty where more than sizes differs."""
+def _dims(profile: Profile) -> list[list[tuple[int, ...]]]:
+    """The shapes of each signature's inputs; empty if more than sizes differs."""
     steps = [signature.inputs for signature in profile.shapes.signatures]
     if len({tuple(tensor.dtype for tensor in inputs) for inputs in steps}) > 1:
         return []
     return [[tensor.dims for tensor in inputs] for inputs in steps]
 
 
-def _grows(shapes: list[tuple[int, ...]]) -> bool:
+def _grows(shapes: Sequence[tuple[int, ...]]) -> bool:
     """Whether each shape is the one before with one more in the same dimension."""
     if len({len(shape) for shape in shapes}) > 1:
         return False
-    grown = [
-        tuple(later - earlier for earlier, later in zip(before, after))
-        for before, after in pairwise(shapes)
-    ]
-    return len(set(grown)) == 1 and sorted(grown[0])[-1:] == [1] and sum(map(abs, grown[0])) == 1
+    added = {tuple(b - a for a, b in zip(first, second)) for first, second in pairwise(shapes)}
+    return len(added) == 1 and sorted(added.pop()) == [0] * (len(shapes[0]) - 1) + [1]
+
+
+def _key(shape: TensorShape) -> tuple[int, str, tuple[int, ...]]:
+    return len(shape.dims), shape.dtype, shape.dims
+
+
+def _follow(stacks: Sequence[Sequence[TensorShape]], calls: Sequence[int]) -> bool:
+    """Whether these shapes differ only in sizes that follow from the number of calls."""
+    if len({tuple(_key(shape)[:2] for shape in shapes) for shapes in stacks}) > 1:
+        return False
+    rows = [[size for shape in shapes for size in shape.dims] for shapes in stacks]
+    return all(_follows(sizes, calls) for sizes in zip(*rows) if len(set(sizes)) > 1)
+
+
+def _follows(sizes: Sequence[int], calls: Sequence[int]) -> bool:
+    """Whether each call has equally many, or one each beside a fixed number."""
+    by_call = all(size * calls[0] == sizes[0] * n for size, n in zip(sizes, calls))
+    return by_call or len({size - n for size, n in zip(sizes, calls)}) == 1

@@ -6,8 +6,7 @@ import pytest
 
 from launchscope.model import Shapes, ShapeSignature
 from launchscope.rules import find_rule
-from launchscope.rules.call_shapes import calls_seen
-from launchscope.rules.profile_queries import distinct_inputs
+from launchscope.rules.shape_change import calls_seen, distinct_inputs
 from launchscope.rules.verdict.obstacles import obstacles
 from tests.rules.profiles import profile
 from tests.shapes import tensors

@@ -24,9 +24,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.profile_queries import MAX_BUCKETS, distinct_inputs
+from launchscope.rules.profile_queries import MAX_BUCKETS
 from launchscope.rules.rule import Rule
-from launchscope.rules.shape_change import every_step_differs, growth, shorter_batch
+from launchscope.rules.shape_change import (
+    distinct_inputs,
+    every_step_differs,
+    growth,
+    shorter_batch,
+)
 from launchscope.wording import shapes
 
 

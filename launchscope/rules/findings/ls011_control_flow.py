@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.call_shapes import calls_seen
-from launchscope.rules.profile_queries import branches, calls_change, decides_on_the_host
+from launchscope.rules.profile_queries import decides_on_the_host
 from launchscope.rules.rule import Rule
+from launchscope.rules.shape_change import branches, calls_change, calls_seen
 from launchscope.wording import listed
 
 _BRANCH = (

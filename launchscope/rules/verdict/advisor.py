@@ -20,13 +20,12 @@ from launchscope.rules.profile_queries import (
     already_graphed,
     basis,
     busy_excess_pct,
-    distinct_inputs,
     gain,
     never_pays_back,
     share_pct,
     wait_to_mend,
 )
-from launchscope.rules.shape_change import every_step_differs
+from launchscope.rules.shape_change import distinct_inputs, every_step_differs
 from launchscope.rules.verdict import headline
 from launchscope.rules.verdict.instructions import instructions
 from launchscope.rules.verdict.obstacles import PADDING, obstacles

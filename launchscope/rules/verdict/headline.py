@@ -7,8 +7,8 @@ from math import ceil
 from launchscope.model import Profile
 from launchscope.reason_text import cause_text
 from launchscope.rules.findings.ls035_live_scheduler import scheduler_is_frozen
-from launchscope.rules.profile_queries import Gain, branches, distinct_inputs, forward_unseen, waits
-from launchscope.rules.shape_change import every_step_differs, growth
+from launchscope.rules.profile_queries import Gain, forward_unseen, waits
+from launchscope.rules.shape_change import branches, distinct_inputs, every_step_differs, growth
 from launchscope.rules.verdict.obstacles import GROWTH, PADDING, Obstacle, clauses
 from launchscope.wording import ms, pct, pct_beside, place, plural, times
 

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from launchscope.analysis.blockers import in_lbfgs
 from launchscope.model import Profile
 from launchscope.rules.profile_queries import (
-    branches,
-    calls_change,
     decides_on_the_host,
-    distinct_inputs,
     forward_unseen,
     on_legacy_stream,
 )
-from launchscope.rules.shape_change import growth
+from launchscope.rules.shape_change import branches, calls_change, distinct_inputs, growth
 from launchscope.wording import listed, place
 
 PADDING = "padding"
