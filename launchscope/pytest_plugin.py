@@ -87,12 +87,12 @@ class _Counter:
 
     @contextlib.contextmanager
     def _without(self, torch: Any) -> Iterator[None]:
-        from launchscope.runner.child.ops.counting import DeviceOps
+        from launchscope.runner.child.ops.counting import device_ops
 
-        ops = DeviceOps(torch)
-        with ops:
+        with device_ops(torch) as stream:
             yield
-        self.result = LaunchCount.of(ops.total, _OPERATIONS, ops.rows)
+        rows = Counter((record.op, record.where) for record in stream.ops)
+        self.result = LaunchCount.of(stream.device_ops, _OPERATIONS, rows)
 
     @contextlib.contextmanager
     def _on_gpu(self, torch: Any) -> Iterator[None]:

@@ -131,7 +131,7 @@ def _counted(names: list[str]) -> dict[str, dict[str, Any]]:
 def _count_steps(names: list[str]) -> None:
     import torch
 
-    from launchscope.runner.child.ops.counting import DeviceOps
+    from launchscope.runner.child.ops.counting import device_ops
 
     warnings.simplefilter("ignore")
     for name in names:
@@ -140,9 +140,9 @@ def _count_steps(names: list[str]) -> None:
         try:
             step = find(name).build(torch.device("cpu"), _BATCH)
             step.run(*step.inputs)
-            with DeviceOps(torch) as ops:
+            with device_ops(torch) as stream:
                 step.run(*step.inputs)
-            row["ops"] = ops.total
+            row["ops"] = stream.device_ops
         except Exception as error:
             row["reason"] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
         print(json.dumps(row), flush=True)

@@ -19,9 +19,9 @@ def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
     controller = StepController(torch, folder, plan)
     controller.install()
     if has_no_gpu(torch):
-        from launchscope.runner.child.ops.rehearsal import Rehearsal
+        from launchscope.runner.child.ops.rehearsal import install_rehearsal
 
-        Rehearsal(torch, controller.rehearsal).install()
+        install_rehearsal(torch, controller.rehearsal)
         folder.emit(RehearsalStarted())
         folder.write("environment", environment_of(torch, on_gpu=False))
         return controller

@@ -53,7 +53,7 @@ def record_callable(
     controller = StepController(torch, folder, plan)
     controller.hooks.install()
     try:
-        with _side_stream(torch) if on_gpu else _counted_as_on_cuda():
+        with _side_stream(torch) if on_gpu else foreach_as_on_cuda():
             _call_until_done(controller, step, inputs)
     finally:
         if not controller.finished:
@@ -90,16 +90,6 @@ def _call_until_done(
             ) from error
         if controller.finished:
             return
-
-
-@contextlib.contextmanager
-def _counted_as_on_cuda() -> Iterator[None]:
-    """Optimizers and clipping take CUDA's path, as in a rehearsal, and their own one afterwards."""
-    restore = foreach_as_on_cuda()
-    try:
-        yield
-    finally:
-        restore()
 
 
 @contextlib.contextmanager

@@ -15,8 +15,7 @@ from typing import Any
 from launchscope.model import SourceLine, TensorOrigin, TensorShape
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.input_shapes import shape_of
-from launchscope.runner.child.ops.step_ops import dotted
-from launchscope.runner.child.ops.storages import weak_storage
+from launchscope.runner.child.ops.step_ops import dotted, weak_storage
 from launchscope.runner.child.source_lines import user_line
 
 Scalar = bool | int | float | complex | str

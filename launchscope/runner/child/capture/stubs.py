@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from launchscope.runner.child.ops.blocking import RNG, blocker_of
-from launchscope.runner.child.ops.step_ops import RNG_CALLS, dotted, makers, names_cuda, sync_calls
+from launchscope.runner.child.ops.step_ops import (
+    RNG_CALLS,
+    dotted,
+    host_factories,
+    names_cuda,
+    sync_calls,
+)
 
 _MASKED = ("aten::index", "aten::index_put", "aten::index_put_")
 # What inspection reports and no stub can replace: a wait inside an op that is not known.
@@ -219,7 +225,7 @@ def _function_mode(torch: Any, stubs: Stubs) -> Any:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
-            if func in makers(torch) and names_cuda(torch, kwargs.get("device")):
+            if func in host_factories(torch) and names_cuda(torch, kwargs.get("device")):
                 source = args[0] if args else kwargs.get("data")
                 if not isinstance(source, torch.Tensor):
                     call = _Call(f"torch.{func.__name__}")

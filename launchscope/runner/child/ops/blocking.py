@@ -1,11 +1,13 @@
-"""Which operations a capture cannot contain, recognised from one dispatched op.
+"""Recognizes, from one dispatched op, the operations that a capture cannot contain.
 
 A table by op name, and the few ops whose arguments decide.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+
+from launchscope.runner.child.torch_types import Args, Kwargs, Op, Tensor, Torch
 
 SYNC, HOST_COPY, DYNAMIC, RNG = "sync", "host_copy", "dynamic_shape", "rng"
 
@@ -52,34 +54,35 @@ _NO_KERNEL = {
 }
 
 
-def runs_no_kernel(func: Any) -> bool:
+def runs_no_kernel(op: Op) -> bool:
     """True for views, allocations and bookkeeping: ops that launch nothing."""
-    if func._schema.name in _NO_KERNEL:
+    if op._schema.name in _NO_KERNEL:
         return True
-    returns = func._schema.returns
+    returns = op._schema.returns
     return bool(returns) and all(
         value.alias_info is not None and not value.alias_info.is_write for value in returns
     )
 
 
-def blocker_of(torch: Any, func: Any, args: Any, kwargs: Any, on_device: Any) -> str | None:
-    """The category of blocker this call is on a device tensor, or None.
+def blocker_of(
+    torch: Torch, op: Op, args: Args, kwargs: Kwargs, on_device: Callable[[Tensor], bool]
+) -> str | None:
+    """The category of blocker that this call is, None if it is none.
 
-    `on_device(tensor)` says whether a tensor counts as a device tensor; a rehearsal
-    counts tensors that the script would have on the GPU.
+    `on_device(tensor)` says whether a tensor counts as one on the device; in a rehearsal those
+    that the script would have on the GPU do.
     """
-    name = func._schema.name
-    tensors = [value for value in args if isinstance(value, torch.Tensor)]
+    name = op._schema.name
     generator = kwargs.get("generator")
     if (
         generator is not None
         and generator.device.type == "cuda"
-        and not _is_default(torch, generator)
+        and all(generator is not default for default in torch.cuda.default_generators)
     ):
         return RNG
     if name in _COPIES:
         return _copy_blocker(torch, name, args, kwargs)
-    if not any(on_device(tensor) for tensor in tensors):
+    if not any(isinstance(value, torch.Tensor) and on_device(value) for value in args):
         return None
     known = _BY_NAME.get(name)
     if known is not None:
@@ -93,11 +96,7 @@ def blocker_of(torch: Any, func: Any, args: Any, kwargs: Any, on_device: Any) ->
     return None
 
 
-def _is_default(torch: Any, generator: Any) -> bool:
-    return any(generator is default for default in torch.cuda.default_generators)
-
-
-def _masked(torch: Any, args: Any) -> bool:
+def _masked(torch: Torch, args: Args) -> bool:
     indices = args[1] if len(args) > 1 else ()
     return any(
         isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
@@ -105,7 +104,7 @@ def _masked(torch: Any, args: Any) -> bool:
     )
 
 
-def _copy_blocker(torch: Any, name: str, args: Any, kwargs: Any) -> str | None:
+def _copy_blocker(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str | None:
     if name == "aten::copy_":
         target, source = args[0].device, args[1]
         waits = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))

@@ -4,14 +4,15 @@ which memory the step reads and writes that it did not make itself.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import sys
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import TypeAlias, cast
 
 from launchscope.model import BlockerRecord, OpRecord, SourceLine, StepPart, TensorShape
 from launchscope.runner.child.hooks.hooks import Hooks
@@ -23,50 +24,87 @@ from launchscope.runner.child.ops.blocking import (
     blocker_of,
     runs_no_kernel,
 )
-from launchscope.runner.child.ops.host_copies import HostTensors
-from launchscope.runner.child.ops.storages import weak_storage
+from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
 from launchscope.runner.child.source_lines import user_line
+from launchscope.runner.child.torch_types import (
+    Args,
+    Function,
+    Kwargs,
+    Mode,
+    Op,
+    Owner,
+    StorageRef,
+    Tensor,
+    Torch,
+    Value,
+)
 
 _RANDOM_OPS = ("dropout", "bernoulli", "rand", "normal", "exponential", "uniform", "multinomial")
 RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all")
-_READ = "aten::_local_scalar_dense"
+_ITEM = "aten::_local_scalar_dense"
 _MOST_OPS_KEPT = 20_000
+_SYNC_WARNING = "synchronizing CUDA operation"
+_Filter: TypeAlias = tuple[str, re.Pattern[str], type[Warning], None, int]
 
 
-def makers(torch: Any) -> tuple[Any, ...]:
-    """Functions that turn values of the host into a tensor without dispatching an op."""
+def host_factories(torch: Torch) -> tuple[Function, ...]:
+    """Functions that turn values on the host into a tensor without dispatching an op."""
     return torch.tensor, torch.as_tensor
 
 
-def sync_calls(cuda: Any) -> tuple[tuple[Any, str], ...]:
+def sync_calls(cuda: Torch) -> tuple[tuple[Owner, str], ...]:
     """Python calls that wait for the GPU, as owner and name."""
     return tuple((owner, "synchronize") for owner in (cuda, cuda.Stream, cuda.Event))
 
 
-class KnowsBackward(Protocol):
-    """Who knows the line of the backward that runs at the moment, if any."""
+def weak_storage(tensor: Tensor) -> StorageRef:
+    """A reference to a tensor's storage, equal for all that share it, which it does not keep alive.
 
-    backward_where: SourceLine | None
+    None for a tensor without its own, such as sparse ones and torch.func's wrappers.
+    """
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    try:
+        return StorageWeakRef(tensor.untyped_storage())
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def written_by(torch: Torch, op: Op, args: Args, kwargs: Kwargs) -> Iterator[Tensor]:
+    """The tensors that an op writes, according to its schema."""
+    for place, argument in enumerate(op._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        for tensor in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(tensor, torch.Tensor):
+                yield tensor
 
 
 class StepStream:
     """What one step did, filled in while it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, hooks: Hooks | None = None) -> None:
+        self._hooks = hooks
         self.digest = hashlib.blake2b(digest_size=8)
         self.ops: list[OpRecord] = []
         self.device_ops = 0
-        self.part: StepPart = "forward"  # kept up to date by who runs the step
+        self.part: StepPart = "forward"  # kept up to date by the pass that runs the step
         self.blockers: Counter[tuple[str, str, SourceLine | None, StepPart]] = Counter()
-        self.produced: set[Any] = set()
-        self.read: dict[Any, TensorShape] = {}
-        self.written: set[Any] = set()
+        self.produced: set[StorageRef] = set()
+        self.read: dict[StorageRef, TensorShape] = {}
+        self.written: set[StorageRef] = set()
         self.rng_used = False
-        self.read_bytes: dict[Any, int] = {}
+        self.read_bytes: dict[StorageRef, int] = {}
 
     @property
     def signature(self) -> str:
         return self.digest.hexdigest()
+
+    def line(self) -> SourceLine | None:
+        """The user's line that runs now; in a backward the line that called it."""
+        backward = None if self._hooks is None else self._hooks.backward_where
+        return user_line(sys._getframe(1)) or backward
 
     def block(self, op: str, category: str, where: SourceLine | None) -> None:
         self.blockers[op, category, where, self.part] += 1
@@ -78,141 +116,136 @@ class StepStream:
         ]
 
 
-def holds_one_of(tensor: Any, storages: set[int]) -> bool:
-    """Whether its memory is one of these; what has none (torch.func's wrappers) is not."""
-    try:
-        return tensor.untyped_storage().data_ptr() in storages
-    except (RuntimeError, NotImplementedError):
-        return False
+class HostTensors:
+    """In a rehearsal: the memory that would be on the host beside a GPU, as seen so far."""
+
+    def __init__(self, *, devices_named: bool = False) -> None:
+        self._storages: set[StorageRef] = set()
+        self.step_counts: set[int] = set()  # addresses of step counts that optimizers keep there
+        # Whether the script names devices; otherwise nothing distinguishes host and device.
+        self.devices_named = devices_named
+        self.making = False  # a tensor on the host is being made
+
+    def holds(self, tensor: Tensor) -> bool:
+        return bool(self._storages) and weak_storage(tensor) in self._storages
+
+    def on_device(self, tensor: Tensor) -> bool:
+        """Whether a GPU would hold this tensor: everything not known to stay on the host."""
+        if self.holds(tensor):
+            return False
+        if tensor.ndim > 0:
+            return True
+        try:
+            return tensor.untyped_storage().data_ptr() not in self.step_counts
+        except (RuntimeError, NotImplementedError):  # torch.func's wrappers have no memory
+            return True
+
+    def add(self, tensor: Tensor) -> None:
+        ref = weak_storage(tensor)
+        if ref is not None:
+            self._storages.add(ref)
+
+    def discard(self, tensor: Tensor) -> None:
+        if self._storages:
+            self._storages.discard(weak_storage(tensor))
 
 
 def make_dispatch_mode(
-    torch: Any,
-    stream: StepStream,
-    hooks: KnowsBackward,
-    on_device: Callable[[Any], bool],
-    host: HostTensors,
-) -> Any:
+    torch: Torch, stream: StepStream, on_device: Callable[[Tensor], bool], host: HostTensors
+) -> Mode:
     """A TorchDispatchMode that records into `stream`; enter it around one step.
 
-    What is made of tensors in `host` alone, none of them on the device, is added to it.
+    A result computed from tensors in `host`, with none on the device, is added to `host`.
     """
-    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
-    no_kernel: dict[Any, bool] = {}
+    launches_nothing = functools.cache(runs_no_kernel)
 
-    def note_memory(func: Any, args: Any, kwargs: Any, leaves: list[Any]) -> None:
-        for tensor in leaves:
-            if not on_device(tensor):
-                continue
+    def tensors_in(values: Value) -> list[Tensor]:
+        return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
+
+    def record_memory(op: Op, args: Args, kwargs: Kwargs, tensors: list[Tensor]) -> None:
+        for tensor in filter(on_device, tensors):
             ref = weak_storage(tensor)
             if ref is not None and ref not in stream.produced and ref not in stream.read:
                 stream.read[ref] = shape_of(tensor)
                 stream.read_bytes[ref] = tensor.numel() * tensor.element_size()
-        for argument, value in zip(func._schema.arguments, args, strict=False):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                mark_written(value)
-        for argument in func._schema.arguments:
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                mark_written(kwargs.get(argument.name))
+        for tensor in filter(on_device, written_by(torch, op, args, kwargs)):
+            ref = weak_storage(tensor)
+            if ref is not None and ref not in stream.produced:
+                stream.written.add(ref)
 
-    def mark_written(value: Any) -> None:
-        for tensor in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(tensor, torch.Tensor) and on_device(tensor):
-                ref = weak_storage(tensor)
-                if ref is not None and ref not in stream.produced:
-                    stream.written.add(ref)
-
-    class Recorder(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            kwargs = kwargs or {}
-            if host.making:
-                return func(*args, **kwargs)
-            leaves = [v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)]
-            touches = any(on_device(tensor) for tensor in leaves)
-            category = blocker_of(torch, func, args, kwargs, on_device)
-            where = None
-            name = func._schema.name
-            if category is not None:
-                where = user_line(sys._getframe(1)) or hooks.backward_where
-                stream.block(dotted(name), category, where)
-            if touches:
-                note_memory(func, args, kwargs, leaves)
-            result = func(*args, **kwargs)
-            made = [v for v in tree_leaves(result) if isinstance(v, torch.Tensor)]
-            if not touches and any(host.holds(tensor) for tensor in leaves):
-                for tensor in made:
-                    host.add(tensor)
-            on_gpu = touches or any(on_device(tensor) for tensor in made)
-            if not on_gpu:
-                return result
-            silent = no_kernel.get(func)
-            if silent is None:
-                silent = no_kernel[func] = runs_no_kernel(func)
+    def on_op(op: Op, args: Args, kwargs: Kwargs) -> Value:
+        if host.making:
+            return op(*args, **kwargs)
+        tensors = tensors_in((args, kwargs))
+        touches = any(on_device(tensor) for tensor in tensors)
+        category = blocker_of(torch, op, args, kwargs, on_device)
+        where = None
+        name = op._schema.name
+        if category is not None:
+            where = stream.line()
+            stream.block(dotted(name), category, where)
+        if touches:
+            record_memory(op, args, kwargs, tensors)
+        result = op(*args, **kwargs)
+        made = tensors_in(result)
+        if not touches and any(host.holds(tensor) for tensor in tensors):
             for tensor in made:
-                ref = weak_storage(tensor)
-                if ref is not None and ref not in stream.read:
-                    stream.produced.add(ref)
-            shapes = ";".join(f"{tuple(t.shape)}{t.dtype}" for t in leaves)
-            if name != _READ:  # runs nothing: a value read for the log now and then is no branch
-                stream.digest.update(f"{func}|{shapes}\n".encode())
-            if not silent:
-                stream.device_ops += 1
-                stream.rng_used = stream.rng_used or any(part in name for part in _RANDOM_OPS)
-                if len(stream.ops) < _MOST_OPS_KEPT:
-                    if where is None:
-                        where = user_line(sys._getframe(1)) or hooks.backward_where
-                    stream.ops.append(OpRecord(dotted(name), where))
+                host.add(tensor)
+        if not touches and not any(on_device(tensor) for tensor in made):
             return result
+        for tensor in made:
+            ref = weak_storage(tensor)
+            if ref is not None and ref not in stream.read:
+                stream.produced.add(ref)
+        shapes = ";".join(f"{tuple(t.shape)}{t.dtype}" for t in tensors)
+        if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
+            stream.digest.update(f"{op}|{shapes}\n".encode())
+        if not launches_nothing(op):
+            stream.device_ops += 1
+            stream.rng_used = stream.rng_used or any(part in name for part in _RANDOM_OPS)
+            if len(stream.ops) < _MOST_OPS_KEPT:
+                stream.ops.append(OpRecord(dotted(name), where or stream.line()))
+        return result
 
-    mode: Any = Recorder
-    return mode()
-
-
-def make_function_mode(torch: Any, stream: StepStream) -> Any:
-    """Sees what dispatches nothing: `torch.tensor(x, device=...)` and RNG state calls."""
-    from torch.overrides import TorchFunctionMode
-
-    known = makers(torch)
-
-    class Recorder(TorchFunctionMode):
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            kwargs = kwargs or {}
-            if func in known and names_cuda(torch, kwargs.get("device")):
-                source = args[0] if args else kwargs.get("data")
-                if not isinstance(source, torch.Tensor):
-                    where = user_line(sys._getframe(1))
-                    stream.block(f"torch.{func.__name__}", HOST_COPY, where)
-            return func(*args, **kwargs)
-
-    return Recorder()
+    return dispatch_mode(on_op)
 
 
-def names_cuda(torch: Any, device: Any) -> bool:
+def make_function_mode(torch: Torch, stream: StepStream) -> Mode:
+    """A TorchFunctionMode that sees `torch.tensor(x, device=...)`, which dispatches no op."""
+    factories = host_factories(torch)
+
+    def on_call(func: Function, args: Args, kwargs: Kwargs) -> Value:
+        if func in factories and names_cuda(torch, kwargs.get("device")):
+            source = args[0] if args else kwargs.get("data")
+            if not isinstance(source, torch.Tensor):
+                where = user_line(sys._getframe())
+                stream.block(f"torch.{func.__name__}", HOST_COPY, where)
+        return func(*args, **kwargs)
+
+    return function_mode(on_call)
+
+
+def names_cuda(torch: Torch, device: Value) -> bool:
     if device is None or isinstance(device, int):
         return isinstance(device, int)
     return bool(torch.device(device).type == "cuda")
 
 
-def put_first(action: str, text: str) -> Callable[[], None]:
-    """A warnings filter before all others for messages with `text`; the result takes it out.
+def _filter_first(action: str, text: str) -> Callable[[], None]:
+    """Put a filter for warnings with `text` before all others; the result takes it out.
 
-    The list is changed behind the back of `warnings`: its own functions make Python forget which
-    warnings were shown, and those of the script would come once more at every step.
+    It changes the list itself: the functions of `warnings` make Python forget which warnings it
+    has shown, and those of the script would appear again at every step.
     """
-    entry: Any = (action, re.compile(f"(?s).*{text}"), Warning, None, 0)
-    filters: Any = warnings.filters
+    entry: _Filter = (action, re.compile(f"(?s).*{text}"), Warning, None, 0)
+    filters = cast("list[_Filter]", warnings.filters)
     filters.insert(0, entry)
 
     def take_out() -> None:
-        # A catch_warnings() of the script's may have put a copy of the list in its place.
-        now: Any = warnings.filters
-        for held in (filters, now):
+        # A catch_warnings() of the script may have put a copy in place of the list.
+        for held in (filters, cast("list[_Filter]", warnings.filters)):
             while entry in held:
                 held.remove(entry)
 
@@ -220,62 +253,60 @@ def put_first(action: str, text: str) -> Callable[[], None]:
 
 
 class SyncWatch:
-    """Hears of synchronisations that are no ops: Python calls, and torch's sync warnings."""
+    """Records synchronizations that are no ops: Python calls, and torch's sync warnings."""
 
-    def __init__(self, torch: Any, stream: StepStream, hooks: Hooks):
+    def __init__(self, torch: Torch, stream: StepStream):
         self._torch = torch
         self._stream = stream
-        self._hooks = hooks
         self._undo: list[Callable[[], None]] = []
         self._active = False
-        self._mode = 0
+        self._debug_mode = 0
 
     def start(self) -> None:
         cuda = self._torch.cuda
-        for owner, name, category in (
-            *((owner, name, SYNC) for owner, name in sync_calls(cuda)),
-            *((cuda, name, RNG) for name in RNG_CALLS),
-        ):
-            self._watch(owner, name, category)
+        for owner, name in sync_calls(cuda):
+            self._patch(owner, name, SYNC)
+        for name in RNG_CALLS:
+            self._patch(cuda, name, RNG)
         self._active = True
-        self._undo.append(put_first("always", "synchronizing CUDA operation"))
-        shown = warnings.showwarning
+        self._undo.append(_filter_first("always", _SYNC_WARNING))
+        original = warnings.showwarning
 
-        def show(message: Any, kind: Any, *rest: Any, **more: Any) -> None:
-            if self._active and "synchronizing CUDA operation" in str(message):
-                where = user_line(sys._getframe(1)) or self._hooks.backward_where
+        def show(message: Warning | str, *args: Value, **kwargs: Value) -> None:
+            if self._active and _SYNC_WARNING in str(message):
+                where = self._stream.line()
                 known = {line for _, _, line, _ in self._stream.blockers}
                 if where not in known:
                     self._stream.block("cudaStreamSynchronize", SYNC, where)
                 return
-            shown(message, kind, *rest, **more)
+            original(message, *args, **kwargs)
 
-        def show_again() -> None:
-            if warnings.showwarning is show:  # else the step has put in one of its own
-                warnings.showwarning = shown
+        def restore() -> None:
+            if warnings.showwarning is show:  # otherwise the step has set its own
+                warnings.showwarning = original
 
-        warnings.showwarning = show  # type: ignore[assignment]
-        self._undo.append(show_again)
+        warnings.showwarning = show
+        self._undo.append(restore)
         if cuda.is_initialized():
-            self._mode = cuda.get_sync_debug_mode()
-            heard_again = put_first("ignore", "")  # torch says that the mode is a prototype
+            self._debug_mode = cuda.get_sync_debug_mode()
+            unmute = _filter_first("ignore", "")  # torch warns that the mode is a prototype
             cuda.set_sync_debug_mode("warn")
-            heard_again()
+            unmute()
 
-    def _watch(self, owner: Any, name: str, category: str) -> None:
+    def _patch(self, owner: Owner, name: str, category: str) -> None:
         original = getattr(owner, name)
-        # Whoever imports the name while it is watched keeps the wrapper for good (torch's own
-        # lazily imported modules do), so it must neither hold the watch nor go on watching.
-        watching = weakref.ref(self)
+        # Whoever imports the name meanwhile keeps the patch for good (torch's own lazily imported
+        # modules do), so it must neither keep this object alive nor record anything later.
+        reference = weakref.ref(self)
 
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            watch = watching()
+        def patched(*args: Value, **kwargs: Value) -> Value:
+            watch = reference()
             if watch is not None and watch._active:
                 where = user_line(sys._getframe(1))
                 watch._stream.block(f"torch.cuda.{name}", category, where)
             return original(*args, **kwargs)
 
-        setattr(owner, name, watched)
+        setattr(owner, name, patched)
         self._undo.append(lambda: setattr(owner, name, original))
 
     def stop(self) -> None:
@@ -283,7 +314,7 @@ class SyncWatch:
             return
         self._active = False
         if self._torch.cuda.is_initialized():
-            self._torch.cuda.set_sync_debug_mode(self._mode)
+            self._torch.cuda.set_sync_debug_mode(self._debug_mode)
         while self._undo:
             self._undo.pop()()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import linecache
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,18 +17,19 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.runner.child.context import Context
-from launchscope.runner.child.ops.host_copies import HostTensors, make_host_copy_mode
+from launchscope.runner.child.ops.host_copies import host_step_counts, make_host_copy_mode
 from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.ops.step_ops import (
+    HostTensors,
     StepStream,
     SyncWatch,
-    holds_one_of,
     make_dispatch_mode,
     make_function_mode,
+    weak_storage,
 )
-from launchscope.runner.child.ops.storages import weak_storage
 from launchscope.runner.child.passes import Pass
 from launchscope.runner.child.source_lines import note_library_loop, user_line
+from launchscope.runner.child.torch_types import Tensor
 
 
 class InspectPass(Pass[InspectResult]):
@@ -57,22 +57,27 @@ class InspectPass(Pass[InspectResult]):
         self._leave()
         self._begun = user_line(sys._getframe(1))
         context = self.context
-        stream = StepStream()
         torch, hooks, host = context.torch, context.hooks, self._host
-        on_device = _on_gpu if context.on_gpu else _would_be_on_gpu(context, host)
-        watch = SyncWatch(torch, stream, hooks)
+        stream = StepStream(hooks)
+        on_device = _on_gpu if context.on_gpu else self._would_be_on_gpu
+        watch = SyncWatch(torch, stream)
         modes = [
             make_function_mode(torch, stream),
-            make_dispatch_mode(torch, stream, hooks, on_device, host),
+            make_dispatch_mode(torch, stream, on_device, host),
         ]
         if not context.on_gpu:
-            modes.append(make_host_copy_mode(torch, stream, hooks, on_device, host))
+            host.step_counts = host_step_counts(torch, context.optimizers)
+            modes.append(make_host_copy_mode(torch, stream, on_device, host))
         watch.start()
         for mode in modes:
             mode.__enter__()
         self._current = stream
         self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
         self._open = [watch, *modes]
+
+    def _would_be_on_gpu(self, tensor: Tensor) -> bool:
+        """In a rehearsal: everything but the work of data loaders and what stays on the host."""
+        return not self.context.hooks.in_fetch and self._host.on_device(tensor)
 
     def part_ended(self, part: StepPart) -> None:
         self._current.part = "backward" if part == "forward" else "optimizer"
@@ -141,32 +146,8 @@ class InspectPass(Pass[InspectResult]):
         )
 
 
-def _on_gpu(tensor: Any) -> bool:
+def _on_gpu(tensor: Tensor) -> bool:
     return bool(tensor.device.type == "cuda")
-
-
-def _would_be_on_gpu(context: Context, on_host: HostTensors) -> Callable[[Any], bool]:
-    """In a rehearsal everything counts, but for what would be on the host beside a GPU too.
-
-    That is the work of data loaders, the step counts that optimizers keep there, and what the
-    step itself made or copied there.
-    """
-    host = set()
-    for optimizer in context.optimizers:
-        for group in optimizer.param_groups:
-            if group.get("capturable") or group.get("fused"):
-                continue
-            for parameter in group["params"]:
-                count = optimizer.state.get(parameter, {}).get("step")
-                if isinstance(count, context.torch.Tensor):
-                    host.add(count.untyped_storage().data_ptr())
-
-    def would_be(tensor: Any) -> bool:
-        if context.hooks.in_fetch or on_host.holds(tensor):
-            return False
-        return tensor.ndim > 0 or not holds_one_of(tensor, host)
-
-    return would_be
 
 
 def _merge(streams: list[StepStream]) -> tuple[BlockerRecord, ...]:

@@ -1,17 +1,20 @@
-"""What is heard of a step beside its ops, and that the person's own warnings stay as they are."""
+"""What a step does beside its ops is recorded, and the script's own warnings stay as they are."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from launchscope.runner.child.ops.host_copies import HostTensors
-from launchscope.runner.child.ops.step_ops import StepStream, SyncWatch, make_dispatch_mode
+from launchscope.runner.child.ops.step_ops import (
+    HostTensors,
+    StepStream,
+    SyncWatch,
+    make_dispatch_mode,
+)
 
 SYNC_TEXT = "called a synchronizing CUDA operation (Triggered internally at x.cpp:1)"
 
@@ -24,11 +27,10 @@ def filters_of_this_test() -> Iterator[None]:
 
 def watched() -> tuple[StepStream, SyncWatch]:
     stream = StepStream()
-    hooks: Any = SimpleNamespace(backward_where=None)
-    return stream, SyncWatch(torch, stream, hooks)
+    return stream, SyncWatch(torch, stream)
 
 
-def test_a_synchronisation_is_heard_of_at_every_step_whatever_the_filters_say() -> None:
+def test_a_synchronization_is_recorded_at_every_step_whatever_the_filters_say() -> None:
     warnings.simplefilter("error")
     for _ in range(2):
         stream, watch = watched()
@@ -40,7 +42,7 @@ def test_a_synchronisation_is_heard_of_at_every_step_whatever_the_filters_say() 
         warnings.warn(SYNC_TEXT, stacklevel=1)
 
 
-def test_a_warning_that_is_silenced_or_made_an_error_stays_so(
+def test_a_warning_that_is_ignored_or_an_error_stays_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     warnings.filterwarnings("ignore", "quiet")
@@ -67,7 +69,7 @@ def test_a_warning_that_is_shown_once_is_not_shown_at_every_step() -> None:
     assert len(seen) == 1
 
 
-def test_filters_that_a_step_leaves_or_takes_with_it_are_cleaned() -> None:
+def test_filters_that_a_step_leaves_behind_or_copies_are_removed() -> None:
     before = list(warnings.filters)
     _, watch = watched()
     own = warnings.catch_warnings()
@@ -80,13 +82,10 @@ def test_filters_that_a_step_leaves_or_takes_with_it_are_cleaned() -> None:
 
 
 @pytest.mark.parametrize(("more", "same"), [(torch.Tensor.item, True), (torch.Tensor.exp, False)])
-def test_a_value_read_in_some_steps_only_is_a_blocker_and_no_other_path(
-    more: Any, same: bool
-) -> None:
+def test_a_value_read_only_in_some_steps_is_a_blocker_and_no_branch(more: Any, same: bool) -> None:
     def step(*, logs: bool) -> StepStream:
         stream, x = StepStream(), torch.ones(2)
-        hooks: Any = SimpleNamespace(backward_where=None)
-        with make_dispatch_mode(torch, stream, hooks, lambda tensor: True, HostTensors()):
+        with make_dispatch_mode(torch, stream, lambda tensor: True, HostTensors()):
             loss = x.mul(2).sum()
             if logs:
                 more(loss)
