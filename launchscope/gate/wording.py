@@ -12,7 +12,9 @@ def figure(value: float | None, unit: str, digits: int = 4) -> str:
     """A number with its unit: `385`, `9.31 ms`, `61.7 %`; with at most this many digits."""
     if value is None:
         return "not measured"
-    text = f"{value:,.0f}" if float(value).is_integer() and unit == "1" else f"{value:.{digits}g}"
+    is_whole = float(value).is_integer() and unit == "1"
+    # `g` would write a number with more digits as a power of ten.
+    text = f"{value:,.0f}" if is_whole or abs(value) >= 10**digits else f"{value:.{digits}g}"
     if unit == "1":
         return text
     return f"{text}x" if unit == "x" else f"{text} {unit}"
