@@ -1,4 +1,4 @@
-"""The warm-up: feeds events to the step search and says what a step of this script is."""
+"""The warm-up: passes events to the step search and says what a step of this script is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 import sys
 import time
 from collections import Counter, defaultdict, deque
-from typing import Any
 
 from launchscope.model import Schedule, SourceLine, StepBoundary, StepKind, TensorShape
 from launchscope.runner.child.hooks.hooks import Hooks
@@ -15,16 +14,17 @@ from launchscope.runner.child.hooks.modules import in_training, is_weighted
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
 from launchscope.runner.child.steps.search import StepSearch
+from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 
-# With an optimizer in the script, forwards alone are taken for its step only after this
-# many: a script may evaluate before it trains.
+# In a script with an optimizer, forwards alone count as the step only after so many: it may
+# evaluate before it trains.
 _FORWARDS_BEFORE_TRAINING = 2_000
 _MOST_KINDS = 4
 _FEW_FORWARDS = 20
-# Training steps without a common period (a recurrent cell called once a token): after so many
-# warm-ups' worth of optimizer steps, a step is what lies between two of those.
+# Where training steps have no common period (a recurrent cell is called once per token), a step
+# is everything between two optimizer steps, after so many times the steps of the warm-up.
 _UNEVEN_AFTER = 12
-_MARKER = ("marker", "", True, True)
+_MARKER = Token("marker", "")
 _LINES_KEPT = 600
 OPENING = "opening"
 _NO_BACKWARD = (
@@ -39,16 +39,16 @@ _FORWARD_ALONE = (
 
 
 class StepDetector:
-    """Collects what the script does until its step is known `warmup` times over."""
+    """Collects what the script does until its step was seen `warmup` times."""
 
-    def __init__(self, torch: Any, schedule: Schedule, hooks: Hooks):
+    def __init__(self, torch: Torch, schedule: Schedule, hooks: Hooks):
         self._torch = torch
         self._schedule = schedule
         self._hooks = hooks
         self._search = StepSearch()
-        # The lines at which an event began, by kind, key and modes; the latest last.
-        self._sources: defaultdict[tuple[str, str, bool, bool], deque[SourceLine | None]] = (
-            defaultdict(lambda: deque(maxlen=_LINES_KEPT))
+        # The lines at which an event began, the latest last; `weighted` of the tokens is False.
+        self._lines: defaultdict[Token, deque[SourceLine | None]] = defaultdict(
+            lambda: deque(maxlen=_LINES_KEPT)
         )
         self._inputs: Counter[TensorShape | None] = Counter()
         self._optimizer_exists = False
@@ -60,23 +60,25 @@ class StepDetector:
 
     # --------------------------------------------------------------------------- events
 
-    def forward(self, key: str, module: Any, args: Any, kwargs: Any, trains: bool) -> None:
+    def forward(
+        self, key: str, module: Module | None, args: Args, kwargs: Kwargs, trains: bool
+    ) -> None:
         """An outermost forward begins."""
         self._saw_forward = True
-        training = in_training(module)
-        self._note_source(FORWARD, key, trains, training)
-        weighted = module is None or is_weighted(module)
-        if weighted:
+        token = Token(FORWARD, key, trains, training=in_training(module))
+        self._begins(token, user_line(sys._getframe(1)))
+        if module is None or is_weighted(module):
             self._inputs[main_input(self._torch, args, kwargs)] += 1
-        self._search.add(Token(FORWARD, key, trains, weighted, training))
+            token = token._replace(weighted=True)
+        self._search.add(token)
 
     def backward(self) -> None:
-        self._note_time()
-        self._sources[BACKWARD, BACKWARD, True, True].append(self._hooks.backward_where)
-        self._search.add(Token(BACKWARD, BACKWARD))
+        token = Token(BACKWARD, BACKWARD)
+        self._begins(token, self._hooks.backward_where)
+        self._search.add(token)
 
     def optimizer_opens(self, key: str) -> None:
-        self._note_source(OPTIMIZER, key, True)
+        self._begins(Token(OPTIMIZER, key), user_line(sys._getframe(1)))
 
     def optimizer(self, key: str) -> None:
         self._search.add(Token(OPTIMIZER, key))
@@ -86,20 +88,17 @@ class StepDetector:
         self._search.fetch()
 
     def marker_opens(self) -> None:
-        self._note_source(*_MARKER)
+        self._begins(_MARKER, user_line(sys._getframe(1)))
 
     def marker(self) -> bool:
         """A marked step ended; True if that was the last of the warm-up."""
         self.marked += 1
         return self.marked >= max(1, self._schedule.warmup)
 
-    def _note_time(self) -> None:
+    def _begins(self, token: Token, line: SourceLine | None) -> None:
         if self._first_event is None:
             self._first_event = time.perf_counter()
-
-    def _note_source(self, kind: str, key: str, trains: bool, training: bool = True) -> None:
-        self._note_time()
-        self._sources[kind, key, trains, training].append(user_line(sys._getframe(2)))
+        self._lines[token].append(line)
 
     # -------------------------------------------------------------------------- answers
 
@@ -115,8 +114,8 @@ class StepDetector:
     def found(self, event: str) -> Pattern | None:
         """The step, once the warm-up is over; ask after each event that may end one.
 
-        `event` is FORWARD or OPTIMIZER for one that just ended, OPENING for a forward that
-        is about to begin, BACKWARD for a backward that is.
+        `event` is FORWARD or OPTIMIZER for one that just ended, OPENING for a forward and
+        BACKWARD for a backward that is about to begin.
         """
         if self.marked or self._schedule.step_from == "marker":
             return None
@@ -126,13 +125,10 @@ class StepDetector:
         self.seen = self._search.steps_seen(pattern)
         if self.seen < self._schedule.warmup:
             return None
-        if pattern.closing != "optimizer" and self._schedule.step_from == "auto":
-            # About to settle for a step without one: is there really none?
-            known = self._has_optimizer()
-            self._look_for_optimizer()
-            if self._has_optimizer() and not known:
-                self.seen = 0
-                return None
+        unclosed = pattern.closing != "optimizer" and self._schedule.step_from == "auto"
+        if unclosed and not self._has_optimizer() and self._find_optimizer():
+            self.seen = 0
+            return None
         return pattern
 
     def _pattern(self, event: str) -> Pattern | None:
@@ -162,25 +158,23 @@ class StepDetector:
         return self._search.single_optimizer_pattern()
 
     def _has_optimizer(self) -> bool:
-        """Whether one is to be expected to end the steps."""
+        """Whether an optimizer should end the steps."""
         if self._hooks.steps_in_backward:
             return False
         return bool(self._hooks.optimizers) or self._optimizer_exists
 
-    def _look_for_optimizer(self) -> None:
-        """Look through all objects for an optimizer that has not stepped yet; slow."""
-        if not self._has_optimizer():
-            base = self._torch.optim.Optimizer
-            self._optimizer_exists = any(
-                issubclass(type(entry), base) for entry in gc.get_objects()
-            )
+    def _find_optimizer(self) -> bool:
+        """Search all objects for an optimizer that should end the steps but has not stepped yet."""
+        base = self._torch.optim.Optimizer
+        self._optimizer_exists = any(issubclass(type(entry), base) for entry in gc.get_objects())
+        return self._has_optimizer()
 
     @property
     def optimizer_steps(self) -> int:
         return self._search.optimizer_steps
 
     def remarks(self, pattern: Pattern | None) -> list[str]:
-        """What a reader has to know of the step that was found."""
+        """What a reader has to know about the step that was found."""
         found = []
         if self._uneven:
             found.append(
@@ -203,11 +197,11 @@ class StepDetector:
         return found
 
     def kinds(self, pattern: Pattern | None) -> tuple[StepKind, ...]:
-        """The kinds of step of an inference script, most frequent first; empty if one."""
+        """The kinds of step of an inference script, most frequent first; empty if there is one."""
         if pattern is None or pattern.closing != "forward" or pattern.forwards != 1:
             return ()
         total, seen = self.forwards, self._inputs.most_common()
-        # One that was seen once may be a prefill. Several such were tried before it all began.
+        # A shape that was seen once may be a prefill; several of them were trials at the start.
         once = total < _FEW_FORWARDS and sum(n == 1 for _, n in seen) == 1
         usual = [(shape, n) for shape, n in seen if n >= 2 or once]
         if not 2 <= len(usual) <= _MOST_KINDS:
@@ -226,35 +220,32 @@ class StepDetector:
                 period=("marker",),
                 names=("launchscope.step",),
                 scope="region",
-                source=self._line_of(_MARKER, 1),
+                source=self._line_of(_MARKER),
                 compiled=compiled,
                 warmup_steps=self.marked,
             )
         forced = "optimizer" if self._uneven else self._schedule.step_from
-        first = pattern.first
         period = tuple(token.kind for token in pattern.tokens)
         return StepBoundary(
             boundary=forced if forced == "optimizer" or forced == "forward" else "period",
             period=period,
             names=tuple(token.key.partition("@")[0] for token in pattern.tokens),
             scope="forward" if pattern.closing == "forward" else "full_step",
-            source=self._line_of(
-                (first.kind, first.key, first.trains, first.training), pattern.openings
-            ),
+            source=self._line_of(pattern.first._replace(weighted=False), pattern.openings),
             compiled=compiled,
             warmup_steps=self.seen,
             kinds=kinds,
             closure="forward" in self._hooks.inside_optimizers and set(period) == {"optimizer"},
         )
 
-    def _line_of(self, event: tuple[str, str, bool, bool], back: int) -> SourceLine | None:
-        """The line of the event that was seen `back` times since the last step began."""
-        lines = self._sources[event]
+    def _line_of(self, token: Token, back: int = 1) -> SourceLine | None:
+        """The line of an event that was seen `back` times since the last step began."""
+        lines = self._lines[token]
         return lines[-min(back, len(lines))] if lines else None
 
 
 def _kind_name(shape: TensorShape | None, all_shapes: list[TensorShape | None]) -> str:
-    """ "decode" for the kind that reads one position, "prefill" for the others beside it."""
+    """ "decode" for the only kind that reads one position, and then "prefill" for the others."""
     ones = [one for one in all_shapes if one is not None and one.dims[1:2] == (1,)]
     if len(ones) == 1:
         return "decode" if shape == ones[0] else "prefill"
