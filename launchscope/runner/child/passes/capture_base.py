@@ -1,4 +1,4 @@
-"""Captures the step, or a first part of it, inside the user's run and measures its replay."""
+"""Captures the step, or a first part of it, inside the script's run and measures its replay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import gc
 import sys
 import time
-from typing import Any, Literal
+from typing import Literal
 
 from launchscope.model import ReplayResult, SourceLine, StepPart
 from launchscope.runner.child.capture.bursts import Bursts
@@ -20,17 +20,18 @@ from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.passes import Pass
 from launchscope.runner.child.passes.inspect import InspectPass
-from launchscope.runner.child.source_lines import user_line
+from launchscope.runner.child.source_lines import raising_frame, user_line
+from launchscope.runner.child.torch_types import Storage
 
 Scope = Literal["full_step", "forward_backward", "forward", "region"]
 
 
 class CapturePass(Pass[ReplayResult]):
-    """Warm step under the optimizer flags, capture, then bursts: eager, replay, eager, ...
+    """A warm step under the optimizer flags, a capture, then bursts: eager, replay, eager, ...
 
-    After each replay burst the state is what one eager step would have left: the saved
-    state is put back, and after the capture, in which nothing ran, it is replayed once. With
-    stubs the captured step goes on with values of the step before, so its state is near that.
+    Nothing runs during the capture, so the graph is replayed once after it. After each burst
+    of replays the saved state is put back. Both times the state is what one eager step would
+    have left; with stubs nearly so, because the captured step used values of the step before.
     """
 
     result_type = ReplayResult
@@ -46,7 +47,7 @@ class CapturePass(Pass[ReplayResult]):
         return self.captured or self.context.boundary.scope
 
     def make_stubs(self) -> Stubs | None:
-        """What stands in for blocking operations; None where there are none."""
+        """What replaces blocking operations; None where there are none."""
         return None
 
     def start(self, context: Context) -> None:
@@ -68,13 +69,13 @@ class CapturePass(Pass[ReplayResult]):
         self._first_replay_ms: float | None = None
         self._memory_mib: float | None = None
         self._kind = 0
-        self._kept: list[Any] = []
+        self._kept: list[Storage] = []
         self._where: SourceLine | None = None
 
     # -------------------------------------------------------------------------- steps
 
     def begin(self) -> None:
-        if self._stubs is not None:  # a step that the script broke off
+        if self._stubs is not None:  # still there if the script broke a step off
             self._stubs.leave()
         if not self.context.is_main_kind():
             return
@@ -116,20 +117,20 @@ class CapturePass(Pass[ReplayResult]):
             self._bursts.close()
 
     def _end_capture(self) -> None:
-        """Nothing has run yet: do the work by one replay, before the script looks at it."""
+        """Nothing has run yet: do the work with one replay, before the script reads its results."""
         if self._capture is None:
             return
         torch = self.context.torch
-        self._keep_inputs()  # what the step itself fetched
+        self._keep_inputs()  # that the step itself fetched
         captured = self._capture.end()
         if captured.nodes == 0:
             raise RuntimeError("the captured graph is empty: the step launched nothing on it")
         self._captured, self._capture = captured, None
         self._kind = self.context.step_kind()
-        begun = time.perf_counter()
+        began = time.perf_counter()
         captured.replay()
         torch.cuda.synchronize()
-        self._first_replay_ms = (time.perf_counter() - begun) * 1e3
+        self._first_replay_ms = (time.perf_counter() - began) * 1e3
         used = captured.free_before - torch.cuda.mem_get_info()[0]
         self._memory_mib = max(0.0, used / 2**20)
         self._flags.revert()
@@ -137,11 +138,11 @@ class CapturePass(Pass[ReplayResult]):
         self._bursts = Bursts(torch, captured, self._state, self._flags, steps)
 
     def _keep_inputs(self) -> None:
-        """Hold on to the memory of every tensor alive now: replays read the captured addresses.
+        """Keep the memory of every live tensor: replays read the captured addresses.
 
-        The script drops its batch after the step; without this the allocator would hand
-        the same memory to something else, and a replay would read that. Storages, not
-        tensors, are held, so that no autograd graph is kept alive with them.
+        The script drops its batch after the step, and the allocator would reuse the memory
+        that replays read. Storages are kept instead of tensors because those would keep
+        autograd graphs alive.
         """
         tensor = self.context.torch.Tensor
         for entry in gc.get_objects():
@@ -152,15 +153,15 @@ class CapturePass(Pass[ReplayResult]):
     # ------------------------------------------------------------------------ results
 
     def failed_inside_step(self, error: BaseException) -> ReplayResult | None:
-        """An error while the capture is open is a result: this step cannot be captured.
+        """An error during the capture is a result: this step cannot be captured.
 
-        So is running out of memory later: the graph keeps its memory beside eager's.
+        So is running out of memory later: the graph needs its memory beside that of eager.
         """
         starved = self._captured is not None and type(error).__name__ == "OutOfMemoryError"
         return self.failed(error) if starved or self._capture is not None else None
 
     def failed(self, error: BaseException) -> ReplayResult:
-        """A failed replay, with the reason; what eager gave before is on disk already."""
+        """A failed replay with the reason; the results of the eager passes are on disk already."""
         if self._stubs is not None:
             with contextlib.suppress(Exception):
                 self._stubs.leave()
@@ -169,7 +170,7 @@ class CapturePass(Pass[ReplayResult]):
         return ReplayResult(
             status="blocked" if isinstance(error, StubMismatchError) else "failed",
             reason=_reason(error),
-            where=_line_of(error) or self._where,
+            where=user_line(raising_frame(error)) or self._where,
             scope=self.scope(),
             changes=self._flags.changes,
         )
@@ -221,7 +222,7 @@ class CapturePass(Pass[ReplayResult]):
 
 
 def _reason(error: BaseException) -> str:
-    """The first lines of an error, less CUDA's advice on debugging."""
+    """The first lines of an error, without CUDA's advice on debugging."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     kept = [
         line
@@ -234,14 +235,3 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, StateTooLargeError | StubMismatchError):
         return text
     return f"{type(error).__name__}: {text}"
-
-
-def _line_of(error: BaseException) -> SourceLine | None:
-    """The user's line at which the error was raised."""
-    traceback, last = error.__traceback__, None
-    while traceback is not None:
-        last = traceback
-        traceback = traceback.tb_next
-    if last is None:
-        return None
-    return user_line(last.tb_frame)

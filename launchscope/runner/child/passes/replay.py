@@ -1,4 +1,4 @@
-"""Captures the whole step and measures its replay; what a capture cannot contain is stubbed."""
+"""Captures the whole step and measures its replay, with stubs for blocking operations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from launchscope.runner.child.torch_types import Tensor
 
 
 class ReplayPass(CapturePass):
-    """Known blockers are never captured as they are: the replay of such a step is a what-if."""
+    """Known blockers are never captured: the replay of a step that has some is a what-if."""
 
     name = "replay"
     label = "replaying"
@@ -69,7 +69,7 @@ def on_gpu(tensor: Tensor) -> bool:
 
 
 def uncapturable(context: Context) -> str | None:
-    """Why no part of this step can be captured, whatever stands in it; None if nothing does."""
+    """Why no part of this step can be captured, whatever it contains; None if one may be."""
     trace = context.result(TracePass)
     if not context.side_stream or (trace is not None and trace.legacy_kernels):
         return "part of the step runs on the legacy default stream, which cannot be captured"

@@ -36,7 +36,7 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
 
     def begin(self) -> None:
         self._session.begin_range(f"{SAME_FLAGS_RANGE}#0")
-        if self._live.stubs is not None:  # eager is to run what the graph holds
+        if self._live.stubs is not None:  # eager must run what the graph holds
             self._live.stubs.play(strict=False)
 
     def end(self) -> bool:
@@ -56,7 +56,7 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
     def finish(self, complete: bool) -> ReplayTraceResult | None:
         try:
             self._session.stop(self.context.folder.path / REPLAY_FILE)
-        finally:  # also where there is no room for the trace
+        finally:  # also if there is no room for the trace
             self._live.state.restore()
             self._live.flags.revert()
             self._live.state.forget()

@@ -1,4 +1,4 @@
-"""Captures of a first part of a training step, where the whole of it cannot be captured."""
+"""Captures the first part of a training step that cannot be captured as a whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARTS: dict[str, tuple[StepPart, ...]] = {
 
 
 class ScopePass(CapturePass):
-    """Nothing in it is stubbed: what it measures can be had without mending anything."""
+    """Uses no stubs: what it measures is possible without fixing anything."""
 
     captured: Scope
     larger: type[ScopePass] | None = None  # it comes first, and if it worked this one is skipped

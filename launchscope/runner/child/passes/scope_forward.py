@@ -1,4 +1,4 @@
-"""Where forward and backward together cannot be captured: the forward and the loss alone."""
+"""Captures the forward and the loss where the backward cannot be in the graph."""
 
 from __future__ import annotations
 

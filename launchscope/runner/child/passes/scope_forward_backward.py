@@ -1,4 +1,4 @@
-"""Where the whole step cannot be captured: its forwards and backwards, the optimizer eager."""
+"""Captures the forwards and backwards of a step, and leaves the optimizer eager."""
 
 from __future__ import annotations
 

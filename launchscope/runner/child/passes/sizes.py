@@ -1,4 +1,4 @@
-"""Counts the input shapes of many steps, times each, and sees how much memory some need."""
+"""Records the input shapes of many steps, their times, and the memory that some of them need."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.passes import Pass
 from launchscope.runner.child.torch_types import Event
 
-# Asking for the peak of the memory costs the host tens of microseconds: only some steps are
-# asked, and neither they nor the ones behind them are timed.
+# Reading the peak memory costs the host tens of microseconds: it is only done for some steps,
+# and neither they nor the ones after them are timed.
 _MEMORY_EVERY = 5
 
 
 class SizesPass(Pass[SizesResult]):
-    """CUDA events around each step, as in the timing pass; nothing is waited for."""
+    """CUDA events around each step, as in the timing pass; waits for nothing."""
 
     name = "sizes"
     label = "counting shapes"
@@ -36,7 +36,7 @@ class SizesPass(Pass[SizesResult]):
 
     def begin(self) -> None:
         index = self._ended
-        del self._inputs[index:]  # a step that was begun and not ended does not count
+        del self._inputs[index:]  # a step that the script broke off does not count
         self._inputs.append(self.context.step_inputs())
         if self.context.on_gpu:
             if index % _MEMORY_EVERY == 0:

@@ -1,20 +1,20 @@
-"""The first steps under a way to adopt graphs: what they cost, and whether the losses follow."""
+"""The first steps under a strategy: what they cost, and whether the losses follow eager's."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import Any
 
 from launchscope.model import StrategyResult
 from launchscope.runner.child.capture.strategies import Strategy, StrategyError
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.passes import Pass
-from launchscope.runner.child.source_lines import user_line
+from launchscope.runner.child.source_lines import raising_frame, user_line
+from launchscope.runner.child.torch_types import Value
 
 
 class StrategyPass(Pass[StrategyResult]):
-    """Steps that are waited for one by one; compiling and warming up end in here."""
+    """Waits for each step; compiling and warming up happen in these steps."""
 
     name = "adoption"
     label = "adopting graphs"
@@ -101,10 +101,7 @@ def failed_strategy(strategy: Strategy, error: BaseException) -> StrategyResult:
     where = None
     if not isinstance(error, StrategyError):
         text = f"{type(error).__name__}: {text}"
-        traceback = error.__traceback__
-        while traceback is not None and traceback.tb_next is not None:
-            traceback = traceback.tb_next
-        where = user_line(traceback.tb_frame) if traceback is not None else None
+        where = user_line(raising_frame(error))
     return StrategyResult(
         mode=strategy.mode,
         status="failed",
@@ -115,7 +112,7 @@ def failed_strategy(strategy: Strategy, error: BaseException) -> StrategyResult:
     )
 
 
-def _counters() -> Any:
+def _counters() -> Value:
     utils = sys.modules.get("torch._dynamo.utils")
     return getattr(utils, "counters", {})
 

@@ -1,4 +1,4 @@
-"""Times consecutive steps with nothing else going on: no profiler, no synchronisation inside."""
+"""Times consecutive steps without a profiler and without synchronization between them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from launchscope.runner.child.context import Context
 from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.passes import Pass
 
-# A step whose host time is this short feels what recording an event costs: 8 to 10 us on the host
-# of an H200, which finds its caches full of torch, and not the 2 us of a loop of nothing else.
+# The cost of recording an event matters in a step whose host time is this short: 8 to 10 us on
+# the host of an H200, whose caches are full of torch, and not the 2 us of a loop of its own.
 _SHORT_NS = 4_000_000
 _BEGINS_APART = 3
 
@@ -20,7 +20,7 @@ class TimingPass(Pass[TimingResult]):
     """CUDA events and host clocks around each step, read after the pass.
 
     Short steps have the event at their end, which times the iterations, but only one in three
-    has the one at its begin: with both, the timing would slow them by over 1 %.
+    has one at its beginning: with both, the timing would slow them by over 1 %.
     """
 
     name = "timing"
@@ -35,7 +35,7 @@ class TimingPass(Pass[TimingResult]):
         super().start(context)
         cuda = context.torch.cuda
         self._wanted = wanted = self.steps(context.schedule)
-        # All there is to write to and to call is made here: a step pays for as little as can be.
+        # What the steps write to and call is made here, so that they pay as little as possible.
         begins, ends = (timing_events(context.torch, wanted) for _ in range(2))
         self._gpu_begin, self._gpu_end = begins, ends
         self._record_begin = [event.record for event in begins]
@@ -51,16 +51,16 @@ class TimingPass(Pass[TimingResult]):
         self._opening.record()
 
     def _drawn(self) -> list[bool]:
-        """Of each step, whether it has an event at its begin however short it is."""
-        # Drawn, so as not to keep time with whatever the script does every so many steps.
+        """For each step, whether it has an event at its beginning however short it is."""
+        # Drawn at random, so that they do not fall on what the script does every so many steps.
         draw = random.Random(0).randrange
         apart = range(_BEGINS_APART, self._wanted, _BEGINS_APART)
-        # The first always: it may be the only one that the script makes, or that is asked for.
+        # Always the first: it may be the only step that the script makes, or that was asked for.
         drawn = {0, *(at + draw(_BEGINS_APART) for at in apart)}
         return [self._tells_kinds or step in drawn for step in range(self._wanted)]
 
     def begin(self) -> None:
-        # A step that was begun and not ended is written over.
+        # A step that the script broke off is written over.
         index, before = self._done, self._done - 1
         self._host_begin[index] = perf_counter_ns()
         if self._has_begin[index] or self._host_end[before] - self._host_begin[before] >= _SHORT_NS:

@@ -1,4 +1,4 @@
-"""Traces consecutive iterations with Kineto; durations on the GPU are what it is for."""
+"""Traces consecutive iterations with Kineto, for the durations on the GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DROP_FIRST = 1
 
 
 class TracePass(Pass[TraceResult]):
-    """One session over `--trace` iterations and one more, the first, which is dropped."""
+    """One session over one iteration more than `--trace`: the first is dropped."""
 
     name = "trace"
     label = "tracing"

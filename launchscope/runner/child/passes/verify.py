@@ -1,10 +1,10 @@
-"""Checks that a replay does what eager does, on the script's own batches and without edits."""
+"""Checks that a replay computes what eager does, on the script's own batches."""
 
 from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from launchscope.model import Cause, Schedule, VerifyResult
 from launchscope.runner.child.capture.capture import Capture, CapturedStep
@@ -20,12 +20,14 @@ from launchscope.runner.child.context import Context
 from launchscope.runner.child.passes import Pass
 from launchscope.runner.child.passes.inspect import known_storages
 from launchscope.runner.child.passes.replay import ReplayPass
+from launchscope.runner.child.source_lines import raising_frame
 from launchscope.runner.child.target import is_ours
+from launchscope.runner.child.torch_types import Mode, Tensor
 
 # Updates further apart than this are different, and than this many times what two replays of
 # the same batch differ. Replays of the same kernels were bit-identical or at 1e-9 (H200).
 _TOLERANCE, _TIMES_FLOOR = 1e-3, 10.0
-# Steps alike by chance are no proof; fewer are one only where the person asked for fewer.
+# Fewer steps may agree by chance; they only count where the person asked for fewer.
 _LEAST = 3
 
 
@@ -36,15 +38,15 @@ class Reference:
     step: CapturedStep
     witness: StepTrace
     hyper: Hyperparameters
-    outputs: dict[int, Any]  # by order of making: those alive at its end, as flat tensors
+    outputs: dict[int, Tensor]  # by order of making: those alive at its end, as flat tensors
 
 
 class VerifyPass(Pass[VerifyResult]):
-    """A second capture, made while its inputs are noted, then eager steps to compare with.
+    """A second capture that records its inputs, then eager steps to compare with.
 
-    Each eager step is repeated by a replay at its end: the state before it is put back, its
-    inputs are copied to where the captured step reads them, and after the comparison the state
-    is again what eager left. Two copies of the state are needed, whatever the number of steps.
+    A replay repeats each eager step at its end: the state before it is put back, its inputs are
+    copied to where the captured step reads them, and after the comparison the state is again
+    what eager left. That takes two copies of the state, whatever the number of steps.
     """
 
     name = "verify"
@@ -80,10 +82,10 @@ class VerifyPass(Pass[VerifyResult]):
         self._flags.apply()
         self._wanted = self.steps(context.schedule) - 1
         self._device = "cuda" if context.on_gpu else "cpu"
-        self._capture: Any = None
+        self._capture: Capture | None = None
         self._reference: Reference | None = None
         self._current: StepRecorder | None = None
-        self._mode: Any = None
+        self._mode: Mode | None = None
         self._before: DeviceState | None = None
         self._last: StepTrace | None = None
         self._hyper: Hyperparameters = {}
@@ -92,7 +94,7 @@ class VerifyPass(Pass[VerifyResult]):
         self._floors: list[float] = []
         self._causes: list[Cause] = []
 
-    def make_capture(self) -> Any:
+    def make_capture(self) -> Capture:
         return Capture(self.context.torch)
 
     # -------------------------------------------------------------------------- steps
@@ -138,6 +140,7 @@ class VerifyPass(Pass[VerifyResult]):
         self._last = current.witness
         self._last.settle()
         if self._reference is None:
+            assert self._capture is not None
             outputs = self._alive(current.witness)
             step, self._capture = self._capture.end(), None
             self._reference = Reference(step, current.witness, self._hyper, outputs)
@@ -154,7 +157,7 @@ class VerifyPass(Pass[VerifyResult]):
         self._before = None
         return self._checked >= self._wanted
 
-    def _on_device(self, tensor: Any) -> bool:
+    def _on_device(self, tensor: Tensor) -> bool:
         return bool(tensor.device.type == self._device)
 
     def _synchronize(self) -> None:
@@ -206,21 +209,21 @@ class VerifyPass(Pass[VerifyResult]):
             after.restore()
             self._synchronize()
 
-    def _replay(self, before: DeviceState, places: list[tuple[Any, Any]]) -> None:
+    def _replay(self, before: DeviceState, places: list[tuple[Tensor, Tensor]]) -> None:
         assert self._reference is not None
         before.restore()
         self._put(places)
         self._reference.step.replay()
         self._synchronize()
 
-    def _put(self, places: list[tuple[Any, Any]]) -> None:
+    def _put(self, places: list[tuple[Tensor, Tensor]]) -> None:
         torch = self.context.torch
         with torch.inference_mode(False), torch.no_grad():
             for place, value in places:
                 _distinct(place, place).copy_(_distinct(value, place))
 
-    def _alive(self, witness: StepTrace) -> dict[int, Any]:
-        """What the step made and somebody still holds: its outputs, as flat tensors."""
+    def _alive(self, witness: StepTrace) -> dict[int, Tensor]:
+        """What the step made and the script still holds: its outputs, as flat tensors."""
         torch = self.context.torch
         found = {}
         with torch.inference_mode(False), torch.no_grad():
@@ -234,7 +237,7 @@ class VerifyPass(Pass[VerifyResult]):
                 found[order] = flat.set_(storage)
         return found
 
-    def _pairs(self, eager: StepTrace) -> list[tuple[Any, Any]]:
+    def _pairs(self, eager: StepTrace) -> list[tuple[Tensor, Tensor]]:
         assert self._reference is not None
         mine = self._alive(eager)
         return [
@@ -246,7 +249,7 @@ class VerifyPass(Pass[VerifyResult]):
     # ------------------------------------------------------------------------ results
 
     def failed_inside_step(self, error: BaseException) -> VerifyResult | None:
-        """Ours while the capture is open, when the copies do not fit, and if it is our code's."""
+        """Ours during the capture, where the copies do not fit, and where our code raised it."""
         starved = type(error).__name__ == "OutOfMemoryError"
         mine = starved or self._capture is not None or _raised_by_us(error)
         return self.failed(error) if mine else None
@@ -268,7 +271,7 @@ class VerifyPass(Pass[VerifyResult]):
         return self._result("the step changes nothing and gives back nothing to compare")
 
     def _result(self, otherwise: str) -> VerifyResult:
-        """What was found; `otherwise` is the reason if nothing was."""
+        """What was found; `otherwise` is the reason if nothing was compared."""
         floor = max(self._floors, default=0.0)
         reason: str | None = None
         status: Literal["verified", "different", "skipped"] = "verified"
@@ -286,8 +289,8 @@ class VerifyPass(Pass[VerifyResult]):
         )
 
 
-def _distinct(tensor: Any, like: Any) -> Any:
-    """One of each element that `like` shows more than once, as an expanded tensor does."""
+def _distinct(tensor: Tensor, like: Tensor) -> Tensor:
+    """Only one of each element that `like` shows many times, as an expanded tensor does."""
     for dimension, stride in enumerate(like.stride()):
         if stride == 0 and like.shape[dimension] > 1:
             tensor = tensor.narrow(dimension, 0, 1)
@@ -295,10 +298,8 @@ def _distinct(tensor: Any, like: Any) -> Any:
 
 
 def _raised_by_us(error: BaseException) -> bool:
-    traceback, file = error.__traceback__, ""
-    while traceback is not None:
-        file, traceback = traceback.tb_frame.f_code.co_filename, traceback.tb_next
-    return is_ours(file)
+    frame = raising_frame(error)
+    return frame is not None and is_ours(frame.f_code.co_filename)
 
 
 PASS = VerifyPass

@@ -331,7 +331,7 @@ def test_steps_of_uneven_length_are_taken_from_optimizer_to_optimizer(batch: Bat
     assert (step.period[0], step.period[-1], step.boundary) == (F, O, "optimizer")
     assert begins(ran)
     assert len(set(inspected(ran).signatures)) > 1
-    assert any("no fixed" in note for note in ran.recording.notes)
+    assert any("do not repeat" in note for note in ran.recording.notes)
 
 
 def test_prefill_and_decode_are_kinds_of_one_step(batch: Batch) -> None:
