@@ -1,20 +1,23 @@
-"""How rules and advisor read a Profile: the gain with its bounds, shares, facts.
+"""Questions that several rules ask of a Profile: the gain with its bounds, shares, waits.
 
-Nothing here decides; every function answers None for what was not measured.
+Nothing here decides. A function returns None for what was not measured.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from launchscope.model import Basis, Profile
 
+Wait = Literal["data", "sync"]
+
 # Above this the timings contradict themselves (DESIGN, section 3).
 TOLERANCE_PCT = 3.0
-# Share of a step's kernels that already run inside CUDA graphs, from which it counts as graphed.
+# A step with at least this share of its kernels inside CUDA graphs is already graphed.
 GRAPHED_PCT = 50.0
-# A wait below this share of the iteration is not worth an advice of its own.
-WORTH_MENDING_PCT = 5.0
+# A wait below this share of the iteration gets no advice.
+WORTH_FIXING_PCT = 5.0
 # More distinct shapes than this are too many for one graph each.
 MAX_BUCKETS = 8
 # What the runner calls it, in the reason of a replay and in its notes.
@@ -23,11 +26,10 @@ _LEGACY = "legacy default stream"
 
 @dataclass(frozen=True)
 class Gain:
-    """What a replay removes from the iteration, in per cent of it.
+    """What a replay removes from the iteration, in percent of it.
 
-    `low_pct` and `high_pct` bound it by the spread of the timings, widened by the error of
-    the queue simulation where that is above its tolerance: the projection is no better. More
-    than all of the iteration cannot go.
+    `low_pct` and `high_pct` are bounds from the spread of the timings, widened by the error of
+    the queue simulation if that is above its tolerance. At most 100 % can be removed.
     """
 
     basis: Basis
@@ -46,11 +48,11 @@ class Gain:
         return self.removable_pct < 0 and self.high_pct < 0
 
     def within_spread_of(self, threshold_pct: float) -> bool:
-        """Whether the timings do not tell if the gain is worth it.
+        """Whether the timings leave open if the gain is worth it.
 
-        An estimate that would be worth it may be nothing; of one that would not, the bounds
-        have to reach as far below nothing as the threshold lies above: a gain that is small and
-        may be none is no reason to adopt, however far up the bounds go.
+        A gain that reaches the threshold is open if it may be nothing. A smaller gain is open
+        only if it may be a loss as large as the threshold: otherwise it is no reason to adopt,
+        however high its upper bound is.
         """
         if self.high_pct < threshold_pct:
             return False
@@ -58,7 +60,7 @@ class Gain:
 
 
 def gain(profile: Profile) -> Gain | None:
-    """The gain, measured where there is a replay and predicted otherwise."""
+    """The gain, measured if there is a replay and predicted otherwise."""
     metric, removable = profile.metrics.get("removable_pct"), profile.value("removable_pct")
     if metric is None or removable is None:
         return None
@@ -76,7 +78,7 @@ def gain(profile: Profile) -> Gain | None:
 
 
 def basis(profile: Profile) -> Basis:
-    """What the gain rests on."""
+    """What the gain comes from."""
     if profile.mode == "rehearsal":
         return "structural"
     source = profile.facts.replay_ms_source
@@ -88,7 +90,7 @@ def basis(profile: Profile) -> Basis:
 
 
 def spread_pct(profile: Profile, key: str) -> float | None:
-    """Interquartile range of a metric's samples, in per cent of its value."""
+    """Interquartile range of a metric's samples, in percent of its value."""
     metric = profile.metrics.get(key)
     if metric is None or not metric.value or metric.iqr is None:
         return None
@@ -96,7 +98,7 @@ def spread_pct(profile: Profile, key: str) -> float | None:
 
 
 def share_pct(profile: Profile, key: str, whole: str = "iteration_ms") -> float | None:
-    """One metric in per cent of another."""
+    """One metric in percent of another."""
     part, total = profile.value(key), profile.value(whole)
     return 100.0 * part / total if part is not None and total else None
 
@@ -107,34 +109,32 @@ def already_graphed(profile: Profile) -> bool:
 
 
 def busy_excess_pct(profile: Profile) -> float | None:
-    """By how much the GPU's busy time exceeds the iteration it lies in; None if it does not."""
+    """By how much the GPU's busy time exceeds the iteration; None if it does not."""
     share = share_pct(profile, "iteration_busy_ms")
     return share - 100.0 if share is not None and share > 100.0 + TOLERANCE_PCT else None
 
 
-def waits(profile: Profile) -> list[tuple[str, float]]:
-    """What else the iteration waits for, largest first: ("data loader" | "synchronisation", ms)."""
-    found = []
-    for name, key in (("data loader", "data_wait_ms"), ("synchronisation", "sync_cost_ms")):
-        share = share_pct(profile, key)
-        cost = profile.value(key)
-        if share is not None and cost is not None and share >= WORTH_MENDING_PCT:
-            found.append((name, cost))
+def waits(profile: Profile) -> list[tuple[Wait, float]]:
+    """What else the iteration waits for, in ms, largest first."""
+    costs: tuple[tuple[Wait, str], ...] = (("data", "data_wait_ms"), ("sync", "sync_cost_ms"))
+    found = [
+        (wait, profile.value(key) or 0.0)
+        for wait, key in costs
+        if (share_pct(profile, key) or 0.0) >= WORTH_FIXING_PCT
+    ]
     return sorted(found, key=lambda wait: -wait[1])
 
 
-def wait_to_mend(profile: Profile) -> str | None:
-    """The wait to mend before a graph: the step would gain, the iteration would not.
+def wait_to_fix_first(profile: Profile) -> Wait | None:
+    """The largest wait, if the step gains enough from a replay and the iteration does not.
 
-    None where no wait is in the way, and where the timings do not tell.
+    None as well if the timings leave the gain open.
     """
-    found, waiting = gain(profile), waits(profile)
-    if found is None or not waiting or found.removable_pct >= profile.threshold_pct:
+    found, waiting, threshold = gain(profile), waits(profile), profile.threshold_pct
+    if found is None or not waiting or found.removable_pct >= threshold:
         return None
-    if found.within_spread_of(profile.threshold_pct):
-        return None
-    step_pays = found.step_pct is not None and found.step_pct >= profile.threshold_pct
-    return waiting[0][0] if step_pays else None
+    step_pays = found.step_pct is not None and found.step_pct >= threshold
+    return waiting[0][0] if step_pays and not found.within_spread_of(threshold) else None
 
 
 def on_legacy_stream(profile: Profile) -> bool:

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.profile_queries import WORTH_MENDING_PCT, gain, share_pct
+from launchscope.rules.profile_queries import WORTH_FIXING_PCT, gain, share_pct
 from launchscope.rules.rule import Rule
 from launchscope.wording import ms, pct, pct_beside
 
@@ -106,7 +106,7 @@ def _dominating_wait(profile: Profile) -> str | None:
         (cost, cause)
         for key, cause in (("data_wait_ms", "for data"), ("sync_wait_ms", "in synchronizations"))
         if (cost := profile.value(key)) is not None
-        and (share_pct(profile, key) or 0.0) >= WORTH_MENDING_PCT
+        and (share_pct(profile, key) or 0.0) >= WORTH_FIXING_PCT
     ]
     if not waits:
         return None

@@ -23,17 +23,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.profile_queries import WORTH_MENDING_PCT, share_pct, wait_to_mend
+from launchscope.rules.profile_queries import WORTH_FIXING_PCT, share_pct, wait_to_fix_first
 from launchscope.rules.rule import Rule
 from launchscope.wording import ms, pct
 
 
 def check(profile: Profile) -> Iterator[Finding]:
     share, wait = share_pct(profile, "data_wait_ms"), profile.value("data_wait_ms")
-    if share is None or wait is None or share < WORTH_MENDING_PCT:
+    if share is None or wait is None or share < WORTH_FIXING_PCT:
         return
     of = f" ({pct(share)})" if share <= 100 else ""  # the wait is that of traced steps
-    first = wait_to_mend(profile) == "data loader"
+    first = wait_to_fix_first(profile) == "data"
     yield RULE.finding(
         "warning" if first else "advice",
         f"The GPU waits for data for {ms(wait)} per iteration{of}",

@@ -26,19 +26,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.profile_queries import WORTH_MENDING_PCT, share_pct, wait_to_mend
+from launchscope.rules.profile_queries import WORTH_FIXING_PCT, share_pct, wait_to_fix_first
 from launchscope.rules.rule import Rule
 from launchscope.wording import ms, pct
 
 
 def check(profile: Profile) -> Iterator[Finding]:
     share, cost = share_pct(profile, "sync_cost_ms"), profile.value("sync_cost_ms")
-    if share is None or cost is None or share < WORTH_MENDING_PCT:
+    if share is None or cost is None or share < WORTH_FIXING_PCT:
         return
     inside = profile.facts.inside_step_syncs or 0.0
     between = profile.facts.between_step_syncs or 0.0
     of = f" ({pct(share)})" if share <= 100 else ""  # the cost is that of traced steps
-    first = wait_to_mend(profile) == "synchronisation"
+    first = wait_to_fix_first(profile) == "sync"
     line = next((b.where for b in profile.blockers if b.category == "sync" and b.where), None)
     yield RULE.finding(
         "warning" if first else "advice",

@@ -23,7 +23,7 @@ from launchscope.rules.profile_queries import (
     gain,
     never_pays_back,
     share_pct,
-    wait_to_mend,
+    wait_to_fix_first,
 )
 from launchscope.rules.shape_change import distinct_inputs, every_step_differs
 from launchscope.rules.verdict import headline
@@ -89,7 +89,7 @@ def _decide(profile: Profile) -> Decision:
 
 def _decide_small(profile: Profile, found: Gain) -> Decision:
     """The gain is under the threshold."""
-    if wait_to_mend(profile) is not None:
+    if wait_to_fix_first(profile) is not None:
         sentence = headline.fix_first(profile, found)
         return Decision("stay_eager", sentence, ("LS020", "LS021", "LS001"))
     codes = ("LS001", "LS005", "LS002", "LS007", "LS020", "LS021")

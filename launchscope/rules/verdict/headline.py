@@ -78,12 +78,12 @@ def under_threshold(profile: Profile, found: Gain) -> str:
 
 
 def fix_first(profile: Profile, found: Gain) -> str:
-    name, cost = waits(profile)[0]
+    wait, cost = waits(profile)[0]
     iteration = profile.value("iteration_ms")
     of = f" of the {ms(iteration)} iteration" if iteration and cost <= iteration else ""
     first, waiting = (
         ("the input pipeline", f"the GPU waits for data for {ms(cost)}{of}")
-        if name == "data loader"
+        if wait == "data"
         else ("the synchronization", f"it costs {ms(cost)}{of}")
     )
     share = f"only {pct(found.removable_pct)} of"
