@@ -12,7 +12,7 @@ NOT_MEASURED = "not measured"
 # What ± means. Every report in which it occurs says so once.
 SPREAD = "± is half of the interquartile range."
 _MOST = 1000.0  # a ratio or a percentage beyond this says no more than "very much"
-_MOST_FIGURES = 5
+_MOST_FIGURES = 4
 _FEWEST_FIGURES = 3  # a wide spread must not make 9.3 and 9.6 look like a whole unit apart
 _INSTALLED = re.compile(r"^.*[\\/](?:site|dist)-packages[\\/]")
 
@@ -141,21 +141,22 @@ def number(metric: Metric | None, *, spread: bool = True) -> str:
 
 
 def with_unit(metric: Metric | None, *, spread: bool = True) -> str:
-    """A metric with its unit, as `9.01 ± 0.04 ms`."""
+    """A metric with its unit, as `9.01 ± 0.04 ms`; without a spread the unit suits the value."""
     text = number(metric, spread=spread)
     if metric is None or metric.value is None or metric.unit == "1":
         return text
-    if metric.unit in _OF_UNIT:
+    if metric.unit in _OF_UNIT and not (spread and shows_spread(metric)):
         return _OF_UNIT[metric.unit](float(metric.value))
     return f"{text} {metric.unit}"
 
 
-_OF_UNIT = {"%": pct, "MiB": mib, "x": times}
+_OF_UNIT = {"%": pct, "MiB": mib, "x": times, "ms": ms}
 
 
 def shows_spread(metric: Metric | None) -> bool:
     """Whether the metric is written with a ±."""
-    return with_unit(metric) != with_unit(metric, spread=False)
+    is_plain = metric is not None and metric.unit in ("%", "MiB", "x")
+    return not is_plain and number(metric) != number(metric, spread=False)
 
 
 def fixed(value: float, places: int) -> str:

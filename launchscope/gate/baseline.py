@@ -1,7 +1,7 @@
-"""Baselines: where they lie, how they are named, and what of a Profile they keep.
+"""Baselines: where they are, their names, and what they keep of a Profile.
 
-A baseline is a Profile without samples, findings and verdict, sorted, so that a change of the
-code is a small change of the file. A folder holds one per workload and device.
+A baseline is a Profile without samples, findings and verdict, sorted, so that a small change of
+the code changes few lines of the file. A folder has one per workload and device.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from pathlib import Path
 import msgspec
 
 from launchscope.errors import InputError, UsageError
-from launchscope.gate.history import from_here, git, kind_at, no_repository
+from launchscope.gate.history import from_here, git, kind_at, require_revision
 from launchscope.gate.measurement import processes_of, range_of, sound
 from launchscope.host import write_whole
 from launchscope.model import Facts, KernelRow, Metric, Profile, Replay, SourceLine
 from launchscope.parser import parse_profile, read_profile
 
-__all__ = ["Baseline", "BaselinePlace", "baseline_of", "baseline_place", "file_name"]
-
 _GIT = "git:"
 _SUFFIX = ".json"
 _NOWHERE = SourceLine("", 0)  # sorts first
-_REQUIRED = ("step", "blockers")  # a Profile without them cannot be read, though they may be empty
+_REQUIRED = (
+    "step",
+    "blockers",
+)  # written even if they are empty: no Profile can be read without them
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class BaselinePlace:
 
     @property
     def is_folder(self) -> bool:
-        """Whether files in it are named by workload and device. What is not there yet is one
-        unless it is named like a file."""
+        """Whether it has one file per workload and device. A path that does not exist yet is a
+        folder unless it is named like a file."""
         if self.reference is not None:
             return kind_at(self.reference, self.path) == "tree"
         path = Path(self.path)
@@ -186,15 +187,7 @@ def baseline_place(text: str) -> BaselinePlace:
             f"--baseline: {text!r} names no file of a git revision",
             hint="write git:REF:PATH, such as git:main:baselines/",
         )
-    if reference.startswith("-") or git("rev-parse", "--verify", "--quiet",
-                                         f"{reference}^{{commit}}").returncode:  # fmt: skip
-        repository = git("rev-parse", "--git-dir")
-        if repository.returncode:
-            raise no_repository(text, repository.stderr.decode(errors="replace"))
-        raise UsageError(
-            f"--baseline: git knows no revision {reference!r}",
-            hint="a shallow clone may lack it: git fetch origin, or fetch-depth: 0 in the workflow",
-        )
+    require_revision(reference)
     return BaselinePlace(path, reference)
 
 

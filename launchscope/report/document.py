@@ -7,13 +7,14 @@ what stands out says so by its tone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from launchscope.model import Metric
-from launchscope.wording import NOT_MEASURED, SPREAD, shows_spread, with_unit
+from launchscope.wording import NOT_MEASURED, SPREAD, pct, shows_spread, with_unit
 
+T = TypeVar("T")
 _CODE = re.compile(r"`([^`]+)`")
 
 Tone = Literal["plain", "strong", "dim", "good", "calm", "caution", "bad"]
@@ -88,6 +89,24 @@ class Table:
     def has_heading(self) -> bool:
         return any(column.heading for column in self.columns)
 
+    @classmethod
+    def of(
+        cls,
+        values: Sequence[T],
+        *columns: tuple[Column, Callable[[T], Cell | str | None]],
+        top: int | None = None,
+    ) -> Table:
+        """A row for each of the first `top` values; a column makes its cell from the value.
+
+        None is a value that is missing. A column of empty cells is left out.
+        """
+        made = [
+            (column, [_cell(make(value)) for value in values[:top]]) for column, make in columns
+        ]
+        kept = [(column, cells) for column, cells in made if any(cell.text for cell in cells)]
+        rows = tuple(zip(*(cells for _, cells in kept)))
+        return cls(tuple(column for column, _ in kept), rows, len(values) - len(rows))
+
 
 @dataclass(frozen=True)
 class Bar:
@@ -99,7 +118,7 @@ class Bar:
 
     @property
     def share(self) -> str:
-        return "" if self.share_pct is None else f"{self.share_pct:.0f} %"
+        return "" if self.share_pct is None else pct(self.share_pct)
 
 
 @dataclass(frozen=True)
@@ -109,6 +128,17 @@ class Bars:
     headings: tuple[str, str]  # of labels and figures
     bars: tuple[Bar, ...]
     stacked: bool = False
+
+    def table(self, drawn: Callable[[Bar], str]) -> Table:
+        """The bars as rows, for formats that draw with text or not at all."""
+        label, figure = self.headings
+        return Table.of(
+            self.bars,
+            (Column(label, "left" if self.stacked else "right"), lambda bar: bar.label),
+            (Column("", "left"), lambda bar: Cell(drawn(bar), "calm")),
+            (Column(figure), lambda bar: bar.figure),
+            (Column("share"), lambda bar: bar.share),
+        )
 
 
 @dataclass(frozen=True)
@@ -152,9 +182,15 @@ class Document:
     tone: Tone
     title: str
     headline: str
-    basis: str
-    context: tuple[str, ...]
-    sections: tuple[Section, ...]
+    basis: str = ""
+    context: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+
+
+def _cell(made: Cell | str | None) -> Cell:
+    if made is None:
+        return MISSING
+    return Cell(made) if isinstance(made, str) else made
 
 
 def sections(*made: Section | None) -> tuple[Section, ...]:
@@ -175,10 +211,10 @@ def items(heading: str, texts: Iterable[str], *, numbered: bool = False) -> Sect
     return Section(heading, (Items(listed, numbered),)) if listed else None
 
 
-def facts(rows: Sequence[tuple[str, str]]) -> Table:
+def facts(rows: Sequence[tuple[str, Cell | str]]) -> Table:
     """Names and values, without headings."""
-    columns = (Column("", "left", fit="wrap"), Column(""))
-    return Table(columns, tuple((Cell(name), Cell(value)) for name, value in rows))
+    name, value = Column("", "left", fit="wrap"), Column("")
+    return Table.of(rows, (name, lambda row: row[0]), (value, lambda row: row[1]))
 
 
 def spans(text: str) -> list[tuple[str, bool]]:
