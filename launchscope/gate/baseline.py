@@ -11,8 +11,9 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,10 +27,6 @@ from launchscope.parser import parse_profile, read_profile
 _GIT = "git:"
 _SUFFIX = ".json"
 _NOWHERE = SourceLine("", 0)  # sorts first
-_REQUIRED = (
-    "step",
-    "blockers",
-)  # written even if they are empty: no Profile can be read without them
 
 
 @dataclass(frozen=True)
@@ -233,42 +230,36 @@ def baseline_of(profile: Profile) -> Profile:
 
 
 def _encoded(baseline: Profile) -> bytes:
-    """JSON with sorted keys, one row of a list per line, and without what is unset."""
-    fields = {
-        key: value
-        for key, value in asdict(baseline).items()
-        if key in _REQUIRED or value not in (None, ())
-    }
-    for name in ("environment", "facts", "replay", "step"):
-        fields[name] = _set_only(fields[name])
-    for name in ("kernels", "ops", "blockers"):
-        fields[name] = [_set_only(row) for row in fields.get(name, ())]
-    encode = msgspec.json.Encoder(order="deterministic").encode
+    """JSON with sorted keys, one row of a list or metric per line, without default values."""
+
+    def encode(value: object) -> str:
+        return msgspec.json.encode(value, order="deterministic").decode()
+
     lines = []
-    for key in sorted(fields):
-        value = fields[key]
-        if isinstance(value, list) and value:
-            rows = ",\n  ".join(encode(row).decode() for row in value)
+    for key, value in sorted({**_without_defaults(baseline), "schema": baseline.schema}.items()):
+        if value and isinstance(value, list):
+            rows = ",\n  ".join(map(encode, value))
             text = f"[\n  {rows}\n ]"
         elif key == "metrics":
-            rows = ",\n  ".join(
-                f"{encode(name).decode()}: {encode(_short(metric)).decode()}"
-                for name, metric in value.items()
-            )
+            rows = ",\n  ".join(f"{encode(name)}: {encode(row)}" for name, row in value.items())
             text = f"{{\n  {rows}\n }}"
         else:
-            text = encode(value).decode()
-        lines.append(f" {encode(key).decode()}: {text}")
+            text = encode(value)
+        lines.append(f" {encode(key)}: {text}")
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
-def _set_only(row: dict[str, object] | None) -> dict[str, object] | None:
-    return row and {key: value for key, value in row.items() if value is not None}
-
-
-def _short(metric: dict[str, object]) -> dict[str, object]:
-    kept = ("value", "unit", "exact")
-    return {key: metric[key] for key in kept if metric[key] is not False}
+def _without_defaults(value: Any) -> Any:
+    """Dataclasses as dicts without the fields that have their default value."""
+    if is_dataclass(value):
+        return {
+            field.name: _without_defaults(own)
+            for field in fields(value)
+            if (own := getattr(value, field.name)) != field.default
+        }
+    if isinstance(value, dict):
+        return {key: _without_defaults(own) for key, own in value.items()}
+    return [_without_defaults(own) for own in value] if isinstance(value, tuple) else value
 
 
 def _rounded(value: float) -> float:

@@ -187,7 +187,7 @@ def test_a_missing_baseline_does_not_excuse_a_limit_that_was_not_measured(capsys
         (("--baseline", "torn.json", "now.json"), 3, "torn.json is damaged"),
         (("--baseline", "foreign.json", "now.json"), 3, "is not a launchscope Profile"),
         (("--baseline", "later.json", "now.json"), 3, "has schema launchscope/profile/2"),
-        (("--baseline", "nan.json", "now.json"), 3, "is no JSON and no measurement"),
+        (("--baseline", "nan.json", "now.json"), 3, "is not JSON"),
         (("--baseline", "before.json", "nan.json"), 3, "nan.json is damaged"),
         (("--baseline", "before.json", "--limit", "launch=+0", "now.json"), 2, "no metric"),
         (("--baseline", "before.json", "--limit", "speedup=+5%", "now.json"), 2, "demand an"),
