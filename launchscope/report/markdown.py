@@ -91,12 +91,12 @@ def _table(block: Table) -> str:
 
 
 def prose(text: str) -> str:
-    """A sentence: text between backticks stays code, the rest is escaped."""
+    """A sentence: what is between backticks stays code, everything else is plain text."""
     return "".join(code(part) if is_code else escape(part) for part, is_code in spans(text))
 
 
 def escape(text: str) -> str:
-    """Plain text on one line: signs that would become formatting or end a cell are escaped."""
+    """Signs that would become formatting, or end a table cell; on one line."""
     text = _LINE_BREAKS.sub(" ", text)
     for sign in "\\`*_<>|~":
         text = text.replace(sign, f"\\{sign}")
@@ -104,7 +104,7 @@ def escape(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Code; a pipe would end a table cell even inside code."""
+    """As code; a pipe would end a table cell even in there."""
     text = _LINE_BREAKS.sub(" ", text)
     return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
 

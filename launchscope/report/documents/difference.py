@@ -1,4 +1,4 @@
-"""The report of a Difference: metrics and kernels that changed."""
+"""What the report of a Difference says: metrics that changed, and kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a Profile: verdict, reasons, times, costs, changes, kernels."""
+"""What the report of a Profile says: verdict, reasons, times, costs, changes, kernels."""
 
 from __future__ import annotations
 
