@@ -1,7 +1,7 @@
-"""What a report says, apart from how it looks: one Document, laid out by one renderer a format.
+"""The content of a report for people: one Document, which one renderer per format lays out.
 
-Texts are plain, with code between backticks where it helps. Renderers decide on layout only:
-what stands out says so by its tone.
+Texts are plain, with code between backticks. Renderers decide on the layout only: a tone says
+what a text means, not which color it has.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ UNKNOWN = Cell(NOT_MEASURED, "dim")
 
 @dataclass(frozen=True)
 class Column:
-    """`key` columns are repeated where a table is too wide for the page and is split.
+    """`key` columns are repeated in each part of a table that is split to fit the page.
 
-    `fit` says what a narrow page may do to the texts: figures stay whole.
+    `fit` is what a narrow page may do to the texts. Figures stay `whole`.
     """
 
     heading: str
@@ -96,9 +96,9 @@ class Table:
         *columns: tuple[Column, Callable[[T], Cell | str | None]],
         top: int | None = None,
     ) -> Table:
-        """A row for each of the first `top` values; a column makes its cell from the value.
+        """A row for each of the first `top` values; each column makes its cell from the value.
 
-        None is a value that is missing. A column of empty cells is left out.
+        None marks a missing value. A column whose cells are all empty is left out.
         """
         made = [
             (column, [_cell(make(value)) for value in values[:top]]) for column, make in columns
@@ -176,7 +176,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """`badge` and `tone` are the answer in a word; `title` is what it is about."""
+    """`badge` and `tone` give the answer in a word; `title` names what was measured."""
 
     badge: str
     tone: Tone
@@ -194,13 +194,13 @@ def _cell(made: Cell | str | None) -> Cell:
 
 
 def sections(*made: Section | None) -> tuple[Section, ...]:
-    """Those that hold something; the first table with a ± is followed by what it means."""
+    """All but None, with the meaning of ± after the first table that has one."""
     found = [section for section in made if section is not None]
-    for place, section in enumerate(found):
+    for index, section in enumerate(found):
         for at, block in enumerate(section.blocks, 1):
             if isinstance(block, Table) and any(cell.spread for row in block.rows for cell in row):
                 blocks = (*section.blocks[:at], Paragraph(SPREAD, "dim"), *section.blocks[at:])
-                found[place] = Section(section.heading, blocks)
+                found[index] = Section(section.heading, blocks)
                 return tuple(found)
     return tuple(found)
 
@@ -212,13 +212,13 @@ def items(heading: str, texts: Iterable[str], *, numbered: bool = False) -> Sect
 
 
 def facts(rows: Sequence[tuple[str, Cell | str]]) -> Table:
-    """Names and values, without headings."""
+    """A table of names and values, without headings."""
     name, value = Column("", "left", fit="wrap"), Column("")
     return Table.of(rows, (name, lambda row: row[0]), (value, lambda row: row[1]))
 
 
 def spans(text: str) -> list[tuple[str, bool]]:
-    """The pieces of a sentence, and whether each is code: what is between backticks."""
+    """The parts of a sentence, and whether each is code (between backticks)."""
     return [(part, i % 2 == 1) for i, part in enumerate(_CODE.split(text)) if part]
 
 

@@ -91,12 +91,12 @@ def _table(block: Table) -> str:
 
 
 def prose(text: str) -> str:
-    """A sentence: what is between backticks stays code, everything else is plain text."""
+    """A sentence: text between backticks stays code, the rest is escaped."""
     return "".join(code(part) if is_code else escape(part) for part, is_code in spans(text))
 
 
 def escape(text: str) -> str:
-    """Signs that would become formatting, or end a table cell; on one line."""
+    """Plain text on one line: signs that would become formatting or end a cell are escaped."""
     text = _LINE_BREAKS.sub(" ", text)
     for sign in "\\`*_<>|~":
         text = text.replace(sign, f"\\{sign}")
@@ -104,7 +104,7 @@ def escape(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """As code; a pipe would end a table cell even in there."""
+    """Code; a pipe would end a table cell even inside code."""
     text = _LINE_BREAKS.sub(" ", text)
     return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
 

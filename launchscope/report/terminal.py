@@ -1,4 +1,4 @@
-"""The report as text, laid out for the width of a terminal or of a page."""
+"""The report as text, laid out for the width of a terminal or a page."""
 
 from __future__ import annotations
 
@@ -81,15 +81,15 @@ def _write(console: Console, document: Document) -> None:
     for section in document.sections:
         console.print()
         console.print(Text(section.heading, style="bold"))
-        for place, block in enumerate(section.blocks):
-            if place and isinstance(block, Table | Bars | Plot):
+        for index, block in enumerate(section.blocks):
+            if index and isinstance(block, Table | Bars | Plot):
                 console.print()
             for shown in _block(block, console.width - _INDENT):
                 console.print(Padding(shown, (0, 0, 0, _INDENT)))
 
 
 def _panel(document: Document, width: int) -> RenderableType:
-    """The answer in a box: badge on the left, what it is about on the right."""
+    """The answer in a box: badge on the left, what was measured on the right."""
     from rich import box
     from rich.panel import Panel
     from rich.text import Text
@@ -124,8 +124,8 @@ def _block(block: Block, width: int) -> Iterator[RenderableType]:
         case Entries(entries):
             yield _grid(2, [(Text(e.code, style=_STYLES[e.tone]), _entry(e)) for e in entries])
         case Table():
-            for place, part in enumerate(parts_of(block, width, _GAP)):
-                yield from [Text("")] if place else []
+            for index, part in enumerate(parts_of(block, width, _GAP)):
+                yield from [Text("")] if index else []
                 yield _table(block, part)
             if block.rows_left:
                 yield Text(f"and {block.rows_left} more", style="dim")
@@ -172,8 +172,8 @@ def _table(table: Table, part: Part) -> RenderableType:
         header_style="dim",
         show_header=table.has_heading,
     )
-    for place, width in part.widths.items():
-        column = table.columns[place]
+    for index, width in part.widths.items():
+        column = table.columns[index]
         grid.add_column(
             column.heading,
             width=width,
@@ -183,11 +183,11 @@ def _table(table: Table, part: Part) -> RenderableType:
         )
     for row in table.rows:
         cells = []
-        for place, width in part.widths.items():
-            text = row[place].text
-            if table.columns[place].fit == "cut_start" and len(text) > width:
+        for index, width in part.widths.items():
+            text = row[index].text
+            if table.columns[index].fit == "cut_start" and len(text) > width:
                 text = "…" + text[1 - width :]
-            cells.append(Text(text, style=_STYLES[row[place].tone]))
+            cells.append(Text(text, style=_STYLES[row[index].tone]))
         grid.add_row(*cells)
     return grid
 

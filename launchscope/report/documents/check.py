@@ -1,4 +1,4 @@
-"""What the report of a Check says: the answer, the limits, what changed, what to know."""
+"""The report of a Check: the answer, the limits, the changes, the warnings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def document(check: Check, top: int) -> Document:
 
 
 def warnings(check: Check) -> tuple[str, ...]:
-    """What a reader has to know beside the outcome, each once."""
+    """What the reader has to know besides the outcome, each once."""
     undecided = (
         f"{limit.metric}: {limit.reason}" for limit in check.limits if is_undecided(check, limit)
     )

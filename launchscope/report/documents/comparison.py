@@ -1,4 +1,4 @@
-"""What the report of a Comparison says: a row per point, curves, strategies, buckets."""
+"""The report of a Comparison: a row per point, curves, strategies, buckets."""
 
 from __future__ import annotations
 

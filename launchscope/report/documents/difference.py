@@ -1,4 +1,4 @@
-"""What the report of a Difference says: metrics that changed, and kernels."""
+"""The report of a Difference: metrics and kernels that changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report of a Profile says: verdict, reasons, times, costs, changes, kernels."""
+"""The report of a Profile: verdict, reasons, times, costs, changes, kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report of several files says: ranks and how far they are apart, or workloads."""
+"""The report of several files: ranks and their differences, or workloads."""
 
 from __future__ import annotations
 
