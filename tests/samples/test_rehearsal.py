@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.samples.sizes import SMALLER
+
 SAMPLES = Path(__file__).parents[2] / "sample_workloads"
 TRAINING = ("forward", "backward", "optimizer")
 
@@ -53,9 +55,20 @@ EXPECTED = {
 def rehearse(script: Path, directory: Path) -> dict[str, Any]:
     """The Profile of `launchscope profile` on a machine without a visible GPU."""
     profile = directory / "profile.json"
-    steps = [] if script.stem == "generate" else ["--steps", "60"]
+    steps = [] if script.stem == "generate" else ["--steps", "60", *SMALLER.get(script.stem, ())]
     result = subprocess.run(
-        [sys.executable, "-m", "launchscope", "profile", "-o", str(profile), str(script), *steps],
+        [
+            sys.executable,
+            "-m",
+            "launchscope",
+            "profile",
+            "--warmup",
+            "5",
+            "-o",
+            str(profile),
+            str(script),
+            *steps,
+        ],
         cwd=directory,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
@@ -66,10 +79,10 @@ def rehearse(script: Path, directory: Path) -> dict[str, Any]:
     return json.loads(profile.read_text())  # type: ignore[no-any-return]
 
 
-def line_of(where: str) -> str:
-    """The source line behind `<path>:<number>`."""
-    path, _, number = where.rpartition(":")
-    return (SAMPLES / Path(path).name).read_text().splitlines()[int(number) - 1]
+def line_of(where: dict[str, Any]) -> str:
+    """The text of a source line."""
+    lines = (SAMPLES / Path(where["file"]).name).read_text().splitlines()
+    return lines[int(where["line"]) - 1]
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))

@@ -9,13 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.samples.sizes import SMALLER
+
 SCRIPTS = sorted((Path(__file__).parents[2] / "sample_workloads").glob("*.py"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_it_runs_to_its_end_on_the_cpu(script: Path, tmp_path: Path) -> None:
     result = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:__main__", str(script), "--steps", "3"],
+        [
+            sys.executable,
+            "-W",
+            "error::DeprecationWarning:__main__",
+            str(script),
+            "--steps",
+            "3",
+            *SMALLER.get(script.stem, ()),
+        ],
         cwd=tmp_path,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
