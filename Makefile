@@ -1,5 +1,6 @@
 # make demo       create the environment and profile a sample
-# make test       create the environment; formatting, lint, types and the tests that need no GPU
+# make check      create the environment; formatting, lint, types and the tests without child processes
+# make test       make check, and the other tests that need no GPU
 # make test-gpu   the tests marked gpu
 # make bench      the benchmarks, into $(RESULTS)
 # make format     rewrite the sources in the project's format
@@ -31,7 +32,7 @@ endif
 sources := launchscope sample_workloads tests
 pip     := $(python) -m pip install -qq --disable-pip-version-check
 
-.PHONY: demo test test-gpu bench format env clean
+.PHONY: demo check test test-gpu bench format env clean
 
 env: $(ready)
 
@@ -54,7 +55,9 @@ demo: $(ready)
 	  echo "==> no GPU here, so the report of a run on an H200: launchscope report $(SHOWN)"; \
 	  $(run) -m launchscope report $(SHOWN); }
 
-test: $(ready)
+check: selected := not gpu and not child
+test: selected := not gpu
+check test: $(ready)
 	@echo "==> format"
 	@$(run) -m ruff format --check --quiet $(sources)
 	@echo "==> lint"
@@ -62,7 +65,7 @@ test: $(ready)
 	@echo "==> types"
 	@$(run) -m mypy --no-error-summary
 	@echo "==> tests"
-	@$(run) -m pytest -q -n auto --maxprocesses 8 -m "not gpu"
+	@$(run) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "$(selected)"
 
 test-gpu: $(ready)
 	@$(run) -m pytest -q -m gpu tests/gpu

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forkserver
 
 ROOT = Path(__file__).parents[1]
 
@@ -19,10 +23,41 @@ for name in [n for n in os.environ if n.startswith("LAUNCHSCOPE")]:
     del os.environ[name]
 for name in ("FORCE_COLOR", "NO_COLOR", "CI", "GITHUB_ACTIONS", "COLUMNS"):
     os.environ.pop(name, None)
+# Without it every child compiles launchscope anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Workers share the cores, and OpenMP threads that wait for a core slow each other down.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+SERVER = forkserver.Server()
+forkserver.install(SERVER)
+_STARTS = ("subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
+_childless = ""  # the test that runs, unless it is marked child
+
+
+def _forbid_children(event: str, arguments: tuple[object, ...]) -> None:
+    if _childless and event in _STARTS:
+        pytest.fail(f"{_childless} starts a child process: mark it with pytest.mark.child")
+
+
+sys.addaudithook(_forbid_children)
+
+
+def _starts_children(item: pytest.Item) -> bool:
+    """Whether the module of a test has what starts children."""
+    module = item.getparent(pytest.Module)
+    names = vars(module.obj).values() if module is not None else ()
+    return any(
+        value is subprocess or getattr(value, "__module__", "") == "tests.runner.children"
+        for value in names
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without a CUDA device the tests marked gpu are skipped, and say so."""
+    """Marks the tests with children. Skips those that need a CUDA device if there is none."""
+    for item in items:
+        if _starts_children(item):
+            item.add_marker(pytest.mark.child)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
@@ -31,6 +66,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Takes Python processes from the fork server unless the test is about how they start."""
+    global _childless
+    marks = {mark.name for mark in item.iter_markers()}
+    _childless = "" if marks & {"child", "gpu"} else item.nodeid
+    forkserver.Popen.server = None if marks & {"real_start", "gpu"} else SERVER
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.child
 def test_profile_gives_the_profile_that_the_command_saves() -> None:
     result = launchscope.profile("train.py", ["8"], warmup=3, inspect=1)
     assert result.problem is None
@@ -33,6 +34,7 @@ def test_profile_gives_the_profile_that_the_command_saves() -> None:
     assert result.profile.target == saved.target
 
 
+@pytest.mark.child
 def test_profile_raises_the_failure_of_the_script(folder: Path) -> None:
     (folder / "train.py").write_text("import torch\nraise ValueError('no data')")
     with pytest.raises(ScriptError) as raised:
@@ -40,6 +42,7 @@ def test_profile_raises_the_failure_of_the_script(folder: Path) -> None:
     assert (raised.value.exit_code, raised.value.exception) == (1, "ValueError")
 
 
+@pytest.mark.child
 def test_compare_measures_every_point() -> None:
     result = launchscope.compare(
         "train.py", ["{width}"], parameters={"width": [4, 8]}, warmup=3, inspect=1
@@ -50,6 +53,7 @@ def test_compare_measures_every_point() -> None:
     assert result.comparison.axes == {"width": ("4", "8")}
 
 
+@pytest.mark.child
 def test_check_decides_and_writes_baselines(folder: Path) -> None:
     first = launchscope.check(
         "train.py", baseline="bl", update_baseline=True, repeats=1, warmup=3, inspect=1

@@ -15,6 +15,8 @@ import pytest
 
 from launchscope.cli.app import COMMANDS
 
+pytestmark = pytest.mark.real_start
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "launchscope"
 MODULES = sorted(PACKAGE.rglob("*.py"))

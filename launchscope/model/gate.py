@@ -38,7 +38,6 @@ class LimitCheck:
     bound: float | None = None
     exact: bool = False
     better: bool = False  # than the whole range of the baseline
-    relative: bool = False  # the limit is on the difference from the baseline
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from launchscope.report.document import (
     Bars,
@@ -58,8 +58,9 @@ def _block(block: Block) -> str:
             return "\n".join(map(_entry, entries))
         case Table():
             return _table(block)
-        case Bars():
-            return _table(block.table(lambda bar: ""))
+        case Bars(headings, bars):
+            rows = [(escape(bar.label), escape(bar.figure), bar.share) for bar in bars]
+            return table((*headings, "share"), ("left", "right", "right"), rows)
         case Plot():
             lines = ("".join(sign.sign for sign in line).rstrip()
                      for line in text_plot(block, _PLOT_WIDTH))  # fmt: skip
@@ -83,20 +84,25 @@ def _table(block: Table) -> str:
             for cell, column in zip(row, columns)
         ]
 
-    marks = ["---:" if column.align == "right" else "---" for column in columns]
-    rows = [[column.heading for column in columns], marks, *map(cells, block.rows)]
+    rows = [cells(row) for row in block.rows]
     if block.rows_left:
         rows.append([*[""] * (len(columns) - 1), f"and {block.rows_left} more"])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return table([c.heading for c in columns], [c.align for c in columns], rows)
+
+
+def table(heading: Sequence[str], aligned: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells that are Markdown already."""
+    marks = ["---:" if side == "right" else "---" for side in aligned]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heading, marks, *rows))
 
 
 def prose(text: str) -> str:
-    """A sentence: text between backticks stays code, the rest is escaped."""
+    """A sentence: what is between backticks stays code, everything else is plain text."""
     return "".join(code(part) if is_code else escape(part) for part, is_code in spans(text))
 
 
 def escape(text: str) -> str:
-    """Plain text on one line: signs that would become formatting or end a cell are escaped."""
+    """Signs that would become formatting, or end a table cell; on one line."""
     text = _LINE_BREAKS.sub(" ", text)
     for sign in "\\`*_<>|~":
         text = text.replace(sign, f"\\{sign}")
@@ -104,7 +110,7 @@ def escape(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Code; a pipe would end a table cell even inside code."""
+    """As code; a pipe would end a table cell even in there."""
     text = _LINE_BREAKS.sub(" ", text)
     return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.nvtx import observer
 
+pytestmark = pytest.mark.child
+
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "sample_workloads" / "small_mlp.py"
 

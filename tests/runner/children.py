@@ -18,6 +18,7 @@ from launchscope.model import Recording, Schedule, SourceLine, Target
 from launchscope.parser import read_recording
 from launchscope.runner.parent.child_watch import ProgressEvent
 from launchscope.runner.parent.session import Outcome, RunOptions, record
+from tests.forkserver import usual_signals
 
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
 _AT_ONCE = 2
@@ -124,8 +125,7 @@ def interrupted(folder: Path, source: str, when: str, *options: str) -> Said:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # Tests that run in the background are deaf to it, and so would their children be.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=usual_signals,
     ) as process:
         give_up = time.monotonic() + 60
         while not (folder / when).exists() and time.monotonic() < give_up:
@@ -136,17 +136,27 @@ def interrupted(folder: Path, source: str, when: str, *options: str) -> Said:
 
 
 class Batch:
-    """Runs everything it is given, two at a time; `[name]` waits for that one's result."""
+    """Runs what it is given; `[name]` waits for that one's result.
+
+    Everything runs at once, two at a time, unless pytest-xdist shares the tests of a module out to
+    workers: then a worker runs only what its own tests ask for.
+    """
 
     def __init__(self, work: Mapping[str, Callable[[], Any]], order: Sequence[str] = ()):
+        self._work = work
         self._pool = ThreadPoolExecutor(_AT_ONCE)
-        names = [*order, *(name for name in work if name not in order)]
-        self._results: dict[str, Future[Any]] = {
-            name: self._pool.submit(work[name]) for name in names
-        }
+        self._results: dict[str, Future[Any]] = {}
+        if "PYTEST_XDIST_WORKER" not in os.environ:
+            for name in [*order, *work]:
+                self._start(name)
 
     def __getitem__(self, name: str) -> Any:
-        return self._results[name].result()
+        return self._start(name).result()
+
+    def _start(self, name: str) -> Future[Any]:
+        if name not in self._results:
+            self._results[name] = self._pool.submit(self._work[name])
+        return self._results[name]
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)

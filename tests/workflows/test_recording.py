@@ -17,6 +17,7 @@ from launchscope.workflows.recording import ScriptRun, ScriptRunner
 from tests.workflows.scripts import TRAINING
 
 
+@pytest.mark.child
 def test_a_recording_stays_until_the_next_run_or_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

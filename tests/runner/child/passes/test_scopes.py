@@ -50,6 +50,7 @@ for _ in range(40):
 def nothing(event: object) -> None: ...
 
 
+@pytest.mark.child
 def test_each_blocker_knows_the_part_of_the_step_it_stands_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
