@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,23 +143,16 @@ def measure(
 
     Raises MeasureError if the callable raises.
     """
-    from launchscope.analysis import build_profile
     from launchscope.parser import read_recording
-    from launchscope.rules import advise
     from launchscope.runner.parent.in_process import record_callable
+    from launchscope.workflows.load_input import analyze
 
     plan = schedule or Schedule()
     if not replay:
-        from dataclasses import replace
-
         plan = replace(plan, replay=0, verify=0)
     with tempfile.TemporaryDirectory(prefix="launchscope-") as directory:
         record_callable(step, example_inputs, plan, Path(directory))
-        recording = read_recording(directory)
-        profile = build_profile(
-            recording, threshold_pct=threshold_pct, expected_steps=expected_steps
-        )
-    return advise(profile)
+        return analyze(read_recording(directory), threshold_pct, expected_steps)
 
 
 def load(path: str | os.PathLike[str]) -> Profile:

@@ -6,8 +6,8 @@
     @pytest.mark.launch_budget(120)
     def test_inference(): ...
 
-On a GPU kernel launches are counted, without one device operations. torch is imported only by
-tests that use either.
+On a GPU they count kernel launches, without one device operations. Only tests that use them import
+torch.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import pytest
 if TYPE_CHECKING:
     from launchscope.model import SourceLine
 
-__all__ = ["LaunchCount", "launches"]
-
 _MARKER = "launch_budget"
 _SHOWN = 12
 _LAUNCHES, _OPERATIONS = "kernel launches", "device operations"
 
 Rows = Counter[tuple[str, "SourceLine | None"]]
+
+_is_counting = False  # one block at a time: the GPU has one profiler
 
 
 class LaunchCount(int):
@@ -46,9 +46,9 @@ class LaunchCount(int):
 
     @classmethod
     def of(cls, total: int, what: str, rows: Rows) -> LaunchCount:
-        made = cls(total)
-        made.what, made.rows = what, rows
-        return made
+        count = cls(total)
+        count.what, count.rows = what, rows
+        return count
 
     def __repr__(self) -> str:
         return f"{int(self)} {self.what}"
@@ -63,51 +63,53 @@ class LaunchCount(int):
         return [*shown, f"{'':>6} and {left} more"] if left > 0 else shown
 
 
-class _Counter:
-    """Counts one block; one at a time, because the GPU has one profiler."""
+@contextlib.contextmanager
+def _counting() -> Iterator[list[LaunchCount]]:
+    """Counts the block. The list has the count at its end."""
+    global _is_counting
+    if _is_counting:
+        pytest.fail(
+            "launches() cannot count inside a test that @pytest.mark.launch_budget counts, "
+            "nor inside another launches(): use one of them",
+            pytrace=False,
+        )
+    try:
+        import torch
+    except ImportError:
+        pytest.fail("counting launches needs PyTorch, which is not installed", pytrace=False)
+    counts: list[LaunchCount] = []
+    _is_counting = True
+    try:
+        with _on_gpu(torch, counts) if torch.cuda.is_available() else _on_cpu(torch, counts):
+            yield counts
+    finally:
+        _is_counting = False
 
-    open = False
-    result: LaunchCount | None = None
 
-    @contextlib.contextmanager
-    def counting(self) -> Iterator[None]:
-        if _Counter.open:
-            pytest.fail(
-                "launches() cannot count inside a test that @pytest.mark.launch_budget counts, "
-                "nor inside another launches(): use one of them",
-                pytrace=False,
-            )
-        torch = _torch()
-        _Counter.open = True
+@contextlib.contextmanager
+def _on_cpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
+    from launchscope.runner.child.ops.counting import device_ops
+
+    with device_ops(torch) as stream:
+        yield
+    rows = Counter((record.op, record.where) for record in stream.ops)
+    counts.append(LaunchCount.of(stream.device_ops, _OPERATIONS, rows))
+
+
+@contextlib.contextmanager
+def _on_gpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
+    from launchscope.runner.child.kineto_session import KinetoSession
+
+    torch.cuda.synchronize()
+    session = KinetoSession(torch, user_profiles=False)
+    session.start()
+    with tempfile.TemporaryDirectory(prefix="launchscope-") as folder:
+        path = Path(folder) / "trace.json"
         try:
-            with self._on_gpu(torch) if torch.cuda.is_available() else self._without(torch):
-                yield
-        finally:
-            _Counter.open = False
-
-    @contextlib.contextmanager
-    def _without(self, torch: Any) -> Iterator[None]:
-        from launchscope.runner.child.ops.counting import device_ops
-
-        with device_ops(torch) as stream:
             yield
-        rows = Counter((record.op, record.where) for record in stream.ops)
-        self.result = LaunchCount.of(stream.device_ops, _OPERATIONS, rows)
-
-    @contextlib.contextmanager
-    def _on_gpu(self, torch: Any) -> Iterator[None]:
-        from launchscope.runner.child.kineto_session import KinetoSession
-
-        torch.cuda.synchronize()
-        session = KinetoSession(torch, user_profiles=False)
-        session.start()
-        with tempfile.TemporaryDirectory(prefix="launchscope-") as folder:
-            path = Path(folder) / "trace.json"
-            try:
-                yield
-            finally:
-                session.stop(path)
-            self.result = _launches_in(path)
+        finally:
+            session.stop(path)
+        counts.append(_launches_in(path))
 
 
 def _launches_in(path: Path) -> LaunchCount:
@@ -124,16 +126,8 @@ def _launches_in(path: Path) -> LaunchCount:
     return LaunchCount.of(len(single), _LAUNCHES, rows)
 
 
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        pytest.fail("launches are counted with PyTorch, which is not installed", pytrace=False)
-    return torch
-
-
-def _ran(result: object) -> None:
-    """Fails the test where the call has run nothing yet, so that there is nothing to count."""
+def _require_ran(result: object) -> None:
+    """Fails the test if the call has run nothing yet, so that there is nothing to count."""
     if inspect.iscoroutine(result):
         result.close()
         pytest.fail(
@@ -156,19 +150,16 @@ def _ran(result: object) -> None:
 def launches() -> Callable[..., LaunchCount]:
     """`launches(step, *args, **kwargs)`: the kernel launches of one call of `step`.
 
-    The step is called twice and the second call is counted, so that what only the first one does
-    (making optimizer state, choosing algorithms) is left out. An int; without a GPU it counts
-    device operations.
+    It calls the step twice and counts the second call, which leaves out what only the first one
+    does (creating optimizer state, choosing algorithms). Without a GPU it counts device operations.
     """
 
     def count(step: Callable[..., object], /, *args: Any, **kwargs: Any) -> LaunchCount:
         __tracebackhide__ = True
-        _ran(step(*args, **kwargs))
-        counter = _Counter()
-        with counter.counting():
+        _require_ran(step(*args, **kwargs))
+        with _counting() as counts:
             step(*args, **kwargs)
-        assert counter.result is not None
-        return counter.result
+        return counts[0]
 
     return count
 
@@ -183,16 +174,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """A marked test fails when it launched more than its budget."""
+    """Fails a marked test that launched more than its budget."""
     marker = item.get_closest_marker(_MARKER)
     if marker is None:
         return (yield)
     budget = _budget(marker)
-    counter = _Counter()
-    with counter.counting():
+    with _counting() as counts:
         result = yield
-    count = counter.result
-    assert count is not None
+    (count,) = counts
     if count > budget:
         lines = "\n".join(count.lines())
         pytest.fail(f"{count!r}, and the budget is {budget}:\n{lines}", pytrace=False)

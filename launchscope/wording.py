@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import floor, log10
 
 from launchscope.model import Metric, SourceLine, TensorShape
 
 NOT_MEASURED = "not measured"
-# What ± means. Every report in which it occurs says so once.
+# Every report with a ± says this once.
 SPREAD = "± is half of the interquartile range."
-_MOST = 1000.0  # a ratio or a percentage beyond this says no more than "very much"
-_MOST_FIGURES = 5
+_MOST = 1000.0  # ratios and percentages beyond this are written as a bound
+_MOST_FIGURES = 4
 _FEWEST_FIGURES = 3  # a wide spread must not make 9.3 and 9.6 look like a whole unit apart
 _INSTALLED = re.compile(r"^.*[\\/](?:site|dist)-packages[\\/]")
 
@@ -30,7 +30,7 @@ def count(value: float) -> str:
 
 
 def decimals(value: float, digits: int) -> int:
-    """Decimal places at which `value`, rounded there, has so many figures; at most nine."""
+    """Decimal places that give `value` so many significant figures; at most nine."""
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # of 9.996 that of 10.0
     return min(digits - 1 - exponent, 9)
 
@@ -57,7 +57,7 @@ def pct(value: float) -> str:
 
 
 def pct_beside(value: float, limit: float) -> str:
-    """A share held against a limit: with the decimals that tell the two apart."""
+    """A share next to a limit, with enough decimals to differ from it."""
     if value == limit or pct(value) != pct(limit):
         return pct(value)
     for count in (1, 2):
@@ -76,7 +76,7 @@ def times(value: float) -> str:
 
 
 def change(before: float, after: float) -> str:
-    """How far a value moved: `+12 %`, `-3.4 %`, and as a ratio where it grew beyond 1,000 %.
+    """How much a value changed: `+12 %`, `-3.4 %`, or `12.3x` where it is beyond 1,000 %.
 
     Empty where `before` is 0.
     """
@@ -113,7 +113,7 @@ def shapes(tensors: Iterable[TensorShape]) -> str:
 
 
 def place(where: SourceLine | None) -> str:
-    """A line as people read it: where a library is installed says nothing, and fills a row."""
+    """A line as people read it: without the folder in which a library is installed."""
     return "" if where is None else _INSTALLED.sub("", str(where))
 
 
@@ -141,21 +141,28 @@ def number(metric: Metric | None, *, spread: bool = True) -> str:
 
 
 def with_unit(metric: Metric | None, *, spread: bool = True) -> str:
-    """A metric with its unit, as `9.01 ± 0.04 ms`."""
+    """A metric with its unit, as `9.01 ± 0.04 ms`; without a spread the unit suits the value."""
     text = number(metric, spread=spread)
     if metric is None or metric.value is None or metric.unit == "1":
         return text
-    if metric.unit in _OF_UNIT:
+    if metric.unit in _OF_UNIT and not (spread and shows_spread(metric)):
         return _OF_UNIT[metric.unit](float(metric.value))
     return f"{text} {metric.unit}"
 
 
-_OF_UNIT = {"%": pct, "MiB": mib, "x": times}
+_OF_UNIT: dict[str, Callable[[float], str]] = {
+    "%": pct,
+    "MiB": mib,
+    "x": times,
+    "ms": ms,
+    "us": lambda value: ms(value / 1000),
+}
 
 
 def shows_spread(metric: Metric | None) -> bool:
     """Whether the metric is written with a ±."""
-    return with_unit(metric) != with_unit(metric, spread=False)
+    is_plain = metric is not None and metric.unit in ("%", "MiB", "x")
+    return not is_plain and number(metric) != number(metric, spread=False)
 
 
 def fixed(value: float, places: int) -> str:

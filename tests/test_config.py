@@ -28,7 +28,7 @@ def test_defaults_are_those_of_the_design(tmp_path: Path) -> None:
     assert (settings.threshold, settings.expected_steps, settings.max_runs) == (15.0, None, 4)
 
 
-def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
     environ = {"LAUNCHSCOPE_TIMING": "60", "LAUNCHSCOPE_REPLAY": "40", "OTHER": "x"}
     settings = load(tmp_path, "timing = 50\nreplay = 50\nverify = 2", environ, timing="70")
     assert (settings.timing, settings.replay, settings.verify) == (70, 40, 2)
@@ -45,12 +45,12 @@ def test_the_nearest_pyproject_above_is_read(tmp_path: Path) -> None:
     assert load(inner).step_from == "optimizer"
 
 
-def test_a_pyproject_of_other_tools_only_is_no_error(tmp_path: Path) -> None:
+def test_a_pyproject_without_launchscope_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
     assert load(tmp_path) == Settings()
 
 
-def test_a_named_file_may_hold_the_settings_at_its_top(tmp_path: Path) -> None:
+def test_a_chosen_file_may_have_the_settings_at_its_top_level(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("threshold = '20%'\nkeep_trace = true\n")
     settings = load_settings({}, config=file, environ={}, folder=tmp_path)
@@ -65,19 +65,19 @@ def test_thresholds(tmp_path: Path, raw: Any, percent: float) -> None:
 
 
 @pytest.mark.parametrize("raw", ["many", "-1%", "101%", "nan", True, "", "15%%", [15]])
-def test_nonsense_thresholds_are_refused(tmp_path: Path, raw: Any) -> None:
+def test_wrong_thresholds_are_refused(tmp_path: Path, raw: Any) -> None:
     with pytest.raises(UsageError, match="--threshold: expected a percentage such as 15%"):
         load(tmp_path, threshold=raw)
 
 
-def test_a_threshold_that_could_mean_two_things_is_refused_with_both(tmp_path: Path) -> None:
+def test_the_error_for_an_ambiguous_threshold_shows_both_meanings(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         load(tmp_path, threshold="0.15")
     assert caught.value.hint == "write 15% or 0.15%"
 
 
 @pytest.mark.parametrize(
-    ("toml", "said"),
+    ("toml", "message"),
     [
         ("timing = -1", "timing: expected a whole number, 0 or more, not -1"),
         ("timing = true", "timing: expected a whole number, 0 or more, not True"),
@@ -89,10 +89,10 @@ def test_a_threshold_that_could_mean_two_things_is_refused_with_both(tmp_path: P
         ("python = 3", "python: expected the path of a Python interpreter, not 3"),
     ],
 )
-def test_values_of_the_wrong_form_are_refused(tmp_path: Path, toml: str, said: str) -> None:
+def test_values_of_the_wrong_form_are_refused(tmp_path: Path, toml: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, toml)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "pyproject.toml" in str(caught.value)
     assert caught.value.exit_code == 2
 
@@ -109,27 +109,27 @@ def test_an_unknown_variable_names_the_nearest(tmp_path: Path) -> None:
     assert caught.value.hint == "did you mean LAUNCHSCOPE_WARMUP?"
 
 
-def test_inside_a_profiled_script_other_variables_are_let_be(tmp_path: Path) -> None:
+def test_in_a_profiled_script_unknown_variables_are_ignored(tmp_path: Path) -> None:
     environ = {"LAUNCHSCOPE": "1", "LAUNCHSCOPE_INTERNAL": "x"}
     assert load(tmp_path, environ=environ) == Settings()
 
 
-def test_the_batch_size_that_scripts_read_is_no_setting(tmp_path: Path) -> None:
+def test_the_batch_size_variable_is_not_a_setting(tmp_path: Path) -> None:
     assert load(tmp_path, environ={"LAUNCHSCOPE_BATCH_SIZE": "8"}) == Settings()
 
 
-def test_damaged_toml_is_named(tmp_path: Path) -> None:
+def test_damaged_toml_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.launchscope\n")
     with pytest.raises(ConfigError, match="is not valid TOML"):
         load(tmp_path)
 
 
-def test_a_missing_named_file_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_chosen_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         load_settings({}, config=tmp_path / "none.toml", environ={}, folder=tmp_path)
 
 
-def test_the_schedule_carries_the_counts() -> None:
+def test_the_schedule_has_the_counts() -> None:
     schedule = Settings(warmup=2, timing=7, full=True, step_from="marker").schedule
     assert (schedule.warmup, schedule.timing, schedule.full) == (2, 7, True)
     assert schedule.step_from == "marker"

@@ -40,7 +40,7 @@ def session(folder: Path, tests: str, *arguments: str) -> tuple[int, str]:
 
 
 def test_a_count_is_an_int_and_repeats_exactly(tmp_path: Path) -> None:
-    code, said = session(
+    code, output = session(
         tmp_path,
         """
 def test_repeats(launches):
@@ -57,11 +57,11 @@ def test_arguments_go_to_the_step(launches):
     assert launches(lambda: batch.view(8, 16)) == 0
 """,
     )
-    assert code == 0, said
+    assert code == 0, output
 
 
 def test_a_count_over_the_budget_shows_what_was_counted_with_lines(tmp_path: Path) -> None:
-    code, said = session(
+    code, output = session(
         tmp_path,
         """
 def test_lean(launches):
@@ -70,12 +70,12 @@ def test_lean(launches):
         "-vv",
     )
     assert code == 1
-    assert "25 device operations <= 10" in said
-    assert re.search(r"3 aten\.mm +test_project\.py:12", said)
+    assert "25 device operations <= 10" in output
+    assert re.search(r"3 aten\.mm +test_project\.py:12", output)
 
 
 def test_a_marked_test_fails_over_its_budget_and_passes_within(tmp_path: Path) -> None:
-    code, said = session(
+    code, output = session(
         tmp_path,
         """
 @pytest.mark.launch_budget(24)
@@ -92,9 +92,9 @@ def test_own_failure():
 """,
     )
     assert code == 1
-    assert "25 device operations, and the budget is 24:" in said
-    assert "ValueError: its own" in said
-    assert "2 failed, 1 passed" in said
+    assert "25 device operations, and the budget is 24:" in output
+    assert "ValueError: its own" in output
+    assert "2 failed, 1 passed" in output
 
 
 def test_a_budget_that_is_no_number_is_refused(tmp_path: Path) -> None:
@@ -103,13 +103,13 @@ def test_a_budget_that_is_no_number_is_refused(tmp_path: Path) -> None:
         f"@pytest.mark.launch_budget({arguments})\ndef test_{i}():\n    step(batch)\n"
         for i, arguments in enumerate(bad)
     ]
-    code, said = session(tmp_path, "\n" + "\n".join(tests))
+    code, output = session(tmp_path, "\n" + "\n".join(tests))
     assert code == 1
-    assert said.count("launch_budget takes one whole number, as in") == len(bad)
+    assert output.count("launch_budget takes one whole number, as in") == len(bad)
 
 
 def test_the_two_ways_of_counting_do_not_nest(tmp_path: Path) -> None:
-    code, said = session(
+    code, output = session(
         tmp_path,
         """
 @pytest.mark.launch_budget(100)
@@ -124,12 +124,12 @@ def test_after(launches):
 """,
     )
     assert code == 1
-    assert "nor inside another launches(): use one of them" in said
-    assert "2 failed, 1 passed" in said
+    assert "nor inside another launches(): use one of them" in output
+    assert "2 failed, 1 passed" in output
 
 
-def test_a_step_that_has_run_nothing_yet_is_not_counted_as_none(tmp_path: Path) -> None:
-    code, said = session(
+def test_a_step_that_has_not_run_yet_is_refused(tmp_path: Path) -> None:
+    code, output = session(
         tmp_path,
         """
 import asyncio
@@ -152,14 +152,14 @@ def test_run(launches):
 """,
     )
     assert code == 1
-    assert "launches() cannot count an async function" in said
-    assert "launches() cannot count a generator" in said
-    assert "never awaited" not in said
-    assert "2 failed, 1 passed" in said
+    assert "launches() cannot count an async function" in output
+    assert "launches() cannot count a generator" in output
+    assert "never awaited" not in output
+    assert "2 failed, 1 passed" in output
 
 
-def test_torch_is_left_as_it_was(tmp_path: Path) -> None:
-    code, said = session(
+def test_counting_leaves_torch_unchanged(tmp_path: Path) -> None:
+    code, output = session(
         tmp_path,
         """
 import sys
@@ -181,15 +181,15 @@ def test_left_alone(launches):
     assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
 """,
     )
-    assert code == 0, said
+    assert code == 0, output
 
 
 def test_sessions_that_do_not_count_do_not_import_torch(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\ndef test_it():\n    assert not {'torch', 'pandas'} & set(sys.modules)\n"
     )
-    code, said = session(tmp_path, "", "test_other.py")
-    assert code == 0, said
+    code, output = session(tmp_path, "", "test_other.py")
+    assert code == 0, output
 
 
 def test_a_test_counts_what_a_rehearsal_of_the_script_counts(tmp_path: Path) -> None:

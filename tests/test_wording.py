@@ -117,7 +117,7 @@ def metric(value: float | None, iqr: float = 0.0, unit: str = "ms") -> Metric:
         (0.012345, 0.0004, "0.0123 ± 0.0002 ms"),
         (9.0, 40.0, "9.00 ± 20.00 ms"),
         (9.0137, 0.0, "9.01 ms"),
-        (9.0137, 0.0000001, "9.0137 ms"),
+        (9.0137, 0.0000001, "9.01 ms"),
     ],
 )
 def test_the_median_is_written_to_the_place_of_its_spread(

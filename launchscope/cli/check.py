@@ -111,7 +111,7 @@ def _next_commands(plan: CheckPlan, result: Check) -> tuple[str, ...]:
         words += ["--workload", plan.workload]
     update = shlex.join([*words, *plan.words])
     # A new baseline changes no absolute limit, and adds nothing that was not measured now.
-    relative = [d for d in result.limits if d.limit.startswith(("+", "-"))]
+    relative = [limit for limit in result.limits if limit.relative]
     lacking = any(d.outcome == "not_compared" and d.value is not None for d in relative)
     if result.stale or (result.outcome == "not_compared" and lacking):
         return (update,)

@@ -1,4 +1,4 @@
-"""The gate: a Profile against its baseline, within limits. Reads and writes baselines."""
+"""The gate: compares a Profile with its baseline within limits. Reads and writes baselines."""
 
 from __future__ import annotations
 

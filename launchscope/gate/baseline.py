@@ -1,7 +1,7 @@
-"""Baselines: where they lie, how they are named, and what of a Profile they keep.
+"""Baselines: where they are, their names, and what they keep of a Profile.
 
-A baseline is a Profile without samples, findings and verdict, sorted, so that a change of the
-code is a small change of the file. A folder holds one per workload and device.
+A baseline is a Profile without samples, findings and verdict, sorted, so that a small change of
+the code changes few lines of the file. A folder has one per workload and device.
 """
 
 from __future__ import annotations
@@ -11,24 +11,22 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from launchscope.errors import InputError, UsageError
-from launchscope.gate.history import from_here, git, kind_at, no_repository
+from launchscope.gate.history import from_here, git, kind_at, require_revision
 from launchscope.gate.measurement import processes_of, range_of, sound
 from launchscope.host import write_whole
 from launchscope.model import Facts, KernelRow, Metric, Profile, Replay, SourceLine
 from launchscope.parser import parse_profile, read_profile
 
-__all__ = ["Baseline", "BaselinePlace", "baseline_of", "baseline_place", "file_name"]
-
 _GIT = "git:"
 _SUFFIX = ".json"
 _NOWHERE = SourceLine("", 0)  # sorts first
-_REQUIRED = ("step", "blockers")  # a Profile without them cannot be read, though they may be empty
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,8 @@ class BaselinePlace:
 
     @property
     def is_folder(self) -> bool:
-        """Whether files in it are named by workload and device. What is not there yet is one
-        unless it is named like a file."""
+        """Whether it has one file per workload and device. A path that does not exist yet is a
+        folder unless it is named like a file."""
         if self.reference is not None:
             return kind_at(self.reference, self.path) == "tree"
         path = Path(self.path)
@@ -186,15 +184,7 @@ def baseline_place(text: str) -> BaselinePlace:
             f"--baseline: {text!r} names no file of a git revision",
             hint="write git:REF:PATH, such as git:main:baselines/",
         )
-    if reference.startswith("-") or git("rev-parse", "--verify", "--quiet",
-                                         f"{reference}^{{commit}}").returncode:  # fmt: skip
-        repository = git("rev-parse", "--git-dir")
-        if repository.returncode:
-            raise no_repository(text, repository.stderr.decode(errors="replace"))
-        raise UsageError(
-            f"--baseline: git knows no revision {reference!r}",
-            hint="a shallow clone may lack it: git fetch origin, or fetch-depth: 0 in the workflow",
-        )
+    require_revision(reference)
     return BaselinePlace(path, reference)
 
 
@@ -240,42 +230,36 @@ def baseline_of(profile: Profile) -> Profile:
 
 
 def _encoded(baseline: Profile) -> bytes:
-    """JSON with sorted keys, one row of a list per line, and without what is unset."""
-    fields = {
-        key: value
-        for key, value in asdict(baseline).items()
-        if key in _REQUIRED or value not in (None, ())
-    }
-    for name in ("environment", "facts", "replay", "step"):
-        fields[name] = _set_only(fields[name])
-    for name in ("kernels", "ops", "blockers"):
-        fields[name] = [_set_only(row) for row in fields.get(name, ())]
-    encode = msgspec.json.Encoder(order="deterministic").encode
+    """JSON with sorted keys, one row of a list or metric per line, without default values."""
+
+    def encode(value: object) -> str:
+        return msgspec.json.encode(value, order="deterministic").decode()
+
     lines = []
-    for key in sorted(fields):
-        value = fields[key]
-        if isinstance(value, list) and value:
-            rows = ",\n  ".join(encode(row).decode() for row in value)
+    for key, value in sorted({**_without_defaults(baseline), "schema": baseline.schema}.items()):
+        if value and isinstance(value, list):
+            rows = ",\n  ".join(map(encode, value))
             text = f"[\n  {rows}\n ]"
         elif key == "metrics":
-            rows = ",\n  ".join(
-                f"{encode(name).decode()}: {encode(_short(metric)).decode()}"
-                for name, metric in value.items()
-            )
+            rows = ",\n  ".join(f"{encode(name)}: {encode(row)}" for name, row in value.items())
             text = f"{{\n  {rows}\n }}"
         else:
-            text = encode(value).decode()
-        lines.append(f" {encode(key).decode()}: {text}")
+            text = encode(value)
+        lines.append(f" {encode(key)}: {text}")
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
-def _set_only(row: dict[str, object] | None) -> dict[str, object] | None:
-    return row and {key: value for key, value in row.items() if value is not None}
-
-
-def _short(metric: dict[str, object]) -> dict[str, object]:
-    kept = ("value", "unit", "exact")
-    return {key: metric[key] for key in kept if metric[key] is not False}
+def _without_defaults(value: Any) -> Any:
+    """Dataclasses as dicts without the fields that have their default value."""
+    if is_dataclass(value):
+        return {
+            field.name: _without_defaults(own)
+            for field in fields(value)
+            if (own := getattr(value, field.name)) != field.default
+        }
+    if isinstance(value, dict):
+        return {key: _without_defaults(own) for key, own in value.items()}
+    return [_without_defaults(own) for own in value] if isinstance(value, tuple) else value
 
 
 def _rounded(value: float) -> float:

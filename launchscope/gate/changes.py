@@ -13,8 +13,6 @@ from difflib import SequenceMatcher
 from launchscope.gate.measurement import blocker_ranges
 from launchscope.model import Blocker, Change, OpRow, Profile, SourceLine
 
-__all__ = ["changes", "new_blockers"]
-
 # Kernels are counted per step over several steps; a smaller difference is one odd step.
 _LEAST = 0.01
 _MOST_LINES = 3

@@ -1,7 +1,7 @@
 """Decides each limit, and from all of them the Check.
 
 A value fails only if the best of its fresh processes is worse than the worst of the baseline's
-by more than the limit allows; a median that is worse while the ranges meet is inconclusive.
+by more than the limit allows. A worse median with overlapping ranges is inconclusive.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from launchscope.gate.measurement import Range, processes_of, range_of
 from launchscope.gate.wording import headline, reason_against_baseline, reason_against_limit
 from launchscope.model import Check, LimitCheck, Outcome, Profile, Target
 
-__all__ = ["check_profile", "confirmed", "not_comparable"]
-
 
 def check_profile(
     profile: Profile,
@@ -30,10 +28,10 @@ def check_profile(
     strict: bool = False,
     missing: str | None = None,
 ) -> Check:
-    """The Check of a Profile, that of one process or merged from several.
+    """The Check of a Profile, of one process or merged from several.
 
-    `missing` says why there is no baseline, where one was asked for. `strict` makes what is
-    inconclusive a failure.
+    `missing` says why there is no baseline although one was named. `strict` turns inconclusive
+    limits into failed ones.
     """
     apart = not_comparable(profile, baseline.profile) if baseline is not None else None
     known = baseline.profile if baseline is not None and apart is None else None
@@ -66,24 +64,22 @@ def _strictly(decided: LimitCheck) -> LimitCheck:
 
 
 def confirmed(first: Check, second: Check, *, strict: bool = False) -> Check:
-    """The second measurement of a Check that failed: what did not fail twice is inconclusive.
+    """The second measurement of a Check that failed: a limit that failed once is inconclusive.
 
-    What the second one could not look at stays as the first one found it.
+    A limit that the second measurement could not compare keeps its first outcome.
     """
-    before = {limit.metric: limit for limit in first.limits if limit.outcome == "failed"}
+    failed = {limit.metric: limit for limit in first.limits if limit.outcome == "failed"}
     decided = []
     for limit in second.limits:
-        failed_first = before.get(limit.metric)
-        if failed_first is not None and limit.outcome == "not_compared":
-            reason = f"{failed_first.reason}; measured again, it was {limit.reason}"
-            decided.append(replace(failed_first, reason=reason))
-        elif (failed_first is not None) != (limit.outcome == "failed"):
-            again = "it was within the limit" if failed_first else "after it had passed"
-            reason = f"{limit.reason}; measured again, {again}"
-            unsure = replace(limit, outcome="inconclusive", reason=reason)
-            decided.append(_strictly(unsure) if strict else unsure)
-        else:
-            decided.append(limit)
+        before = failed.get(limit.metric)
+        if before is not None and limit.outcome == "not_compared":
+            reason = f"{before.reason}; the second measurement: {limit.reason}"
+            limit = replace(before, reason=reason)
+        elif (before is not None) != (limit.outcome == "failed"):
+            other = "the first measurement failed" if before else "the first measurement passed"
+            limit = replace(limit, outcome="inconclusive", reason=f"{limit.reason}; {other}")
+            limit = _strictly(limit) if strict else limit
+        decided.append(limit)
     outcome = _outcome(decided)
     return replace(
         second, limits=tuple(decided), outcome=outcome, headline=headline(outcome, decided, None)
@@ -91,12 +87,12 @@ def confirmed(first: Check, second: Check, *, strict: bool = False) -> Check:
 
 
 def _outcome(decided: Sequence[LimitCheck]) -> Outcome:
-    """Failures first; then limits that somebody typed and that could not be looked at."""
+    """Failures count first, then limits of the command line that could not be compared."""
     outcomes = {d.outcome for d in decided}
     if "failed" in outcomes:
         return "failed"
-    typed = any(d.outcome == "not_compared" and d.source == "flag" for d in decided)
-    if typed or not outcomes - {"not_compared"}:
+    flag = any(d.outcome == "not_compared" and d.source == "flag" for d in decided)
+    if flag or not outcomes - {"not_compared"}:
         return "not_compared"
     return "inconclusive" if "inconclusive" in outcomes else "passed"
 
@@ -116,6 +112,7 @@ def _decide(
         limit.source,
         "not_compared",
         "",
+        relative=limit.relative,
         baseline=before.value if before else None,
         baseline_low=before.low if before else None,
         baseline_high=before.high if before else None,
@@ -127,8 +124,8 @@ def _decide(
     if not limit.relative:
         return _against_limit(limit, measured, now, before)
     if before is None or baseline is None:
-        lacks = "the baseline does not hold it" if baseline is not None else "there is no baseline"
-        return replace(measured, reason=problem or lacks)
+        missing = "the baseline does not have it" if baseline is not None else "no baseline"
+        return replace(measured, reason=problem or missing)
     more = new_blockers(profile, baseline) if limit.metric == metrics.BLOCKERS else None
     return _against_baseline(limit, measured, now, before, more)
 
@@ -160,11 +157,12 @@ def _against_baseline(
     bound = worst + sign * limit.allowance(worst)
     middle, expected = now.value, before.value + sign * limit.allowance(before.value)
     if metrics.is_count(name) and not (now.exact and before.exact):
-        # The commonest of a few counts says little: where they lie says more.
+        # The most frequent of a few counts says less than the range of them.
         middle, expected = (now.low + now.high) / 2.0, bound
     outcome: Outcome = "passed"
     if new_blockers is not None:
-        # One that went must not hide one that came. One that not every process met is chance.
+        # A blocker that went must not hide one that came. One that only some processes met may
+        # be chance.
         always, sometimes = new_blockers
         if always > limit.allowance(before.value):
             outcome = "failed"
@@ -175,7 +173,7 @@ def _against_baseline(
     elif _worse(name, middle, expected):
         outcome = "inconclusive"
     if name == "shape_signatures" and outcome == "failed" and before.value > 1:
-        # Of shapes that change all the time, how many a few steps show is chance.
+        # How many shapes a few steps see is chance if they change all the time.
         outcome = "inconclusive"
     result = replace(
         measured, outcome=outcome, bound=bound, better=_better(limit, now, before),
@@ -190,12 +188,10 @@ def _worse(metric: str, value: float, bound: float) -> bool:
 
 
 def _better(limit: Limit, now: Range, before: Range) -> bool:
-    """Whether even the worst of now is better than the best of the baseline.
-
-    By more than what the limit would forgive the other way: a baseline is not stale by chance.
-    """
+    """Whether the worst of now is better than the best of the baseline, by more than the limit
+    allows in the other direction: no baseline is stale by chance."""
     if limit.metric == "shape_signatures" and now.high > 1:
-        return False  # fewer of shapes that still change are chance, as more of them are
+        return False  # how many shapes a few steps see is chance
     gain = before.best(limit.metric) - now.worst(limit.metric)
     if metrics.higher_is_better(limit.metric):
         gain = -gain
@@ -203,7 +199,7 @@ def _better(limit: Limit, now: Range, before: Range) -> bool:
     return gain > max(least, 1e-9)
 
 
-# ------------------------------------------------------------------ may they be compared
+# ------------------------------------------------------------------------ comparability
 
 
 def not_comparable(profile: Profile, baseline: Profile) -> str | None:
@@ -222,10 +218,7 @@ def not_comparable(profile: Profile, baseline: Profile) -> str | None:
 
 
 def _another_target(now: Target, before: Target) -> bool:
-    """Whether the two name different code, seen from whatever folder.
-
-    The names of traces say nothing: every trace has its own.
-    """
+    """Whether the two name different code, from whatever folder. Every trace has its own name."""
     if now.kind != before.kind or now.kind == "trace":
         return False
     names = [PurePath(target.name).parts for target in (now, before)]
@@ -234,9 +227,9 @@ def _another_target(now: Target, before: Target) -> bool:
 
 
 def _warnings(profile: Profile, baseline: Profile) -> tuple[str, ...]:
-    """What differs and may be why: figures are compared all the same."""
+    """Differences that may explain others; the figures are compared anyway."""
     now, before = profile.environment, baseline.environment
-    told = [
+    warnings = [
         f"the baseline was made with {name} {old}, this run with {new}"
         for name, old, new in (
             ("PyTorch", before.torch, now.torch),
@@ -246,11 +239,11 @@ def _warnings(profile: Profile, baseline: Profile) -> tuple[str, ...]:
         if old != new
     ]
     if _another_target(profile.target, baseline.target):
-        told.append(f"the baseline was made of another target: {baseline.target.name}")
+        warnings.append(f"the baseline was made of a different target: {baseline.target.name}")
     if profile.target.args != baseline.target.args:
         args = " ".join(baseline.target.args) or "none"
-        told.append(f"the baseline was made with other arguments: {args}")
+        warnings.append(f"the baseline was made with different arguments: {args}")
     periods = [tuple(p.step.period) if p.step is not None else () for p in (profile, baseline)]
     if periods[0] != periods[1]:
-        told.append(f"the baseline's step was another one: {' > '.join(periods[1])}")
-    return tuple(told)
+        warnings.append(f"the baseline has a different step: {' > '.join(periods[1])}")
+    return tuple(warnings)

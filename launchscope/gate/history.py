@@ -1,4 +1,4 @@
-"""What git knows of a revision: whether it is there, what lies in it. Nothing is written."""
+"""What git knows about a revision and the files in it. Nothing is written."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import subprocess
 
 from launchscope.errors import UsageError
 
-__all__ = ["from_here", "git", "kind_at", "no_repository"]
-
 
 def git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """What git did, whatever its exit code; UsageError where there is no git."""
+    """The result of a git command, whatever its exit code; UsageError if there is no git."""
     try:
         return subprocess.run(
             ["git", *arguments],
             capture_output=True,
             check=False,
-            env=os.environ | {"LC_ALL": "C"},  # its messages are looked into
+            env=os.environ | {"LC_ALL": "C"},  # for its messages
         )
     except OSError as error:
         raise UsageError(
@@ -25,16 +23,19 @@ def git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
         ) from error
 
 
-def no_repository(text: str, said: str) -> UsageError:
-    """What keeps git from reading the repository: that there is none, or the reason it gives."""
-    if "not a git repository" in said:
-        return UsageError(f"--baseline: {text}: this folder is in no git repository")
-    reason = said.strip().partition("\n")[0].removeprefix("fatal: ")
-    return UsageError(
-        f"--baseline: {text}: git cannot read the repository: {reason}",
-        hint="git config --global --add safe.directory PATH trusts a folder of another owner"
-        if "ownership" in reason
-        else None,
+def require_revision(reference: str) -> None:
+    """UsageError unless git knows this revision, with git's own words where it is no repository."""
+    known = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
+    if known.returncode == 0:
+        return
+    repository = git("rev-parse", "--git-dir")
+    if repository.returncode:
+        message, _, rest = repository.stderr.decode(errors="replace").strip().partition("\n")
+        problem = message.removeprefix("fatal: ")
+        raise UsageError(f"--baseline: {problem}", hint=" ".join(rest.split()) or None)
+    raise UsageError(
+        f"--baseline: git knows no revision {reference!r}",
+        hint="a shallow clone may lack it: git fetch origin, or fetch-depth: 0 in the workflow",
     )
 
 
@@ -45,8 +46,8 @@ def kind_at(reference: str, path: str) -> str | None:
 
 
 def from_here(path: str) -> str:
-    """git takes paths from the top of the repository unless they begin with a dot, and never
-    absolute ones."""
+    """The path for git, which takes it from the top of the repository unless it begins with a dot,
+    and accepts no absolute one."""
     if os.path.isabs(path):
         path = os.path.relpath(path)
     return path if path.startswith(("./", "../")) else f"./{path}"

@@ -1,4 +1,4 @@
-"""One Profile of several fresh processes, and the range in which each of its figures lay."""
+"""One Profile from several fresh processes, and the range of each of its figures."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from launchscope.errors import InputError
 from launchscope.gate import metrics
 from launchscope.model import Blocker, Metric, Profile
 
-__all__ = ["Range", "blocker_ranges", "merged", "processes_of", "range_of", "sound"]
-
 
 @dataclass(frozen=True)
 class Range:
-    """A metric over fresh processes; `exact` when every sample of all of them agreed."""
+    """A metric over fresh processes; `exact` if every sample of all of them agrees."""
 
     value: float
     low: float
@@ -69,8 +67,8 @@ def merged(profiles: Sequence[Profile]) -> Profile:
 def _joined_blockers(
     profiles: Sequence[Profile],
 ) -> tuple[tuple[Blocker, ...], dict[str, tuple[int, int]]]:
-    """Those of any process, and by op the fewest and most that one process saw, where that is
-    not the same for all."""
+    """Blockers of any process, and by op the fewest and the most in one process, where processes
+    differ."""
     rows: dict[tuple[object, ...], Blocker] = {}
     for profile in profiles:
         alike: Counter[tuple[object, ...]] = Counter()
@@ -94,24 +92,24 @@ def _joined_blockers(
 
 
 def sound(profile: Profile, place: str) -> Profile:
-    """The Profile, which came from `place`; InputError where its ranges cannot be ranges."""
+    """The Profile, which was read from `place`; InputError if a range of it has low above high."""
     facts = profile.facts
     for known, noun in ((facts.ranges, "metrics"), (facts.blocker_ranges, "blockers")):
         if any(low > high for low, high in (known or {}).values()):
             raise InputError(
-                f"{place} is damaged: the ranges of its {noun} do not run upwards",
-                hint="measure it again, or take the file of an earlier commit",
+                f"{place} is damaged: its {noun} have a range with low above high",
+                hint="measure it again, or restore the file of an earlier commit",
             )
     return profile
 
 
 def processes_of(profile: Profile) -> int:
-    """In how many fresh processes it was measured."""
+    """How many fresh processes measured it."""
     return profile.facts.processes or 1
 
 
 def blocker_ranges(profile: Profile) -> dict[str, tuple[int, int]]:
-    """Of every blocker, by op, the fewest and most that a process saw in one step."""
+    """For every blocker, by op, the fewest and the most that a process saw in one step."""
     counts: Counter[str] = Counter()
     for blocker in profile.blockers:
         counts[blocker.op] += blocker.count
@@ -120,10 +118,9 @@ def blocker_ranges(profile: Profile) -> dict[str, tuple[int, int]]:
 
 
 def range_of(profile: Profile, metric: str) -> Range | None:
-    """The metric's range; None if it was not measured.
+    """The metric's range over processes; None if it was not measured.
 
-    A timed metric of one process is a single median. A count that its samples do not agree
-    on ranges over the samples.
+    In one process a timed metric is a single median, and a count ranges over its samples.
     """
     if metric == metrics.BLOCKERS:
         if profile.shapes.stable is None:  # the step was not inspected

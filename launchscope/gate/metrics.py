@@ -1,22 +1,20 @@
-"""What can be gated: for every metric its direction, and the smallest difference that counts."""
+"""What can have a limit: each metric's direction, and the smallest difference that counts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from launchscope.analysis.metrics import UNITS as MEASURED
 from launchscope.errors import UsageError
 
-__all__ = ["BLOCKERS", "DEFAULTS", "UNITS", "floor_of", "higher_is_better", "is_count", "known",
-           "needs_replay"]  # fmt: skip
-
-# Not a metric of the Profile: what its list of blockers adds up to, per step.
+# Not a metric of the Profile: how many blockers a step has.
 BLOCKERS = "blockers"
 UNITS = {**MEASURED, BLOCKERS: "1"}
 
 _HIGHER = {"speedup", "iteration_speedup", "hdbi"}
-_RATIOS = {"hdbi"}  # of unit 1, and yet no count
-# Below these a difference is noise of the clock, whatever share of a small value it may be.
+_RATIOS = {"hdbi"}  # of unit 1 and still not counts
+# A smaller difference is noise of the clock, whatever share of a small value it is.
 _FLOOR_OF_UNIT = {"1": 0.0, "ms": 0.01, "us": 1.0, "%": 0.5, "x": 0.02, "MiB": 1.0, "steps": 1.0}
 _FLOORS = {"hdbi": 0.01, "capture_ms": 1.0, "instantiate_ms": 1.0}
 _OF_THE_REPLAY = {
@@ -33,7 +31,7 @@ _OF_THE_REPLAY = {
     "removable_pct",
 }
 
-# Limits in force where nobody wrote any, by the Profile's mode.
+# Limits in force where none are given, by the mode of the Profile.
 DEFAULTS: dict[str, dict[str, str]] = {
     "gpu": {"launches_per_step": "+0", "syncs_per_step": "+0", "launch_overhead_pct": "+2pp"},
     "rehearsal": {"device_ops_per_step": "+0", BLOCKERS: "+0", "shape_signatures": "+0"},
@@ -41,17 +39,15 @@ DEFAULTS: dict[str, dict[str, str]] = {
 DEFAULTS["trace"] = DEFAULTS["gpu"]
 
 
-def known(metric: str, error: type[UsageError], place: str) -> str:
-    """The name itself; `error` with the nearest name if there is no such metric."""
+def require_known(metric: str, error: type[UsageError], place: str) -> None:
+    """`error` with the nearest name if there is no such metric."""
     if metric in UNITS:
-        return metric
-    # By how each name begins too: what is typed wrongly is often short as well.
-    beginnings = {name[: len(metric) + 1]: name for name in reversed(UNITS)}
-    near = [
-        {**beginnings, **{name: name for name in UNITS}}[found]
-        for found in get_close_matches(metric.lower(), [*UNITS, *beginnings], n=1, cutoff=0.4)
-    ]
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(UNITS)}"
+        return
+    # Short forms such as `launches` are close to the beginnings of names, not to the names.
+    forms = {name[: len(metric) + 1]: name for name in reversed(UNITS)}
+    forms |= {name: name for name in UNITS}
+    near = get_close_matches(metric.lower(), forms, n=1, cutoff=0.4)
+    hint = f"did you mean {forms[near[0]]}?" if near else f"known: {', '.join(UNITS)}"
     raise error(f"{place}: there is no metric {metric!r}", hint=hint)
 
 
@@ -64,10 +60,10 @@ def is_count(metric: str) -> bool:
 
 
 def floor_of(metric: str) -> float:
-    """The least worsening, in the metric's unit, that a relative limit can call one."""
+    """The smallest worsening, in the metric's unit, that counts against a relative limit."""
     return _FLOORS.get(metric, _FLOOR_OF_UNIT[UNITS[metric]])
 
 
-def needs_replay(metrics: list[str] | tuple[str, ...]) -> bool:
-    """Whether one of these is only known once the step was replayed."""
-    return bool(_OF_THE_REPLAY.intersection(metrics))
+def needs_replay(metrics: Iterable[str]) -> bool:
+    """Whether one of these is only known after a replay of the step."""
+    return not _OF_THE_REPLAY.isdisjoint(metrics)

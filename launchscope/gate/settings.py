@@ -19,8 +19,6 @@ from launchscope.config import (
 )
 from launchscope.gate.limits import Limits, limits_from_config
 
-__all__ = ["CheckSettings", "MissingPolicy", "Workload", "check_settings"]
-
 MissingPolicy = Literal["fail", "pass", "write"]
 
 

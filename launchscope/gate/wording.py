@@ -1,4 +1,4 @@
-"""Sentences of a Check. Numbers are written as the gate compares them, not rounded away."""
+"""Sentences of a Check, with as many digits as tell its numbers apart."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from launchscope.gate import metrics
 from launchscope.model import LimitCheck, Outcome
 
-__all__ = ["figure", "headline", "reason_against_baseline", "reason_against_limit"]
-
 
 def figure(value: float | None, unit: str, digits: int = 4) -> str:
-    """A number with its unit: `385`, `9.31 ms`, `61.7 %`; with so many digits at most."""
+    """A number with its unit: `385`, `9.31 ms`, `61.7 %`; with at most this many digits."""
     if value is None:
         return "not measured"
-    text = f"{value:,.0f}" if float(value).is_integer() and unit == "1" else f"{value:.{digits}g}"
+    is_whole = float(value).is_integer() and unit == "1"
+    # `g` would write a number with more digits as a power of ten.
+    text = f"{value:,.0f}" if is_whole or abs(value) >= 10**digits else f"{value:.{digits}g}"
     if unit == "1":
         return text
     return f"{text}x" if unit == "x" else f"{text} {unit}"
@@ -24,24 +24,25 @@ def reason_against_limit(limit: LimitCheck) -> str:
     bound, value = figure(limit.bound, limit.unit), figure(limit.value, limit.unit)
     least = metrics.higher_is_better(limit.metric)
     if limit.outcome == "passed":
-        return f"{value}, {'at least' if least else 'at most'} {bound} is asked for"
-    side = "under" if least else "over"
+        return f"{value}; the limit allows {'at least' if least else 'at most'} {bound}"
+    side = "below" if least else "above"
     if limit.outcome == "failed":
         return f"is {value}, {side} the limit of {bound}"
     best = figure(limit.high if least else limit.low, limit.unit)
-    return f"is {value}, {side} the limit of {bound}, but {best} at its best"
+    return f"is {value}, {side} the limit of {bound}, but {best} at best"
 
 
 def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
     unit, passed = limit.unit, limit.outcome == "passed"
-    digits = 4 if passed else _telling(limit.baseline, limit.value, limit.bound)
+    digits = 4 if passed else _digits(limit.baseline, limit.value, limit.bound)
     before, now = figure(limit.baseline, unit, digits), figure(limit.value, unit, digits)
     if new_blockers:
         return f"went from {before} to {now}, {new_blockers} of them new"
     if limit.value == limit.baseline or (passed and now == before):
         worst = limit.low if metrics.higher_is_better(limit.metric) else limit.high
-        times = f", but {figure(worst, unit)} at its worst; {before} in the baseline"
-        return f"{now}{times if limit.outcome == 'inconclusive' else ', as in the baseline'}"
+        if limit.outcome == "inconclusive":
+            return f"{now}, but {figure(worst, unit)} at worst; {before} in the baseline"
+        return f"{now}, as in the baseline"
     rose = (limit.value or 0.0) > (limit.baseline or 0.0)
     moved = f"{'rose' if rose else 'fell'} from {before} to {now}"
     least = metrics.higher_is_better(limit.metric)
@@ -50,19 +51,21 @@ def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
         return f"{moved}; the limit {limit.limit} allows {allowed}"
     if limit.outcome == "inconclusive":
         spread = f"{figure(limit.low, unit)} to {figure(limit.high, unit)}"
-        return f"{moved}, but its range ({spread}) meets the baseline's; {allowed} is allowed"
+        return (
+            f"{moved}, but its range ({spread}) overlaps the baseline's; the limit allows {allowed}"
+        )
     return moved
 
 
-def _telling(*values: float | None) -> int:
-    """The digits, four at least, that tell these apart; what differs by less is no matter."""
+def _digits(*values: float | None) -> int:
+    """The number of digits, from 4 to 9, that tells these values apart."""
     different = {value for value in values if value is not None}
     enough = (d for d in range(4, 10) if len({f"{v:.{d}g}" for v in different}) == len(different))
     return next(enough, 4)
 
 
 def headline(outcome: Outcome, decided: Sequence[LimitCheck], problem: str | None) -> str:
-    """One sentence on all of them."""
+    """One sentence about all limits."""
     chosen = [d for d in decided if d.outcome == outcome]
     names = ", ".join(d.metric for d in chosen)
     if outcome == "failed":
@@ -72,11 +75,11 @@ def headline(outcome: Outcome, decided: Sequence[LimitCheck], problem: str | Non
     if outcome == "not_compared":
         return f"Nothing was compared: {problem or _because(chosen)}."
     if outcome == "inconclusive":
-        return f"Not certain: {names} may have become worse."
+        return f"Inconclusive: {names} may have become worse."
     compared = [d for d in decided if d.outcome != "not_compared"]
     better = [d.metric for d in compared if d.better]
     if better:
-        return f"Within every limit; {', '.join(better)} better than the baseline, which is stale."
+        return f"Within every limit. The baseline is stale: {', '.join(better)} improved."
     count = len(compared)
     return f"Within {'its limit' if count == 1 else f'all {count} limits'}."
 

@@ -38,6 +38,7 @@ class LimitCheck:
     bound: float | None = None
     exact: bool = False
     better: bool = False  # than the whole range of the baseline
+    relative: bool = False  # the limit is on the difference from the baseline
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""CSV: one row per metric of a Profile, or per limit and change of a check."""
+"""CSV: one row per metric of a Profile, or per limit and change of a Check."""
 
 from __future__ import annotations
 

@@ -1,19 +1,20 @@
-"""What a report says, apart from how it looks: one Document, laid out by one renderer a format.
+"""The content of a report for people: one Document, which one renderer per format lays out.
 
-Texts are plain, with code between backticks where it helps. Renderers decide on layout only:
-what stands out says so by its tone.
+Texts are plain, with code between backticks. Renderers decide on the layout only: a tone says
+what a text means, not which color it has.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from launchscope.model import Metric
-from launchscope.wording import NOT_MEASURED, SPREAD, shows_spread, with_unit
+from launchscope.wording import NOT_MEASURED, SPREAD, pct, shows_spread, with_unit
 
+T = TypeVar("T")
 _CODE = re.compile(r"`([^`]+)`")
 
 Tone = Literal["plain", "strong", "dim", "good", "calm", "caution", "bad"]
@@ -64,9 +65,9 @@ UNKNOWN = Cell(NOT_MEASURED, "dim")
 
 @dataclass(frozen=True)
 class Column:
-    """`key` columns are repeated where a table is too wide for the page and is split.
+    """`key` columns are repeated in each part of a table that is split to fit the page.
 
-    `fit` says what a narrow page may do to the texts: figures stay whole.
+    `fit` is what a narrow page may do to the texts. Figures stay `whole`.
     """
 
     heading: str
@@ -88,6 +89,24 @@ class Table:
     def has_heading(self) -> bool:
         return any(column.heading for column in self.columns)
 
+    @classmethod
+    def of(
+        cls,
+        values: Sequence[T],
+        *columns: tuple[Column, Callable[[T], Cell | str | None]],
+        top: int | None = None,
+    ) -> Table:
+        """A row for each of the first `top` values; each column makes its cell from the value.
+
+        None marks a missing value. A column whose cells are all empty is left out.
+        """
+        made = [
+            (column, [_cell(make(value)) for value in values[:top]]) for column, make in columns
+        ]
+        kept = [(column, cells) for column, cells in made if any(cell.text for cell in cells)]
+        rows = tuple(zip(*(cells for _, cells in kept)))
+        return cls(tuple(column for column, _ in kept), rows, len(values) - len(rows))
+
 
 @dataclass(frozen=True)
 class Bar:
@@ -99,7 +118,7 @@ class Bar:
 
     @property
     def share(self) -> str:
-        return "" if self.share_pct is None else f"{self.share_pct:.0f} %"
+        return "" if self.share_pct is None else pct(self.share_pct)
 
 
 @dataclass(frozen=True)
@@ -109,6 +128,17 @@ class Bars:
     headings: tuple[str, str]  # of labels and figures
     bars: tuple[Bar, ...]
     stacked: bool = False
+
+    def table(self, drawn: Callable[[Bar], str]) -> Table:
+        """The bars as rows, for formats that draw with text or not at all."""
+        label, figure = self.headings
+        return Table.of(
+            self.bars,
+            (Column(label, "left" if self.stacked else "right"), lambda bar: bar.label),
+            (Column("", "left"), lambda bar: Cell(drawn(bar), "calm")),
+            (Column(figure), lambda bar: bar.figure),
+            (Column("share"), lambda bar: bar.share),
+        )
 
 
 @dataclass(frozen=True)
@@ -146,25 +176,31 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """`badge` and `tone` are the answer in a word; `title` is what it is about."""
+    """`badge` and `tone` give the answer in a word; `title` names what was measured."""
 
     badge: str
     tone: Tone
     title: str
     headline: str
-    basis: str
-    context: tuple[str, ...]
-    sections: tuple[Section, ...]
+    basis: str = ""
+    context: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+
+
+def _cell(made: Cell | str | None) -> Cell:
+    if made is None:
+        return MISSING
+    return Cell(made) if isinstance(made, str) else made
 
 
 def sections(*made: Section | None) -> tuple[Section, ...]:
-    """Those that hold something; the first table with a ± is followed by what it means."""
+    """All but None, with the meaning of ± after the first table that has one."""
     found = [section for section in made if section is not None]
-    for place, section in enumerate(found):
+    for index, section in enumerate(found):
         for at, block in enumerate(section.blocks, 1):
             if isinstance(block, Table) and any(cell.spread for row in block.rows for cell in row):
                 blocks = (*section.blocks[:at], Paragraph(SPREAD, "dim"), *section.blocks[at:])
-                found[place] = Section(section.heading, blocks)
+                found[index] = Section(section.heading, blocks)
                 return tuple(found)
     return tuple(found)
 
@@ -175,14 +211,14 @@ def items(heading: str, texts: Iterable[str], *, numbered: bool = False) -> Sect
     return Section(heading, (Items(listed, numbered),)) if listed else None
 
 
-def facts(rows: Sequence[tuple[str, str]]) -> Table:
-    """Names and values, without headings."""
-    columns = (Column("", "left", fit="wrap"), Column(""))
-    return Table(columns, tuple((Cell(name), Cell(value)) for name, value in rows))
+def facts(rows: Sequence[tuple[str, Cell | str]]) -> Table:
+    """A table of names and values, without headings."""
+    name, value = Column("", "left", fit="wrap"), Column("")
+    return Table.of(rows, (name, lambda row: row[0]), (value, lambda row: row[1]))
 
 
 def spans(text: str) -> list[tuple[str, bool]]:
-    """The pieces of a sentence, and whether each is code: what is between backticks."""
+    """The parts of a sentence, and whether each is code (between backticks)."""
     return [(part, i % 2 == 1) for i, part in enumerate(_CODE.split(text)) if part]
 
 

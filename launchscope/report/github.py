@@ -1,21 +1,21 @@
-"""Annotations of GitHub Actions: workflow commands on stdout, at the line that they are about."""
+"""Annotations for GitHub Actions: workflow commands that name a line."""
 
 from __future__ import annotations
 
 from launchscope.model import Change, Check, SourceLine
 from launchscope.report.documents.check import change_text, is_undecided
 from launchscope.report.reporter import RenderOptions, Reporter
-from launchscope.report.source_location import place_of
+from launchscope.report.source_location import in_repository
 
-# GitHub shows ten annotations of a kind and step; the report has the rest.
+# GitHub shows ten annotations of each level per step; the report has the rest.
 _MOST = 9
 
 
 def render(check: Check, options: RenderOptions) -> str:
-    """One `::error` per failed limit and per change that may be why, `::warning` for the rest."""
+    """An `::error` for each failed limit and each change that may cause it, else `::warning`."""
     lines = []
     appeared = [change for change in check.changes if change.appeared and change.where]
-    step = place_of(check.source, options.folder)
+    step = in_repository(check.source, options.folder)
     severe = "error" if not check.excused else "notice" if check.written else "warning"
     for limit in check.limits:
         if limit.outcome == "failed":
@@ -37,11 +37,11 @@ def render(check: Check, options: RenderOptions) -> str:
 
 def _change(level: str, change: Change, folder: str) -> str:
     return _command(level, f"launchscope: new {change.kind}", change_text(change),
-                    place_of(change.where[0], folder))  # fmt: skip
+                    in_repository(change.where[0], folder))  # fmt: skip
 
 
-def _command(level: str, title: str, message: str, place: SourceLine | None) -> str:
-    properties = [] if place is None else [f"file={_property(place.file)}", f"line={place.line}"]
+def _command(level: str, title: str, message: str, line: SourceLine | None) -> str:
+    properties = [] if line is None else [f"file={_property(line.file)}", f"line={line.line}"]
     properties.append(f"title={_property(title)}")
     return f"::{level} {','.join(properties)}::{_data(message)}"
 

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: for a browser, a ticket, a colleague."""
+"""The report as one HTML page without external files, for a browser, a ticket or a colleague."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def _environment() -> Environment:
 
 
 def _kind(block: object) -> str:
-    """The name of a block's type: what the page lays it out by."""
+    """The name of a block's type, by which the template chooses its layout."""
     return type(block).__name__
 
 
 def _prose(text: str) -> Markup:
-    """A sentence; what is between backticks is code."""
+    """A sentence; text between backticks is code."""
     from markupsafe import Markup, escape
 
     return Markup("").join(

@@ -1,7 +1,7 @@
-"""JUnit XML: one test case per limit of a check, or per finding of a Profile.
+"""JUnit XML: one test case per limit of a Check, or per finding of a Profile.
 
-What is inconclusive does not fail a test; the sentence stands in its output. Places stand in the
-text: the strict readers know no attributes for them.
+An inconclusive limit passes, with its reason as output. Source lines are part of the texts,
+because strict readers accept no attributes for them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from launchscope.model import Check, Finding, LimitCheck, Profile
 from launchscope.report.documents.check import change_text, warnings
 from launchscope.report.reporter import RenderOptions, Reporter
 
-# Characters that no XML 1.0 document may hold.
+# Characters that XML 1.0 does not allow.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -37,18 +37,17 @@ def render_check(check: Check, options: RenderOptions) -> bytes:
     if not check.limits:
         case = _case(suite, check.workload, "limits")
         _add(case, "skipped" if check.excused else "error", check.headline)
-    said = [check.headline, *warnings(check)]
-    ET.SubElement(suite, "system-out").text = _clean("\n".join(said))
+    _output(suite, "\n".join((check.headline, *warnings(check))))
     return _document(suite)
 
 
 def render_profile(profile: Profile, options: RenderOptions) -> bytes:
-    """A test suite with a case for every finding; what is an error fails."""
+    """A test suite with a case for every finding; errors fail."""
     suite = ET.Element("testsuite", name=_clean(f"launchscope.profile.{profile.target.name}"))
     for finding in profile.findings:
         _finding(suite, profile, finding)
     if profile.verdict is not None:
-        ET.SubElement(suite, "system-out").text = _clean(profile.verdict.headline)
+        _output(suite, profile.verdict.headline)
     return _document(suite)
 
 
@@ -63,18 +62,16 @@ def _limit(suite: ET.Element, check: Check, limit: LimitCheck, changed: Sequence
     elif limit.outcome == "not_compared":
         _add(case, "error" if check.outcome == "not_compared" else "skipped", limit.reason)
     else:
-        said = f"{limit.outcome}: {limit.reason}"
-        ET.SubElement(case, "system-out").text = _clean(said)
+        _output(case, f"{limit.outcome}: {limit.reason}")
 
 
 def _finding(suite: ET.Element, profile: Profile, finding: Finding) -> None:
     case = _case(suite, profile.target.name, f"{finding.code} {finding.title}")
-    said = f"{finding.where}: {finding.advice}" if finding.where else finding.advice
+    advice = f"{finding.where}: {finding.advice}" if finding.where else finding.advice
     if finding.severity == "error":
-        _add(case, "failure", finding.title, said)
+        _add(case, "failure", finding.title, advice)
     else:
-        said = f"{finding.severity}: {finding.title}\n{said}"
-        ET.SubElement(case, "system-out").text = _clean(said)
+        _output(case, f"{finding.severity}: {finding.title}\n{advice}")
 
 
 def _case(suite: ET.Element, group: str, name: str) -> ET.Element:
@@ -88,6 +85,10 @@ def _add(case: ET.Element, kind: str, message: str, text: str = "") -> None:
     if kind != "skipped":
         attributes["type"] = "launchscope"
     ET.SubElement(case, kind, attributes).text = _clean(text) or None
+
+
+def _output(element: ET.Element, text: str) -> None:
+    ET.SubElement(element, "system-out").text = _clean(text)
 
 
 def _document(suite: ET.Element) -> bytes:

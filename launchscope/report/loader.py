@@ -13,7 +13,7 @@ from launchscope.report.reporter import DEFAULTS, RenderOptions, Reporter
 
 @cache
 def all_reporters() -> tuple[Reporter, ...]:
-    """Every format, by name. Their modules import their libraries only when they render."""
+    """Every format, sorted by name. A format imports its libraries only when it renders."""
     found = load_plugins("launchscope.report", "REPORTER", Reporter)
     return tuple(sorted(found, key=lambda reporter: reporter.name))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from launchscope.report.document import (
     Bars,
@@ -58,9 +58,8 @@ def _block(block: Block) -> str:
             return "\n".join(map(_entry, entries))
         case Table():
             return _table(block)
-        case Bars(headings, bars):
-            rows = [(escape(bar.label), escape(bar.figure), bar.share) for bar in bars]
-            return table((*headings, "share"), ("left", "right", "right"), rows)
+        case Bars():
+            return _table(block.table(lambda bar: ""))
         case Plot():
             lines = ("".join(sign.sign for sign in line).rstrip()
                      for line in text_plot(block, _PLOT_WIDTH))  # fmt: skip
@@ -84,25 +83,20 @@ def _table(block: Table) -> str:
             for cell, column in zip(row, columns)
         ]
 
-    rows = [cells(row) for row in block.rows]
+    marks = ["---:" if column.align == "right" else "---" for column in columns]
+    rows = [[column.heading for column in columns], marks, *map(cells, block.rows)]
     if block.rows_left:
         rows.append([*[""] * (len(columns) - 1), f"and {block.rows_left} more"])
-    return table([c.heading for c in columns], [c.align for c in columns], rows)
-
-
-def table(heading: Sequence[str], aligned: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are Markdown already."""
-    marks = ["---:" if side == "right" else "---" for side in aligned]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (heading, marks, *rows))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def prose(text: str) -> str:
-    """A sentence: what is between backticks stays code, everything else is plain text."""
+    """A sentence: text between backticks stays code, the rest is escaped."""
     return "".join(code(part) if is_code else escape(part) for part, is_code in spans(text))
 
 
 def escape(text: str) -> str:
-    """Signs that would become formatting, or end a table cell; on one line."""
+    """Plain text on one line: signs that would become formatting or end a cell are escaped."""
     text = _LINE_BREAKS.sub(" ", text)
     for sign in "\\`*_<>|~":
         text = text.replace(sign, f"\\{sign}")
@@ -110,7 +104,7 @@ def escape(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """As code; a pipe would end a table cell even in there."""
+    """Code; a pipe would end a table cell even inside code."""
     text = _LINE_BREAKS.sub(" ", text)
     return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
 

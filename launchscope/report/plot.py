@@ -1,4 +1,4 @@
-"""A Plot as text, one sign a point, and as a drawing to scale. Both axes are logarithmic."""
+"""A Plot as text, with one sign per point, and as a drawing to scale. Both axes are logarithmic."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def _grid(
     taken: set[tuple[int, int]] = set()
     for index, curve in enumerate(plot.series):
         for x, y in curve.points:
-            place = (row(y), column(x))
-            sign = _BOTH if place in taken else _SIGNS[index % 4]
-            grid[place[0]][place[1]] = Sign(sign, index)
-            taken.add(place)
+            at = (row(y), column(x))
+            sign = _BOTH if at in taken else _SIGNS[index % 4]
+            grid[at[0]][at[1]] = Sign(sign, index)
+            taken.add(at)
     return grid
 
 
@@ -108,7 +108,7 @@ def _number(value: float) -> str:
 
 
 def _x_labels(xs: Sequence[float], column: Callable[[float], int], columns: int) -> str:
-    """The x values under their columns; one that would run into its neighbor is left out."""
+    """The x values under their columns; a value that would touch its neighbor is left out."""
     line = [" "] * (columns + 8)
     free = 0
     for x in xs:
@@ -128,7 +128,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 700.0, 14.0, 286.0
 
 @dataclass(frozen=True)
 class Tick:
-    """A label, and where on its axis it stands."""
+    """A label and its position on the axis."""
 
     at: float
     label: str

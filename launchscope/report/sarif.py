@@ -1,8 +1,7 @@
-"""SARIF 2.1.0: everything that has a place in the person's code, for code-scanning views."""
+"""SARIF 2.1.0: everything that names a line of code, for code scanning."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from launchscope import __version__
 from launchscope.model import Check, Profile, SourceLine
 from launchscope.report.documents.check import change_text
 from launchscope.report.reporter import RenderOptions, Reporter
-from launchscope.report.source_location import place_of
+from launchscope.report.source_location import in_repository
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _ROOT = "%SRCROOT%"
@@ -26,53 +25,49 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class _Result:
+    """`title` is what the rule checks in general."""
+
     rule: str
-    title: str  # of the rule
+    title: str
     level: str
     text: str
-    places: tuple[SourceLine, ...]
+    lines: tuple[SourceLine, ...]
 
 
 def render_check(check: Check, options: RenderOptions) -> bytes:
-    """Failed limits at the line where the step begins, and what appeared at its own lines."""
-    return _log(list(_of_check(check, options.folder)))
-
-
-def render_profile(profile: Profile, options: RenderOptions) -> bytes:
-    """Findings that have a place."""
-    return _log(list(_of_profile(profile, options.folder)))
-
-
-def _of_check(check: Check, folder: str) -> Iterator[_Result]:
-    step = place_of(check.source, folder)
-    failed = check.outcome == "failed" and not check.excused
+    """Failed limits at the line where the step begins, and changes at their own lines."""
+    results = []
+    step = in_repository(check.source, options.folder)
     for limit in check.limits:
         if step is not None and limit.outcome in ("failed", "inconclusive"):
             level = "error" if limit.outcome == "failed" else "warning"
             level = "note" if check.excused else level
-            text = f"{limit.metric} {limit.reason}"
-            rule = f"limit/{limit.metric}"
-            yield _Result(rule, f"{limit.metric} is within its limit", level, text, (step,))
+            title, text = f"{limit.metric} is within its limit", f"{limit.metric} {limit.reason}"
+            results.append(_Result(f"limit/{limit.metric}", title, level, text, (step,)))
+    level = "error" if check.outcome == "failed" and not check.excused else "note"
     for change in check.changes:
-        places = tuple(
-            place for where in change.where if (place := place_of(where, folder)) is not None
-        )
-        if change.appeared and places:
-            level = "error" if failed else "note"
-            rule = f"new-{change.kind}"
-            yield _Result(rule, _KINDS[change.kind], level, change_text(change), places)
+        found = (in_repository(where, options.folder) for where in change.where)
+        lines = tuple(line for line in found if line is not None)
+        if change.appeared and lines:
+            rule, title = f"new-{change.kind}", _KINDS[change.kind]
+            results.append(_Result(rule, title, level, change_text(change), lines))
+    return _log(results)
 
 
-def _of_profile(profile: Profile, folder: str) -> Iterator[_Result]:
+def render_profile(profile: Profile, options: RenderOptions) -> bytes:
+    """Findings that name a line."""
     from launchscope.rules import find_rule
 
+    results = []
     for finding in profile.findings:
-        place = place_of(finding.where, folder)
-        if place is not None:
+        line = in_repository(finding.where, options.folder)
+        if line is not None:
             rule = find_rule(finding.code)
             title = rule.title if rule is not None else finding.code
             text = f"{finding.title.rstrip('.')}. {finding.advice}".strip()
-            yield _Result(finding.code, title, _LEVELS[finding.severity], text, (place,))
+            level = _LEVELS[finding.severity]
+            results.append(_Result(finding.code, title, level, text, (line,)))
+    return _log(results)
 
 
 def _log(results: list[_Result]) -> bytes:
@@ -101,7 +96,7 @@ def _log(results: list[_Result]) -> bytes:
 
 
 def _result(result: _Result, index: int) -> dict[str, Any]:
-    first, *others = [_location(place) for place in result.places]
+    first, *others = [_location(line) for line in result.lines]
     found: dict[str, Any] = {
         "ruleId": result.rule,
         "ruleIndex": index,
@@ -114,14 +109,14 @@ def _result(result: _Result, index: int) -> dict[str, Any]:
     return found
 
 
-def _location(place: SourceLine) -> dict[str, Any]:
-    """Paths below the working directory are relative to the root of the sources."""
-    path = Path(place.file)
+def _location(line: SourceLine) -> dict[str, Any]:
+    """Relative paths are relative to the root of the repository."""
+    path = Path(line.file)
     if path.is_absolute():
         artifact = {"uri": path.as_uri()}
     else:
         artifact = {"uri": quote(path.as_posix()), "uriBaseId": _ROOT}
-    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": place.line}}}
+    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": line.line}}}
 
 
 REPORTER = Reporter("sarif", (".sarif",), {Check: render_check, Profile: render_profile})

@@ -1,4 +1,4 @@
-"""How a table fits a page: which columns stand beside each other, and how wide they are."""
+"""How a table fits a page: which columns go side by side, and how wide they are."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Part:
 def parts_of(table: Table, width: int, gap: int) -> list[Part]:
     """The table in as few parts as fit `width`; its key columns are in all of them.
 
-    Columns of figures are never narrowed: texts wrap or are cut as their column allows, and what
-    still does not fit goes below.
+    Columns of figures are never narrowed. Texts wrap or are cut as their column allows, and the
+    columns that still do not fit go below.
     """
     from rich.cells import cell_len
 
@@ -48,7 +48,7 @@ def parts_of(table: Table, width: int, gap: int) -> list[Part]:
 def _widths(
     part: list[int], wanted: dict[int, int], least: dict[int, int], width: int, gap: int
 ) -> dict[int, int]:
-    """What each column wants; where that is too much, the widest give way first."""
+    """The width each column wants; if that is too much, the widest columns shrink first."""
     widths = {i: max(1, wanted[i]) for i in part}
     room = width - gap * (len(part) - 1)
     while sum(widths.values()) > room:

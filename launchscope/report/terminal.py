@@ -1,4 +1,4 @@
-"""The report as text, laid out for the width of a terminal or of a page."""
+"""The report as text, laid out for the width of a terminal or a page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ _STYLES: dict[Tone, str] = {
     "caution": "yellow",
     "bad": "bold red",
 }
-_BARS = ("green", "red", "yellow", "magenta", "blue", "white")
 _CURVES = ("red", "green", "yellow", "cyan")
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 # Sign by sign, so that columns stay where they are.
@@ -76,21 +75,21 @@ def _write(console: Console, document: Document) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    console.print(_panel(document))
+    console.print(_panel(document, console.width))
     for line in document.context:
         console.print(Padding(Text(line, style="dim"), (0, 0, 0, _INDENT)))
     for section in document.sections:
         console.print()
         console.print(Text(section.heading, style="bold"))
-        for place, block in enumerate(section.blocks):
-            if place and isinstance(block, Table | Bars | Plot):
+        for index, block in enumerate(section.blocks):
+            if index and isinstance(block, Table | Bars | Plot):
                 console.print()
             for shown in _block(block, console.width - _INDENT):
                 console.print(Padding(shown, (0, 0, 0, _INDENT)))
 
 
-def _panel(document: Document) -> RenderableType:
-    """The answer in a box: badge on the left, what it is about on the right."""
+def _panel(document: Document, width: int) -> RenderableType:
+    """The answer in a box: badge on the left, what was measured on the right."""
     from rich import box
     from rich.panel import Panel
     from rich.text import Text
@@ -99,11 +98,13 @@ def _panel(document: Document) -> RenderableType:
     if document.basis:
         text.append(f"\n{document.basis}", style="dim")
     color = _STYLES[document.tone].removeprefix("bold ")
+    title = Text(f" {document.title} ", style="dim")
+    title.truncate(width - 6, overflow="ellipsis")
     return Panel(
         text,
         title=Text(f" {document.badge} ", style=f"bold {color} reverse"),
         title_align="left",
-        subtitle=Text(f" {document.title} ", style="dim"),
+        subtitle=title,
         subtitle_align="right",
         border_style=color,
         box=box.ROUNDED,
@@ -123,8 +124,8 @@ def _block(block: Block, width: int) -> Iterator[RenderableType]:
         case Entries(entries):
             yield _grid(2, [(Text(e.code, style=_STYLES[e.tone]), _entry(e)) for e in entries])
         case Table():
-            for place, part in enumerate(parts_of(block, width, _GAP)):
-                yield from [Text("")] if place else []
+            for index, part in enumerate(parts_of(block, width, _GAP)):
+                yield from [Text("")] if index else []
                 yield _table(block, part)
             if block.rows_left:
                 yield Text(f"and {block.rows_left} more", style="dim")
@@ -171,8 +172,8 @@ def _table(table: Table, part: Part) -> RenderableType:
         header_style="dim",
         show_header=table.has_heading,
     )
-    for place, width in part.widths.items():
-        column = table.columns[place]
+    for index, width in part.widths.items():
+        column = table.columns[index]
         grid.add_column(
             column.heading,
             width=width,
@@ -182,46 +183,23 @@ def _table(table: Table, part: Part) -> RenderableType:
         )
     for row in table.rows:
         cells = []
-        for place, width in part.widths.items():
-            text = row[place].text
-            if table.columns[place].fit == "cut_start" and len(text) > width:
+        for index, width in part.widths.items():
+            text = row[index].text
+            if table.columns[index].fit == "cut_start" and len(text) > width:
                 text = "…" + text[1 - width :]
-            cells.append(Text(text, style=_STYLES[row[place].tone]))
+            cells.append(Text(text, style=_STYLES[row[index].tone]))
         grid.add_row(*cells)
     return grid
 
 
 def _bars(block: Bars, width: int) -> RenderableType:
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    label, figure = block.headings
-    taken = sum(
-        max(map(len, texts)) + _GAP
-        for texts in (
-            [label, *(bar.label for bar in block.bars)],
-            [figure, *(bar.figure for bar in block.bars)],
-            ["share"],
-        )
-    )
+    """The table of the bars, with a column for what is drawn in the room that is left."""
+    bare = block.table(lambda bar: "")
+    taken = sum(parts_of(bare, width, _GAP)[0].widths.values()) + _GAP * len(bare.columns)
     longest = max(10, min(_LONGEST_BAR, width - taken))
     most = 100.0 if block.stacked else max(bar.share_pct or 0.0 for bar in block.bars) or 1.0
-    grid = Grid(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
-    grid.add_column(label, justify="left" if block.stacked else "right")
-    grid.add_column("", width=longest)
-    grid.add_column(figure, justify="right")
-    grid.add_column("share", justify="right")
-    for i, bar in enumerate(block.bars):
-        drawn = _bar((bar.share_pct or 0.0) / most * longest, longest)
-        style = _BARS[i % len(_BARS)] if block.stacked else ""
-        figure_style = "dim" if bar.share_pct is None else ""
-        grid.add_row(
-            Text(bar.label),
-            Text(drawn, style=style),
-            Text(bar.figure, style=figure_style),
-            Text(bar.share),
-        )
-    return grid
+    table = block.table(lambda bar: _bar((bar.share_pct or 0.0) / most * longest, longest))
+    return _table(table, parts_of(table, width, _GAP)[0])
 
 
 def _bar(cells: float, longest: int) -> str:

@@ -52,7 +52,7 @@ def check(*arguments: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("--baseline", "before.json", "now.json"), 0, "PASSED"),
         (("--baseline", "before.json", "worse.json"), 1, "rose from 555 to 556"),
@@ -60,41 +60,41 @@ def check(*arguments: str) -> int:
         (("--baseline", "dry.json", "dry_worse.json"), 1, "train.py:32  aten.mul"),
         (("--baseline", "before.json", "dry.json"), 3, "NOT COMPARED"),
         (("--limit", "launches_per_step=555", "now.json"), 0, "PASSED"),
-        (("--limit", "launches_per_step=554", "now.json"), 1, "over the limit of 554"),
+        (("--limit", "launches_per_step=554", "now.json"), 1, "above the limit of 554"),
         (("--limit", "launches_per_step=900", "dry.json"), 3, "nothing ran on a GPU"),
         (("--baseline", "before.json", "--limit", "launches_per_step=+1", "worse.json"), 0, "+1"),
     ],
 )
-def test_the_exit_code_says_what_came_of_it(
-    arguments: tuple[str, ...], code: int, said: str, capsys: Streams
+def test_the_exit_code_shows_the_outcome(
+    arguments: tuple[str, ...], code: int, message: str, capsys: Streams
 ) -> None:
     assert check(*arguments) == code
     streams = capsys.readouterr()
-    assert said in streams.out
+    assert message in streams.out
     assert streams.err == ""
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("--baseline", "gone.json", "now.json"), 3, "there is no baseline of train in gone.json"),
         (("--baseline", "empty", "now.json"), 3, "there is no baseline of train in empty"),
     ],
 )
-def test_a_missing_baseline_fails_unless_told_otherwise(
-    arguments: tuple[str, ...], code: int, said: str, capsys: Streams
+def test_a_missing_baseline_fails_unless_an_option_allows_it(
+    arguments: tuple[str, ...], code: int, message: str, capsys: Streams
 ) -> None:
     Path("empty").mkdir()
     assert check(*arguments) == code
     out = capsys.readouterr().out
-    assert said in " ".join(out.replace("│", "").split())
+    assert message in " ".join(out.replace("│", "").split())
     assert "--update-baseline" in out
     assert check("--missing-baseline", "pass", *arguments) == 0
     assert check("--missing-baseline", "pass", "--limit", "launches_per_step=1", *arguments) == 1
     assert list(Path("empty").iterdir()) == []
 
 
-def test_a_folder_without_this_device_says_which_it_has(capsys: Streams) -> None:
+def test_a_folder_without_this_device_lists_the_devices_it_has(capsys: Streams) -> None:
     assert check("--baseline", "bl", "--update-baseline", "now.json") == 0
     save("other.json", elsewhere(gpu(), device="NVIDIA A100"))
     capsys.readouterr()
@@ -105,7 +105,7 @@ def test_a_folder_without_this_device_says_which_it_has(capsys: Streams) -> None
 # --------------------------------------------------------------------------- baselines
 
 
-def test_a_missing_baseline_is_written_where_that_is_asked_for(capsys: Streams) -> None:
+def test_a_missing_baseline_is_written_on_request(capsys: Streams) -> None:
     arguments = ("--baseline", "bl", "--missing-baseline", "write")
     assert check(*arguments, "now.json") == 0
     assert "BASELINE WRITTEN" in capsys.readouterr().out
@@ -146,7 +146,7 @@ def test_a_single_file_does_not_change_its_device(capsys: Streams) -> None:
         (("--baseline", "before.json", "now.json"), None),
     ],
 )  # fmt: skip
-def test_a_new_baseline_is_proposed_where_it_would_help(
+def test_the_command_for_a_new_baseline_is_shown_where_it_would_help(
     arguments: tuple[str, ...], proposed: str | None, capsys: Streams
 ) -> None:
     save("other.json", elsewhere(gpu(), device="NVIDIA A100"))
@@ -156,7 +156,7 @@ def test_a_new_baseline_is_proposed_where_it_would_help(
     assert proposed is None or proposed in " ".join(out.split())
 
 
-def test_a_baseline_that_is_missing_does_not_excuse_what_was_not_measured(capsys: Streams) -> None:
+def test_a_missing_baseline_does_not_excuse_a_limit_that_was_not_measured(capsys: Streams) -> None:
     absent = ("--baseline", "bl", "--missing-baseline", "pass")
     assert check(*absent, "dry.json") == 0
     assert check(*absent, "--limit", "launches_per_step=900", "dry.json") == 3
@@ -173,7 +173,7 @@ def test_a_baseline_that_is_missing_does_not_excuse_what_was_not_measured(capsys
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("now.json",), 2, "nothing to compare with"),
         (("--limit", "launches_per_step=+0", "now.json"), 2, "is relative, and there is no"),
@@ -187,7 +187,7 @@ def test_a_baseline_that_is_missing_does_not_excuse_what_was_not_measured(capsys
         (("--baseline", "torn.json", "now.json"), 3, "torn.json is damaged"),
         (("--baseline", "foreign.json", "now.json"), 3, "is not a launchscope Profile"),
         (("--baseline", "later.json", "now.json"), 3, "has schema launchscope/profile/2"),
-        (("--baseline", "nan.json", "now.json"), 3, "is no JSON and no measurement"),
+        (("--baseline", "nan.json", "now.json"), 3, "is not JSON"),
         (("--baseline", "before.json", "nan.json"), 3, "nan.json is damaged"),
         (("--baseline", "before.json", "--limit", "launch=+0", "now.json"), 2, "no metric"),
         (("--baseline", "before.json", "--limit", "speedup=+5%", "now.json"), 2, "demand an"),
@@ -208,7 +208,7 @@ def test_a_baseline_that_is_missing_does_not_excuse_what_was_not_measured(capsys
     ],
 )
 def test_bad_input_is_one_sentence_and_changes_nothing(
-    arguments: tuple[str, ...], code: int, said: str, folder: Path, capsys: Streams
+    arguments: tuple[str, ...], code: int, message: str, folder: Path, capsys: Streams
 ) -> None:
     whole = Path("before.json").read_bytes()
     Path("torn.json").write_bytes(whole[: len(whole) // 2])
@@ -225,7 +225,7 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
     before = {path: path.read_bytes() for path in folder.iterdir()}
     assert check(*arguments) == code
     streams = capsys.readouterr()
-    assert said in streams.err
+    assert message in streams.err
     assert streams.err.startswith("error: ")
     assert len(streams.err.splitlines()) <= 2
     assert "Traceback" not in streams.err
@@ -238,7 +238,7 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
 
 @pytest.mark.parametrize("more", [(), ("--update-baseline",)], ids=["check", "update"])
 @pytest.mark.parametrize(
-    ("baseline", "output", "said"),
+    ("baseline", "output", "message"),
     [
         ("before.json", "./before.json", "would overwrite a baseline"),
         ("before.json", "link.json", "would overwrite a baseline"),
@@ -246,18 +246,18 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
         ("before.json", "./now.json", "would overwrite the Profile that is checked"),
     ],
 )
-def test_a_report_never_takes_the_place_of_what_is_compared(
-    baseline: str, output: str, said: str, more: tuple[str, ...], folder: Path, capsys: Streams
+def test_a_report_never_overwrites_what_is_compared(
+    baseline: str, output: str, message: str, more: tuple[str, ...], folder: Path, capsys: Streams
 ) -> None:
     Path("link.json").symlink_to("before.json")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert check("--baseline", baseline, *more, "-o", output, "now.json") == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert check("--baseline", baseline, *more, "-o", "report.xml", "now.json") in (0, 3)
 
 
-def test_a_link_that_leads_to_itself_is_no_place_for_a_baseline(capsys: Streams) -> None:
+def test_a_link_to_itself_is_refused_as_a_baseline(capsys: Streams) -> None:
     Path("loop.json").symlink_to("loop.json")
     assert check("--baseline", "loop.json", "--update-baseline", "now.json") == 3
     err = capsys.readouterr().err
@@ -268,7 +268,7 @@ def test_a_link_that_leads_to_itself_is_no_place_for_a_baseline(capsys: Streams)
 # ----------------------------------------------------------------------------- formats
 
 
-def test_every_file_is_written_although_the_gate_fails(capsys: Streams) -> None:
+def test_every_file_is_written_even_if_the_check_fails(capsys: Streams) -> None:
     names = [f"out{suffix}" for suffix in (".json", ".md", ".xml", ".sarif", ".csv", ".txt")]
     outputs = [word for name in names for word in ("-o", name)]
     assert check("--baseline", "before.json", *outputs, "worse.json") == 1
@@ -300,7 +300,7 @@ def test_github_gets_annotations_and_a_summary(
         (("--baseline", "before.json", "--update-baseline", "worse.json"), "notice"),
     ],
 )
-def test_no_format_calls_a_failure_what_does_not_fail(
+def test_no_format_shows_an_excused_outcome_as_a_failure(
     arguments: tuple[str, ...], level: str, monkeypatch: pytest.MonkeyPatch, capsys: Streams
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
@@ -316,7 +316,7 @@ def test_no_format_calls_a_failure_what_does_not_fail(
 
 
 @pytest.mark.parametrize("name", ["json", "junit", "sarif", "csv"])
-def test_annotations_do_not_stand_in_a_report_for_a_program(
+def test_annotations_stay_out_of_reports_for_programs(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: Streams
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
@@ -326,7 +326,7 @@ def test_annotations_do_not_stand_in_a_report_for_a_program(
     assert streams.err.startswith("::error file=train.py")
 
 
-def test_lines_are_told_from_the_top_of_the_repository(
+def test_lines_are_relative_to_the_repository(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
@@ -339,7 +339,7 @@ def test_lines_are_told_from_the_top_of_the_repository(
     assert "::error file=train.py,line=30" in capsys.readouterr().out
 
 
-def test_the_settings_file_is_followed_and_flags_stand_before_it(capsys: Streams) -> None:
+def test_flags_override_the_settings_file(capsys: Streams) -> None:
     Path("pyproject.toml").write_text(
         "[tool.launchscope.check]\nbaseline = 'before.json'\n"
         "[tool.launchscope.check.limits]\nlaunches_per_step = '+5'\n"
@@ -361,13 +361,13 @@ def test_the_settings_file_is_followed_and_flags_stand_before_it(capsys: Streams
         ("", ([], False)),
     ],
 )
-def test_a_configured_command_may_be_what_is_typed_without_us(
+def test_a_configured_command_may_begin_with_python(
     words: str, found: tuple[list[str], bool]
 ) -> None:
     assert without_python(words.split()) == found
 
 
-def test_a_configured_command_is_checked(capsys: Streams) -> None:
+def test_a_configured_script_that_does_not_exist_is_refused(capsys: Streams) -> None:
     Path("pyproject.toml").write_text(
         "[tool.launchscope.check.workloads.hot]\ncommand = 'python3 gone.py'\n"
     )

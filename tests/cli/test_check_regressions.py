@@ -37,7 +37,7 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("regression", REGRESSIONS.values(), ids=REGRESSIONS)
-def test_a_regression_fails_and_is_named_with_its_line(
+def test_a_regression_fails_and_shows_its_line(
     regression: Regression, baselines: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(regression.script)
@@ -77,7 +77,7 @@ def test_a_failure_is_measured_in_every_process_before_it_counts(
     assert "measuring again, to confirm" in done.stderr
 
 
-def test_a_script_that_fails_is_not_a_gate_that_passes(baselines: Path, tmp_path: Path) -> None:
+def test_a_script_that_fails_does_not_pass_the_check(baselines: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit(7)\n")
     done = check(tmp_path, "--baseline", str(baselines), "-q", "train.py")
     assert done.returncode == 3
@@ -85,7 +85,7 @@ def test_a_script_that_fails_is_not_a_gate_that_passes(baselines: Path, tmp_path
     assert done.stdout == ""
 
 
-def test_a_baseline_that_cannot_be_read_is_told_of_before_the_script_runs(tmp_path: Path) -> None:
+def test_an_unreadable_baseline_is_refused_before_the_script_runs(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('was run')\n")
     (tmp_path / "torn.json").write_text("{")
     done = check(tmp_path, "--baseline", "torn.json", "train.py")
@@ -94,7 +94,7 @@ def test_a_baseline_that_cannot_be_read_is_told_of_before_the_script_runs(tmp_pa
     assert "was run" not in done.stderr
 
 
-def test_the_settings_file_names_a_command(baselines: Path, tmp_path: Path) -> None:
+def test_the_settings_file_can_have_the_command(baselines: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "pyproject.toml").write_text(
         f"[tool.launchscope.check]\nbaseline = {str(baselines)!r}\n"

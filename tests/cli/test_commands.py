@@ -51,7 +51,7 @@ def test_report_writes_other_formats(saved: Path, tmp_path: Path, capsys: Stream
     assert (tmp_path / "p.md").read_text().startswith("# ADOPT")
 
 
-def test_report_weighs_anew_against_another_threshold(
+def test_report_makes_a_new_verdict_for_another_threshold(
     saved: Path, tmp_path: Path, capsys: Streams
 ) -> None:
     again = tmp_path / "again.json"
@@ -61,17 +61,17 @@ def test_report_weighs_anew_against_another_threshold(
     assert verdict.recommendation == "stay_eager"
 
 
-def test_report_weighs_anew_against_expected_steps(saved: Path, capsys: Streams) -> None:
+def test_report_makes_a_new_verdict_for_expected_steps(saved: Path, capsys: Streams) -> None:
     assert main(["report", str(saved), "--expected-steps", "3"]) == 0
     assert "pays back after 7 steps, and you expect 3" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [(None, "no such file"), ("{", ""), ('{"traceEvents": []}', ""), ("[]", "")],
 )
 def test_report_refuses_what_it_cannot_read(
-    tmp_path: Path, capsys: Streams, content: str | None, said: str
+    tmp_path: Path, capsys: Streams, content: str | None, message: str
 ) -> None:
     path = tmp_path / "x.json"
     if content is not None:
@@ -79,7 +79,7 @@ def test_report_refuses_what_it_cannot_read(
     assert main(["report", str(path)]) == 3
     err = capsys.readouterr().err
     assert err.startswith("error: ")
-    assert said in err
+    assert message in err
     assert "please report it" not in err
 
 
@@ -101,9 +101,7 @@ def test_rules_explains_one(capsys: Streams) -> None:
     assert "## Why it matters" in out
 
 
-def test_rules_lays_the_page_out_in_colour(
-    capsys: Streams, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rules_lays_out_the_page_in_color(capsys: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert main(["rules", "LS002"]) == 0
     out = capsys.readouterr().out
@@ -111,7 +109,7 @@ def test_rules_lays_the_page_out_in_colour(
     assert "## Why" not in out
 
 
-def test_a_reader_that_leaves_early_is_no_crash(tmp_path: Path) -> None:
+def test_a_pipe_that_closes_early_is_not_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     data = render(advise(blocked()), "json")
     assert isinstance(data, bytes)
@@ -121,7 +119,7 @@ def test_a_reader_that_leaves_early_is_no_crash(tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
-def test_a_reader_that_has_gone_is_told_from_a_gate_that_failed(saved: Path) -> None:
+def test_a_closed_pipe_has_another_exit_code_than_a_failed_check(saved: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "launchscope", "check", "--limit", "launches_per_step=9999", saved],
         stdout=nobody_reads(),
@@ -132,7 +130,7 @@ def test_a_reader_that_has_gone_is_told_from_a_gate_that_failed(saved: Path) -> 
     assert (result.returncode, result.stderr) == (141, "")
 
 
-def test_files_are_written_though_nobody_reads_the_progress(saved: Path, tmp_path: Path) -> None:
+def test_files_are_written_even_if_stderr_is_closed(saved: Path, tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "launchscope", "report", saved, "-o", tmp_path / "again.json"],
         stdout=subprocess.PIPE,
@@ -145,7 +143,9 @@ def test_files_are_written_though_nobody_reads_the_progress(saved: Path, tmp_pat
     assert (tmp_path / "again.json").exists()
 
 
-def test_streams_that_are_closed_from_the_start_are_no_failure(saved: Path, tmp_path: Path) -> None:
+def test_streams_that_are_closed_from_the_start_are_not_a_failure(
+    saved: Path, tmp_path: Path
+) -> None:
     again = tmp_path / "again.json"
     command = f"exec {sys.executable} -m launchscope report {saved} -o {again} <&- >&- 2>&-"
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
@@ -159,7 +159,7 @@ def nobody_reads() -> int:
     return writes
 
 
-def test_doctor_says_what_can_be_measured() -> None:
+def test_doctor_shows_what_can_be_measured() -> None:
     result = launchscope("doctor")
     assert result.returncode == 0, result.stderr
     assert "torch" in result.stdout
@@ -193,28 +193,28 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_that_is_listed_is_there(name: str, capsys: Streams) -> None:
+def test_every_listed_command_exists(name: str, capsys: Streams) -> None:
     assert main([name, "--help"]) == 0
     assert f"Usage: launchscope {name} [OPTIONS]" in capsys.readouterr().out
 
 
-def test_what_is_typed_wrong_points_at_the_help_of_its_own_command(capsys: Streams) -> None:
+def test_a_usage_error_points_to_the_help_of_its_command(capsys: Streams) -> None:
     assert main(["profile", "--warmup"]) == 2
     assert "launchscope profile --help" in capsys.readouterr().err
 
 
-def test_a_command_may_stand_behind_two_dashes(capsys: Streams) -> None:
+def test_a_command_may_follow_two_dashes(capsys: Streams) -> None:
     assert main(["--", "rules", "LS001"]) == 0
     assert capsys.readouterr().out.startswith("# LS001")
 
 
 @pytest.mark.parametrize("typed", ["ls2", "2", "LS02"])
-def test_the_number_of_a_rule_leads_to_its_code(typed: str, capsys: Streams) -> None:
+def test_the_number_of_a_rule_suggests_its_code(typed: str, capsys: Streams) -> None:
     assert main(["rules", typed]) == 2
     assert "did you mean LS002?" in capsys.readouterr().err
 
 
-def test_a_folder_as_the_place_of_the_report_is_called_one(
+def test_a_folder_as_the_output_file_is_refused(
     saved: Path, tmp_path: Path, capsys: Streams
 ) -> None:
     assert main(["report", str(saved), "-o", str(tmp_path)]) == 2
@@ -229,7 +229,7 @@ def test_a_folder_as_the_place_of_the_report_is_called_one(
         (("/env/bin/python3", "a b.py"), "profile [options] --python /env/bin/python3 'a b.py'"),
     ],
 )
-def test_an_interpreter_in_front_of_the_script_is_told_what_to_type(
+def test_the_error_for_an_interpreter_in_front_of_the_script_shows_the_right_command(
     typed: tuple[str, ...], right: str, capsys: Streams
 ) -> None:
     assert main(["profile", *typed]) == 2

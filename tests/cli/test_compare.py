@@ -48,7 +48,7 @@ def launchscope(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
     )
 
 
-def test_a_point_that_fails_is_a_row_and_the_others_stand(tmp_path: Path) -> None:
+def test_a_point_that_fails_is_a_row_and_the_others_are_measured(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     saved = ("-o", "c.json", "-o", "c.md")
     done = launchscope(
@@ -96,7 +96,7 @@ def test_no_point_measured_is_exit_code_3(tmp_path: Path) -> None:
     assert "failed, exit code 1" in done.stdout
 
 
-def test_ways_that_need_a_gpu_say_so(tmp_path: Path) -> None:
+def test_modes_that_need_a_gpu_say_so(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.replace("assert os", "# assert os"))
     done = launchscope(tmp_path, "compare", *QUICK, "--modes", "eager,graphed", "train.py")
     assert done.returncode == 3
@@ -105,7 +105,7 @@ def test_ways_that_need_a_gpu_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--batch-sizes", "8"], "no script was given"),
         (["train.py"], "there is nothing to compare"),
@@ -126,12 +126,12 @@ def test_ways_that_need_a_gpu_say_so(tmp_path: Path) -> None:
         (["--batch-sizes", "8", "bare.py"], "every point would measure the same thing"),
     ],
 )
-def test_bad_input_is_a_sentence_and_exit_code_2(
+def test_bad_input_is_one_sentence_and_exit_code_2(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    said: str,
+    message: str,
 ) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "bare.py").write_text("import torch")
@@ -139,26 +139,26 @@ def test_bad_input_is_a_sentence_and_exit_code_2(
     assert main(["compare", *arguments]) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ")
-    assert said in err
+    assert message in err
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b'{"schema": "launchscope/comparison/99"}', "this launchscope reads"),
         (b'{"schema": "launchscope/comparison/1"}', "is damaged"),
     ],
 )
-def test_a_comparison_that_cannot_be_read_is_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str
+def test_an_unreadable_comparison_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, message: str
 ) -> None:
     path = tmp_path / "c.json"
     path.write_bytes(content)
     assert main(["report", str(path)]) == 3
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_shapes_that_do_not_vary_have_no_buckets_and_that_is_said(tmp_path: Path) -> None:
+def test_a_note_says_that_shapes_that_do_not_vary_have_no_buckets(tmp_path: Path) -> None:
     source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
     (tmp_path / "train.py").write_text(source)
     done = launchscope(tmp_path, "compare", *QUICK, "--buckets", "train.py")
@@ -172,12 +172,12 @@ def test_shapes_that_vary_are_counted_without_a_gpu_too(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(source)
     done = launchscope(tmp_path, "compare", *QUICK, "--max-graphs", "3", "train.py")
     assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
-    assert "7 sizes between 4 and 10 in 100 steps" in said
-    assert "which buckets pay is unknown" in said
+    output = " ".join(done.stdout.split())
+    assert "7 sizes between 4 and 10 in 100 steps" in output
+    assert "which buckets pay is unknown" in output
 
 
-def test_buckets_beside_ways_without_a_replay_are_not_forgotten(tmp_path: Path) -> None:
+def test_buckets_are_measured_beside_modes_without_a_replay(tmp_path: Path) -> None:
     source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
     (tmp_path / "train.py").write_text(source)
     done = launchscope(tmp_path, "compare", *QUICK, "--buckets", "--modes", "eager", "train.py")

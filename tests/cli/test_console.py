@@ -26,7 +26,7 @@ def console(terminal: bool = False, environ: dict[str, str] | None = None) -> Co
     return Console(Screen(terminal), Screen(terminal), environ or {})
 
 
-def said(given: Console) -> str:
+def stderr_of(given: Console) -> str:
     assert isinstance(given.stderr, Screen)
     return given.stderr.getvalue()
 
@@ -43,7 +43,7 @@ def said(given: Console) -> str:
         (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
     ],
 )
-def test_colour(terminal: bool, environ: dict[str, str], color: bool) -> None:
+def test_color(terminal: bool, environ: dict[str, str], color: bool) -> None:
     assert console(terminal, environ).color is color
 
 
@@ -58,15 +58,15 @@ def test_a_status_line_is_shown_on_a_terminal_only() -> None:
     off, on, ci = console(), console(True), console(True, {"CI": "1"})
     for given in (off, on, ci):
         given.status("timing")
-    assert (said(off), said(ci)) == ("", "")
-    assert "timing" in said(on)
+    assert (stderr_of(off), stderr_of(ci)) == ("", "")
+    assert "timing" in stderr_of(on)
 
 
-def test_the_next_line_takes_the_place_of_a_status_line() -> None:
+def test_the_next_line_replaces_a_status_line() -> None:
     given = console(True, {"NO_COLOR": "1"})
     given.status("timing")
     given.progress("timing, 0.4 s")
-    assert said(given).endswith("\r\033[Klaunchscope: timing, 0.4 s\n")
+    assert stderr_of(given).endswith("\r\033[Klaunchscope: timing, 0.4 s\n")
 
 
 def test_quiet_silences_all_but_errors() -> None:
@@ -75,18 +75,18 @@ def test_quiet_silences_all_but_errors() -> None:
     given.status("timing")
     given.progress("timing")
     given.note("a note")
-    assert said(given) == ""
+    assert stderr_of(given) == ""
     given.problem(UsageError("no such file", hint="did you mean train.py?"))
-    assert "no such file" in said(given)
+    assert "no such file" in stderr_of(given)
 
 
 def test_an_error_is_a_sentence_and_a_hint() -> None:
     given = console()
     given.problem(UsageError("tain.py: no such file", hint="did you mean train.py?"))
-    assert said(given) == "error: tain.py: no such file\nhint: did you mean train.py?\n"
+    assert stderr_of(given) == "error: tain.py: no such file\nhint: did you mean train.py?\n"
 
 
-def test_a_stream_that_cannot_show_a_sign_gets_a_replacement() -> None:
+def test_a_stream_that_cannot_encode_a_character_gets_a_replacement() -> None:
     buffer = io.BytesIO()
     stdout: Any = io.TextIOWrapper(buffer, encoding="ascii")
     Console(stdout, Screen(), {}).out("9.01 ± 0.04 ms\n")

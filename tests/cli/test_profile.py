@@ -165,7 +165,7 @@ def test_the_report_says_how_to_save_it_unless_it_was_saved(
     assert "launchscope report mine.json" in capsys.readouterr().out
 
 
-def test_an_option_of_ours_after_the_script_is_remarked_on(runner: Runner, capsys: Streams) -> None:
+def test_a_note_points_out_an_option_after_the_script(runner: Runner, capsys: Streams) -> None:
     assert main(["profile", "train.py", "--timing", "5"]) == 0
     assert (
         "note: --timing comes after train.py, so it goes to the script" in capsys.readouterr().err
@@ -176,7 +176,7 @@ def test_an_option_of_ours_after_the_script_is_remarked_on(runner: Runner, capsy
     assert "note:" not in capsys.readouterr().err
 
 
-def test_a_problem_after_measuring_is_told_below_the_report(
+def test_a_problem_after_the_measurement_follows_the_report(
     runner: Runner, capsys: Streams
 ) -> None:
     runner.problem = ScriptError("the script ended with exit code 7", exit_code=7)
@@ -186,7 +186,7 @@ def test_a_problem_after_measuring_is_told_below_the_report(
     assert err.endswith("error: the script ended with exit code 7\n")
 
 
-def test_a_problem_before_anything_was_measured_is_all_there_is(
+def test_a_problem_before_the_measurement_is_the_only_output(
     runner: Runner, capsys: Streams
 ) -> None:
     runner.problem, runner.measured = NoStepError("no step was found", hint="mark it"), False
@@ -218,7 +218,7 @@ def test_an_interrupt_gives_the_report_of_what_was_measured(
     assert "interrupted" in err
 
 
-def test_an_interrupt_of_our_own_is_130(runner: Runner, capsys: Streams) -> None:
+def test_an_interrupt_of_launchscope_itself_is_130(runner: Runner, capsys: Streams) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
@@ -228,7 +228,7 @@ def test_an_interrupt_of_our_own_is_130(runner: Runner, capsys: Streams) -> None
     assert not runner.asked["directory"].exists()
 
 
-def test_an_error_of_our_own_asks_to_be_reported(runner: Runner, capsys: Streams) -> None:
+def test_an_internal_error_asks_for_a_report(runner: Runner, capsys: Streams) -> None:
     def fail() -> None:
         raise ZeroDivisionError("division by zero")
 
@@ -242,7 +242,7 @@ def test_an_error_of_our_own_asks_to_be_reported(runner: Runner, capsys: Streams
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_place_lost_during_the_run_loses_nothing(
+def test_a_profile_is_saved_elsewhere_if_its_folder_is_gone(
     runner: Runner, tmp_path: Path, capsys: Streams
 ) -> None:
     (tmp_path / "out").mkdir()
@@ -257,9 +257,7 @@ def test_a_place_lost_during_the_run_loses_nothing(
     saved.parent.rmdir()
 
 
-def test_an_archive_that_python_would_run_is_refused_with_the_way_out(
-    runner: Runner, tmp_path: Path, capsys: Streams
-) -> None:
+def test_an_archive_is_refused_with_a_hint(runner: Runner, tmp_path: Path, capsys: Streams) -> None:
     with zipfile.ZipFile("app.zip", "w") as archive:
         archive.writestr("__main__.py", "import torch")
     assert main(["profile", "app.zip"]) == 2
@@ -268,7 +266,7 @@ def test_an_archive_that_python_would_run_is_refused_with_the_way_out(
     assert runner.asked == {}
 
 
-def test_no_profile_takes_the_place_of_a_trace(runner: Runner, capsys: Streams) -> None:
+def test_a_profile_never_overwrites_a_trace(runner: Runner, capsys: Streams) -> None:
     recorded = trace().step().launch().write(Path("step.json"))
     before = recorded.read_bytes()
     assert main(["profile", "-o", "step.json", "train.py"]) == 2
@@ -278,7 +276,7 @@ def test_no_profile_takes_the_place_of_a_trace(runner: Runner, capsys: Streams) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["profile"], "no script was given"),
         (["profile", "trian.py"], "trian.py: no such file\nhint: did you mean train.py?"),
@@ -301,10 +299,10 @@ def test_no_profile_takes_the_place_of_a_trace(runner: Runner, capsys: Streams) 
     ],
 )
 def test_a_mistyped_command_is_exit_code_2_before_anything_runs(
-    runner: Runner, capsys: Streams, arguments: list[str], said: str
+    runner: Runner, capsys: Streams, arguments: list[str], message: str
 ) -> None:
     assert main(arguments) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ")
-    assert said in err
+    assert message in err
     assert runner.asked == {}

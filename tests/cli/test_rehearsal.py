@@ -53,7 +53,7 @@ def test_a_script_is_rehearsed_and_its_profile_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "code", "said"),
+    ("source", "code", "message"),
     [
         ("import sys; sys.exit(7)", 7, "exit code 7"),
         ("def f(:", 1, "SyntaxError"),
@@ -61,18 +61,18 @@ def test_a_script_is_rehearsed_and_its_profile_saved(tmp_path: Path) -> None:
     ],
     ids=["exit 7", "syntax error", "no step"],
 )
-def test_a_script_that_cannot_be_measured_ends_with_a_sentence(
-    tmp_path: Path, source: str, code: int, said: str
+def test_a_script_that_cannot_be_measured_ends_with_one_sentence(
+    tmp_path: Path, source: str, code: int, message: str
 ) -> None:
     (tmp_path / "train.py").write_text(source)
     result = launchscope(tmp_path, "profile", "train.py")
     assert result.returncode == code
     error = result.stderr.split("error: ")[1]
-    assert said in error
+    assert message in error
     assert "Traceback" not in error
 
 
-def test_a_full_disk_under_stdout_is_a_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_under_stdout_is_one_sentence(tmp_path: Path) -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("no /dev/full here")
@@ -88,7 +88,7 @@ def test_a_full_disk_under_stdout_is_a_sentence(tmp_path: Path) -> None:
     assert result.stderr.startswith("error: cannot write the report to stdout")
 
 
-def test_a_rehearsal_without_its_only_pass_says_which_one_that_is(tmp_path: Path) -> None:
+def test_a_rehearsal_without_its_only_pass_says_which_pass_it_needs(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TINY)
     result = launchscope(tmp_path, "profile", "--inspect", "0", "train.py")
     assert result.returncode == 3

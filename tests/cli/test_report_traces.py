@@ -41,14 +41,14 @@ def export(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz", "t.pt", "trace"])
-def test_a_trace_is_known_by_its_content_not_its_name(
+def test_a_trace_is_recognized_by_its_content_not_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     assert main(["report", str(kineto(tmp_path / name))]) == 0
     shown = capsys.readouterr().out
     assert "predicted from the trace" in shown
-    for told in ("share removed, bounds", "queue delay", "TKLQT", "HDBI"):
-        assert told in shown
+    for text in ("share removed, bounds", "queue delay", "TKLQT", "HDBI"):
+        assert text in shown
 
 
 def test_an_export_of_nsys_is_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +76,7 @@ def test_the_report_says_what_a_step_is(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--step-from", "forward"], "needs the script"),
         (["--step-range", "x", "--step-from", "none"], "name different steps"),
@@ -85,11 +85,11 @@ def test_the_report_says_what_a_step_is(tmp_path: Path, capsys: pytest.CaptureFi
         (["-f", "nonsense"], "unknown format"),
     ],
 )
-def test_options_that_make_no_sense_are_usage_errors(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+def test_contradictory_options_are_usage_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     assert main(["report", str(kineto(tmp_path / "t.json")), *options]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_two_files_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +114,7 @@ def test_a_profile_and_a_trace_can_be_compared(
     assert "Same times and launches; the kernels are the same." in capsys.readouterr().out
 
 
-def test_two_ranks_are_compared_unless_ranks_are_asked_for(
+def test_two_ranks_are_compared_unless_ranks_is_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = [
@@ -154,7 +154,7 @@ def test_a_folder_of_one_trace_that_names_no_rank_holds_one_workload(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("empty.json", b"", "is empty"),
         ("text.json", b"hello", "not a trace"),
@@ -168,14 +168,14 @@ def test_a_folder_of_one_trace_that_names_no_rank_holds_one_workload(
         ("nul.json", b"\0" * 5000, "not a trace"),
     ],
 )
-def test_what_cannot_be_read_ends_with_3_and_a_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, said: str
+def test_an_unreadable_file_ends_with_3_and_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, message: str
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     assert main(["report", str(path)]) == 3
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert "Traceback" not in error
     assert str(path) in error
 
@@ -197,7 +197,7 @@ def test_more_memory_than_allowed_is_refused(
     assert "--max-memory" in capsys.readouterr().err
 
 
-def test_a_folder_without_traces_is_told(
+def test_a_folder_without_traces_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(tmp_path)]) == 3
@@ -238,7 +238,7 @@ def test_an_orphan_only_trace_reports_its_whole_span(
     assert "whole span" in capsys.readouterr().out
 
 
-def test_a_pipe_is_refused_before_anybody_waits_for_it(
+def test_a_pipe_is_refused_without_waiting_for_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "pipe"
@@ -249,7 +249,7 @@ def test_a_pipe_is_refused_before_anybody_waits_for_it(
     assert main(["report", str(tmp_path)]) == 0  # a folder with one is read without it
 
 
-def test_a_broken_link_does_not_keep_a_folder_from_being_read(
+def test_a_folder_with_a_broken_link_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "gone.json").symlink_to(tmp_path / "nowhere")
@@ -278,14 +278,16 @@ def test_a_saved_difference_and_saved_ranks_are_rendered_again(
     assert "another kind" in capsys.readouterr().err
 
 
-def test_a_damaged_saved_report_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_saved_report_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "ranks.json"
     path.write_text('{"schema": "launchscope/ranks/1", "rows": 3}')
     assert main(["report", str(path)]) == 3
     assert "is damaged and cannot be read as ranks" in capsys.readouterr().err
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(
+def test_files_with_the_same_name_are_shown_with_their_folders(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = []
@@ -314,7 +316,7 @@ def test_a_saved_check_is_rendered_again_in_every_format(
 
 
 @pytest.mark.parametrize("place", ["read.json", "other.json", "rec/recording.json"])
-def test_a_report_never_takes_the_place_of_what_was_recorded(
+def test_a_report_never_overwrites_a_recording_or_a_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
     read, other = kineto(tmp_path / "read.json"), kineto(tmp_path / "other.json")
@@ -326,14 +328,14 @@ def test_a_report_never_takes_the_place_of_what_was_recorded(
 
 
 @pytest.mark.parametrize("option", [("--step-range", "train"), ("--step-from", "none")])
-def test_the_steps_of_a_recording_cannot_be_chosen_anew(
+def test_the_steps_of_a_recording_cannot_be_chosen_again(
     capsys: pytest.CaptureFixture[str], option: tuple[str, str]
 ) -> None:
     assert main(["report", str(RECORDED), *option]) == 2
     assert f"{option[0]}" in capsys.readouterr().err
 
 
-def test_the_hint_for_a_trace_that_was_cut_is_not_to_record_it_on_a_gpu(
+def test_the_hint_for_a_truncated_trace_is_to_copy_it_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cut = tmp_path / "cut.json.gz"

@@ -21,7 +21,7 @@ def write(folder: Path, profile: object, workload: str = "train") -> Path:
     return baseline_place(str(folder)).write(workload, profile)  # type: ignore[arg-type]
 
 
-def test_a_baseline_is_a_profile_without_samples_that_gives_the_same_answer(
+def test_a_baseline_has_no_samples_and_gives_the_same_result(
     tmp_path: Path,
 ) -> None:
     measured = merged([gpu({"iteration_ms": ms}) for ms in (9.0, 9.4, 9.2)])
@@ -73,7 +73,7 @@ def test_a_path_named_like_a_file_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"{", b"[]", b'{"schema": "launchscope/profile/9"}', b'{"a": 1}', b"\xff\xfe"]
 )
-def test_what_is_no_baseline_is_neither_read_nor_overwritten(
+def test_a_file_that_is_not_a_baseline_is_neither_read_nor_overwritten(
     content: bytes, tmp_path: Path
 ) -> None:
     path = tmp_path / "base.json"
@@ -103,7 +103,7 @@ def test_a_write_that_fails_leaves_the_old_baseline(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_link_stays_a_link_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+def test_writing_through_a_link_keeps_the_link(tmp_path: Path) -> None:
     real = write(tmp_path / "real", gpu())
     link = tmp_path / "link.json"
     link.symlink_to(real)
@@ -112,7 +112,7 @@ def test_a_link_stays_a_link_and_what_it_leads_to_is_written(tmp_path: Path) -> 
     assert read_profile(real).value("launches_per_step") == 1
 
 
-def test_a_place_that_cannot_be_looked_at_is_a_sentence() -> None:
+def test_an_inaccessible_place_is_an_error_with_one_sentence() -> None:
     place = baseline_place("n" * 300 + ".json")  # longer than a name may be
     with pytest.raises(InputError, match="cannot look for the baseline"):
         place.require_readable()
@@ -146,7 +146,7 @@ def test_a_baseline_is_read_from_a_git_revision(path: str, repository: Path) -> 
     assert found.place == "git:main:baselines/train.nvidia-h200.json"
 
 
-def test_a_path_of_a_git_revision_is_taken_from_here_or_is_absolute(
+def test_a_path_in_a_git_revision_is_relative_to_the_working_directory_or_absolute(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     below = repository / "below"
@@ -157,7 +157,7 @@ def test_a_path_of_a_git_revision_is_taken_from_here_or_is_absolute(
     assert baseline_place("git:main:baselines").find("train", gpu()) is None
 
 
-def test_a_repository_of_another_owner_is_said_to_be_one(
+def test_the_error_for_a_repository_of_another_owner_says_so(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
@@ -167,13 +167,13 @@ def test_a_repository_of_another_owner_is_said_to_be_one(
     assert "safe.directory" in str(caught.value.hint)
 
 
-def test_what_a_git_revision_does_not_hold_is_missing(repository: Path) -> None:
+def test_a_file_that_a_git_revision_lacks_is_missing(repository: Path) -> None:
     assert baseline_place("git:main:nowhere").find("train", gpu()) is None
     assert baseline_place("git:main:baselines").find("other", gpu()) is None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("git:nowhere:baselines", "knows no revision 'nowhere'"),
         ("git:--help:baselines", "knows no revision"),
@@ -182,9 +182,9 @@ def test_what_a_git_revision_does_not_hold_is_missing(repository: Path) -> None:
     ],
 )
 def test_a_git_revision_that_does_not_exist_is_refused(
-    text: str, said: str, repository: Path
+    text: str, message: str, repository: Path
 ) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         baseline_place(text)
 
 
@@ -193,11 +193,11 @@ def test_git_outside_of_a_repository_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(UsageError, match="in no git repository"):
+    with pytest.raises(UsageError, match="not a git repository"):
         baseline_place("git:main:baselines")
 
 
-def test_history_is_not_written(repository: Path) -> None:
+def test_a_git_revision_cannot_be_written(repository: Path) -> None:
     with pytest.raises(UsageError, match="git's history"):
         baseline_place("git:main:baselines").write("train", gpu())
 
@@ -209,7 +209,7 @@ def test_merged_profiles_keep_what_the_first_ran() -> None:
     assert joined.facts.ranges == {"launches_per_step": (555, 556)}
 
 
-def test_a_place_where_nothing_may_be_written_is_told_before_the_run(
+def test_a_place_that_is_not_writable_is_refused_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
@@ -225,13 +225,15 @@ def test_a_place_where_nothing_may_be_written_is_told_before_the_run(
     assert asked == [tmp_path] * 3
 
 
-def test_names_in_any_script_have_a_file_of_their_own() -> None:
+def test_workload_names_in_any_script_get_distinct_files() -> None:
     names = ["обучение", "проверка", "train", "träin"]
     assert file_name(names[0], rehearsal()) == "обучение.rehearsal.json"
     assert len({file_name(name, rehearsal()) for name in names}) == len(names)
 
 
-def test_a_baseline_keeps_that_not_every_process_met_a_blocker(tmp_path: Path) -> None:
+def test_a_baseline_keeps_the_range_of_a_blocker_that_only_some_processes_met(
+    tmp_path: Path,
+) -> None:
     joined = merged([rehearsal(blockers=[item()]), rehearsal()])
     place = baseline_place(str(tmp_path))
     place.write("train", joined)
@@ -240,9 +242,9 @@ def test_a_baseline_keeps_that_not_every_process_met_a_blocker(tmp_path: Path) -
     assert found.profile.facts.blocker_ranges == {"aten._local_scalar_dense": (0, 1)}
 
 
-def test_ranges_of_blockers_that_are_none_are_damage(tmp_path: Path) -> None:
+def test_a_range_of_blockers_with_low_above_high_is_damage(tmp_path: Path) -> None:
     place = baseline_place(str(tmp_path / "train.json"))
     path = place.write("train", merged([rehearsal(blockers=[item()]), rehearsal()]))
     path.write_bytes(path.read_bytes().replace(b":[0,1]", b":[1,0]"))
-    with pytest.raises(InputError, match="ranges of its blockers do not run upwards"):
+    with pytest.raises(InputError, match="its blockers have a range with low above high"):
         place.find("train", rehearsal())

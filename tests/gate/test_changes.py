@@ -22,13 +22,13 @@ def test_lines_that_only_moved_are_no_change() -> None:
     assert changes(rehearsal(moved(OPS, 7)), rehearsal()) == ()
 
 
-def test_an_inserted_line_is_named_although_all_below_it_moved() -> None:
+def test_an_inserted_line_is_found_although_all_lines_below_it_moved() -> None:
     new = OpRow("aten.relu", 1, SourceLine("train.py", 29))
     (found,) = changes(rehearsal((new, *moved(OPS, 1, beyond=28))), rehearsal())
     assert found == Change("op", "aten.relu", 1, 2, (SourceLine("train.py", 29),))
 
 
-def test_an_op_that_came_in_forward_and_backward_names_the_forward_first() -> None:
+def test_a_new_op_in_forward_and_backward_shows_the_forward_line_first() -> None:
     ops = (
         *OPS[:2],
         OpRow("aten.mul", 1, SourceLine("train.py", 29)),
@@ -41,7 +41,7 @@ def test_an_op_that_came_in_forward_and_backward_names_the_forward_first() -> No
     assert found.where == (SourceLine("train.py", 29), SourceLine("train.py", 31))
 
 
-def test_what_went_is_named_with_the_baselines_line() -> None:
+def test_a_removed_op_shows_the_line_of_the_baseline() -> None:
     (found,) = changes(rehearsal(OPS[:1] + OPS[2:]), rehearsal())
     assert found == Change("op", "aten.relu", 1, 0, (SourceLine("train.py", 28),))
 
@@ -62,5 +62,5 @@ def test_kernels_are_compared_by_name_and_count() -> None:
     ]
 
 
-def test_what_one_side_does_not_hold_is_not_called_a_change() -> None:
+def test_a_kind_that_one_side_lacks_is_not_a_change() -> None:
     assert changes(gpu(), replace(gpu(), ops=(), kernels=())) == ()

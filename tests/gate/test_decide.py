@@ -20,7 +20,7 @@ def test_the_same_profile_passes_every_default() -> None:
         assert len(result.limits) == 3
 
 
-def test_one_launch_more_fails_and_says_from_what_to_what() -> None:
+def test_one_more_launch_fails_and_shows_both_counts() -> None:
     result = checked(gpu({"launches_per_step": 556}), gpu())
     found = limit(result, "launches_per_step")
     assert (result.outcome, found.outcome, found.bound) == ("failed", "failed", 555)
@@ -47,7 +47,7 @@ def test_an_absolute_limit_needs_no_baseline() -> None:
     assert checked(gpu(), None, "launches_per_step=555").outcome == "passed"
     failed = checked(gpu(), None, "launches_per_step=554")
     assert failed.outcome == "failed"
-    assert "launches_per_step is 555, over the limit of 554" in failed.headline
+    assert "launches_per_step is 555, above the limit of 554" in failed.headline
 
 
 def test_a_speedup_fails_when_it_falls() -> None:
@@ -106,15 +106,15 @@ def test_a_count_that_varies_is_gated_by_its_range() -> None:
     assert checked(gpu({"launches_per_step": varying(221, 224)}), before).outcome == "failed"
 
 
-def test_what_is_inconclusive_says_what_was_seen_beside_the_commonest() -> None:
+def test_an_inconclusive_count_shows_its_worst_value() -> None:
     often = gpu({"launches_per_step": varying(555, 555, 556)})
     (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=+0").limits]
-    assert reason == "555, but 556 at its worst; 555 in the baseline"
+    assert reason == "555, but 556 at worst; 555 in the baseline"
     (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=554").limits]
-    assert reason == "is 555, over the limit of 554"
+    assert reason == "is 555, above the limit of 554"
     often = gpu({"launches_per_step": varying(556, 556, 555)})
     (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=555").limits]
-    assert reason == "is 556, over the limit of 555, but 555 at its best"
+    assert reason == "is 556, above the limit of 555, but 555 at best"
 
 
 def test_processes_that_disagree_make_a_count_a_range() -> None:
@@ -124,22 +124,22 @@ def test_processes_that_disagree_make_a_count_a_range() -> None:
     assert checked(gpu({"launches_per_step": 557}), joined).outcome == "failed"
 
 
-def test_a_failure_that_is_not_seen_again_is_inconclusive() -> None:
+def test_a_failure_that_the_second_measurement_does_not_repeat_is_inconclusive() -> None:
     first = checked(gpu({"launches_per_step": 556}), gpu())
     again = confirmed(first, checked(gpu(), gpu()))
     assert again.outcome == "inconclusive"
-    assert "within the limit" in limit(again, "launches_per_step").reason
+    assert "the first measurement failed" in limit(again, "launches_per_step").reason
     assert confirmed(first, first).outcome == "failed"
     assert confirmed(first, checked(gpu(), gpu()), strict=True).outcome == "failed"
 
 
-def test_a_failure_that_could_not_be_looked_at_again_stays_a_failure() -> None:
+def test_a_failure_that_the_second_measurement_cannot_compare_stays_a_failure() -> None:
     first = checked(gpu({"launches_per_step": 556}), gpu())
     again = confirmed(first, checked(gpu({"launches_per_step": None}), gpu()))
     assert again.outcome == "failed"
     found = limit(again, "launches_per_step")
     assert (found.outcome, found.value) == ("failed", 556)
-    assert found.reason.endswith("; measured again, it was not measured")
+    assert found.reason.endswith("; the second measurement: not measured")
 
 
 # ----------------------------------------------------------------------------- rehearsal
@@ -154,7 +154,7 @@ def test_a_rehearsal_fails_on_one_more_op_and_names_it() -> None:
     assert change.where == (SourceLine("train.py", 32),)
 
 
-def test_a_new_blocker_fails_even_where_an_old_one_went() -> None:
+def test_a_new_blocker_fails_even_if_an_old_one_went() -> None:
     other = replace(
         item(), op="aten.nonzero", where=SourceLine("train.py", 40), code="mask.nonzero()"
     )
@@ -164,12 +164,12 @@ def test_a_new_blocker_fails_even_where_an_old_one_went() -> None:
     assert [c.name for c in result.changes] == ["aten.nonzero", "aten._local_scalar_dense"]
 
 
-def test_a_blocker_on_another_line_is_no_new_one() -> None:
+def test_a_blocker_on_another_line_is_not_new() -> None:
     result = checked(rehearsal(blockers=[item(40)]), rehearsal(blockers=[item(29)]))
     assert (result.outcome, result.changes) == ("passed", ())
 
 
-def test_shapes_that_begin_to_change_fail_and_shapes_that_always_did_do_not() -> None:
+def test_newly_changing_shapes_fail_and_always_changing_shapes_do_not() -> None:
     def signatures(count: int) -> Metric:
         return Metric(count, "1", exact=True)
 
@@ -187,18 +187,18 @@ def test_shapes_that_begin_to_change_fail_and_shapes_that_always_did_do_not() ->
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"device": "NVIDIA A100"}, "measured on NVIDIA H200, this run on NVIDIA A100"),
         ({"world_size": 8}, "the baseline has 1 rank, this run 8"),
     ],
 )
 def test_another_device_or_world_size_is_not_comparable(
-    change: dict[str, object], said: str
+    change: dict[str, object], message: str
 ) -> None:
     result = checked(elsewhere(gpu(), **change), gpu())
     assert result.outcome == "not_compared"
-    assert said in result.headline
+    assert message in result.headline
 
 
 def test_a_rehearsal_is_not_compared_with_a_gpu() -> None:
@@ -216,7 +216,7 @@ def test_another_driver_or_torch_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "now", "before", "told"),
+    ("kind", "now", "before", "differs"),
     [
         ("script", "a/train.py", "b/train.py", True),
         ("script", "train.py", "infer.py", True),
@@ -226,22 +226,22 @@ def test_another_driver_or_torch_is_a_warning() -> None:
         ("trace", "monday.json", "friday.json", False),
     ],
 )
-def test_a_baseline_of_another_script_is_told(
-    kind: Literal["script", "module", "trace"], now: str, before: str, told: bool
+def test_a_baseline_of_a_different_script_is_a_warning(
+    kind: Literal["script", "module", "trace"], now: str, before: str, differs: bool
 ) -> None:
     made = [replace(gpu(), target=Target(kind, name)) for name in (now, before)]
     result = checked(made[0], made[1])
-    found = [text for text in result.warnings if "another target" in text]
-    assert found == [f"the baseline was made of another target: {before}"] * told
+    found = [text for text in result.warnings if "a different target" in text]
+    assert found == [f"the baseline was made of a different target: {before}"] * differs
 
 
-def test_nothing_that_could_be_compared_is_never_a_pass() -> None:
+def test_a_check_that_compared_nothing_does_not_pass() -> None:
     nothing = dict.fromkeys(("launches_per_step", "syncs_per_step", "launch_overhead_pct"))
     assert checked(gpu(nothing), gpu()).outcome == "not_compared"
     assert checked(gpu(), gpu(), "launches_per_step=off").outcome == "not_compared"
 
 
-def test_a_typed_limit_that_was_not_measured_is_not_passed_over() -> None:
+def test_a_limit_of_the_command_line_that_was_not_measured_is_not_ignored() -> None:
     result = checked(rehearsal(), rehearsal(), "launches_per_step=+0", "device_ops_per_step=+0")
     assert result.outcome == "not_compared"
     assert "launches_per_step: not measured, because nothing ran on a GPU" in result.headline
@@ -253,7 +253,7 @@ def test_fewer_launches_than_the_baseline_make_it_stale() -> None:
     assert "stale" in result.headline
 
 
-def test_fewer_of_shapes_that_still_change_do_not_make_the_baseline_stale() -> None:
+def test_fewer_shapes_that_still_change_do_not_make_the_baseline_stale() -> None:
     def shapes(count: int) -> Profile:
         made = rehearsal()
         return replace(made, metrics={**made.metrics, "shape_signatures": Metric(count, "1", True)})
@@ -278,7 +278,7 @@ def test_a_blocker_that_only_some_processes_met_does_not_fail_the_gate() -> None
     assert outcome([with_it] * 3, [without, with_it, without]) == "passed"
 
 
-def test_blockers_of_several_processes_are_counted_as_one_of_them_met_them() -> None:
+def test_blockers_of_several_processes_are_counted_per_process() -> None:
     here, there = rehearsal(blockers=[item(29)]), rehearsal(blockers=[item(40)])
     joined = merged([here, there])
     assert len(joined.blockers) == 2

@@ -41,30 +41,30 @@ def test_a_limit_is_read_in_the_unit_of_its_metric(
 
 
 @pytest.mark.parametrize(
-    ("word", "said", "hint"),
+    ("word", "message", "hint"),
     [
         ("launches_per_step", "expected METRIC=VALUE", "--limit launches_per_step=+0"),
         ("launches=+0", "no metric 'launches'", "launches_per_step"),
         ("device_op_per_step=+0", "no metric", "did you mean device_ops_per_step?"),
-        ("launches_per_step=few", "'few' is no limit", "+5%"),
+        ("launches_per_step=few", "'few' is not a limit", "+5%"),
         ("launches_per_step=90%", "has to be relative", "+90%"),
         ("launches_per_step=+3ms", "measured in counts", "leave out the unit"),
         ("iteration_ms=+2pp", "pp is how much a percentage", "+5%"),
         ("launch_overhead_pct=20pp", "pp is how much a percentage", "write +20pp"),
         ("iteration_ms=-5%", "better when lower", "write +5%"),
         ("speedup=+5%", "better when higher", "write -5%"),
-        ("launches_per_step=nan", "is no limit", "900"),
-        ("launches_per_step=1e999", "nothing is over it", "off lifts"),
+        ("launches_per_step=nan", "is not a limit", "900"),
+        ("launches_per_step=1e999", "is not a limit", "or off"),
         ("lauches=900", "no metric", "did you mean launches_per_step?"),
         ("sync=+0", "no metric", "did you mean syncs_per_step?"),
         ("LAUNCHES_PER_STEP=+0", "no metric", "did you mean launches_per_step?"),
         ("overhead_pct=+1pp", "no metric", "overhead_pct?"),
     ],
 )
-def test_what_is_no_limit_is_refused_with_a_hint(word: str, said: str, hint: str) -> None:
+def test_a_wrong_limit_is_refused_with_a_hint(word: str, message: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         limits_from_flags([word])
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert hint in (caught.value.hint or "")
 
 
@@ -74,7 +74,7 @@ def test_two_limits_on_one_metric_contradict() -> None:
     assert len(limits_from_flags(["launches_per_step=+0", "launches_per_step=+0"])) == 1
 
 
-def test_a_settings_file_may_hold_numbers() -> None:
+def test_a_limit_in_a_settings_file_may_be_a_number() -> None:
     limits = limits_from_config({"launches_per_step": 900, "syncs_per_step": "+1"}, "file")
     first, second = limits["launches_per_step"], limits["syncs_per_step"]
     assert first is not None
@@ -104,7 +104,7 @@ def test_without_any_limits_the_defaults_of_the_mode_are_in_force() -> None:
     }
 
 
-def test_flags_stand_before_the_settings_file_and_lift_a_limit() -> None:
+def test_flags_override_the_settings_file_and_can_lift_a_limit() -> None:
     config = limits_from_config({"launches_per_step": 900, "syncs_per_step": "+0"}, "file")
     flags = limits_from_flags(["launches_per_step=+3", "syncs_per_step=off"])
     (only,) = limits_in_force(flags, config, "gpu")

@@ -44,7 +44,7 @@ def test_the_whole_table_is_read_and_leaves_the_other_settings_alone(tmp_path: P
     assert load_settings(config=tmp_path / "pyproject.toml").timing == 12
 
 
-def test_a_workloads_own_limits_stand_before_those_of_all(tmp_path: Path) -> None:
+def test_a_workloads_own_limits_override_those_of_all(tmp_path: Path) -> None:
     found = settings(tmp_path, WHOLE)
 
     def texts(workload: str) -> dict[str, str]:
@@ -55,7 +55,7 @@ def test_a_workloads_own_limits_stand_before_those_of_all(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("line", "said", "hint"),
+    ("line", "message", "hint"),
     [
         ("limit = 3", "unknown setting 'limit'", "did you mean limits?"),
         ("repeats = 0", "expected a whole number", ""),
@@ -74,10 +74,12 @@ def test_a_workloads_own_limits_stand_before_those_of_all(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_a_mistake_is_named_with_its_place(line: str, said: str, hint: str, tmp_path: Path) -> None:
+def test_an_error_in_the_table_shows_its_key_and_file(
+    line: str, message: str, hint: str, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError) as caught:
         settings(tmp_path, f"[tool.launchscope.check]\n{line}\n")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "pyproject.toml" in str(caught.value)
     assert hint in (caught.value.hint or "")
 

@@ -46,7 +46,7 @@ def complaints(text: str, *, title: bool = False) -> tuple[str, ...]:
 
 _PATTERNS = {
     "a value that is missing": r"\b(None|nan|inf)\b",
-    "spaces": r"  |^ | $| [.,;:)]|\( |\.\.(?!\.)(?<!\.\.\.)|,,|\n",
+    "spaces": r"  |^ | $| [.,;:)](?!\w)|\( |\.\.(?!\.)(?<!\.\.\.)|,,|\n",
     "a plural after 1": rf"(?<![\d.,-])1 (?:\w+ )?(?:{NOUNS})(?:e?s)\b(?! per)",
     "a singular after another number": (
         rf"(?<![\w.,(-])(?!1 )(?:{NUMBER}) (?:{NOUNS})\b(?![-s]|es\b)(?! (?:is|time)\b)"

@@ -298,7 +298,7 @@ def ours(said: Said) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_ends_with_a_sentence_and_the_right_code(batch: Batch, name: str) -> None:
+def test_it_ends_with_a_sentence_and_the_right_exit_code(batch: Batch, name: str) -> None:
     said, case = batch[name], CASES[name]
     assert said.code == case.code, said.err
     everything = re.sub(r"\s+", " ", said.out[-6000:] + said.err)
@@ -327,7 +327,7 @@ def test_what_a_script_prints_is_all_there(batch: Batch) -> None:
     assert "was run" not in batch["no_place_for_the_profile"].err
 
 
-def test_a_stop_that_is_swallowed_again_and_again_ends_the_process(batch: Batch) -> None:
+def test_a_script_that_swallows_every_stop_is_left(batch: Batch) -> None:
     assert 1 <= batch["except_base_exception"].out.count("swallowed StopRun") <= 5
 
 
@@ -345,14 +345,14 @@ def test_ctrl_c_gives_the_report_of_what_was_measured(batch: Batch) -> None:
 
 
 @pytest.mark.parametrize("name", ["before_a_step", "ignored"])
-def test_ctrl_c_before_any_step_is_a_sentence(batch: Batch, name: str) -> None:
+def test_ctrl_c_before_any_step_is_reported_in_a_sentence(batch: Batch, name: str) -> None:
     said = batch[name]
     assert (said.code, said.out) == (130, "")
     assert said.error.strip() == "interrupted before anything was measured"
     assert "launchscope/" not in said.err
 
 
-def test_a_missing_script_is_a_sentence(batch: Batch, tmp_path_factory: object) -> None:
+def test_a_missing_script_is_reported_in_a_sentence(batch: Batch, tmp_path_factory: object) -> None:
     folder = tmp_path_factory.mktemp("missing")  # type: ignore[attr-defined]
     said = launchscope(folder, None, name="trian.py")
     assert (said.code, said.out) == (2, "")

@@ -257,7 +257,7 @@ def test_output_traceback_and_exit_code_are_those_of_python(batch: Batch, name: 
     assert "launchscope" not in both.ours[2]
 
 
-def test_a_script_sees_the_surroundings_that_python_gives_it(batch: Batch) -> None:
+def test_a_script_sees_the_environment_that_python_gives_it(batch: Batch) -> None:
     both: Both = batch["surroundings"]
     told, expected = (side[1].partition("\n}\n") for side in (both.ours, both.plain))
     assert json.loads(told[0] + "}") == json.loads(expected[0] + "}")
@@ -281,7 +281,7 @@ def test_a_module_runs_as_with_python_m(tmp_path: Path) -> None:
         (tmp_path / "work-results-0module").rename(tmp_path / f"done-{name}")
 
 
-def test_a_missing_module_is_a_sentence(tmp_path: Path) -> None:
+def test_a_missing_module_is_reported_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     code, _, err = under_launchscope(tmp_path / "work", "module", "no_such_package.train")
     assert code == 1
@@ -362,7 +362,7 @@ def test_a_model_can_be_copied_and_saved_in_the_middle_of_a_pass(tmp_path: Path)
     assert json.loads(text)["inspect"]["steps"] == 3
 
 
-def test_a_script_that_asks_whether_torch_is_there_before_it_imports_it_is_measured(
+def test_a_script_that_looks_for_torch_before_importing_it_is_measured(
     tmp_path: Path,
 ) -> None:
     asks = "import importlib.util\nassert importlib.util.find_spec('torch') is not None\n"

@@ -110,7 +110,7 @@ def lives(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_end_takes_child_and_folder_along(tmp_path: Path, number: int) -> None:
+def test_a_signal_ends_the_child_and_removes_its_folder(tmp_path: Path, number: int) -> None:
     result = ended(tmp_path, WAITS, number)
     assert result.code == 128 + number, result.err
     assert "error: interrupted before anything was measured" in result.err
@@ -156,7 +156,7 @@ def test_in_the_background_processes_of_the_script_end_with_it(tmp_path: Path) -
     assert not lives(other)
 
 
-def test_in_the_background_a_script_stays_deaf_to_ctrl_c(tmp_path: Path) -> None:
+def test_in_the_background_a_script_goes_on_ignoring_ctrl_c(tmp_path: Path) -> None:
     asks = """
     import os, signal, time
     open("pid", "w").write(str(os.getpid()))
@@ -169,7 +169,7 @@ def test_in_the_background_a_script_stays_deaf_to_ctrl_c(tmp_path: Path) -> None
     assert (result.code, result.out) == (143, "True\n"), result.err
 
 
-def test_a_second_sigterm_does_not_cut_the_ending_short(tmp_path: Path) -> None:
+def test_a_second_sigterm_does_not_interrupt_the_ending(tmp_path: Path) -> None:
     deaf_for_a_while = DEAF + WAITS.replace("while True", "while not os.path.exists('heard')")
     source = deaf_for_a_while + "time.sleep(1)\nopen('saved', 'w').close()\n"
     result = ended(tmp_path, source, signal.SIGTERM, then=signal.SIGTERM)
@@ -178,7 +178,7 @@ def test_a_second_sigterm_does_not_cut_the_ending_short(tmp_path: Path) -> None:
     assert (result.child_lives, result.folders) == (False, [])
 
 
-def test_a_script_deaf_to_both_signals_is_ended_all_the_same(tmp_path: Path) -> None:
+def test_a_script_that_ignores_both_signals_is_killed(tmp_path: Path) -> None:
     result = ended(tmp_path, DEAF + WAITS, signal.SIGTERM)
     assert (result.code, result.child_lives, result.folders) == (143, False, [])
     assert (tmp_path / "heard").exists()
@@ -206,11 +206,11 @@ def test_a_hangup_that_was_ignored_on_entry_stays_ignored(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
-def test_the_child_goes_with_a_parent_that_was_killed_outright(tmp_path: Path) -> None:
+def test_the_child_ends_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     assert not ended(tmp_path, WAITS, signal.SIGKILL).child_lives
 
 
-def test_handlers_of_before_are_back_afterwards() -> None:
+def test_earlier_signal_handlers_are_restored() -> None:
     numbers = (signal.SIGTERM, signal.SIGHUP)
     entry = [signal.signal(number, signal.SIG_DFL) for number in numbers]
     try:

@@ -50,7 +50,7 @@ def sentence(said: Said) -> str:
     return said.error
 
 
-def test_a_script_ends_as_after_the_last_pass_where_no_result_can_be_kept(tmp_path: Path) -> None:
+def test_a_script_is_stopped_where_no_result_can_be_written(tmp_path: Path) -> None:
     source = TRAIN + "step()\nno_room()\n" + LOOP + "sys.exit('not stopped')"
     said = profile(tmp_path, source)
     assert said.code == 3, said.err
@@ -59,7 +59,7 @@ def test_a_script_ends_as_after_the_last_pass_where_no_result_can_be_kept(tmp_pa
     assert "not stopped" not in said.err
 
 
-def test_results_of_before_are_still_reported(tmp_path: Path) -> None:
+def test_earlier_results_are_still_reported(tmp_path: Path) -> None:
     """The sizes are on disk; the inspection that was to follow them finds no room."""
     source = TRAIN + "for i in range(300):\n    if i == 20: no_room()\n    step()\n"
     ran = recorded(tmp_path, source, schedule=Schedule(sizes=5, inspect=20))
@@ -77,7 +77,7 @@ def test_with_full_the_script_goes_on_to_its_end(tmp_path: Path) -> None:
     assert sentence(said).startswith(NO_ROOM)
 
 
-def test_a_script_that_fails_for_want_of_room_keeps_its_exit_code(tmp_path: Path) -> None:
+def test_a_script_that_fails_on_a_full_disk_keeps_its_exit_code(tmp_path: Path) -> None:
     source = TRAIN + "no_room()\nstep()\nsys.exit(7)"
     said = profile(tmp_path, source)
     assert said.code == 7, said.err
@@ -85,7 +85,7 @@ def test_a_script_that_fails_for_want_of_room_keeps_its_exit_code(tmp_path: Path
     assert "hint: " + NO_ROOM in re.sub(r"\s+", " ", said.error)
 
 
-def test_a_script_that_empties_tmpdir_is_told_of_it(tmp_path: Path) -> None:
+def test_a_script_that_empties_tmpdir_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "tmp"  # by name: without TMPDIR the script would empty everybody's /tmp
     folder.mkdir()
     source = TRAIN + f"import shutil\nstep()\nshutil.rmtree({str(folder)!r})\n" + LOOP
@@ -109,7 +109,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path, options: tuple[str, ...]) ->
     assert "No space left on device" in sentence(said)
 
 
-def test_no_room_for_the_recording_is_made_from_what_the_runs_wrote(tmp_path: Path) -> None:
+def test_the_recording_is_written_in_place_of_what_the_runs_wrote(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     source = TRAIN + FILLS + "import atexit\natexit.register(fill)\n" + LOOP
     (tmp_path / "script.py").write_text(source)
@@ -120,7 +120,7 @@ def test_no_room_for_the_recording_is_made_from_what_the_runs_wrote(tmp_path: Pa
     assert "Traceback" not in said.err
 
 
-def test_a_recording_without_any_room_is_an_error_of_ours(
+def test_a_recording_that_cannot_be_written_is_a_measure_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, value: object) -> None:
@@ -135,7 +135,7 @@ def test_a_recording_without_any_room_is_an_error_of_ours(
         Collected(tmp_path).write_recording(Target("script", "train.py", ()), Schedule(), 0)
 
 
-def test_after_a_lost_line_nothing_more_is_written(tmp_path: Path) -> None:
+def test_nothing_is_written_after_a_line_that_was_lost(tmp_path: Path) -> None:
     parent = run_folder.RunFolder(tmp_path / "run")
     parent.create(Plan(Target("script", "train.py"), (), Schedule(), stop_after=True))
     assert parent.write_error() is None
@@ -155,7 +155,7 @@ def test_after_a_lost_line_nothing_more_is_written(tmp_path: Path) -> None:
     assert str(parent.write_error()) == str(OSError(child.error.errno, child.error.strerror))
 
 
-def test_a_trace_that_was_cut_off_is_taken_away(tmp_path: Path) -> None:
+def test_a_truncated_trace_is_removed(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole.json", tmp_path / "cut.json"
     whole.write_text('{"traceEvents": [\n],\n"displayTimeUnit": "ms"\n}\n')
     cut.write_text('{"traceEvents": [\n{"ph": "X", "na')

@@ -127,7 +127,7 @@ def test_fifty_in_place_adds_are_fifty_device_ops() -> None:
     assert launchscope.measure(adds).value("device_ops_per_step") == 50
 
 
-def test_a_step_may_be_decorated_and_take_no_input() -> None:
+def test_a_step_may_be_decorated_and_have_no_inputs() -> None:
     x = torch.zeros(4)
 
     @launchscope.step()
@@ -205,6 +205,6 @@ def test_modules_are_not_kept_alive() -> None:
     assert seen() is None
 
 
-def test_errors_are_told_for_what_is_no_step() -> None:
+def test_what_is_no_step_is_an_error() -> None:
     with pytest.raises(MeasureError, match="TypeError"):
         launchscope.measure(3)  # type: ignore[arg-type]

@@ -70,7 +70,7 @@ def test_a_flag_in_a_module_that_the_script_imports_is_found(tmp_path: Path) -> 
     assert found.spelled("batch-size") == "--batch-size"
 
 
-def test_a_module_target_is_read_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_target_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "trainer_of_mine").mkdir()
     (tmp_path / "trainer_of_mine" / "__init__.py").write_text("")
     (tmp_path / "trainer_of_mine" / "__main__.py").write_text(ARGPARSE)
@@ -105,7 +105,7 @@ def test_a_placeholder_in_the_arguments_is_filled_and_nothing_appended(tmp_path:
     ]
 
 
-def test_parameters_are_crossed_with_the_last_running_fastest(tmp_path: Path) -> None:
+def test_parameters_are_combined_with_the_last_varying_fastest(tmp_path: Path) -> None:
     made = combinations(
         axes(tmp_path, ARGPARSE, "8,32", "width=64,128"), Target("script", "train.py")
     )
@@ -129,7 +129,7 @@ def test_a_given_flag_is_trusted_where_options_cannot_be_read(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("sizes", "params", "flag", "said"),
+    ("sizes", "params", "flag", "message"),
     [
         ("8,x", (), None, "expected whole numbers, not x"),
         ("8.5", (), None, "expected whole numbers, not 8.5"),
@@ -150,10 +150,10 @@ def test_a_given_flag_is_trusted_where_options_cannot_be_read(tmp_path: Path) ->
         (",".join(map(str, range(1, 40))), ("width=1,2",), None, "78 points are more than"),
     ],
 )
-def test_bad_input_is_a_sentence(
-    tmp_path: Path, sizes: str | None, params: tuple[str, ...], flag: str | None, said: str
+def test_bad_input_is_one_sentence(
+    tmp_path: Path, sizes: str | None, params: tuple[str, ...], flag: str | None, message: str
 ) -> None:
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         axes(tmp_path, ARGPARSE, sizes, *params, flag=flag)
     assert caught.value.exit_code == 2
 

@@ -73,7 +73,7 @@ def test_a_signal_during_the_analysis_leaves_no_folder(tmp_path: Path, number: i
     assert seen.err.endswith("error: interrupted\n")
 
 
-def test_a_folder_that_was_to_be_kept_is_kept(tmp_path: Path) -> None:
+def test_keep_trace_keeps_the_folder(tmp_path: Path) -> None:
     command = ("profile", "--keep-trace", "script.py")
     where = "launchscope.analysis.build_profile"
     seen = struck(tmp_path, signal.SIGTERM, where, *command, source=TRAIN + LOOP)
@@ -81,7 +81,7 @@ def test_a_folder_that_was_to_be_kept_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "script.launchscope" / "recording.json").exists()
 
 
-def test_check_ends_in_good_order_during_the_analysis(tmp_path: Path) -> None:
+def test_check_ends_cleanly_during_the_analysis(tmp_path: Path) -> None:
     command = ("check", "--limit", "device_ops_per_step=9", "script.py")
     where = "launchscope.analysis.build_profile"
     seen = struck(tmp_path, signal.SIGTERM, where, *command, source=TRAIN + LOOP)
@@ -105,7 +105,7 @@ def test_compare_reports_the_points_before_the_signal(
     assert "interrupted at point 2 of 3: x 2" in seen.out
 
 
-def test_a_signal_that_comes_when_the_child_is_gone_is_not_forgotten(tmp_path: Path) -> None:
+def test_a_signal_after_the_child_ended_is_not_lost(tmp_path: Path) -> None:
     where = "launchscope.runner.parent.collect._git_revision"
     seen = struck(tmp_path, signal.SIGTERM, where, "profile", "script.py", source=TRAIN + LOOP)
     assert (seen.code, seen.folders) == (143, []), seen.err
@@ -124,7 +124,7 @@ def test_a_second_sigterm_does_not_cut_the_report_short(tmp_path: Path) -> None:
     assert "error: interrupted; this is what was measured" in seen.err
 
 
-def test_without_a_place_for_temporary_files_there_is_one_sentence(tmp_path: Path) -> None:
+def test_without_a_folder_for_temporary_files_there_is_one_sentence(tmp_path: Path) -> None:
     broken = (
         "import sys, tempfile\n"
         "def mkdtemp(**named): raise FileNotFoundError(2, 'No usable temporary directory found')\n"
@@ -132,9 +132,9 @@ def test_without_a_place_for_temporary_files_there_is_one_sentence(tmp_path: Pat
         "from launchscope.cli import main\nsys.exit(main(sys.argv[1:]))\n"
     )
     (tmp_path / "script.py").write_text(TRAIN + LOOP)
-    said = python(tmp_path, "-c", broken, "profile", "script.py", code=3)
+    result = python(tmp_path, "-c", broken, "profile", "script.py", code=3)
     assert re.fullmatch(
-        r"error: cannot make a folder for the results: .*\nhint: set TMPDIR.*\n", said.err
+        r"error: cannot make a folder for the results: .*\nhint: set TMPDIR.*\n", result.err
     )
 
 
@@ -145,7 +145,7 @@ def usual_sigterm() -> Iterator[None]:
     signal.signal(signal.SIGTERM, entry)
 
 
-def test_signals_that_are_held_back_come_behind_the_block(usual_sigterm: None) -> None:
+def test_signals_that_are_held_back_come_after_the_block(usual_sigterm: None) -> None:
     reached = []
 
     def command() -> None:
@@ -161,7 +161,7 @@ def test_signals_that_are_held_back_come_behind_the_block(usual_sigterm: None) -
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_only_the_first_signal_to_end_raises(usual_sigterm: None) -> None:
+def test_only_the_first_signal_raises(usual_sigterm: None) -> None:
     reached = []
 
     def command() -> None:

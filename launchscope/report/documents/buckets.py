@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from launchscope.model import Bucket, BucketPlan, SizeCount
 from launchscope.report.document import (
-    MISSING,
     Bar,
     Bars,
     Block,
-    Cell,
     Column,
     Items,
     Paragraph,
@@ -38,21 +36,21 @@ def bucket_section(plan: BucketPlan, headline: str) -> Section:
 
 
 def _buckets(plan: BucketPlan) -> Table:
-    memory = any(bucket.memory_mib is not None for bucket in plan.buckets)
-    columns = [Column(name) for name in ("sizes", "padded to", "steps", "share", "replay")]
-    columns += [Column("memory")] if memory else []
-    rows = tuple(_bucket(bucket, plan.observed_steps)[: len(columns)] for bucket in plan.buckets)
-    return Table(tuple(columns), rows)
+    known = any(bucket.memory_mib is not None for bucket in plan.buckets)
 
+    def memory(bucket: Bucket) -> str | None:
+        if bucket.memory_mib is None:
+            return None if known else ""
+        return f"{figures(bucket.memory_mib)} MiB"
 
-def _bucket(bucket: Bucket, observed: int) -> tuple[Cell, ...]:
-    return (
-        Cell(_span(bucket.low, bucket.high)),
-        Cell(str(bucket.high)),
-        Cell(str(bucket.steps)),
-        Cell(pct(100 * bucket.steps / observed)),
-        Cell(ms(bucket.replay_ms)),
-        MISSING if bucket.memory_mib is None else Cell(f"{figures(bucket.memory_mib)} MiB"),
+    return Table.of(
+        plan.buckets,
+        (Column("sizes"), lambda bucket: _span(bucket.low, bucket.high)),
+        (Column("padded to"), lambda bucket: str(bucket.high)),
+        (Column("steps"), lambda bucket: str(bucket.steps)),
+        (Column("share"), lambda bucket: pct(100 * bucket.steps / plan.observed_steps)),
+        (Column("replay"), lambda bucket: ms(bucket.replay_ms)),
+        (Column("memory"), memory),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the report of a Check says: the answer, the limits, what changed, what to know."""
+"""The report of a Check: the answer, the limits, the changes, the warnings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from launchscope.report.document import (
 )
 from launchscope.report.documents.labels import NO_TIMES, command, kernel, machine
 from launchscope.rules.op_names import as_written
-from launchscope.wording import place, plural
+from launchscope.wording import count, place, plural
 
 _OUTCOMES: dict[Outcome, tuple[str, Tone]] = {
     "passed": ("passed", "good"),
@@ -52,7 +52,7 @@ def document(check: Check, top: int) -> Document:
 
 
 def warnings(check: Check) -> tuple[str, ...]:
-    """What a reader has to know beside the outcome, each once."""
+    """What the reader has to know besides the outcome, each once."""
     undecided = (
         f"{limit.metric}: {limit.reason}" for limit in check.limits if is_undecided(check, limit)
     )
@@ -92,24 +92,21 @@ def _basis(check: Check) -> str:
 def _limits(check: Check) -> Section | None:
     if not check.limits:
         return None
-    columns = [
-        Column("metric", "left", key=True, fit="wrap", code=True),
-        Column("limit", code=True),
-        Column("baseline"),
-        Column("now"),
-        Column("outcome", "left"),
-    ]
-    rows: list[tuple[Cell, ...]] = []
-    for limit in check.limits:
-        label, tone = _OUTCOMES[limit.outcome]
-        before = _ranged(limit.baseline, limit.baseline_low, limit.baseline_high, limit.unit)
-        now = _ranged(limit.value, limit.low, limit.high, limit.unit)
-        known = Cell("" if limit.baseline is None else before)
-        rows.append((Cell(limit.metric), Cell(limit.limit), known, Cell(now), Cell(label, tone)))
-    if all(limit.baseline is None for limit in check.limits):
-        del columns[2]
-        rows = [(*row[:2], *row[3:]) for row in rows]
-    return Section("Limits", (Table(tuple(columns), tuple(rows)),))
+    table = Table.of(
+        check.limits,
+        (Column("metric", "left", key=True, fit="wrap", code=True), lambda limit: limit.metric),
+        (Column("limit", code=True), lambda limit: limit.limit),
+        (Column("baseline"), _before),
+        (Column("now"), lambda limit: _ranged(limit.value, limit.low, limit.high, limit.unit)),
+        (Column("outcome", "left"), lambda limit: Cell(*_OUTCOMES[limit.outcome])),
+    )
+    return Section("Limits", (table,))
+
+
+def _before(limit: LimitCheck) -> str:
+    if limit.baseline is None:
+        return ""
+    return _ranged(limit.baseline, limit.baseline_low, limit.baseline_high, limit.unit)
 
 
 def _is_compared(check: Check) -> bool:
@@ -127,26 +124,16 @@ def _changes(check: Check, top: int) -> Section | None:
     if not check.changes:
         same = "Nothing: the same device operations, blockers, and kernels."
         return Section("What changed", (Paragraph(same),)) if _is_compared(check) else None
-    columns = (
-        Column("change"),
-        Column("before"),
-        Column("now"),
-        Column("kind", "left"),
-        Column("line", "left", fit="wrap", code=True),
-        Column("name", "left", fit="wrap", code=True),
+    table = Table.of(
+        check.changes,
+        (Column("change"), lambda found: Cell(_moved(found), "bad" if found.appeared else "good")),
+        (Column("before"), lambda found: count(found.before)),
+        (Column("now"), lambda found: count(found.after)),
+        (Column("kind", "left"), lambda found: _KINDS[found.kind]),
+        (Column("line", "left", fit="wrap", code=True), _where),
+        (Column("name", "left", fit="wrap", code=True), _name),
+        top=top,
     )
-    rows = tuple(
-        (
-            Cell(_moved(change), "bad" if change.appeared else "good"),
-            Cell(f"{change.before:g}"),
-            Cell(f"{change.after:g}"),
-            Cell(_KINDS[change.kind]),
-            Cell(_where(change)),
-            Cell(_name(change)),
-        )
-        for change in check.changes[:top]
-    )
-    table = Table(columns, rows, len(check.changes) - len(rows))
     return Section("What changed, per step", (table,))
 
 

@@ -1,12 +1,11 @@
-"""What the report of a Comparison says: a row per point, curves, strategies, buckets."""
+"""The report of a Comparison: a row per point, curves, strategies, buckets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from launchscope.model import Comparison, Point
+from launchscope.model import Comparison, Point, PointFailure
 from launchscope.report.document import (
-    MISSING,
     Block,
     Cell,
     Column,
@@ -16,8 +15,8 @@ from launchscope.report.document import (
     Section,
     Series,
     Table,
+    facts,
     items,
-    measured,
     sections,
 )
 from launchscope.report.documents.buckets import bucket_section
@@ -28,9 +27,10 @@ from launchscope.wording import count, figures, pct, shapes, times
 
 _LEGEND = (
     "eager, replay: milliseconds per iteration · step, iter.: speedup of the step and of the "
-    "iteration · removed, exposed, busy: shares of the eager iteration · replayed: samples/s with "
-    "the replay"
+    "iteration · removed, exposed, busy: shares of the eager iteration"
 )
+_RATES = " · replayed: samples/s with the replay"
+_HEADINGS = {"batch_size": "batch"}
 _PREDICTED = "~ predicted from the trace; no replay was measured"
 _WHAT_IF = "(what if) measured with the blocking lines stubbed out"
 _STRUCTURE = "Structure only: nothing ran on a GPU."
@@ -48,7 +48,6 @@ def document(comparison: Comparison, top: int) -> Document:
         tone="calm",
         title=command(comparison.target),
         headline=headline,
-        basis="",
         context=((machine(environment),) if environment.torch else ()) + axes,
         sections=sections(
             _points(comparison, headline),
@@ -95,12 +94,39 @@ def _failure(point: Point) -> str:
     return f"{name + ': ' if name else ''}{failure.reason}{code}"
 
 
-def _parameter_columns(points: tuple[Point, ...]) -> list[str]:
-    return list(dict.fromkeys(name for point in points for name in point.parameters))
+_Cells = tuple[Column, Callable[[Point], Cell | str | None]]
 
 
-def _cell(value: float | None, text: Callable[[float], str] = figures, mark: str = "") -> Cell:
-    return MISSING if value is None else Cell(mark + text(value))
+def _table(points: tuple[Point, ...], *columns: _Cells) -> Table:
+    """A row per point, which its parameters name; without any there is one point, as a list."""
+    names = dict.fromkeys(name for point in points for name in point.parameters)
+
+    def parameter(name: str) -> _Cells:
+        return Column(_HEADINGS.get(name, name.replace("_", " ")), key=True), (
+            lambda point: point.parameters.get(name, "")
+        )
+
+    table = Table.of(points, *map(parameter, names), *columns)
+    if names:
+        return table
+    return facts([(c.heading, cell) for c, cell in zip(table.columns, table.rows[0])])
+
+
+def _figure(
+    heading: str,
+    value: str | Callable[[Point], float | None],
+    text: Callable[[float], str] = figures,
+    *,
+    replay: bool = False,
+) -> _Cells:
+    """A column of a metric, by key, or of another figure; a predicted `replay` is marked."""
+
+    def cell(point: Point) -> str | None:
+        found = point.value(value) if isinstance(value, str) else value(point)
+        is_predicted = replay and point.value("replay_ms") is None
+        return None if found is None else ("~" if is_predicted else "") + text(found)
+
+    return Column(heading), cell
 
 
 def _rate(value: float) -> str:
@@ -111,32 +137,43 @@ def _mib(value: float) -> str:
     return f"{figures(value)} MiB"  # one unit for the whole column
 
 
+def _speedup(point: Point) -> float | None:
+    verdict = None if point.profile is None else point.profile.verdict
+    return point.value("speedup") if verdict is None else verdict.speedup
+
+
+def _busy_pct(point: Point) -> float | None:
+    iteration, busy = point.value("iteration_ms"), point.value("iteration_busy_ms")
+    return 100 * busy / iteration if busy is not None and iteration else None
+
+
 def _times(points: tuple[Point, ...]) -> list[Block]:
-    names = _parameter_columns(points)
-    columns = [Column("batch" if name == "batch_size" else name.replace("_", " "), key=True)
-               for name in names]  # fmt: skip
-    columns += [Column(name) for name in ("eager", "replay", "step", "iter.", "removed")]
-    columns.append(Column("verdict", "left"))
-    columns += [Column(name) for name in ("launches", "exposed", "busy")]
-    rates = any(point.batch_size is not None for point in points)
-    columns += [Column("samples/s"), Column("replayed")] if rates else []
-    columns.append(Column("graph"))
-    rows = []
-    for point in points:
-        cells = [*_gains(point), _verdict(point), *_costs(point, rates=rates)]
-        rows.append((*(Cell(point.parameters.get(name, "")) for name in names), *cells))
-    legend = [_LEGEND]
+    has_rates = any(point.batch_size is not None for point in points)
+    rates = (
+        _figure("samples/s", lambda point: point.samples_per_s, _rate),
+        _figure("replayed", lambda point: point.replay_samples_per_s, _rate, replay=True),
+    )
+    table = _table(
+        points,
+        _figure("eager", "iteration_ms"),
+        _figure("replay", "projected_iteration_ms", replay=True),
+        _figure("step", _speedup, times, replay=True),
+        _figure("iter.", "iteration_speedup", times, replay=True),
+        _figure("removed", "removable_pct", pct, replay=True),
+        (Column("verdict", "left", fit="wrap"), _verdict),
+        _figure("launches", "launches_per_step", count),
+        _figure("exposed", "launch_overhead_pct", pct),
+        _figure("busy", _busy_pct, pct),
+        *(rates if has_rates else ()),
+        _figure("graph", "graph_memory_mib", _mib),
+    )
+    legend = [_LEGEND + (_RATES if has_rates else "")]
     known = [point.profile for point in points if point.profile is not None]
     if any(profile.value("replay_ms") is None for profile in known):
         legend.append(_PREDICTED)
     if any(_is_what_if(point) for point in points):
         legend.append(_WHAT_IF)
-    table = Table(tuple(columns), tuple(rows))
     return [table, *(Paragraph(line, "dim") for line in legend)]
-
-
-def _mark(point: Point) -> str:
-    return "" if point.value("replay_ms") is not None else "~"
 
 
 def _is_what_if(point: Point) -> bool:
@@ -144,75 +181,42 @@ def _is_what_if(point: Point) -> bool:
     return verdict is not None and verdict.basis == "what_if"
 
 
-def _gains(point: Point) -> list[Cell]:
-    verdict = None if point.profile is None else point.profile.verdict
-    mark = _mark(point)
-    return [
-        _cell(point.value("iteration_ms")),
-        _cell(point.value("projected_iteration_ms"), mark=mark),
-        _cell(point.value("speedup") if verdict is None else verdict.speedup, times, mark),
-        _cell(point.value("iteration_speedup"), times, mark),
-        _cell(point.value("removable_pct"), pct, mark),
-    ]
-
-
-def _verdict(point: Point) -> Cell:
+def _verdict(point: Point) -> Cell | None:
     """The verdict, or what became of the point; both where it was measured in part."""
-    failure = None if point.failure is None else _short_failure(point)
+    failure = None if point.failure is None else _short_failure(point.failure, point)
     verdict = None if point.profile is None else point.profile.verdict
     if verdict is None:
-        return MISSING if failure is None else Cell(failure, "bad")
+        return None if failure is None else Cell(failure, "bad")
     label, tone = VERDICTS[verdict.recommendation]
     label += " (what if)" if _is_what_if(point) else ""
     return Cell(label if failure is None else f"{label}, {failure}", tone)
 
 
-def _costs(point: Point, *, rates: bool) -> list[Cell]:
-    iteration, busy = point.value("iteration_ms"), point.value("iteration_busy_ms")
-    mark = _mark(point)
-    cells = [
-        _cell(point.value("launches_per_step"), count),
-        _cell(point.value("launch_overhead_pct"), pct),
-        _cell(100 * busy / iteration if busy is not None and iteration else None, pct),
-    ]
-    if rates:
-        cells.append(_cell(point.samples_per_s, _rate))
-        cells.append(_cell(point.replay_samples_per_s, _rate, mark))
-    return [*cells, _cell(point.value("graph_memory_mib"), _mib)]
-
-
-def _short_failure(point: Point) -> str:
-    assert point.failure is not None
-    if point.failure.out_of_memory:
+def _short_failure(failure: PointFailure, point: Point) -> str:
+    if failure.out_of_memory:
         return "out of memory"
-    if point.failure.exit_code is not None:
-        return f"failed, exit code {point.failure.exit_code}"
+    if failure.exit_code is not None:
+        return f"failed, exit code {failure.exit_code}"
     return "not measured" if point.profile is None else "in part"
 
 
 def _structure(points: tuple[Point, ...]) -> list[Block]:
-    names = _parameter_columns(points)
-    columns = [
-        *(Column(name.replace("_", " "), key=True) for name in names),
-        *(Column(name) for name in ("device ops", "op streams", "blockers")),
-        Column("verdict", "left"),
-        Column("inputs of a step", "left", fit="cut"),
-    ]
-    rows = []
-    for point in points:
-        cells = [MISSING] * 3
-        inputs = MISSING
-        if point.profile is not None:
-            counted = (point.profile.metrics.get(key) for key in _COUNTED)
-            cells = [*map(measured, counted), Cell(str(len(point.profile.blockers)))]
-            seen = point.profile.shapes.signatures
-            inputs = Cell(shapes(seen[0].inputs)) if seen else MISSING
-        named = (Cell(point.parameters.get(name, "")) for name in names)
-        rows.append((*named, *cells, _verdict(point), inputs))
-    return [Table(tuple(columns), tuple(rows)), Paragraph(_STRUCTURE, "dim")]
+    def inputs(point: Point) -> str | None:
+        seen = () if point.profile is None else point.profile.shapes.signatures
+        return shapes(seen[0].inputs) if seen else None
 
+    def blockers(point: Point) -> str | None:
+        return None if point.profile is None else str(len(point.profile.blockers))
 
-_COUNTED = ("device_ops_per_step", "shape_signatures")
+    table = _table(
+        points,
+        _figure("device ops", "device_ops_per_step", count),
+        _figure("op streams", "shape_signatures", count),
+        (Column("blockers"), blockers),
+        (Column("verdict", "left", fit="wrap"), _verdict),
+        (Column("inputs of a step", "left", fit="cut"), inputs),
+    )
+    return [table, Paragraph(_STRUCTURE, "dim")]
 
 
 # ----------------------------------------------------------------------------- the plots

@@ -1,6 +1,8 @@
-"""What the report of a Difference says: metrics that changed, and kernels."""
+"""The report of a Difference: metrics and kernels that changed."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from launchscope.model import Difference, Metric
 from launchscope.model.difference import KernelDifference, MetricChange, Side
@@ -38,9 +40,8 @@ def document(value: Difference, top: int) -> Document:
     return Document(
         badge="DIFFERENCE",
         tone="calm",
-        title=f"{value.before.name} → {value.after.name}",
+        title=f"{Path(value.before.name).name} → {Path(value.after.name).name}",
         headline=_headline(value),
-        basis="",
         context=(_side("before", value.before), _side("after", value.after)),
         sections=sections(
             _metrics(shown),
@@ -90,24 +91,18 @@ def _is_shown(found: MetricChange) -> bool:
 def _metrics(changes: list[MetricChange]) -> Section | None:
     if not changes:
         return None
-    columns = (
-        Column("metric", "left", key=True, fit="wrap", code=True),
-        Column("before"),
-        Column("after"),
-        Column("change"),
-        Column("", "left", fit="wrap"),
-    )
-    rows = tuple(
+    table = Table.of(
+        changes,
+        (Column("metric", "left", key=True, fit="wrap", code=True), lambda found: found.key),
+        (Column("before"), lambda found: _figure(found.before, found.unit)),
+        (Column("after"), lambda found: _figure(found.after, found.unit)),
+        (Column("change"), _moved),
         (
-            Cell(found.key),
-            _figure(found.before, found.unit),
-            _figure(found.after, found.unit),
-            Cell(_moved(found), "strong" if found.beyond_spread else "plain"),
-            Cell("within the spread" if found.beyond_spread is False else "", "dim"),
-        )
-        for found in changes
+            Column("", "left", fit="wrap"),
+            lambda found: Cell("within the spread" if found.beyond_spread is False else "", "dim"),
+        ),
     )
-    return Section("Metrics", (Table(columns, rows),))
+    return Section("Metrics", (table,))
 
 
 def _moved(found: MetricChange) -> str:
@@ -129,24 +124,21 @@ def _kernels(value: Difference, state: str, top: int) -> Section | None:
     found = [row for row in value.kernels if row.state == state]
     if not found:
         return None
-    columns = (
-        Column("count"),
-        Column("before"),
-        Column("after"),
-        Column("change"),
-        Column("kernel", "left", fit="cut", code=True),
+    table = Table.of(
+        found,
+        (Column("count"), _counts),
+        (Column("before"), lambda row: f"{figures(row.before_us)} us"),
+        (Column("after"), lambda row: f"{figures(row.after_us)} us"),
+        (
+            Column("change"),
+            lambda row: Cell(f"{row.change_us:+,.1f} us", "bad" if row.change_us > 0 else "good"),
+        ),
+        (Column("kernel", "left", fit="cut", code=True), lambda row: kernel(row.name)),
+        top=top,
     )
-    rows = tuple(map(_kernel, found[:top]))
-    table = Table(columns, rows, len(found) - len(rows))
     return Section(f"Kernels that {state} ({len(found)})", (table,))
 
 
-def _kernel(row: KernelDifference) -> tuple[Cell, ...]:
+def _counts(row: KernelDifference) -> str:
     before, after = count(row.before_count), count(row.after_count)
-    return (
-        Cell(before if before == after else f"{before} → {after}"),
-        Cell(f"{figures(row.before_us)} us"),
-        Cell(f"{figures(row.after_us)} us"),
-        Cell(f"{row.change_us:+,.1f} us", "bad" if row.change_us > 0 else "good"),
-        Cell(kernel(row.name)),
-    )
+    return before if before == after else f"{before} → {after}"

@@ -1,4 +1,4 @@
-"""How verdicts, machines, parameters and kernels are named, in every report alike."""
+"""How every report names verdicts, machines, parameters and kernels."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def parameters(given: Mapping[str, str]) -> str:
 
 
 def kernel(name: str) -> str:
-    """A kernel's name without what all of PyTorch's begin with."""
+    """A kernel's name without the prefixes that PyTorch's kernels share."""
     for noise in ("void ", "at::native::", "(anonymous namespace)::", "at::cuda::detail::"):
         name = name.replace(noise, "")
     return name

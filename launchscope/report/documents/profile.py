@@ -1,10 +1,11 @@
-"""What the report of a Profile says: verdict, reasons, times, costs, changes, kernels."""
+"""The report of a Profile: verdict, reasons, times, costs, changes, kernels."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from math import ceil
 
-from launchscope.model import Finding, KernelRow, Metric, Profile, step_summary
+from launchscope.model import Finding, Metric, Profile, step_summary
 from launchscope.report.document import (
     Bar,
     Bars,
@@ -176,33 +177,37 @@ def _entries(heading: str, findings: list[Finding]) -> Section | None:
 
 # --------------------------------------------------------------------------------- times
 
-_Row = tuple[Cell, Cell, Cell, Cell]
-_BLANK = Cell("")
 
-
-def _row(label: str, eager: Cell, replay: Cell = _BLANK, ratio: float | None = None) -> _Row:
-    return Cell(label), eager, replay, Cell("" if ratio is None else times(ratio), "strong")
+@dataclass(frozen=True)
+class _Row:
+    label: str
+    eager: Cell | str
+    replay: Cell | str = ""
+    speedup: float | None = None
 
 
 def _times(profile: Profile) -> Section:
     if profile.mode == "rehearsal":
         rows = [
-            _row("device operations per step", _metric(profile, "device_ops_per_step")),
-            _row("different operation streams", _metric(profile, "shape_signatures")),
+            _Row("device operations per step", _metric(profile, "device_ops_per_step")),
+            _Row("different operation streams", _metric(profile, "shape_signatures")),
         ]
     else:
-        rows = [*_durations(profile), *_launching(profile)]
+        rows = [*_durations(profile), *_launching(profile), *_predicted(profile)]
     basis = profile.verdict.basis if profile.verdict is not None else ""
-    columns = (
-        Column("", "left", key=True, fit="wrap"),
-        Column("eager"),
-        Column(_REPLAY_HEADINGS.get(basis, "replay")),
-        Column("speedup"),
+    is_compared = any(row.replay or row.speedup is not None for row in rows)
+    table = Table.of(
+        rows,
+        (Column("", "left", key=True, fit="wrap"), lambda row: row.label),
+        (Column("eager" if is_compared else ""), lambda row: row.eager),
+        (Column(_REPLAY_HEADINGS.get(basis, "replay")), lambda row: row.replay),
+        (Column("speedup"), _speedup),
     )
-    if any(replay.text or ratio.text for _, _, replay, ratio in rows):
-        return Section("Eager against replay", (Table(columns, tuple(rows)),))
-    bare = (columns[0], Column(""))
-    return Section("Measurements", (Table(bare, tuple(row[:2] for row in rows)),))
+    return Section("Eager against replay" if is_compared else "Measurements", (table,))
+
+
+def _speedup(row: _Row) -> Cell:
+    return Cell("" if row.speedup is None else times(row.speedup), "strong")
 
 
 def _metric(profile: Profile, key: str, *, spread: bool = True) -> Cell:
@@ -239,64 +244,71 @@ def _is_replayed(profile: Profile) -> bool:
 def _durations(profile: Profile) -> list[_Row]:
     verdict, rows = profile.verdict, []
     if not _is_total(profile):
-        step = _metric(profile, "step_ms")
-        replay = "replay_ms" if _is_replayed(profile) else "predicted_replay_ms"
-        speedup = verdict.speedup if verdict is not None else profile.value("speedup")
-        known = () if _is_part(profile) else (_metric(profile, replay), speedup)
-        rows.append(_row("step", step, *known))
+        row = _Row("step", _metric(profile, "step_ms"))
+        if not _is_part(profile):
+            key = "replay_ms" if _is_replayed(profile) else "predicted_replay_ms"
+            speedup = verdict.speedup if verdict is not None else profile.value("speedup")
+            row = replace(row, replay=_metric(profile, key), speedup=speedup)
+        rows.append(row)
         if profile.value("step_p95_ms") is not None:
-            rows.append(_row("step, 95th percentile", _metric(profile, "step_p95_ms")))
+            rows.append(_Row("step, 95th percentile", _metric(profile, "step_p95_ms")))
     rows += [
-        _row(
+        _Row(
             f"{_SCOPES.get(scope.scope, scope.scope)} alone",
-            Cell(ms(scope.eager_ms)),
-            Cell(ms(scope.replay_ms)),
+            ms(scope.eager_ms),
+            ms(scope.replay_ms),
             scope.eager_ms / scope.replay_ms,
         )
         for scope in profile.replay.scopes
         if scope.eager_ms and scope.replay_ms
     ]
-    projected, faster = (
+    whole = _Row(
+        "whole span" if _is_total(profile) else "iteration",
+        _metric(profile, "iteration_ms"),
         _metric(profile, "projected_iteration_ms"),
         profile.value("iteration_speedup"),
     )
-    label = "whole span" if _is_total(profile) else "iteration"
-    return [*rows, _row(label, _metric(profile, "iteration_ms"), projected, faster)]
+    return [*rows, whole]
 
 
 def _launching(profile: Profile) -> list[_Row]:
-    """What the host and the launches take, and what a trace tells beyond that."""
-    replayed = _is_replayed(profile)
+    """What the host and the launches take."""
     of, per = ("", "") if _is_total(profile) else (" in the step", " per step")
-    host = profile.value("host_replay_us") if replayed else None
+    is_replayed = _is_replayed(profile)
+    host_us = profile.value("host_replay_us") if is_replayed else None
+    host = "" if host_us is None else ms(host_us / 1000.0)
     rows = [
-        _row(
-            f"host time{of}",
-            _metric(profile, "host_ms"),
-            Cell("" if host is None else ms(host / 1000.0)),
-        ),
-        _row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
-        _row(
+        _Row(f"host time{of}", _metric(profile, "host_ms"), host),
+        _Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
+        _Row(
             f"launches{per}",
             _metric(profile, "launches_per_step"),
-            Cell("1" if replayed else ""),
+            "1" if is_replayed else "",
         ),
+        _Row(f"graph launches{per}", _metric(profile, "graph_launches_per_step")),
+        _Row("time in launch calls", _share(profile, "launch_share_pct", "step")),
+        _Row("exposed launch overhead", _share(profile, "launch_overhead_pct", "iteration")),
+        _Row(f"synchronizations{per}", _metric(profile, "syncs_per_step")),
     ]
-    if profile.value("graph_launches_per_step"):
-        rows.append(_row(f"graph launches{per}", _metric(profile, "graph_launches_per_step")))
-    rows += [
-        _row("time in launch calls", _share(profile, "launch_share_pct", "step")),
-        _row("exposed launch overhead", _share(profile, "launch_overhead_pct", "iteration")),
-        _row(f"synchronizations{per}", _metric(profile, "syncs_per_step")),
-    ]
+    # Only steps that run graphs already have launches of this kind.
+    return rows if profile.value("graph_launches_per_step") else [*rows[:3], *rows[4:]]
+
+
+def _predicted(profile: Profile) -> list[_Row]:
+    """The bounds of what is predicted, and what a trace alone tells."""
+    rows = []
+    replay, found = profile.metrics.get("predicted_replay_ms"), gain(profile)
     if profile.mode == "trace" or _is_predicted(profile):
-        rows += _bounds(profile)
+        if replay is not None and replay.low is not None and replay.high is not None:
+            rows.append(_Row("replay, bounds", "", f"{ms(replay.low)} to {ms(replay.high)}"))
+        if found is not None:  # the verdict's bounds, the error of the simulation in them
+            bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
+            rows.append(_Row("share removed, bounds", "", bounds))
     if profile.mode == "trace":
-        rows += [
-            _queue_delay(profile),
-            _row("launch to kernel start, sum (TKLQT)", _metric(profile, "tklqt_ms", spread=False)),
-            _row("device share of device + host (HDBI)", _metric(profile, "hdbi")),
-        ]
+        tklqt = _metric(profile, "tklqt_ms", spread=False)
+        rows.append(_queue_delay(profile))
+        rows.append(_Row("launch to kernel start, sum (TKLQT)", tklqt))
+        rows.append(_Row("device share of device + host (HDBI)", _metric(profile, "hdbi")))
     return rows
 
 
@@ -304,22 +316,8 @@ def _queue_delay(profile: Profile) -> _Row:
     """A launch call that waits for the GPU returns after its kernel has begun."""
     delay = profile.value("queue_delay_us")
     if delay is None or delay >= 0:
-        return _row("queue delay, median", _metric(profile, "queue_delay_us", spread=False))
-    return _row("kernel start before launch return, median", Cell(f"{figures(-delay)} us"))
-
-
-def _bounds(profile: Profile) -> list[_Row]:
-    """What is predicted lies between bounds, and a prediction without them says little."""
-    rows = []
-    replay = profile.metrics.get("predicted_replay_ms")
-    if replay is not None and replay.low is not None and replay.high is not None:
-        shown = f"{ms(replay.low)} to {ms(replay.high)}"
-        rows.append(_row("replay, bounds", _BLANK, Cell(shown)))
-    found = gain(profile)  # the verdict's bounds, the error of the simulation in them
-    if found is not None:
-        shown = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
-        rows.append(_row("share removed, bounds", _BLANK, Cell(shown)))
-    return rows
+        return _Row("queue delay, median", _metric(profile, "queue_delay_us", spread=False))
+    return _Row("kernel start before launch return, median", f"{figures(-delay)} us")
 
 
 # --------------------------------------------------------------- the iteration and costs
@@ -362,30 +360,15 @@ def _cost(metric: Metric) -> str:
 def _kernels(profile: Profile, top: int) -> Section | None:
     if not profile.kernels:
         return None
-    total = sum(row.total_us for row in profile.kernels)
-    ordered = sorted(profile.kernels, key=lambda row: -row.total_us)[:top]
-    columns = [
-        Column("count"),
-        Column("time"),
-        Column("share"),
-        Column("line", "left", fit="cut_start", code=True),
-        Column("kernel", "left", fit="cut", code=True),
-    ]
-    rows = [_kernel(row, total) for row in ordered]
-    if not any(row.where for row in ordered):
-        columns, rows = [*columns[:3], columns[4]], [(*row[:3], row[4]) for row in rows]
-    of = "the whole span" if _is_total(profile) else "a step"
-    table = Table(tuple(columns), tuple(rows), len(profile.kernels) - len(ordered))
-    return Section(f"Top kernels of {of}", (table,))
-
-
-def _kernel(row: KernelRow, total_us: float) -> tuple[Cell, ...]:
-    share = pct(100.0 * row.total_us / total_us) if total_us else ""
-    cells = (
-        count(row.count),
-        f"{figures(row.total_us)} us",
-        share,
-        place(row.where),
-        kernel(row.name),
+    total_us = sum(row.total_us for row in profile.kernels)
+    table = Table.of(
+        sorted(profile.kernels, key=lambda row: -row.total_us),
+        (Column("count"), lambda row: count(row.count)),
+        (Column("time"), lambda row: f"{figures(row.total_us)} us"),
+        (Column("share"), lambda row: pct(100.0 * row.total_us / total_us) if total_us else ""),
+        (Column("line", "left", fit="cut_start", code=True), lambda row: place(row.where)),
+        (Column("kernel", "left", fit="cut", code=True), lambda row: kernel(row.name)),
+        top=top,
     )
-    return tuple(map(Cell, cells))
+    of = "the whole span" if _is_total(profile) else "a step"
+    return Section(f"Top kernels of {of}", (table,))

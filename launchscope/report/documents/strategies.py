@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from launchscope.model import Ladder, Rung, Trajectory
+from launchscope.model import Ladder, Rung
 from launchscope.report.document import (
-    MISSING,
     Block,
     Cell,
     Column,
@@ -20,20 +19,20 @@ from launchscope.report.documents.labels import parameters
 from launchscope.wording import ms, pct, plural, times
 
 _LONGEST_REASON = 40  # a longer one follows the table
-_COLUMNS = (
-    Column("strategy", "left", key=True),
-    Column("iteration"),
-    Column("speedup"),
-    Column("setup"),
-    Column("reserved"),
-    Column("in graphs"),
-    Column("result against eager", "left", fit="wrap"),
-)
 
 
 def strategy_section(ladder: Ladder, headline: str) -> Section:
     """One table and what does not fit into it; `headline` is not said again."""
-    table = Table(_COLUMNS, tuple(_row(rung) for rung in ladder.rungs))
+    table = Table.of(
+        ladder.rungs,
+        (Column("strategy", "left", key=True), lambda rung: rung.mode),
+        (Column("iteration"), _iteration),
+        (Column("speedup"), lambda rung: _figure(rung, rung.speedup, times)),
+        (Column("setup"), lambda rung: _figure(rung, rung.setup_ms, ms)),
+        (Column("reserved"), lambda rung: _figure(rung, rung.memory_mib, _mib)),
+        (Column("in graphs"), lambda rung: _figure(rung, rung.graph_share_pct, pct)),
+        (Column("result against eager", "left", fit="wrap"), _result),
+    )
     blocks: list[Block] = [Paragraph(ladder.headline)] if ladder.headline != headline else []
     details = tuple(line for rung in ladder.rungs for line in _details(rung))
     blocks += [table, Items(details)] if details else [table]
@@ -41,43 +40,44 @@ def strategy_section(ladder: Ladder, headline: str) -> Section:
     return Section(title, tuple(blocks))
 
 
-def _row(rung: Rung) -> tuple[Cell, ...]:
-    if not _is_timed(rung):
-        why = "failed" if rung.failure is None else rung.failure.reason
-        short = why if len(why) <= _LONGEST_REASON else "not measured, see below"
-        return (Cell(rung.mode), *[MISSING] * 5, Cell(short, "bad"))
-    iteration = measured(rung.iteration_ms)
-    mark = "~" if rung.projected else ""
-    return (
-        Cell(rung.mode),
-        Cell(mark + iteration.text, spread=iteration.spread),
-        MISSING if rung.speedup is None else Cell(times(rung.speedup)),
-        MISSING if rung.setup_ms is None else Cell(ms(rung.setup_ms)),
-        MISSING if rung.memory_mib is None else Cell(f"{rung.memory_mib:,.0f} MiB"),
-        MISSING if rung.graph_share_pct is None else Cell(pct(rung.graph_share_pct)),
-        _result(rung.trajectory),
-    )
-
-
 def _is_timed(rung: Rung) -> bool:
     return rung.iteration_ms is not None and rung.iteration_ms.value is not None
 
 
-def _result(trajectory: Trajectory) -> Cell:
+def _iteration(rung: Rung) -> Cell | None:
+    if not _is_timed(rung):
+        return None
+    iteration = measured(rung.iteration_ms)
+    return Cell(("~" if rung.projected else "") + iteration.text, spread=iteration.spread)
+
+
+def _figure(rung: Rung, value: float | None, text: Callable[[float], str]) -> str | None:
+    return text(value) if value is not None and _is_timed(rung) else None
+
+
+def _mib(value: float) -> str:
+    return f"{value:,.0f} MiB"  # one unit for the whole column
+
+
+def _result(rung: Rung) -> Cell | str | None:
     """`loss within 0.02 % over 16 steps`."""
+    if not _is_timed(rung):
+        why = "failed" if rung.failure is None else rung.failure.reason
+        return Cell(why if len(why) <= _LONGEST_REASON else "not measured, see below", "bad")
+    trajectory = rung.trajectory
     if trajectory.status == "reference":
-        return MISSING
+        return None
     if trajectory.status == "not_compared":
         return Cell("not compared", "caution")
     over = f"over {plural(trajectory.steps, 'step')}"
     largest = trajectory.largest_pct
     if largest == 0:
-        return Cell(f"{trajectory.what} equal {over}")
+        return f"{trajectory.what} equal {over}"
     if largest is None:
-        return Cell(f"{trajectory.what} {trajectory.status} {over}")
+        return f"{trajectory.what} {trajectory.status} {over}"
     by = f"{largest:.1g} %" if 0 < largest < 0.05 else pct(largest)
     if trajectory.status == "follows":
-        return Cell(f"{trajectory.what} within {by} {over}")
+        return f"{trajectory.what} within {by} {over}"
     limit = trajectory.tolerance_pct
     allowed = "" if limit is None else f" (limit {pct(limit)})"
     return Cell(f"{trajectory.what} off by {by}{allowed}", "bad")

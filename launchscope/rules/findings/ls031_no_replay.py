@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from launchscope.model import Finding, Profile
 from launchscope.rules.rule import Rule
-from launchscope.rules.verdict.obstacles import GROWTH, PADDING, obstacles
+from launchscope.rules.verdict.obstacles import obstacles
 from launchscope.wording import listed
 
 # What the reason says, in lower case, and what to do then; the first that fits.
@@ -102,10 +102,11 @@ def _advice(profile: Profile) -> str:
     reason = (replay.reason or "").lower()
     if _CHANGING in reason:
         how = {
-            GROWTH: "keep the inputs that grow at one size (LS010)",
+            "growth": "keep the inputs that grow at one size (LS010)",
+            "lbfgs": "leave the step of LBFGS eager (LS011)",
             "branch": "replace the branch that depends on data (LS011)",
             "calls": "call the model equally often in every step (LS011)",
-            PADDING: "pad the inputs to a few sizes (LS010)",
+            "padding": "pad the inputs to a few sizes (LS010)",
             "blockers": "fix the lines named by LS030",
         }
         known = [how[o.kind] for o in obstacles(profile) if o.kind in how]

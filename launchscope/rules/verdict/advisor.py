@@ -28,7 +28,7 @@ from launchscope.rules.profile_queries import (
 from launchscope.rules.shape_change import distinct_inputs, every_step_differs
 from launchscope.rules.verdict import headline
 from launchscope.rules.verdict.instructions import instructions
-from launchscope.rules.verdict.obstacles import PADDING, obstacles
+from launchscope.rules.verdict.obstacles import obstacles
 
 Confidence = Literal["high", "medium", "low"]
 
@@ -103,7 +103,7 @@ def _decide_paying(profile: Profile, found: Gain) -> Decision:
         return Decision("stay_eager", headline.never_pays_back(found, *late), ("LS009", "LS001"))
     fixes = obstacles(profile)
     codes = tuple(fix.code for fix in fixes)
-    padding = any(fix.kind == PADDING for fix in fixes)
+    padding = any(fix.kind == "padding" for fix in fixes)
     if padding and distinct_inputs(profile) > MAX_BUCKETS:
         sentence = headline.too_many_shapes(profile, found, fixes)
         return Decision("stay_eager", sentence, ("LS010", *codes))
@@ -125,7 +125,7 @@ def _decide_structure(profile: Profile) -> Decision:
     """A rehearsal: what the structure alone allows to say."""
     codes = ("LS041", "LS010", "LS011", "LS030", "LS035", "LS043")
     fixes = obstacles(profile)
-    padding = any(fix.kind == PADDING for fix in fixes)
+    padding = any(fix.kind == "padding" for fix in fixes)
     if padding and distinct_inputs(profile) > MAX_BUCKETS:
         return Decision("stay_eager", headline.structure_unstable(profile), codes)
     if [fix.code for fix in fixes] == ["LS010"]:

@@ -9,7 +9,7 @@ from launchscope.reason_text import cause_text
 from launchscope.rules.findings.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.profile_queries import Gain, forward_unseen, waits
 from launchscope.rules.shape_change import branches, distinct_inputs, every_step_differs, growth
-from launchscope.rules.verdict.obstacles import GROWTH, PADDING, Obstacle, clauses
+from launchscope.rules.verdict.obstacles import Obstacle, clauses
 from launchscope.wording import ms, pct, pct_beside, place, plural, times
 
 _BEFORE_PADDING = ", before the cost of padding"
@@ -28,7 +28,7 @@ def adopt(profile: Profile, found: Gain) -> str:
 
 def after_fixes(profile: Profile, found: Gain, fixes: list[Obstacle]) -> str:
     what = clauses(fixes) or "the capture works"
-    padded = any(fix.kind in (PADDING, GROWTH) for fix in fixes)
+    padded = any(fix.kind in ("padding", "growth") for fix in fixes)
     return (
         f"Worth a CUDA graph once {what}: a replay {_effect(profile, found)}"
         f"{_BEFORE_PADDING if padded else ''}."

@@ -35,11 +35,11 @@ def test_the_persons_own_line_is_named(called: list[SourceLine | None]) -> None:
     assert str(called[0]).endswith("train.py:1")
 
 
-def test_below_a_librarys_loop_the_librarys_line_is_named(called: list[SourceLine | None]) -> None:
+def test_the_librarys_line_is_named_below_its_loop(called: list[SourceLine | None]) -> None:
     assert str(called[1]).endswith("trainer.py:2")
 
 
-def test_a_library_loop_is_news_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_loop_is_new_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(userlines, "_library_loops", set())
     assert note_library_loop(SourceLine("train.py", 9))
     assert not note_library_loop(SourceLine("train.py", 9))

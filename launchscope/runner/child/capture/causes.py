@@ -1,28 +1,29 @@
-"""Why a replay is not the step that eager would run: what changed since the capture, named."""
+"""Finds why a replay is not the step that eager would run: what changed since the capture."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from itertools import zip_longest
 
 from launchscope.model import Cause, CauseKind, SourceLine
 from launchscope.runner.child.capture.step_trace import Scalar, StepTrace
+from launchscope.runner.child.torch_types import Optimizer
 
 _MOST_NAMED = 5
 
-Hyperparameters = dict[tuple[str, int, str], Any]
+# By the optimizer's class, the number of the parameter group and the name in it.
+Hyperparameters = dict[tuple[str, int, str], object]
 
 
-def hyperparameters(optimizers: Iterable[Any]) -> Hyperparameters:
+def hyperparameters(optimizers: Iterable[Optimizer]) -> Hyperparameters:
     """Every Python number that the optimizers' parameter groups hold now."""
     found: Hyperparameters = {}
     groups = [(type(o).__name__, group) for o in optimizers for group in o.param_groups]
-    for index, (optimizer, group) in enumerate(groups):  # two optimizers may be of one class
+    for index, (optimizer, group) in enumerate(groups):  # two optimizers may have one class
         for name, value in group.items():
             numbers = value if isinstance(value, tuple | list) else (value,)
-            if name != "params" and all(_is_number(number) for number in numbers):
+            if name != "params" and all(_number(number) is not None for number in numbers):
                 found[optimizer, index, name] = value
     return found
 
@@ -33,56 +34,50 @@ def causes_between(
     before: Hyperparameters,
     after: Hyperparameters,
 ) -> list[Cause]:
-    """What a graph of `captured` would get wrong in the step `eager`; empty if nothing was seen.
+    """What a graph of `captured` would get wrong in the step `eager`; empty if nothing is known.
 
-    `before` and `after` are the optimizers' hyper-parameters in these two steps. A frozen
-    value inside an optimizer is put down to the hyper-parameter that changed, if one did.
+    `before` and `after` are the hyperparameters in these two steps. If one of them changed, it
+    is named as the cause of a frozen value inside an optimizer.
     """
     branch = _branch(captured, eager)
     if branch is not None:
         return [branch]
     found = [Cause("unjoined_stream", where) for where in dict.fromkeys(captured.unjoined_streams)]
-    named = _changed_hyperparameters(before, after)
+    changed = _changed_hyperparameters(before, after)
     frozen = _frozen_scalars(captured, eager)
     inside = [cause for cause, in_optimizer in frozen if in_optimizer]
-    if inside and named:
-        found += [replace(cause, where=inside[0].where) for cause in named]
+    if inside and changed:
+        found += [replace(cause, where=inside[0].where) for cause in changed]
     else:
         found += inside
     found += [cause for cause, in_optimizer in frozen if not in_optimizer]
-    for view in eager.views:
-        if view.origin is not None:
-            found.append(
-                Cause("cross_step_state", view.where, tensor=view.shape, origin=view.origin)
-            )
+    found += [
+        Cause("cross_step_state", view.where, tensor=view.shape, origin=view.origin)
+        for view in eager.views
+        if view.origin is not None
+    ]
     return list(dict.fromkeys(found))[:_MOST_NAMED]
 
 
 def _branch(captured: StepTrace, eager: StepTrace) -> Cause | None:
-    """The first op at which the two steps part."""
-    for before, after in zip(captured.calls, eager.calls, strict=False):
+    """The first op at which the two steps differ."""
+    for before, after in zip_longest(captured.calls, eager.calls):
+        if before is None:
+            return Cause("branch", after.where, op=after.op)
+        if after is None:
+            return Cause("branch", before.where, captured_op=before.op)
         if before.form != after.form:
             return Cause("branch", after.where, op=after.op, captured_op=before.op)
-    shorter = min(len(captured.calls), len(eager.calls))
-    longer = max(captured.calls, eager.calls, key=len)
-    if len(longer) == shorter:
-        return None
-    call, more = longer[shorter], longer is eager.calls
-    return Cause(
-        "branch",
-        call.where,
-        op=call.op if more else None,
-        captured_op=None if more else call.op,
-    )
+    return None
 
 
 def _frozen_scalars(captured: StepTrace, eager: StepTrace) -> list[tuple[Cause, bool]]:
-    """Python values that changed at the same op; once for each op and line."""
+    """Python values that changed at the same op, once per op and line; if in an optimizer."""
     found: dict[tuple[str, SourceLine | None], tuple[Cause, bool]] = {}
     for before, after in zip(captured.calls, eager.calls, strict=False):
         for old, new in zip(before.scalars, after.scalars, strict=False):
             if not _same(old, new):
-                cause = Cause("scalar", after.where, *_pair(old, new), op=after.op)
+                cause = Cause("scalar", after.where, _number(old), _number(new), op=after.op)
                 found.setdefault((after.op, after.where), (cause, after.in_optimizer))
                 break
     return list(found.values())
@@ -95,21 +90,18 @@ def _changed_hyperparameters(before: Hyperparameters, after: Hyperparameters) ->
         if old != new:
             optimizer, _, name = key
             kind: CauseKind = "learning_rate" if name == "lr" else "hyperparameter"
-            found.setdefault(
-                (optimizer, name), Cause(kind, None, *_pair(old, new), optimizer, name)
-            )
+            cause = Cause(kind, None, _number(old), _number(new), optimizer, name)
+            found.setdefault((optimizer, name), cause)
     return list(found.values())
 
 
-def _pair(old: Any, new: Any) -> tuple[float | None, float | None]:
-    """Both as numbers, where they are."""
-    return tuple(float(v) if _is_number(v) else None for v in (old, new))  # type: ignore[return-value]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: object) -> float | None:
+    """None for what is no number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return None
 
 
 def _same(old: Scalar, new: Scalar) -> bool:
-    both_nan = isinstance(old, float) and isinstance(new, float) and math.isnan(old)
-    return old == new or (both_nan and math.isnan(float(new)))  # type: ignore[arg-type]
+    both_nan = old != old and new != new
+    return old == new or both_nan

@@ -1,15 +1,13 @@
-"""Stands in for operations that a capture cannot contain: results of one step, given back in
-the next.
+"""Replaces operations that a capture cannot contain by their results of the step before.
 
-The captured step then lacks these operations, and its replay measures what the step would
-cost with them mended.
+The captured step then lacks these operations, and its replay measures what the step would cost
+if they were fixed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from launchscope.runner.child.ops.blocking import RNG, blocker_of
 from launchscope.runner.child.ops.step_ops import (
@@ -19,66 +17,76 @@ from launchscope.runner.child.ops.step_ops import (
     names_cuda,
     sync_calls,
 )
+from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
+from launchscope.runner.child.torch_types import (
+    Args,
+    Function,
+    Kwargs,
+    Mode,
+    Op,
+    Owner,
+    Tensor,
+    Torch,
+    Value,
+)
 
 _MASKED = ("aten::index", "aten::index_put", "aten::index_put_")
-# What inspection reports and no stub can replace: a wait inside an op that is not known.
+# A wait inside an unknown op, which the inspection reports and no stub can replace.
 _UNKNOWN = ("cudaStreamSynchronize",)
 
 
 class StubMismatchError(RuntimeError):
-    """The step ran other blocking operations than the one whose results were recorded."""
+    """The captured step ran other blocking operations than the recorded one."""
 
 
 def without_stub(ops: list[str]) -> list[str]:
-    """Those of the blockers found by inspection for which there is no stub."""
+    """The blockers found by the inspection for which there is no stub."""
     return [op for op in ops if op in _UNKNOWN]
 
 
 @dataclass(frozen=True)
 class _Call:
-    """An operation with the shapes that it was given."""
+    """An operation and the shapes of its arguments."""
 
     op: str
     shapes: tuple[tuple[int, ...], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.op} on {', '.join(map(str, self.shapes))}" if self.shapes else self.op
 
 
 @dataclass
 class _Stub:
     call: _Call
-    result: Any
+    result: Value
 
 
 class Stubs:
     """`record` around one whole step, `play` around the captured one, `leave` after each.
 
-    While playing, a blocking operation is not run: its recorded result is returned. One that
+    While playing, a blocking operation does not run: it returns its recorded result. One that
     was not recorded, or not in this order, raises StubMismatchError into the script. Recorded
-    ones may be missing: code that asks whether it is being captured leaves out its waits, and
-    whether it does the same work all the same is for the comparison of kernels to say.
+    ones may be missing: code that asks whether it is being captured leaves out its waits. The
+    comparison of kernels then decides whether it still does the same work.
     """
 
-    def __init__(self, torch: Any, on_device: Callable[[Any], bool]):
+    def __init__(self, torch: Torch, on_device: Callable[[Tensor], bool]):
         self._torch = torch
         self._on_device = on_device
-        self._stubs: list[_Stub] = []
+        self.recorded: list[_Stub] = []
         self._next = 0
-        self.used = 0  # operations that a capture was spared
+        self.used = 0  # operations that a capture left out
         self._playing = False
         self._strict = True
-        self._modes: list[Any] = []
+        self._modes: list[Mode] = []
         self._undo: list[Callable[[], None]] = []
 
-    @property
-    def count(self) -> int:
-        """Blocking operations of the recorded step."""
-        return len(self._stubs)
-
     def record(self) -> None:
-        self._stubs = []
+        self.recorded = []
         self._enter(playing=False)
 
     def play(self, *, strict: bool = True) -> None:
-        """With `strict` False an operation that was not recorded is run as it is."""
+        """Without `strict`, an operation that was not recorded runs."""
         self._enter(playing=True)
         self._strict = strict
 
@@ -86,7 +94,7 @@ class Stubs:
         self.leave()
         self._playing, self._next = playing, 0
         self._patch_calls()
-        self._modes = [_function_mode(self._torch, self), _dispatch_mode(self._torch, self)]
+        self._modes = [function_mode(self._on_call), dispatch_mode(self._on_op)]
         for mode in self._modes:
             mode.__enter__()
 
@@ -99,64 +107,63 @@ class Stubs:
             self._undo.pop()()
         self._playing = False
 
-    # -------------------------------------------------------------------- one operation
-
-    def answer(self, call: _Call, run: Callable[[], Any]) -> Any:
-        """`run()` while recording; the recorded result, without running, while playing."""
+    def _answer(self, call: _Call, run: Callable[[], Value]) -> Value:
+        """While recording the result of `run()`; while playing the recorded one."""
         if not self._playing:
             result = run()
-            self._stubs.append(_Stub(call, self._copied(result)))
+            self.recorded.append(_Stub(call, self._copy(result)))
             return result
-        later = (at for at in range(self._next, len(self._stubs)) if self._stubs[at].call == call)
-        found = next(later, None)
+        left = range(self._next, len(self.recorded))
+        found = next((index for index in left if self.recorded[index].call == call), None)
         if found is None:
             if not self._strict:
                 return run()
-            known = self._stubs[self._next] if self._next < len(self._stubs) else None
-            before = "no more blocking operations" if known is None else known.call.op
+            expected = self.recorded[self._next].call if left else "no further blocking operation"
             raise StubMismatchError(
-                f"the captured step ran {call.op} where the recorded one ran {before}, "
-                "so the values that were recorded steer it"
+                f"the captured step ran {call} where the recorded one ran {expected}, "
+                "so the step depends on the values that were recorded"
             )
         self._next = found + 1
-        self._spared()
-        return self._copied(self._stubs[found].result, fresh=False)
+        self._count_used()
+        return self._copy(self.recorded[found].result, fresh=False)
 
-    def _spared(self) -> None:
+    def _count_used(self) -> None:
         if self._playing and self._strict:
             self.used += 1
 
-    def _copied(self, value: Any, *, fresh: bool = True) -> Any:
+    def _copy(self, value: Value, *, fresh: bool = True) -> Value:
         """A copy that the script cannot change; while playing only another view of it."""
         if isinstance(value, self._torch.Tensor):
             if value.device.type == "cpu" or fresh:
                 return value.detach().clone()
             return value.detach()
         if isinstance(value, list | tuple):
-            return type(value)(self._copied(part, fresh=fresh) for part in value)
+            return type(value)(self._copy(part, fresh=fresh) for part in value)
         return value
 
-    def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        category = blocker_of(self._torch, func, args, kwargs, self._on_device)
+    # -------------------------------------------------------------------- dispatched ops
+
+    def _on_op(self, op: Op, args: Args, kwargs: Kwargs) -> Value:
+        category = blocker_of(self._torch, op, args, kwargs, self._on_device)
         if category is None:
-            return func(*args, **kwargs)
-        name = func._schema.name
+            return op(*args, **kwargs)
+        name = op._schema.name
         tensors = [value for value in args if isinstance(value, self._torch.Tensor)]
         call = _Call(dotted(name), tuple(tuple(tensor.shape) for tensor in tensors))
         if category == RNG:
-            # The default generator is one that a capture knows.
-            self._spared()
-            return func(*args, **({**kwargs, "generator": None} if self._playing else kwargs))
+            # A capture knows the default generator.
+            self._count_used()
+            return op(*args, **({**kwargs, "generator": None} if self._playing else kwargs))
         if name in _MASKED:
-            indices = self.answer(call, lambda: self._expanded(args[1]))
-            return func(args[0], list(indices), *args[2:], **kwargs)
+            indices = self._answer(call, lambda: self._positions(args[1]))
+            return op(args[0], list(indices), *args[2:], **kwargs)
         if name == "aten::copy_":
-            self._copy_into(call, func, args, kwargs)
+            self._copy_into(call, op, args, kwargs)
             return args[0]
-        return self.answer(call, lambda: func(*args, **kwargs))
+        return self._answer(call, lambda: op(*args, **kwargs))
 
-    def _expanded(self, indices: Any) -> list[Any]:
-        """Masks as the positions they select: the same result, of a size that is known."""
+    def _positions(self, indices: list[Tensor]) -> list[Tensor]:
+        """Masks as the positions that they select: the same result, with a known size."""
         torch, found = self._torch, []
         for index in indices:
             if isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8):
@@ -165,22 +172,33 @@ class Stubs:
                 found.append(index)
         return found
 
-    def _copy_into(self, call: _Call, func: Any, args: Any, kwargs: Any) -> None:
-        """A copy between host and device: on the device it stays a copy, from the device."""
+    def _copy_into(self, call: _Call, op: Op, args: Args, kwargs: Kwargs) -> None:
+        """A copy between host and device; while playing, a copy from device to device."""
         target, playing = args[0], self._playing
 
-        def run() -> Any:
-            func(*args, **kwargs)
+        def run() -> Tensor:
+            op(*args, **kwargs)
             return target
 
-        known = self.answer(call, run)
+        known = self._answer(call, run)
         if playing:
             target.copy_(known)
 
-    # ------------------------------------------------------------------- no dispatched op
+    # -------------------------------------------------------------- what dispatches no op
+
+    def _on_call(self, func: Function, args: Args, kwargs: Kwargs) -> Value:
+        """`torch.tensor(x, device="cuda")` only shows as a call of the function."""
+        torch = self._torch
+        if func in host_factories(torch) and names_cuda(torch, kwargs.get("device")):
+            source = args[0] if args else kwargs.get("data")
+            if not isinstance(source, torch.Tensor):
+                call = _Call(f"torch.{func.__name__}")
+                made = self._answer(call, lambda: func(*args, **kwargs))
+                return made.requires_grad_(bool(kwargs.get("requires_grad")))
+        return func(*args, **kwargs)
 
     def _patch_calls(self) -> None:
-        """Synchronisations do nothing while playing; RNG state and event times come back."""
+        """While playing, synchronizations do nothing; RNG state and event times are recorded."""
         cuda = self._torch.cuda
         for owner, name in sync_calls(cuda):
             self._patch(owner, name, silent=True)
@@ -188,49 +206,16 @@ class Stubs:
             self._patch(cuda, name, silent=False)
         self._patch(cuda.Event, "elapsed_time", silent=False)
 
-    def _patch(self, owner: Any, name: str, *, silent: bool) -> None:
+    def _patch(self, owner: Owner, name: str, *, silent: bool) -> None:
         original = getattr(owner, name)
 
-        def patched(*args: Any, **kwargs: Any) -> Any:
-            if not self._modes:  # kept by someone who imported it meanwhile
+        def patched(*args: Value, **kwargs: Value) -> Value:
+            if not self._modes:  # somebody imported it meanwhile and kept it
                 return original(*args, **kwargs)
             if silent:
-                self._spared()
+                self._count_used()
                 return None if self._playing else original(*args, **kwargs)
-            return self.answer(_Call(f"torch.cuda.{name}"), lambda: original(*args, **kwargs))
+            return self._answer(_Call(f"torch.cuda.{name}"), lambda: original(*args, **kwargs))
 
         setattr(owner, name, patched)
         self._undo.append(lambda: setattr(owner, name, original))
-
-
-def _dispatch_mode(torch: Any, stubs: Stubs) -> Any:
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Stubbing(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            return stubs.dispatch(func, args, kwargs or {})
-
-    mode: Any = Stubbing
-    return mode()
-
-
-def _function_mode(torch: Any, stubs: Stubs) -> Any:
-    """`torch.tensor(x, device="cuda")` dispatches nothing; it is seen as a function."""
-    from torch.overrides import TorchFunctionMode
-
-    class Stubbing(TorchFunctionMode):
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            kwargs = kwargs or {}
-            if func in host_factories(torch) and names_cuda(torch, kwargs.get("device")):
-                source = args[0] if args else kwargs.get("data")
-                if not isinstance(source, torch.Tensor):
-                    call = _Call(f"torch.{func.__name__}")
-                    made = stubs.answer(call, lambda: func(*args, **kwargs))
-                    return made.requires_grad_(bool(kwargs.get("requires_grad")))
-            return func(*args, **kwargs)
-
-    return Stubbing()

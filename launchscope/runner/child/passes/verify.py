@@ -36,7 +36,7 @@ class Reference:
     """The captured step that eager is compared with."""
 
     step: CapturedStep
-    witness: StepTrace
+    trace: StepTrace
     hyper: Hyperparameters
     outputs: dict[int, Tensor]  # by order of making: those alive at its end, as flat tensors
 
@@ -119,7 +119,7 @@ class VerifyPass(Pass[VerifyResult]):
             context.hooks,
             self._on_device,
             lambda tensor: copy_of(torch, tensor),
-            expected=None if self._reference is None else self._reference.witness,
+            expected=None if self._reference is None else self._reference.trace,
             before=self._last,
             state=known_storages(context),
             capturing=capturing,
@@ -137,23 +137,23 @@ class VerifyPass(Pass[VerifyResult]):
         current, self._current = self._current, None
         if current is None:
             return False
-        self._last = current.witness
+        self._last = current.trace
         self._last.settle()
         if self._reference is None:
             assert self._capture is not None
-            outputs = self._alive(current.witness)
+            outputs = self._alive(current.trace)
             step, self._capture = self._capture.end(), None
-            self._reference = Reference(step, current.witness, self._hyper, outputs)
+            self._reference = Reference(step, current.trace, self._hyper, outputs)
             step.replay()  # nothing ran during the capture
             self._synchronize()
             return False
         self._checked += 1
         causes = causes_between(
-            self._reference.witness, current.witness, self._reference.hyper, self._hyper
+            self._reference.trace, current.trace, self._reference.hyper, self._hyper
         )
         self._causes += [cause for cause in causes if cause not in self._causes]
         if all(cause.kind != "branch" for cause in causes):  # else its inputs do not match
-            self._compare(current.witness)
+            self._compare(current.trace)
         self._before = None
         return self._checked >= self._wanted
 
@@ -168,7 +168,7 @@ class VerifyPass(Pass[VerifyResult]):
         assert self._reference is not None
         context = self.context
         storages = dict.fromkeys(context.written_storages)
-        storages |= self._reference.witness.written
+        storages |= self._reference.trace.written
         return DeviceState(
             context.torch, context.modules, context.optimizers, storages, self._device
         )
@@ -185,7 +185,7 @@ class VerifyPass(Pass[VerifyResult]):
         after.save()
         places = [
             (place.tensor, view.value)
-            for place, view in zip(reference.witness.views, eager.views, strict=False)
+            for place, view in zip(reference.trace.views, eager.views, strict=False)
             if view.value is not None
         ]
         held = [(place, copy_of(self.context.torch, place)) for place, _ in places]
@@ -222,12 +222,12 @@ class VerifyPass(Pass[VerifyResult]):
             for place, value in places:
                 _distinct(place, place).copy_(_distinct(value, place))
 
-    def _alive(self, witness: StepTrace) -> dict[int, Tensor]:
+    def _alive(self, step: StepTrace) -> dict[int, Tensor]:
         """What the step made and the script still holds: its outputs, as flat tensors."""
         torch = self.context.torch
         found = {}
         with torch.inference_mode(False), torch.no_grad():
-            for order, (reference, dtype) in enumerate(witness.made.items()):
+            for order, (reference, dtype) in enumerate(step.made.items()):
                 storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
                 if storage is None or storage.device.type != self._device:
                     continue

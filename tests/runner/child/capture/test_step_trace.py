@@ -1,4 +1,4 @@
-"""What a step is seen to be given from outside. Doubles stand for tensors on the device."""
+"""What a step gets from outside. Tensors of doubles take the place of tensors on the device."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
 WEIGHT = torch.ones(4, dtype=torch.float64)
 
 
-def witnessed(step: Callable[[], Any], expected: StepTrace | None = None, **more: Any) -> StepTrace:
-    patches = StepRecorder(
+def recorded(step: Callable[[], Any], expected: StepTrace | None = None, **more: Any) -> StepTrace:
+    recorder = StepRecorder(
         torch,
         Hooks(torch, NO_OBSERVER),
         lambda tensor: bool(tensor.dtype == torch.float64),
@@ -23,39 +23,39 @@ def witnessed(step: Callable[[], Any], expected: StepTrace | None = None, **more
         expected,
         **more,
     )
-    mode = patches.mode()
+    mode = recorder.mode()
     mode.__enter__()
     held = step()
     mode.__exit__(None, None, None)
-    patches.witness.settle()
+    recorder.trace.settle()
     del held
-    return patches.witness
+    return recorder.trace
 
 
 def causes(captured: StepTrace, eager: StepTrace) -> list[str]:
     return [cause.kind for cause in causes_between(captured, eager, {}, {})]
 
 
-def test_a_batch_that_is_another_tensor_is_an_input_and_a_weight_is_none() -> None:
+def test_a_batch_in_another_tensor_is_an_input_and_a_weight_is_not() -> None:
     batches = [torch.full((4,), value, dtype=torch.float64) for value in (1.0, 2.0)]
-    captured = witnessed(lambda: batches[0] * WEIGHT)
-    eager = witnessed(lambda: batches[1] * WEIGHT, captured, before=captured)
+    captured = recorded(lambda: batches[0] * WEIGHT)
+    eager = recorded(lambda: batches[1] * WEIGHT, captured, before=captured)
     assert [view.value is not None for view in eager.views] == [True, False]
     assert causes(captured, eager) == []
 
 
-def test_a_batch_that_is_another_part_of_one_tensor_is_an_input_too() -> None:
+def test_a_batch_in_another_part_of_one_tensor_is_an_input_too() -> None:
     data = torch.arange(8, dtype=torch.float64)
     parts = data[:4], data[4:]
-    captured = witnessed(lambda: parts[0] * WEIGHT)
-    eager = witnessed(lambda: parts[1] * WEIGHT, captured, before=captured)
+    captured = recorded(lambda: parts[0] * WEIGHT)
+    eager = recorded(lambda: parts[1] * WEIGHT, captured, before=captured)
     assert eager.views[0].value.tolist() == [4.0, 5.0, 6.0, 7.0]
 
 
 def test_a_slice_taken_inside_the_step_is_a_frozen_value() -> None:
     data = torch.arange(8, dtype=torch.float64)
-    captured = witnessed(lambda: data[0:4] * WEIGHT)
-    eager = witnessed(lambda: data[4:8] * WEIGHT, captured, before=captured)
+    captured = recorded(lambda: data[0:4] * WEIGHT)
+    eager = recorded(lambda: data[4:8] * WEIGHT, captured, before=captured)
     assert causes(captured, eager)[0] == "scalar"
 
 
@@ -63,19 +63,19 @@ def test_data_that_the_step_makes_on_the_host_and_uses_is_frozen() -> None:
     def step() -> Any:
         return WEIGHT * torch.rand(4).to(torch.float64)
 
-    captured = witnessed(step)
-    assert causes(captured, witnessed(step, captured, before=captured)) == ["cross_step_state"]
+    captured = recorded(step)
+    assert causes(captured, recorded(step, captured, before=captured)) == ["cross_step_state"]
 
 
-def test_data_that_is_the_same_in_each_step_is_not() -> None:
+def test_host_data_that_is_the_same_in_each_step_is_not_frozen() -> None:
     def step() -> Any:
         return WEIGHT * torch.arange(4, dtype=torch.float32).add(0.5).to(torch.float64)
 
-    captured = witnessed(step)
-    assert causes(captured, witnessed(step, captured, before=captured)) == []
+    captured = recorded(step)
+    assert causes(captured, recorded(step, captured, before=captured)) == []
 
 
-def test_a_batch_fetched_for_the_next_step_is_an_input_of_that() -> None:
+def test_a_batch_fetched_for_the_next_step_is_an_input_of_that_step() -> None:
     batch = [torch.rand(4).to(torch.float64)]
 
     def step() -> Any:
@@ -83,21 +83,21 @@ def test_a_batch_fetched_for_the_next_step_is_an_input_of_that() -> None:
         batch[0] = torch.rand(4).to(torch.float64)
         return loss
 
-    captured = witnessed(step)
-    first = witnessed(step, captured, before=captured)
-    second = witnessed(step, captured, before=first)
+    captured = recorded(step)
+    first = recorded(step, captured, before=captured)
+    second = recorded(step, captured, before=first)
     assert causes(captured, first) == causes(captured, second) == []
     assert second.views[0].value is not None
 
 
-def test_a_number_in_a_tensor_on_the_host_is_a_value() -> None:
-    captured = witnessed(lambda: WEIGHT * torch.tensor(0.5))
-    eager = witnessed(lambda: WEIGHT * torch.tensor(0.25), captured, before=captured)
+def test_a_number_in_a_tensor_on_the_host_is_a_frozen_value() -> None:
+    captured = recorded(lambda: WEIGHT * torch.tensor(0.5))
+    eager = recorded(lambda: WEIGHT * torch.tensor(0.25), captured, before=captured)
     (cause,) = causes_between(captured, eager, {}, {})
     assert (cause.kind, cause.before, cause.after) == ("scalar", 0.5, 0.25)
 
 
-def test_writes_to_memory_from_outside_are_noted_with_its_type() -> None:
-    captured = witnessed(lambda: WEIGHT.mul_(1.0))
+def test_writes_to_memory_from_outside_are_recorded_with_their_type() -> None:
+    captured = recorded(lambda: WEIGHT.mul_(1.0))
     assert list(captured.written.values()) == [torch.float64]
-    assert not witnessed(lambda: (WEIGHT * 2).mul_(1.0)).written
+    assert not recorded(lambda: (WEIGHT * 2).mul_(1.0)).written

@@ -142,7 +142,7 @@ def test_inductors_reasons_for_making_no_graph_are_reported(tmp_path: Path) -> N
     assert result.skips == (("mutated inputs (1 instances).", 1),)
 
 
-def test_a_script_that_compiles_itself_is_left_alone(tmp_path: Path) -> None:
+def test_a_script_that_compiles_its_model_is_refused(tmp_path: Path) -> None:
     source = TRAIN.replace("optimizer =", 'model.compile(backend="eager")\noptimizer =')
     result = ran_under(tmp_path, source, "compile")
     assert result.status == "failed"

@@ -162,7 +162,7 @@ def test_inference_ends_with_its_forward(followed: Make) -> None:
     assert it.calls == ["begin", "end"] * 2
 
 
-def test_afterwards_every_event_is_observed_again(followed: Make) -> None:
+def test_every_event_is_observed_again_afterwards(followed: Make) -> None:
     it = followed(pattern("optimizer"))
     it.hooks.observe_everything()
     events: list[str] = []
@@ -189,7 +189,7 @@ class Plain(torch.nn.Linear):
         return dict(vars(self))
 
 
-def test_a_copy_made_in_the_models_own_way_computes_with_its_own_weights(
+def test_a_copy_by_the_models_own_method_uses_its_own_weights(
     followed: Make,
 ) -> None:
     it = followed(pattern("optimizer"))
@@ -354,7 +354,7 @@ def test_a_model_whose_call_was_replaced_needs_all_hooks() -> None:
     assert model._compiled_call_impl is call
 
 
-def test_afterwards_the_model_is_as_before(followed: Make) -> None:
+def test_the_model_is_unchanged_afterwards(followed: Make) -> None:
     it = followed(pattern("optimizer"))
     it.hooks.remove()
     assert "_compiled_call_impl" not in vars(it.model)

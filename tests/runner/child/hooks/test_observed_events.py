@@ -147,7 +147,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
         ("loaded_torchscript", (F,)),
     ],
 )
-def test_the_step_is_found_all_the_same(batch: Batch, name: str, period: object) -> None:
+def test_the_step_is_found(batch: Batch, name: str, period: object) -> None:
     assert step_of(batch[name]).period == period
     assert begins(batch[name])
 

@@ -67,10 +67,10 @@ def test_a_statement_of_several_lines_is_one(tmp_path: Path) -> None:
     assert moved(tmp_path, code, [2], loader=[X], torch=torch) == ["x.to(device)"]
 
 
-def test_a_model_or_a_view_that_is_moved_is_no_input(tmp_path: Path) -> None:
+def test_a_model_or_a_view_that_moves_is_no_input(tmp_path: Path) -> None:
     code = "model.to(device)\nx[:, 1:].to(device)\nprobe()\n"
     assert moved(tmp_path, code, [1, 2], x=X, model=torch.nn.Linear(3, 3)) == []
 
 
-def test_without_the_file_on_the_stack_nothing_is_known() -> None:
+def test_without_the_file_on_the_stack_there_are_no_inputs() -> None:
     assert host_inputs(torch, sys._getframe(), "elsewhere.py", [1]) is None

@@ -304,7 +304,7 @@ def test_copies_to_the_host_are_blockers_as_on_a_gpu(batch: Batch) -> None:
     ]
 
 
-def test_a_copy_to_the_host_is_counted_and_what_follows_there_is_not(batch: Batch) -> None:
+def test_a_copy_to_the_host_counts_and_work_on_the_host_does_not(batch: Batch) -> None:
     ran = batch["copies_to_the_host"]
     ops = [(ran.line(op.where), op.op) for op in inspected(ran).ops]
     assert [op for line, op in ops if line == "y.cpu().numpy()"] == ["aten._to_copy"]
@@ -312,19 +312,19 @@ def test_a_copy_to_the_host_is_counted_and_what_follows_there_is_not(batch: Batc
     assert any(op == "aten.add" for line, op in ops if "back again" in line)
 
 
-def test_what_a_step_draws_on_the_host_blocks_nothing(batch: Batch) -> None:
+def test_random_numbers_on_the_host_are_no_blockers(batch: Batch) -> None:
     ran = batch["draws_on_the_host"]
     assert [ran.line(b.where) for b in inspected(ran).blockers] == ["loss.item()  # the step's own"]
     assert not [op for op in inspected(ran).ops if "rand" in op.op]
 
 
-def test_a_script_that_names_no_device_has_everything_counted_as_on_one(batch: Batch) -> None:
+def test_everything_counts_as_on_the_device_if_the_script_names_none(batch: Batch) -> None:
     ran = batch["draws_and_names_no_device"]
     lines = [ran.line(b.where) for b in inspected(ran).blockers]
     assert "if torch.rand(1).item() < 0.5 and torch.randperm(3)[0] > 5:" in lines
 
 
-def test_what_a_rehearsal_sees_of_copies_is_noted(batch: Batch) -> None:
+def test_a_note_says_which_copies_a_rehearsal_sees(batch: Batch) -> None:
     (note,) = (note for note in inspected(batch["adamw"]).notes if "copies" in note)
     assert "from the host to the device are not seen" in note
     assert ".cpu()" in note
@@ -341,7 +341,7 @@ def test_the_forwards_of_each_step_are_counted(batch: Batch) -> None:
     assert inspected(batch["names_cuda"]).forwards == (2, 2)
 
 
-def test_what_a_data_loader_does_in_the_step_is_work_of_the_host(batch: Batch) -> None:
+def test_the_work_of_a_data_loader_is_host_work(batch: Batch) -> None:
     result = inspected(batch["fetches"])
     assert len(set(result.signatures)) == 1
     assert "aten.stack" not in {op.op for op in result.ops}

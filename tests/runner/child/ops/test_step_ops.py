@@ -42,7 +42,7 @@ def test_a_synchronization_is_recorded_at_every_step_whatever_the_filters_say() 
         warnings.warn(SYNC_TEXT, stacklevel=1)
 
 
-def test_a_warning_that_is_ignored_or_an_error_stays_so(
+def test_a_warning_filter_of_the_script_stays_in_force(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     warnings.filterwarnings("ignore", "quiet")

@@ -32,14 +32,14 @@ class CosineScheduler(Scheduler):
     """Of such a library."""
 
 
-def test_a_scheduler_of_a_float_is_at_work_and_without_one_there_is_none(tmp_path: Path) -> None:
+def test_a_scheduler_that_sets_a_float_is_live(tmp_path: Path) -> None:
     context, optimizer = trained_with(tmp_path, 0.1)
     assert live_schedulers(context) == []
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1000)
     assert live_schedulers(context) == [scheduler]
 
 
-def test_a_tensor_on_the_host_is_frozen_as_a_float_is(tmp_path: Path) -> None:
+def test_a_learning_rate_in_a_host_tensor_is_frozen_like_a_float(tmp_path: Path) -> None:
     context, optimizer = trained_with(tmp_path, torch.tensor(0.1))
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1000)
     assert live_schedulers(context) == [scheduler]
@@ -47,7 +47,7 @@ def test_a_tensor_on_the_host_is_frozen_as_a_float_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [Scheduler, CosineScheduler])
-def test_a_scheduler_of_a_library_of_its_own_counts(tmp_path: Path, kind: type) -> None:
+def test_a_scheduler_of_another_library_is_live(tmp_path: Path, kind: type) -> None:
     context, optimizer = trained_with(tmp_path, 0.1)
     scheduler = kind(optimizer)
     other = kind(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1))
@@ -75,7 +75,7 @@ def test_what_an_optimizer_keeps_in_lists_is_its_state(tmp_path: Path) -> None:
     assert all(StorageWeakRef(one.untyped_storage()) in known for one in state["old_dirs"])
 
 
-def test_the_line_that_steps_the_scheduler_is_told(tmp_path: Path) -> None:
+def test_the_line_that_steps_the_scheduler_is_reported(tmp_path: Path) -> None:
     ran = recorded(
         tmp_path,
         "import torch\n"

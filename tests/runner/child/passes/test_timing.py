@@ -77,34 +77,36 @@ def begun(result: TimingResult) -> list[bool]:
     return [begin is not None for begin in result.gpu_begin_ms]
 
 
-def test_of_three_short_steps_in_a_row_one_has_an_event_at_its_begin(timed: Timed) -> None:
+def test_one_of_three_short_steps_has_an_event_at_its_beginning(timed: Timed) -> None:
     result = timed.run(host_ms=2.0)
     has = begun(result)
     assert [sum(has[at : at + 3]) for at in range(0, STEPS, 3)] == [1] * (STEPS // 3)
     assert len(result.gpu_end_ms) == STEPS
 
 
-def test_they_do_not_keep_time_with_the_script(timed: Timed) -> None:
+def test_steps_with_an_event_do_not_follow_a_rhythm(timed: Timed) -> None:
     has = begun(timed.run(host_ms=2.0))
     assert all(any(has[place::3]) for place in range(3))
 
 
-def test_of_a_pass_that_the_script_cuts_short_the_first_step_has_one(timed: Timed) -> None:
+def test_the_first_step_has_an_event_even_if_it_is_the_only_one(timed: Timed) -> None:
     result = timed.run(host_ms=2.0, steps=1)
     assert begun(result) == [True]
     assert len(times_of(result).step) == 1
 
 
-def test_long_steps_all_have_one(timed: Timed) -> None:
+def test_every_long_step_has_an_event_at_its_beginning(timed: Timed) -> None:
     assert all(begun(timed.run(host_ms=5.0)))
 
 
-def test_steps_of_several_kinds_all_have_one(timed: Timed) -> None:
+def test_every_step_has_an_event_if_there_are_several_kinds(timed: Timed) -> None:
     kinds = (StepKind("prefill", None, 50.0), StepKind("decode", None, 50.0))
     assert all(begun(timed.run(host_ms=2.0, kinds=kinds)))
 
 
-def test_iterations_are_known_of_every_step_and_steps_where_both_ends_are(timed: Timed) -> None:
+def test_iterations_are_known_for_every_step_and_step_times_where_both_ends_are(
+    timed: Timed,
+) -> None:
     result = timed.run(host_ms=2.0)
     times = times_of(result)
     assert len(times.iteration) == STEPS - 1
@@ -127,7 +129,7 @@ def test_the_second_timing_window_comes_after_everything_a_short_script_needs() 
     assert [kind for kind in all_passes() if not kind.worth_another_run] == [SecondTimingPass]
 
 
-def test_looks_that_agree_are_taken_together() -> None:
+def test_timing_windows_that_agree_are_joined() -> None:
     times = step_times([timing(iteration_ms=3.0), timing(steps=15, iteration_ms=3.2)])
     assert times is not None
     assert not times.unsteady
@@ -136,7 +138,7 @@ def test_looks_that_agree_are_taken_together() -> None:
 
 
 @pytest.mark.parametrize("disturbed_first", [True, False])
-def test_of_looks_that_disagree_the_faster_counts(disturbed_first: bool) -> None:
+def test_the_faster_of_two_timing_windows_that_disagree_counts(disturbed_first: bool) -> None:
     looks = [timing(iteration_ms=4.5), timing(steps=15, iteration_ms=3.0)]
     if not disturbed_first:
         looks = [timing(iteration_ms=3.0), timing(steps=15, iteration_ms=4.5)]
@@ -147,20 +149,20 @@ def test_of_looks_that_disagree_the_faster_counts(disturbed_first: bool) -> None
     assert sorted(times.windows_ms) == pytest.approx([3.0, 4.5])
 
 
-def test_looks_whose_own_spread_is_as_wide_do_not_disagree() -> None:
+def test_timing_windows_with_a_wide_spread_do_not_disagree() -> None:
     wide = timing(iteration_ms=3.0, jitter_ms=1.5)  # every other iteration is longer
     times = step_times([wide, timing(steps=15, iteration_ms=3.7)])
     assert times is not None
     assert not times.unsteady
 
 
-def test_a_look_at_two_or_three_steps_says_nothing() -> None:
+def test_a_timing_window_of_two_or_three_steps_does_not_count() -> None:
     times = step_times([timing(iteration_ms=4.5), timing(steps=4, iteration_ms=3.0)])
     assert times is not None
     assert not times.unsteady
 
 
-def test_of_steps_that_are_not_alike_no_look_is_the_better_one() -> None:
+def test_timing_windows_of_different_steps_are_joined() -> None:
     looks = [timing(iteration_ms=4.5), timing(steps=15, iteration_ms=3.0)]
     times = step_times(looks, alike=False)
     assert times is not None
@@ -168,11 +170,11 @@ def test_of_steps_that_are_not_alike_no_look_is_the_better_one() -> None:
     assert len(times.iteration) == 43
 
 
-def test_without_a_look_nothing_was_timed() -> None:
+def test_without_a_timing_window_there_are_no_times() -> None:
     assert step_times([]) is None
 
 
-def test_a_look_that_was_cut_short_says_nothing_of_the_wall_clock() -> None:
+def test_a_timing_window_that_was_cut_short_has_no_wall_clock_check() -> None:
     whole = timing(steps=15)
     behind = replace(whole, host_close_ns=whole.host_open_ns + 1_000_000)
     times = step_times([behind])

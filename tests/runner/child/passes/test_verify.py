@@ -80,7 +80,7 @@ def test_a_step_that_a_replay_repeats_exactly_is_verified(tmp_path: Path) -> Non
     assert result.update_diff == (0.0,) * 4
 
 
-def test_a_wrong_update_of_a_group_that_hardly_moves_is_seen(tmp_path: Path) -> None:
+def test_a_wrong_update_of_a_group_that_hardly_moves_is_found(tmp_path: Path) -> None:
     def two_groups(parameters: Any) -> torch.optim.Optimizer:
         weights, *rest = list(parameters)
         groups: list[dict[str, Any]] = [{"params": rest}, {"params": [weights], "lr": 1e-5}]
@@ -100,7 +100,7 @@ def test_a_wrong_update_of_a_group_that_hardly_moves_is_seen(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("ulps", "status"), [(1, "verified"), (200, "different")])
-def test_the_last_bit_of_a_number_is_no_wrong_update(
+def test_a_difference_in_the_last_bit_is_no_wrong_update(
     tmp_path: Path, ulps: int, status: str
 ) -> None:
     def small_group(parameters: Any) -> torch.optim.Optimizer:
@@ -120,7 +120,7 @@ def test_the_last_bit_of_a_number_is_no_wrong_update(
     assert (result.status, result.causes) == (status, ())
 
 
-def test_the_script_goes_on_as_if_nothing_had_been_replayed(tmp_path: Path) -> None:
+def test_replays_do_not_change_what_the_script_computes(tmp_path: Path) -> None:
     watched, alone = Loop(sgd), Loop(sgd)
     inputs = [batch.clone() for batch in watched.inputs]
     checked(watched, tmp_path)
@@ -169,7 +169,7 @@ def test_a_python_value_that_changes_is_named_with_its_line(tmp_path: Path) -> N
     assert len(result.update_diff) == 4
 
 
-def test_another_branch_is_told_by_the_op_at_which_it_parts(tmp_path: Path) -> None:
+def test_a_branch_is_named_by_its_first_different_op(tmp_path: Path) -> None:
     loop = Loop(sgd)
 
     def step(index: int) -> Any:
@@ -186,7 +186,7 @@ def test_another_branch_is_told_by_the_op_at_which_it_parts(tmp_path: Path) -> N
     assert len(result.update_diff) == 3  # the step that went another way cannot be compared
 
 
-def test_a_tensor_handed_from_step_to_step_is_not_taken_for_an_input(tmp_path: Path) -> None:
+def test_a_tensor_that_a_step_passes_to_the_next_is_no_input(tmp_path: Path) -> None:
     loop = Loop(sgd)
     hidden = [torch.zeros(8)]
     captured: list[Any] = []
@@ -207,7 +207,7 @@ def test_a_tensor_handed_from_step_to_step_is_not_taken_for_an_input(tmp_path: P
     assert [cause.kind for cause in result.causes] == ["cross_step_state"]
 
 
-def test_gradients_that_are_made_anew_are_not_where_a_graph_adds_to_them(tmp_path: Path) -> None:
+def test_new_gradients_in_each_step_are_a_difference(tmp_path: Path) -> None:
     loop = Loop(sgd)
 
     def fresh(index: int = 0) -> None:
@@ -228,7 +228,7 @@ def test_gradients_that_are_made_anew_are_not_where_a_graph_adds_to_them(tmp_pat
     assert {cause.origin for cause in result.causes} == {"state"}
 
 
-def test_gradients_that_are_zeroed_in_place_are(tmp_path: Path) -> None:
+def test_gradients_that_are_zeroed_in_place_are_verified(tmp_path: Path) -> None:
     loop = Loop(sgd)
 
     def step(index: int) -> Any:
@@ -253,7 +253,7 @@ def test_inference_is_compared_by_its_outputs(tmp_path: Path) -> None:
     assert (result.status, result.reason) == ("different", None)
 
 
-def test_an_input_that_shows_one_value_many_times_is_fed_too(tmp_path: Path) -> None:
+def test_an_expanded_input_is_copied_too(tmp_path: Path) -> None:
     loop = Loop(sgd)
     loop.inputs = [torch.randn(1, 8).expand(16, 8) for _ in range(BATCHES)]
     assert checked(loop, tmp_path).status == "verified"
@@ -284,7 +284,7 @@ def test_outputs_count_beside_a_state_that_inference_writes(tmp_path: Path) -> N
     assert (result.status, result.causes) == ("different", ())
 
 
-def test_two_batches_are_too_few_unless_no_more_were_asked_for(tmp_path: Path) -> None:
+def test_two_batches_are_too_few_unless_you_asked_for_two(tmp_path: Path) -> None:
     loop = Loop(sgd)
     loop.inputs = loop.inputs[:3]
 

@@ -82,7 +82,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_script_comes_to_an_end_once_all_is_measured(batch: Batch, name: str) -> None:
+def test_the_script_ends_once_everything_is_measured(batch: Batch, name: str) -> None:
     said = batch[name]
     assert said.code == 0, said.err
     assert "device operations per step" in said.out
@@ -90,7 +90,7 @@ def test_the_script_comes_to_an_end_once_all_is_measured(batch: Batch, name: str
     assert "Traceback" not in said.err
 
 
-def test_who_works_in_a_file_of_ones_own_does_not_wait() -> None:
+def test_a_thread_that_works_does_not_count_as_waiting() -> None:
     done = threading.Event()
 
     def works() -> None:

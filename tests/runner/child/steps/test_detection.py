@@ -319,13 +319,13 @@ def test_the_scope_says_what_the_step_holds(batch: Batch) -> None:
     assert step_of(batch["by_hand"]).scope == "full_step"
 
 
-def test_a_forward_without_a_module_is_told_to_be_missing(batch: Batch) -> None:
+def test_a_forward_without_a_module_is_reported_as_missing(batch: Batch) -> None:
     notes = " ".join(batch["raw_tensors"].recording.notes)
     assert "only from its backward on" in notes
     assert "only from its backward on" not in " ".join(batch["gan"].recording.notes)
 
 
-def test_steps_of_uneven_length_are_taken_from_optimizer_to_optimizer(batch: Batch) -> None:
+def test_steps_of_uneven_length_lie_between_optimizer_steps(batch: Batch) -> None:
     ran = batch["uneven"]
     step = step_of(ran)
     assert (step.period[0], step.period[-1], step.boundary) == (F, O, "optimizer")
@@ -377,6 +377,6 @@ def test_blockers_carry_the_line_and_its_text(batch: Batch) -> None:
     assert ran.line(waits.where).endswith("# waits")
 
 
-def test_a_step_without_blockers_has_none(batch: Batch) -> None:
+def test_a_step_without_blockers_has_no_stubs(batch: Batch) -> None:
     for name in ("accumulating", "gan", "by_hand", "inference", "evaluating_with_gradients"):
         assert inspected(batch[name]).blockers == ()

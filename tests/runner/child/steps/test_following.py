@@ -32,7 +32,7 @@ def test_evaluation_between_steps_is_outside_of_them() -> None:
     assert followed(pattern, f"{PLAIN} f.net f.net {PLAIN} f.net {PLAIN}") == [PLAIN] * 3
 
 
-def test_evaluation_with_gradients_is_told_by_the_mode_of_the_module() -> None:
+def test_evaluation_with_gradients_is_recognized_by_the_mode_of_the_module() -> None:
     pattern = trained(f"{PLAIN} E.net E.net {PLAIN} {PLAIN} {PLAIN}")
     assert followed(pattern, f"{PLAIN} E.net E.net {PLAIN} E.net {PLAIN}") == [PLAIN] * 3
 

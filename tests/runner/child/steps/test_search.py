@@ -13,13 +13,13 @@ from tests.runner.histories import PLAIN, followed, searched, token, trained, wo
 # ------------------------------------------------------------------------------- finding
 
 
-def test_a_period_is_believed_after_three_repeats() -> None:
+def test_a_period_counts_after_three_repeats() -> None:
     once = [token(word) for word in PLAIN.split()]
     assert repeating_period(once * 2) is None
     assert repeating_period(once * 3) == 3
 
 
-def test_a_long_period_is_believed_after_two() -> None:
+def test_a_long_period_counts_after_two_repeats() -> None:
     long = [token(word) for word in ("F.net B " * 10 + "O.adam").split()]
     assert repeating_period(long) == 2 or len(long) == 21
     assert repeating_period(long * 2, frozenset({"adam"})) == 21
@@ -36,7 +36,7 @@ def test_a_period_has_to_contain_what_is_required() -> None:
     st.lists(st.sampled_from(["F.a", "B", "O.x"]), max_size=20),
     st.integers(3, 6),
 )
-def test_a_period_is_found_whatever_went_before(
+def test_a_period_is_found_after_any_other_events(
     cycle: list[str], noise: list[str], repeats: int
 ) -> None:
     tokens = [token(word) for word in [*noise, *cycle * repeats]]
@@ -117,13 +117,13 @@ def test_the_step_of_a_training_script(history: str, step: str | None) -> None:
     )
 
 
-def test_accumulation_is_no_step_while_the_optimizer_has_not_stepped() -> None:
+def test_accumulation_is_no_step_before_the_optimizer_has_stepped() -> None:
     history = "F.net B " * 30
     assert searched(history).training_pattern(optimizer_expected=True) is None
     assert trained(history, optimizer_expected=False).closing == "next"
 
 
-def test_a_rarely_seen_optimizer_is_part_of_the_step_that_contains_it() -> None:
+def test_an_optimizer_that_steps_rarely_is_part_of_the_step_that_contains_it() -> None:
     """Five critic steps look periodic until the generator has stepped."""
     critic = "F.D B O.d "
     before = searched(critic * 5).training_pattern(optimizer_expected=True)
@@ -133,11 +133,11 @@ def test_a_rarely_seen_optimizer_is_part_of_the_step_that_contains_it() -> None:
     assert search.training_pattern(optimizer_expected=True) is None
 
 
-def test_an_optimizer_of_long_ago_is_forgotten() -> None:
+def test_an_optimizer_that_is_not_used_any_more_is_forgotten() -> None:
     assert words(trained("F.old B O.old " * 4 + f"{PLAIN} " * 250)) == PLAIN
 
 
-def test_an_optimizer_that_another_took_over_from_is_no_part_of_the_step() -> None:
+def test_an_optimizer_that_another_replaced_is_no_part_of_the_step() -> None:
     history = "F.net B O.adam " * 8 + "O.lbfgs " * 20
     assert searched(history).training_pattern(optimizer_expected=True) is None
     assert words(trained(history + "O.lbfgs " * 5)) == "O.lbfgs"
@@ -170,7 +170,7 @@ def test_a_hand_written_optimizer_ends_with_the_next_step() -> None:
         "a policy acts before each step",
     ],
 )
-def test_rare_and_foreign_events_do_not_move_the_step(history: str) -> None:
+def test_rare_and_unrelated_events_do_not_change_the_step(history: str) -> None:
     pattern = trained(history)
     assert words(pattern) == PLAIN
     assert (pattern.first.key, pattern.first.trains) == ("net", True)
@@ -194,12 +194,12 @@ def test_a_teacher_is_found_beside_a_hand_written_optimizer() -> None:
     assert words(pattern) == "f.teacher F.net B"
 
 
-def test_what_ran_before_a_batch_was_fetched_is_no_lead_in() -> None:
+def test_forwards_before_a_fetch_belong_to_no_step() -> None:
     pattern = trained(f"f.metric | {PLAIN} " * 4)
     assert words(pattern) == PLAIN
 
 
-def test_a_metric_that_calls_the_model_again_opens_no_second_step() -> None:
+def test_a_metric_that_calls_the_model_again_begins_no_step() -> None:
     history = "F.net B O.adam F.net " * 6
     pattern = trained(history)
     steps = followed(pattern, history)
@@ -239,7 +239,7 @@ def test_modules_without_parameters_are_left_out_of_a_step_that_only_sees_others
     assert (words(seen), seen.forwards) == ("f.encoder f.head", 2)
 
 
-def test_a_step_of_invisible_modules_cannot_be_followed() -> None:
+def test_a_step_of_modules_without_hooks_cannot_be_followed() -> None:
     inference = searched("f.relu~ " * 3).forward_pattern()
     assert inference is not None
     assert inference.visible_through(frozenset()) is None
@@ -250,7 +250,7 @@ def test_a_step_of_invisible_modules_cannot_be_followed() -> None:
     assert (words(training), training.first.kind) == ("B O.adam", BACKWARD)
 
 
-def test_a_hand_written_step_without_a_model_is_told_by_its_backward() -> None:
+def test_a_hand_written_step_without_a_model_begins_with_its_backward() -> None:
     seen = trained("| F.mse~ B " * 3, optimizer_expected=False).visible_through(frozenset())
     assert seen is not None
     assert (words(seen), seen.first.kind, seen.closing) == ("B", BACKWARD, "next")
@@ -260,7 +260,7 @@ def test_a_hand_written_step_without_a_model_is_told_by_its_backward() -> None:
 # ------------------------------------------------------------------------------- forced
 
 
-def test_step_from_optimizer_takes_all_since_the_last_one() -> None:
+def test_step_from_optimizer_takes_everything_since_the_last_step() -> None:
     search = searched("F.net B F.net B O.adam F.net B O.adam")
     pattern = search.single_optimizer_pattern()
     assert pattern is not None
