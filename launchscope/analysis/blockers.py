@@ -7,8 +7,6 @@ from collections import Counter
 
 from launchscope.model import Blocker, BlockerRecord, InspectResult, SourceLine
 
-__all__ = ["advice", "blockers", "in_lbfgs"]
-
 _BY_OP = {
     "_local_scalar_dense": (
         "Reading one value on the host waits for the GPU. Keep it as a tensor inside the step, or "

@@ -15,17 +15,16 @@ from launchscope.analysis.profile_builder import ProfileBuilder, TracedSteps
 from launchscope.analysis.replay_model.capturable import made_capturable
 from launchscope.analysis.replay_model.gain import Projection, Projector
 from launchscope.analysis.replay_model.prediction import Prediction
-from launchscope.analysis.steps.steps import Steps, steps_of
-from launchscope.analysis.steps.whole_steps import whole_steps
+from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
 from launchscope.analysis.timeline.kernels import kernel_table
 from launchscope.analysis.timeline.timeline import Timeline
 from launchscope.analysis.timeline.work import Work, gather
-from launchscope.analysis.timing import Floats, StepTimes, median_or_none
+from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.errors import InputError
 from launchscope.model import Environment, Profile, Replay, Shapes, Target
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
-from launchscope.parser.trace import Ints, Trace, ints
+from launchscope.parser.trace import Floats, Ints, Trace, ints
 
 # Host time in us that recording adds to an operator or call: typical, least and most of the 14
 # recorded samples (traced against untimed iterations; H200 host, torch 2.11).

@@ -15,10 +15,10 @@ from launchscope.analysis.replay_model.prediction import Optimizer, Prediction, 
 from launchscope.analysis.timeline.accounting import Accounting, account
 from launchscope.analysis.timeline.timeline import IdleParts, Timeline, build_timeline
 from launchscope.analysis.timeline.work import Work
-from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, Floats, StepTimes, median_or_none
+from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes, median_or_none
 from launchscope.model import Facts, Metric
 from launchscope.parser import columns as c
-from launchscope.parser.trace import ints
+from launchscope.parser.trace import Floats, ints
 
 LARGE_KERNEL_US = 100.0
 

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from launchscope.model import TimingResult
-
-Floats = npt.NDArray[np.float64]
+from launchscope.parser.trace import Floats
 
 # Windows disagree when their median iterations differ by more than this share, and by more than
 # the spread inside any of them.

@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Ints, Trace, ints
+from launchscope.parser.trace import Bools, Ints, Trace, ints
 
 # Calls that wait for the device, as the runtime, the driver and HIP spell them.
 _SYNC = r"^(?:cu(?:da)?|hip)(?:Device|Stream|Event|Ctx|Thread)Synchronize"
@@ -100,7 +99,7 @@ def _with_device_work(calls: pd.DataFrame, activities: pd.DataFrame, launch: Int
     kind = activities[c.KIND].to_numpy(object)[rows]
     pageable_copy = activities[c.COPY].astype(str).str.contains("Pageable", regex=False)
 
-    def number(chosen: npt.NDArray[np.bool_]) -> Ints:
+    def number(chosen: Bools) -> Ints:
         return np.bincount(owner[chosen], minlength=count).astype(np.int64)
 
     kernels, copies = number(kind == c.KERNEL), number(kind == c.MEMCPY)

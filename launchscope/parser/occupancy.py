@@ -9,8 +9,6 @@ import numpy as np
 
 from launchscope.parser.trace import Ints
 
-__all__ = ["WHOLE", "LaunchShapes"]
-
 WHOLE = 1_000_000  # of `share_ppm`: blocks enough to fill the device
 
 # Resident blocks per multiprocessor and shared memory that the driver keeps of each block, as

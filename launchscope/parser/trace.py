@@ -19,6 +19,8 @@ from launchscope.parser import columns as c
 from launchscope.wording import plural
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def deduplicate(trace: Trace) -> Trace:
     return replace(trace, damage=damage, **frames)
 
 
-def _repeated(table: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def _repeated(table: pd.DataFrame) -> Bools:
     """Rows that equal an earlier one in every column. Rows are by start."""
     start = ints(table, c.START)
     same = np.zeros(len(table) + 1, np.bool_)

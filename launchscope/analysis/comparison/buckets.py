@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["Chosen", "choose_buckets"]
+from launchscope.parser.trace import Floats, Ints
 
-Floats = npt.NDArray[np.float64]
 # The memory limit is divided into so many parts, and what a graph needs is rounded up to one.
 PARTS = 256
 
@@ -63,7 +61,7 @@ def choose_buckets(
     # m parts of the memory or less.
     state = np.full((n + 1, parts + 1), np.inf)
     state[0] = 0.0
-    steps: list[npt.NDArray[np.int64]] = []
+    steps: list[Ints] = []
     found = (float(left_eager[0]), 0, 0)
     states = [state]
     for k in range(1, min(max_graphs, n) + 1):
@@ -87,9 +85,7 @@ def choose_buckets(
     return Chosen(edges, found[0], _graphed(edges, alone, padded))
 
 
-def _weights(
-    memory: Sequence[float] | None, limit: float | None, n: int
-) -> tuple[npt.NDArray[np.int64], int]:
+def _weights(memory: Sequence[float] | None, limit: float | None, n: int) -> tuple[Ints, int]:
     """Parts of the limit that each graph takes, and how many parts there are."""
     if memory is None or limit is None:
         return np.zeros(n, np.int64), 0
@@ -100,8 +96,8 @@ def _weights(
 def _walk(
     k: int,
     j: int,
-    steps: list[npt.NDArray[np.int64]],
-    weights: npt.NDArray[np.int64],
+    steps: list[Ints],
+    weights: Ints,
     parts: int,
 ) -> tuple[int, ...]:
     edges: list[int] = []

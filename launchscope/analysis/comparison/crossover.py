@@ -9,8 +9,6 @@ import numpy as np
 
 from launchscope.model import Crossover, NearestPoint, Point
 
-__all__ = ["crossover", "crossovers"]
-
 BATCH_SIZE = "batch_size"
 
 

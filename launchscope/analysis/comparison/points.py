@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from launchscope.model import Point, Profile, TensorShape
 
-__all__ = ["same_work", "with_rates"]
-
 # Of kernels the reports of a comparison show none, and its file keeps the longest.
 KERNELS_KEPT = 20
 

@@ -6,8 +6,6 @@ from launchscope.analysis.metrics import UNITS
 from launchscope.model import Metric, Profile, step_summary
 from launchscope.model.difference import Difference, KernelDifference, MetricChange, Side
 
-__all__ = ["difference"]
-
 # A kernel whose time per step moved less than this, its count being the same, is the same.
 SAME_PCT = 5.0
 _LEAST_US = 0.05

@@ -10,8 +10,6 @@ from launchscope.model import Profile
 from launchscope.model.ranks import RankRow, Ranks, Skew
 from launchscope.wording import ms, pct, plural
 
-__all__ = ["rank_row", "ranks_of"]
-
 _COMMUNICATION = ("nccldevkernel", "ncclkernel", "rccl", "nccl:")
 _SKEWS = ("own_ms", "iteration_ms", "busy_ms", "communication_ms", "launches_per_step")
 # Ranks closer than this are not told apart.

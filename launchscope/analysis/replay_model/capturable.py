@@ -14,11 +14,9 @@ import re
 import numpy as np
 
 from launchscope.analysis.replay_model.prediction import ADDED_PER_TENSOR, Optimizer
-from launchscope.analysis.timeline.work import OPTIMIZER_RANGE, Bools, Work
+from launchscope.analysis.timeline.work import OPTIMIZER_RANGE, Work
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Ints, ints
-
-__all__ = ["ASK_FOR_CAPTURABLE", "made_capturable"]
+from launchscope.parser.trace import Bools, Ints, ints
 
 # Those of torch.optim that refuse a capture unless every group has capturable=True.
 ASK_FOR_CAPTURABLE = (

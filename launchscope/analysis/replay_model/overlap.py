@@ -26,13 +26,10 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from launchscope.analysis.timeline.work import Bools, Work
-from launchscope.analysis.timing import Floats
+from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
 from launchscope.parser.occupancy import WHOLE
-from launchscope.parser.trace import Ints, ints
-
-__all__ = ["SIDE_BY_SIDE", "side_by_side_ns"]
+from launchscope.parser.trace import Bools, Floats, Ints, ints
 
 SIDE_BY_SIDE = 1.5
 

@@ -35,8 +35,6 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
 from launchscope.parser.trace import ints
 
-__all__ = ["Optimizer", "Prediction", "StepWork", "predict", "step_work", "step_works"]
-
 KERNEL_MS = 0.26e-3
 COPY_MS = 0.44e-3
 START_MS = 3.2e-3

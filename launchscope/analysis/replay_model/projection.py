@@ -18,12 +18,10 @@ from launchscope.analysis.replay_model.simulation import (
     simulate,
 )
 from launchscope.analysis.timeline.accounting import blocked_ns
-from launchscope.analysis.timeline.work import Bools, Work
-from launchscope.analysis.timing import Floats, StepTimes
+from launchscope.analysis.timeline.work import Work
+from launchscope.analysis.timing import StepTimes
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Ints, ints
-
-__all__ = ["Model", "ReplayCost", "fit", "host_replay_us"]
+from launchscope.parser.trace import Bools, Floats, Ints, ints
 
 # Host cost of copying one input into its static tensor: one eager copy_ and its launch.
 COPY_HOST_US = 5.0

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from launchscope.analysis.steps.iterations import find_iterations
-from launchscope.analysis.timeline.work import Bools, Work, gather
+from launchscope.analysis.timeline.work import Work, gather
 from launchscope.model import (
     SAME_FLAGS_RANGE,
     Correctness,
@@ -24,7 +24,7 @@ from launchscope.model import (
     Work as WorkComparison,
 )
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Ints, Trace, ints
+from launchscope.parser.trace import Bools, Ints, Trace, ints
 
 # Kernels that came or went may make up this share of the busy time in the same work.
 CHANGED_SHARE = 0.02

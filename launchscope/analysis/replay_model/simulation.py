@@ -14,11 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from launchscope.analysis.timeline.accounting import QUEUE_LIMIT
-from launchscope.analysis.timeline.work import Bools
-from launchscope.analysis.timing import Floats
-from launchscope.parser.trace import Ints
-
-__all__ = ["BEGIN", "END", "LAUNCH", "SYNC", "Costs", "Loop", "Run", "simulate", "simulate_plainly"]
+from launchscope.parser.trace import Bools, Floats, Ints
 
 LAUNCH, SYNC, BEGIN, END = 0, 1, 2, 3  # BEGIN and END: the event records around a step
 

@@ -1,7 +1,7 @@
 """Where the steps and iterations of a trace begin and end, and which of them count.
 
-Iteration i runs from the end of step i-1 to the end of step i, in host time. Its device work
-is what the host launched in that window, whenever it ran.
+Iteration i runs from the end of step i-1 to the end of step i, in host time. Its device work is
+what the host launched in that window, whenever it ran.
 """
 
 from __future__ import annotations
@@ -9,27 +9,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Ints, Trace, ints
+from launchscope.parser.trace import Bools, Ints, Trace, ints
 
-__all__ = ["Iterations", "find_iterations", "whole_span"]
-
-# Marks of torch.profiler's own schedule, for traces that launchscope did not record.
-_PROFILER_STEP = "ProfilerStep#"
+# Ranges that mark a step, best first: our own, those of torch.profiler's schedule, Lightning's.
+STEP_MARKS = (f"{STEP_RANGE}#", STEP_RANGE, "ProfilerStep#", "ProfilerStep*")
 
 
 @dataclass(frozen=True)
 class Iterations:
     """Windows of host time, one per step, by time; `used` are the rows that are measured."""
 
-    begin: Ints  # end of the step before; of the first, its own begin
+    begin: Ints  # end of the step before; for the first, its own begin
     step_begin: Ints
     end: Ints  # exclusive
     used: Ints
     pid: int | None  # the process whose steps these are; None: any
-    whole: bool = False  # one window over the whole trace, orphans and all
+    whole: bool = False  # one window over the whole trace, orphans included
+
+    @classmethod
+    def between(cls, begin: Ints, end: Ints, pid: int, follows: Bools | None = None) -> Iterations:
+        """Iterations of steps by their begins and ends. The first step has no iteration of its own,
+        because the work before it was not traced, nor has one that does not follow another."""
+        window = np.concatenate((begin[:1], end[:-1]))
+        used = np.arange(len(end))[1:] if len(end) > 1 else np.arange(len(end))
+        if follows is not None and follows[used].any():
+            used = used[follows[used]]
+        return cls(window, np.maximum(begin, window), end, used, pid)
 
     def __len__(self) -> int:
         return len(self.end)
@@ -54,36 +63,41 @@ def find_iterations(
     kind: int | None = None,
     also: tuple[str, ...] = (),
 ) -> Iterations | None:
-    """The iterations between the trace's step ranges; None when nothing was launched.
+    """The iterations between the step ranges of a trace that a run recorded; None without any.
 
-    The first step has no iteration of its own, because the work before it was not traced, so
-    at least one is dropped where there are several. Without any mark the whole trace is taken
-    as one step. `kinds[i]` is the kind of step i; only steps of `kind` are used if it is given.
-    Ranges whose names begin like one of `also` are steps too.
+    Of several steps at least the first is dropped. Without any mark the whole trace is taken as
+    one step. `kinds[i]` is the kind of step i; if `kind` is given, only its steps are used. Ranges
+    whose names begin like one of `also` are steps too.
     """
-    ranges = trace.ranges
-    names = ranges[c.NAME].astype(str)
-    for prefix in (f"{STEP_RANGE}#", STEP_RANGE, _PROFILER_STEP):
-        steps = ranges[names.str.startswith((prefix, *also))]
+    for prefix in STEP_MARKS:
+        steps = ranges_named(trace, prefix, *also)
         if len(steps):
             break
     else:
         # A trace of our own without a step ended before the first one.
-        return None if (names == CALIBRATION_RANGE).any() else whole_span(trace)
+        calibrated = (trace.ranges[c.NAME] == CALIBRATION_RANGE).any()
+        return None if calibrated else whole_span(trace)
     pid = int(steps[c.PID].mode().iloc[0])
     steps = steps[steps[c.PID] == pid].sort_values(c.START, kind="stable")
-    calibration = ranges.loc[names == CALIBRATION_RANGE, c.START]
-    if len(calibration):
-        steps = steps[steps[c.START] < int(calibration.min())]
+    steps = before_calibration(trace, steps)
     if not len(steps):
         return None
-    begin, end = ints(steps, c.START), ints(steps, c.END)
-    window = np.concatenate((begin[:1], end[:-1]))
-    count = len(end)
-    used = np.arange(count)[max(drop_first, 1) :] if count > 1 else np.arange(count)
-    if kind is not None and len(kinds) == count:
+    found = Iterations.between(ints(steps, c.START), ints(steps, c.END), pid)
+    used = found.used[max(drop_first - 1, 0) :] if len(found) > 1 else found.used
+    if kind is not None and len(kinds) == len(found):
         used = used[np.asarray(kinds)[used] == kind]
-    return Iterations(window, np.maximum(begin, window), end, used, pid)
+    return Iterations(found.begin, found.step_begin, found.end, used, pid)
+
+
+def ranges_named(trace: Trace, *prefixes: str) -> pd.DataFrame:
+    """The trace's ranges whose names begin with one of these."""
+    return trace.ranges[trace.ranges[c.NAME].astype(str).str.startswith(prefixes).to_numpy(bool)]
+
+
+def before_calibration(trace: Trace, steps: pd.DataFrame) -> pd.DataFrame:
+    """The ranges that begin before the profiler's calibration, which follows the steps."""
+    calibration = trace.ranges.loc[trace.ranges[c.NAME] == CALIBRATION_RANGE, c.START]
+    return steps[steps[c.START] < int(calibration.min())] if len(calibration) else steps
 
 
 def whole_span(trace: Trace) -> Iterations | None:

@@ -1,8 +1,9 @@
 """The repeating part of a sequence of launches: how long a step is where nothing marks one.
 
-The sequence is a code per launch (which kernel, copy or set it starts). A period p is told by
-how often the code p places earlier is the same; a prologue, an epilogue and steps that differ
-now and then lower that share without hiding the period.
+The sequence is a code per launch (which kernel, copy or set it starts). A period p shows in how
+often the code p places earlier is the same; a prologue, an epilogue and steps that differ now and
+then lower that share without hiding the period. (The runner looks for the period of a few dozen
+events with their names and nesting, live; here it is one of up to millions of bare codes.)
 """
 
 from __future__ import annotations
@@ -11,19 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from launchscope.analysis.timeline.work import Bools
-from launchscope.parser.trace import Ints
+from launchscope.parser.trace import Bools, Ints
 
-__all__ = ["Period", "find_period"]
-
-FEWEST_STEPS = 3
-# Of the sequence: what the steps have to cover to be called its period.
-MOST_OF = 0.6
-# A shorter period may leave so many more places unexplained than the best one: in proportion,
-# because an odd step costs each period about as many, and a few besides. More would take the
-# layers of a deep net for its steps.
+MIN_STEPS = 3
+# The steps have to cover this share of the sequence.
+MIN_COVERED = 0.6
+# A shorter period may leave this many more places unexplained than the best one: a factor, because
+# an odd step costs each period about as many places, and a few more. With larger values the layers
+# of a deep net would count as its steps.
 _SLACK, _FEW = 1.25, 4
-_CANDIDATES = 12  # for each length of window
+_CANDIDATES = 12  # for each width of window
 _WINDOWS = (2, 8, 32, 128)
 
 
@@ -45,13 +43,13 @@ class Period:
 
 
 def find_period(codes: Ints, gap: Ints) -> Period | None:
-    """The smallest period that explains the sequence; None where there is no clear one.
+    """The smallest period that explains the sequence; None without a clear one.
 
-    `gap[i]` is the host time before launch i: of all rotations of the period, a step begins
-    where that is longest in the median. Time and memory grow linearly with the sequence.
+    `gap[i]` is the host time before launch i: a step begins where its median is longest. Time and
+    memory grow linearly with the sequence.
     """
     count = len(codes)
-    if count < FEWEST_STEPS:
+    if count < MIN_STEPS:
         return None
     missed = {p: _unexplained(codes, p) for p in _candidates(codes)}
     if not missed:
@@ -65,7 +63,7 @@ def find_period(codes: Ints, gap: Ints) -> Period | None:
 
 
 def _candidates(codes: Ints) -> list[int]:
-    """Distances at which equal stretches of several lengths follow one another most often."""
+    """Distances at which equal stretches of several widths follow one another most often."""
     count = len(codes)
     found: set[int] = set()
     for width in _WINDOWS:
@@ -75,7 +73,7 @@ def _candidates(codes: Ints) -> list[int]:
         order = np.argsort(keys, kind="stable")
         same = keys[order][1:] == keys[order][:-1]
         distance = np.diff(order)[same]
-        distance = distance[distance <= count // FEWEST_STEPS]
+        distance = distance[distance <= count // MIN_STEPS]
         lengths, often = np.unique(distance, return_counts=True)
         # A long distance covers more with each occurrence.
         ranked = np.argsort(-often * np.minimum(lengths, width), kind="stable")
@@ -85,12 +83,12 @@ def _candidates(codes: Ints) -> list[int]:
 
 
 def _unexplained(codes: Ints, length: int) -> int:
-    """Places that are not as they were one period earlier."""
+    """Places that differ from the place one period earlier."""
     return int((codes[length:] != codes[:-length]).sum())
 
 
 def _steps(codes: Ints, gap: Ints, length: int) -> Period | None:
-    """Where the period's most typical stretch occurs, turned to begin after the longest wait."""
+    """Where the period's most typical stretch occurs, rotated to begin after the longest wait."""
     same = codes[length:] == codes[:-length]
     first, through = _longest_run(same)
     repeats = (through - first) // length + 1  # whole periods in the stretch
@@ -104,8 +102,8 @@ def _steps(codes: Ints, gap: Ints, length: int) -> Period | None:
         return None
     keys = _hashes(codes, length)
     places = np.flatnonzero(keys == keys[first + turn])
-    starts = _apart(places, length)
-    if len(starts) < FEWEST_STEPS or length * len(starts) < MOST_OF * len(codes):
+    starts = _without_overlap(places, length)
+    if len(starts) < MIN_STEPS or length * len(starts) < MIN_COVERED * len(codes):
         return None
     return Period(length, starts, np.diff(starts, prepend=-1) == length)
 
@@ -120,7 +118,7 @@ def _longest_run(same: Bools) -> tuple[int, int]:
     return int(begin[longest]), int(end[longest])
 
 
-def _apart(places: Ints, length: int) -> Ints:
+def _without_overlap(places: Ints, length: int) -> Ints:
     """The places that do not overlap, from the first on."""
     kept: list[int] = []
     for place in places.tolist():

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from launchscope.model import TensorShape
-
-__all__ = ["Varying", "phases_of", "varying_of"]
+from launchscope.parser.trace import Bools, Ints
 
 # Sizes count as growing by one when so many of the steps after another of their kind do.
 _GROWING = 0.6
@@ -46,7 +44,7 @@ def varying_of(shapes: Sequence[Shapes]) -> Varying | None:
     return _of_one_size(shapes, steps, rows)
 
 
-def _decoding(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _decoding(rows: Ints) -> Bools:
     """Which rows hold as few tokens as most do: with an attention mask, the prefill of a prompt
     has inputs of the same structure as the decoding that follows, only more tokens."""
     chosen = np.ones(len(rows), bool)
@@ -57,9 +55,7 @@ def _decoding(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     return chosen
 
 
-def _of_one_size(
-    shapes: Sequence[Shapes], steps: Sequence[int], rows: npt.NDArray[np.int64]
-) -> Varying | None:
+def _of_one_size(shapes: Sequence[Shapes], steps: Sequence[int], rows: Ints) -> Varying | None:
     """The one dimension of these rows that varies by itself; None if there are more."""
     free = [column for column in range(rows.shape[1]) if len(set(rows[:, column])) > 1]
     if not free:

@@ -1,25 +1,31 @@
-"""What a step is in a trace that somebody else recorded, and how that was found out."""
+"""What a step is in a trace that somebody else recorded, and which of its steps are whole."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from launchscope.analysis.steps.iterations import Iterations, whole_span
-from launchscope.analysis.steps.period import Period, find_period
+from launchscope.analysis.steps.iterations import (
+    STEP_MARKS,
+    Iterations,
+    before_calibration,
+    ranges_named,
+    whole_span,
+)
+from launchscope.analysis.steps.period import find_period
 from launchscope.errors import InputError
-from launchscope.model import CALIBRATION_RANGE, STEP_RANGE, StepBoundary
+from launchscope.model import StepBoundary
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches
-from launchscope.parser.trace import Ints, Trace, ints
+from launchscope.parser.trace import Bools, Ints, Trace, ints
 
-__all__ = ["Steps", "steps_of"]
-
-# Ranges that mark a step, best first: our own, torch.profiler's, Lightning's.
-_MARKS = (f"{STEP_RANGE}#", STEP_RANGE, "ProfilerStep#", "ProfilerStep*")
 _OPTIMIZER = "Optimizer.step#"
+# Calls that cannot go without device work, unless a stream is being captured.
+_ALWAYS_LAUNCH = r"Launch(?:Cooperative)?Kernel|GraphLaunch"
+# A thread with a smaller share of the launches may have ended long before the trace did.
+_THREAD_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -35,18 +41,18 @@ def steps_of(
     """The steps of a trace.
 
     `step_range` names the ranges that are steps (their whole name, or what it begins with).
-    Otherwise `step_from`: auto takes marks, then the period of the launches, then the whole
-    span; marker only marks, optimizer the time between the ends of optimizer steps, none the
+    Otherwise `step_from` decides. auto: marks, else the period of the launches, else the whole
+    span. marker: only marks. optimizer: from one end of an optimizer step to the next. none: the
     whole span. Raises InputError when what is asked for is not in the trace.
     """
     if step_range is not None:
         return _named(trace, launches, step_range)
     if step_from == "none":
-        return _whole(trace, ("every figure is a total over the whole span, taken as one step",))
+        return _whole(trace, "every figure is a total over the whole span, taken as one step")
     if step_from == "optimizer":
         return _between_optimizers(trace)
-    for prefix in _MARKS:
-        marks = _beginning(trace.ranges, prefix)
+    for prefix in STEP_MARKS:
+        marks = ranges_named(trace, prefix)
         found = _from_ranges(trace, launches, marks, prefix.rstrip("#*"))
         if found is not None:
             return found
@@ -55,31 +61,24 @@ def steps_of(
             "the trace has no step marks",
             hint="--step-range NAME takes other ranges, --step-from auto looks for a period",
         )
-    return _repeating(trace, launches) or _whole(
+    return _repeating(launches) or _whole(
         trace,
-        (
-            "no step was found in the trace: every figure is a total over its whole span, taken as "
-            "one step",
-        ),
+        "the trace has no step that could be found: every figure is a total over its whole span, "
+        "taken as one step",
     )
-
-
-def _beginning(ranges: pd.DataFrame, prefix: str) -> pd.DataFrame:
-    return ranges[ranges[c.NAME].astype(str).str.startswith(prefix).to_numpy(bool)]
 
 
 def _named(trace: Trace, launches: Launches, name: str) -> Steps:
     names = trace.ranges[c.NAME].astype(str)
     exact = trace.ranges[(names == name).to_numpy(bool)]
-    chosen = exact if len(exact) else _beginning(trace.ranges, name)
+    chosen = exact if len(exact) else ranges_named(trace, name)
     found = _from_ranges(trace, launches, chosen, name)
     if found is None:
         known = names.str.replace(r"#.*$", "", regex=True).value_counts().index[:5]
+        frequent = f"its most frequent ranges are {', '.join(map(str, known))}"
         raise InputError(
             f"the trace has no range named {name}",
-            hint=f"its most frequent ranges are {', '.join(map(str, known))}"
-            if len(known)
-            else "it has no ranges at all",
+            hint=frequent if len(known) else "it has no ranges at all",
         )
     return found
 
@@ -89,19 +88,16 @@ def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: s
     if not len(ranges):
         return None
     pid, tid = _main_thread(ranges, launches)
-    mine = (ranges[c.PID] == pid) & (ranges[c.TID] == tid)
-    steps = ranges[mine].sort_values([c.START, c.END], ascending=[True, False], kind="stable")
-    calibration = trace.ranges.loc[trace.ranges[c.NAME] == CALIBRATION_RANGE, c.START]
-    if len(calibration):
-        steps = steps[steps[c.START] < int(calibration.min())]
+    steps = ranges[(ranges[c.PID] == pid) & (ranges[c.TID] == tid)]
+    steps = steps.sort_values([c.START, c.END], ascending=[True, False], kind="stable")
+    steps = before_calibration(trace, steps)
     begin, end = ints(steps, c.START), ints(steps, c.END)
     if not len(begin):
         return None
     reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end)[:-1]))
     outer = begin >= reach
-    begin, end = begin[outer], end[outer]
     boundary = StepBoundary("marker", ("range",), (name,), "full_step")
-    return Steps(_windows(begin, end, pid), boundary)
+    return Steps(Iterations.between(begin[outer], end[outer], pid), boundary)
 
 
 def _main_thread(ranges: pd.DataFrame, launches: Launches) -> tuple[int, int]:
@@ -120,18 +116,8 @@ def _main_thread(ranges: pd.DataFrame, launches: Launches) -> tuple[int, int]:
     return int(pid), int(tid)
 
 
-def _windows(begin: Ints, end: Ints, pid: int, follows: Ints | None = None) -> Iterations:
-    """The first step has no iteration of its own; nor has one that does not follow another."""
-    count = len(end)
-    window = np.concatenate((begin[:1], end[:-1]))
-    used = np.arange(count)[1:] if count > 1 else np.arange(count)
-    if follows is not None and follows[used].any():
-        used = used[follows[used].astype(bool)]
-    return Iterations(window, np.maximum(begin, window), end, used, pid)
-
-
 def _between_optimizers(trace: Trace) -> Steps:
-    found = _beginning(trace.ranges, _OPTIMIZER)
+    found = ranges_named(trace, _OPTIMIZER)
     if not len(found):
         raise InputError(
             "the trace has no optimizer steps",
@@ -143,11 +129,11 @@ def _between_optimizers(trace: Trace) -> Steps:
     first = int(ints(calls, c.START).min()) if len(calls) else int(end[0])
     begin = np.concatenate(([min(first, int(end[0]))], end[:-1]))
     names = tuple(found[c.NAME].astype(str).str.removeprefix(_OPTIMIZER).unique()[:3])
-    return Steps(_windows(begin, end, pid), StepBoundary("optimizer", ("optimizer",), names,
-                                                         "full_step"))  # fmt: skip
+    boundary = StepBoundary("optimizer", ("optimizer",), names, "full_step")
+    return Steps(Iterations.between(begin, end, pid), boundary)
 
 
-def _repeating(trace: Trace, launches: Launches) -> Steps | None:
+def _repeating(launches: Launches) -> Steps | None:
     """Steps from the period of what the busiest process launches."""
     calls = launches.calls
     if not len(calls):
@@ -156,27 +142,18 @@ def _repeating(trace: Trace, launches: Launches) -> Steps | None:
     pid = int(pids[np.argmax(often)])
     rows = np.flatnonzero(ints(calls, c.PID) == pid)
     start, end = ints(calls, c.START)[rows], ints(calls, c.END)[rows]
-    codes = _codes(launches)[rows]
     gap = np.concatenate(([0], start[1:] - np.maximum.accumulate(end)[:-1]))
-    found = find_period(codes, gap)
+    found = find_period(_codes(launches)[rows], gap)
     if found is None:
         return None
     last = found.starts + found.length - 1
-    windows = _windows(start[found.starts], end[last], pid, found.follows.astype(np.int64))
-    return Steps(windows, _boundary(found), _told(found, len(rows)))
-
-
-def _boundary(found: Period) -> StepBoundary:
-    return StepBoundary("launches", (f"{found.length:,} launches that repeat",), (), "full_step")
-
-
-def _told(found: Period, count: int) -> tuple[str, ...]:
-    share = 100.0 * found.covered / count
-    said = (
-        f"nothing marks a step in the trace: one is {found.length:,} launches that repeat "
-        f"{len(found.starts):,} times ({share:.0f} % of all launches)"
+    iterations = Iterations.between(start[found.starts], end[last], pid, found.follows)
+    period = (f"{found.length:,} launches that repeat",)
+    note = (
+        f"nothing marks a step in the trace: a step is {found.length:,} launches that repeat "
+        f"{len(found.starts):,} times ({100.0 * found.covered / len(rows):.0f} % of all launches)"
     )
-    return (said,)
+    return Steps(iterations, StepBoundary("launches", period, (), "full_step"), (note,))
 
 
 def _codes(launches: Launches) -> Ints:
@@ -191,11 +168,84 @@ def _codes(launches: Launches) -> Ints:
     return code
 
 
-def _whole(trace: Trace, notes: tuple[str, ...]) -> Steps:
+def _whole(trace: Trace, note: str) -> Steps:
     span = whole_span(trace)
     if span is None:
         raise InputError(
             "the trace holds no device work and no CUDA calls",
             hint="record it with ProfilerActivity.CUDA, on a machine with a GPU",
         )
-    return Steps(span, StepBoundary("none", ("whole span",), (), "full_step"), notes)
+    return Steps(span, StepBoundary("none", ("whole span",), (), "full_step"), (note,))
+
+
+# ------------------------------------------------------------------------ whole steps
+
+
+def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
+    """The steps without those that are known to lack work, and a note that counts them.
+
+    A launch without device work means that the profiler, or the file, lost it. In a file that was
+    cut each thread's calls break off at a place of their own, because Kineto writes one thread
+    after the other; only steps before the first of these places count.
+
+    Raises InputError when a cut file has no such step. If every step lost work, as when each of
+    them captures a graph, all stay and the note says so.
+    """
+    windows = steps.iterations
+    missed = _lost(trace, joined)
+    if windows.pid is not None:
+        missed &= ints(trace.calls, c.PID) == windows.pid
+    lost = ints(trace.calls, c.START)[missed]
+    partial = np.zeros(len(windows), np.bool_)
+    row = windows.of(lost)
+    partial[row[row >= 0]] = True
+    # When the iteration after such a step began on the GPU is unknown, too.
+    partial[1:] |= partial[:-1].copy()
+    if trace.damage.cut and not windows.whole:
+        partial |= windows.end > _recorded_until(joined, windows.pid)
+    notes = list(steps.notes)
+    if len(lost):
+        notes.append(
+            f"{len(lost):,} launch calls have no device work in the trace: it was lost, or they "
+            "were captured into a graph"
+        )
+    left = windows.used[~partial[windows.used]]
+    if not len(left) and trace.damage.cut:
+        raise InputError(
+            "no step of the trace is whole",
+            hint="--step-from none reports on all that is there",
+        )
+    if not len(left):
+        return replace(steps, notes=tuple(notes))
+    if len(left) < len(windows.used):
+        notes.append(
+            f"{len(windows.used) - len(left):,} of {len(windows.used):,} steps are not used: the "
+            "trace lacks a part of them"
+        )
+    return replace(steps, iterations=replace(windows, used=left), notes=tuple(notes))
+
+
+def _lost(trace: Trace, joined: Launches) -> Bools:
+    """For each call, whether it launches by its name and reached nothing."""
+    calls = trace.calls
+    names = calls[c.NAME].cat
+    launches = names.categories.astype(str).str.contains(_ALWAYS_LAUNCH, regex=True)
+    named = np.append(np.asarray(launches, np.bool_), False)
+    lost: Bools = named[names.codes.to_numpy()]
+    pid, launching = ints(calls, c.PID), ints(joined.calls, c.PID)
+    for process in np.unique(launching):
+        mine = np.flatnonzero(lost & (pid == process))
+        found = ints(joined.calls, c.CORRELATION)[launching == process]
+        lost[mine] = ~np.isin(ints(calls, c.CORRELATION)[mine], found)
+    # Why a process has no launch at all is unknown.
+    return lost & np.isin(pid, launching)
+
+
+def _recorded_until(joined: Launches, pid: int | None) -> int:
+    """The last launch of the thread whose launches end first, of those that made many."""
+    calls = joined.calls[joined.calls[c.PID] == pid]
+    start, tid = ints(calls, c.START), ints(calls, c.TID)
+    threads, often = np.unique(tid, return_counts=True)
+    many = threads[often >= _THREAD_SHARE * len(calls)]
+    last: list[int] = [int(start[tid == thread].max()) for thread in many]
+    return min(last, default=0)

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from launchscope.analysis.timeline.work import Bools, Work
-from launchscope.analysis.timing import Floats
+from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Ints, ints
-
-__all__ = ["QUEUE_LIMIT", "Accounting", "account", "blocked_ns"]
+from launchscope.parser.trace import Bools, Floats, Ints, ints
 
 # Launches that fit in the queue before a launch call blocks (H200, CUDA 13.0: about 1,000).
 QUEUE_LIMIT = 1000

@@ -9,8 +9,6 @@ import pandas as pd
 
 from launchscope.parser.trace import Ints
 
-__all__ = ["Cover", "union_ns_by_group"]
-
 
 def union_ns_by_group(start: Ints, end: Ints, group: Ints, groups: int) -> Ints:
     """Length of the union of intervals, for each group 0..groups-1; other groups are left out."""

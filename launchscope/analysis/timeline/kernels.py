@@ -11,9 +11,7 @@ import pandas as pd
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import KernelRow, OpRecord, OpRow
 from launchscope.parser import columns as c
-from launchscope.parser.trace import ints
-
-__all__ = ["kernel_table", "op_table"]
+from launchscope.parser.trace import Ints, ints
 
 
 def kernel_table(work: Work, ops: tuple[OpRecord, ...] = ()) -> tuple[KernelRow, ...]:
@@ -90,7 +88,7 @@ def _lines(
     return result
 
 
-def _aligned(traced: list[str], wanted: list[str]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _aligned(traced: list[str], wanted: list[str]) -> Ints:
     """For each traced operator its place in the inspected order; the place past the end if none.
 
     The two differ where an operator ran under another name in one of them; what lies between

@@ -17,17 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from launchscope.analysis.timeline.intervals import Cover, union_ns_by_group
-from launchscope.analysis.timeline.work import Bools, Work
+from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Ints, ints
-
-__all__ = ["IdleParts", "Timeline", "build_timeline"]
-
-Floats = npt.NDArray[np.float64]
+from launchscope.parser.trace import Bools, Floats, Ints, ints
 
 DATA_RANGE = "enumerate(DataLoader)"
 

@@ -10,19 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from launchscope.analysis.steps.iterations import Iterations
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches, synchronizations
-from launchscope.parser.trace import Ints, Trace, ints
-
-__all__ = ["OPTIMIZER_RANGE", "Work", "gather"]
+from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints
 
 OPTIMIZER_RANGE = "Optimizer.step#"  # how torch's range around one begins
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ class Work:
         np.maximum.at(last, self.step[autograd], ints(self.launches, c.START)[autograd])
         return self.in_optimizer(time) | ((last[step] >= 0) & (time > last[step]))
 
-    def recorded(self, begin: Ints, end: Ints) -> npt.NDArray[np.float64]:
+    def recorded(self, begin: Ints, end: Ints) -> Floats:
         """How many operators and calls begin in each span: what recording stretches."""
         starts = []
         for table in (self.trace.ops, self.trace.calls):

@@ -102,7 +102,7 @@ def test_a_gain_under_the_threshold_means_stay_eager(
 def test_a_trace_that_cannot_be_read_is_told_of(recording: Recording, profile: Profile) -> None:
     plan = planned(replace(recording, directory="/no/such/folder"), profile)
     assert plan.buckets == ()
-    assert any("the trace could not be read" in note for note in plan.notes)
+    assert any("the trace cannot be read" in note for note in plan.notes)
 
 
 def test_shapes_that_do_not_vary_have_no_plan(recording: Recording, profile: Profile) -> None:
@@ -236,12 +236,12 @@ def test_growing_sizes_are_all_padded_to_the_longest(
 
 
 def test_a_curve_goes_through_the_measured_sizes_and_on_beyond_them() -> None:
-    found = curve([10, 20, 30], [1.0, 2.0, 3.0], [10, 15, 30, 40, 5])
+    found = curve([(10, 1.0), (20, 2.0), (30, 3.0)], [10, 15, 30, 40, 5])
     assert found == pytest.approx([1.0, 1.5, 3.0, 4.0, 0.5], abs=1e-6)
 
 
 def test_a_flat_curve_stays_flat() -> None:
-    assert curve([10, 20], [2.0, 2.0], [5, 15, 99]) == pytest.approx([2.0, 2.0, 2.0])
+    assert curve([(10, 2.0), (20, 2.0)], [5, 15, 99]) == pytest.approx([2.0, 2.0, 2.0])
 
 
 def test_a_recorded_generation_gains_from_a_static_cache() -> None:

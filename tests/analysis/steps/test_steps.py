@@ -84,7 +84,7 @@ def test_without_any_pattern_the_whole_span_is_taken_and_told() -> None:
         built.launch(name=f"k{number}")
     found = steps(built)
     assert found.boundary.boundary == "none"
-    assert any("no step was found" in note for note in found.notes)
+    assert any("no step that could be found" in note for note in found.notes)
 
 
 def test_the_whole_span_and_marks_can_be_asked_for() -> None:

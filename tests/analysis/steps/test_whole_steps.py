@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from launchscope.analysis import profile_of_trace
-from launchscope.analysis.steps.steps import steps_of
-from launchscope.analysis.steps.whole_steps import whole_steps
+from launchscope.analysis.steps.steps import steps_of, whole_steps
 from launchscope.errors import InputError
 from launchscope.model import Profile
 from launchscope.parser import read_trace
@@ -63,7 +62,7 @@ def test_steps_that_lost_device_work_are_left_out_and_told() -> None:
     found = profile_of_trace(trace, "t")
     assert found.value("launches_per_step") == 8
     assert "11 launch calls have no device work" in notes(found)
-    assert "2 of 4 steps left out" in notes(found)
+    assert "2 of 4 steps are not used" in notes(found)
 
 
 def test_a_step_in_the_middle_takes_the_one_after_it_along() -> None:
