@@ -14,15 +14,15 @@ from launchscope.report.document import (
     Table,
     facts,
 )
-from launchscope.report.documents.labels import parameters
+from launchscope.report.documents.labels import titled
 from launchscope.wording import NOT_MEASURED, figures, mib, ms, pct, shapes
 
 _MOST_BARS = 12  # more sizes are shown as ranges
 
 
-def bucket_section(plan: BucketPlan, headline: str) -> Section:
-    """Sizes, buckets and what they give; `headline` is not said again."""
-    blocks: list[Block] = [Paragraph(plan.headline)] if plan.headline != headline else []
+def bucket_section(plan: BucketPlan, *, has_headline: bool) -> Section:
+    """Sizes, buckets and what they give, below the plan's headline if it `has_headline`."""
+    blocks: list[Block] = [Paragraph(plan.headline)] if has_headline else []
     if bars := _histogram(plan):
         blocks.append(Bars(("size", "steps"), bars))
     if plan.buckets:
@@ -31,8 +31,7 @@ def bucket_section(plan: BucketPlan, headline: str) -> Section:
         blocks.append(facts(known))
     if notes := (*plan.phases, *plan.notes):
         blocks.append(Items(notes))
-    title = ", ".join(filter(None, ("Varying input shapes", parameters(plan.parameters))))
-    return Section(title, tuple(blocks))
+    return Section(titled("Varying input shapes", plan.parameters), tuple(blocks))
 
 
 def _buckets(plan: BucketPlan) -> Table:

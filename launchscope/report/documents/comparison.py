@@ -15,14 +15,12 @@ from launchscope.report.document import (
     Section,
     Series,
     Table,
-    facts,
     items,
     sections,
 )
 from launchscope.report.documents.buckets import bucket_section
-from launchscope.report.documents.labels import VERDICTS, command, machine, parameters
+from launchscope.report.documents.labels import VERDICTS, command, machine, parameters, titled
 from launchscope.report.documents.strategies import strategy_section
-from launchscope.rules.verdict.crossover import crossover_sentence
 from launchscope.wording import count, figures, pct, shapes, times
 
 _LEGEND = (
@@ -38,22 +36,23 @@ _STRUCTURE = "Structure only: nothing ran on a GPU."
 
 def document(comparison: Comparison, top: int) -> Document:
     """Everything a report shows of a Comparison; nothing in it is cut at `top`."""
-    headline = comparison.headline or "The measurements side by side."
-    environment = comparison.environment
-    axes = tuple(
-        f"{name.replace('_', ' ')}: {', '.join(values)}" for name, values in comparison.axes.items()
-    )
+    environment, axes = comparison.environment, comparison.axes
+    # The headline is about the axes; without them about the strategies, else about the buckets.
+    ladders, plans = comparison.ladders, comparison.buckets
     return Document(
         badge="COMPARISON",
         tone="calm",
         title=command(comparison.target),
-        headline=headline,
-        context=((machine(environment),) if environment.torch else ()) + axes,
+        headline=comparison.headline or "The measurements side by side.",
+        context=(
+            *((machine(environment),) if environment.torch else ()),
+            *(f"{name.replace('_', ' ')}: {', '.join(values)}" for name, values in axes.items()),
+        ),
         sections=sections(
-            _points(comparison, headline),
+            _points(comparison),
             *_plots(comparison),
-            *(strategy_section(ladder, headline) for ladder in comparison.ladders),
-            *(bucket_section(plan, headline) for plan in comparison.buckets),
+            *(strategy_section(ladder, has_headline=bool(axes)) for ladder in ladders),
+            *(bucket_section(plan, has_headline=bool(axes or ladders)) for plan in plans),
             items("Notes", comparison.notes),
         ),
     )
@@ -71,16 +70,13 @@ def _is_rehearsed(comparison: Comparison) -> bool:
 # ----------------------------------------------------------------------------- the table
 
 
-def _points(comparison: Comparison, headline: str) -> Section | None:
+def _points(comparison: Comparison) -> Section | None:
     points = comparison.points
     if not points:
         return None
     rehearsed = _is_rehearsed(comparison)
     blocks: list[Block] = [*(_structure(points) if rehearsed else _times(points))]
     blocks += [Paragraph(_failure(point), "bad") for point in points if point.failure is not None]
-    if not rehearsed:
-        said = map(crossover_sentence, comparison.crossovers)
-        blocks += [Paragraph(sentence) for sentence in said if sentence != headline]
     return Section("Point by point", tuple(blocks))
 
 
@@ -98,7 +94,7 @@ _Cells = tuple[Column, Callable[[Point], Cell | str | None]]
 
 
 def _table(points: tuple[Point, ...], *columns: _Cells) -> Table:
-    """A row per point, which its parameters name; without any there is one point, as a list."""
+    """A row per point, named by its parameters."""
     names = dict.fromkeys(name for point in points for name in point.parameters)
 
     def parameter(name: str) -> _Cells:
@@ -106,10 +102,7 @@ def _table(points: tuple[Point, ...], *columns: _Cells) -> Table:
             lambda point: point.parameters.get(name, "")
         )
 
-    table = Table.of(points, *map(parameter, names), *columns)
-    if names:
-        return table
-    return facts([(c.heading, cell) for c, cell in zip(table.columns, table.rows[0])])
+    return Table.of(points, *map(parameter, names), *columns)
 
 
 def _figure(
@@ -239,9 +232,7 @@ def _plots(comparison: Comparison) -> list[Section]:
                   _series("replay", "projected_iteration_ms", points))  # fmt: skip
         if max(len(curve.points) for curve in curves) < 2:
             continue
-        title = ", ".join(
-            filter(None, ("Milliseconds per iteration by batch size", parameters(dict(fixed))))
-        )
+        title = titled("Milliseconds per iteration by batch size", dict(fixed))
         plot = Plot(title, tuple(c for c in curves if c.points), _mark_at(marks.get(fixed)))
         found.append(Section(title, (plot,)))
     return found

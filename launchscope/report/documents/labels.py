@@ -52,6 +52,11 @@ def parameters(given: Mapping[str, str]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
 
 
+def titled(title: str, given: Mapping[str, str]) -> str:
+    """`Strategies, width 64`, for a part that is about some parameters only."""
+    return f"{title}, {parameters(given)}" if given else title
+
+
 def kernel(name: str) -> str:
     """A kernel's name without the prefixes that PyTorch's kernels share."""
     for noise in ("void ", "at::native::", "(anonymous namespace)::", "at::cuda::detail::"):

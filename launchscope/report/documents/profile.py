@@ -113,11 +113,11 @@ def _basis(profile: Profile) -> str:
         elif correct.status == "not_checked":
             parts.append("result not checked")
         elif correct.max_update_diff == 0:
-            parts.append(f"result identical to eager over {plural(correct.steps, 'batch')}")
+            parts.append(f"bit-identical to eager over {plural(correct.steps, 'batch')}")
         else:
             largest = correct.max_update_diff
             by = "" if largest is None else f" (largest difference {largest:.0e})"
-            parts.append(f"result equal to eager over {plural(correct.steps, 'batch')}{by}")
+            parts.append(f"same result as eager over {plural(correct.steps, 'batch')}{by}")
     return " · ".join((*parts, f"{verdict.confidence} confidence"))
 
 
@@ -190,7 +190,7 @@ def _times(profile: Profile) -> Section:
     if profile.mode == "rehearsal":
         rows = [
             _Row("device operations per step", _metric(profile, "device_ops_per_step")),
-            _Row("different operation streams", _metric(profile, "shape_signatures")),
+            _Row("distinct op streams", _metric(profile, "shape_signatures")),
         ]
     else:
         rows = [*_durations(profile), *_launching(profile), *_predicted(profile)]
@@ -203,7 +203,7 @@ def _times(profile: Profile) -> Section:
         (Column(_REPLAY_HEADINGS.get(basis, "replay")), lambda row: row.replay),
         (Column("speedup"), _speedup),
     )
-    return Section("Eager against replay" if is_compared else "Measurements", (table,))
+    return Section("Eager and replay" if is_compared else "Measurements", (table,))
 
 
 def _speedup(row: _Row) -> Cell:
@@ -338,7 +338,7 @@ def _iteration(profile: Profile) -> Section | None:
             bars.append(Bar(label, f"{fixed(value, places)} ms", 100.0 * value / iteration))
     total = with_unit(profile.metrics["iteration_ms"], spread=False)
     block = Bars(("", "time"), tuple(bars), stacked=True)
-    return Section(f"Where the iteration goes ({total})", (block,))
+    return Section(f"Where the iteration time goes ({total})", (block,))
 
 
 def _costs(profile: Profile) -> Section | None:

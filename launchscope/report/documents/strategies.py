@@ -15,14 +15,14 @@ from launchscope.report.document import (
     Table,
     measured,
 )
-from launchscope.report.documents.labels import parameters
+from launchscope.report.documents.labels import titled
 from launchscope.wording import ms, pct, plural, times
 
 _LONGEST_REASON = 40  # a longer one follows the table
 
 
-def strategy_section(ladder: Ladder, headline: str) -> Section:
-    """One table and what does not fit into it; `headline` is not said again."""
+def strategy_section(ladder: Ladder, *, has_headline: bool) -> Section:
+    """One table and what does not fit into it, below its headline if it `has_headline`."""
     table = Table.of(
         ladder.rungs,
         (Column("strategy", "left", key=True), lambda rung: rung.mode),
@@ -31,13 +31,12 @@ def strategy_section(ladder: Ladder, headline: str) -> Section:
         (Column("setup"), lambda rung: _figure(rung, rung.setup_ms, ms)),
         (Column("reserved"), lambda rung: _figure(rung, rung.memory_mib, _mib)),
         (Column("in graphs"), lambda rung: _figure(rung, rung.graph_share_pct, pct)),
-        (Column("result against eager", "left", fit="wrap"), _result),
+        (Column("result vs. eager", "left", fit="wrap"), _result),
     )
-    blocks: list[Block] = [Paragraph(ladder.headline)] if ladder.headline != headline else []
+    blocks: list[Block] = [Paragraph(ladder.headline)] if has_headline else []
     details = tuple(line for rung in ladder.rungs for line in _details(rung))
     blocks += [table, Items(details)] if details else [table]
-    title = ", ".join(filter(None, ("Strategies", parameters(ladder.parameters))))
-    return Section(title, tuple(blocks))
+    return Section(titled("Strategies", ladder.parameters), tuple(blocks))
 
 
 def _is_timed(rung: Rung) -> bool:
