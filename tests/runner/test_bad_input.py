@@ -55,7 +55,7 @@ CASES = {
     "fails_after_the_verdict": Case(
         TRAIN + "for i in range(20): step()\nraise SystemExit(3)",
         0,
-        "after it was measured the script ended with exit code 3",
+        "after it was measured, the script ended with exit code 3",
         ("--full",),
     ),
     "ends_after_7": Case(TRAIN + "for i in range(7): step()", 0, "its step was seen 7 times"),
@@ -167,7 +167,7 @@ for trial in range(8):
         opt.step()
 """,
         0,
-        "went on to train another model",
+        "the script trained another model",
     ),
     "several_threads": Case(
         """
@@ -182,7 +182,7 @@ with ThreadPoolExecutor(8) as pool:
     list(pool.map(serve, range(80)))
 """,
         3,
-        "in several threads, and one alone is followed",
+        "in several threads, and launchscope follows only one",
     ),
     "forward_alone_of_training": Case(
         TRAIN + LOOP, 0, "the step is the forward alone, as you asked", ("--step-from", "forward")
@@ -304,7 +304,7 @@ def test_it_ends_with_a_sentence_and_the_right_exit_code(batch: Batch, name: str
     everything = re.sub(r"\s+", " ", said.out[-6000:] + said.err)
     assert case.says in (everything if case.code == 0 else ours(said))
     assert "launchscope/runner" not in said.err
-    assert "this is a bug of launchscope" not in said.err
+    assert "this is a bug in launchscope" not in said.err
     if case.code != 0:
         assert "Traceback" not in ours(said)
         assert len(ours(said).strip().splitlines()) <= 2
