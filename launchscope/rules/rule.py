@@ -8,6 +8,8 @@ from inspect import cleandoc
 
 from launchscope.model import Finding, Profile, Severity, SourceLine
 
+Findings = Iterable[Finding]
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -17,7 +19,7 @@ class Rule:
     """
 
     code: str
-    find: Callable[[Profile], Iterable[Finding]]
+    find: Callable[[Profile], Findings]
     doc: str | None  # None under `python -OO`
     fixable: bool = False
 

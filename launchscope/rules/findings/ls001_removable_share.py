@@ -24,15 +24,13 @@ Metric `removable_pct`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import Gain, gain
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import pct, pct_beside
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     found, threshold = gain(profile), profile.threshold_pct
     if found is not None:
         yield RULE.finding(

@@ -26,11 +26,9 @@ Metrics `launch_share_pct`, `launch_api_ms`, `blocked_launch_ms`, `framework_ms`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import WORTH_FIXING_PCT, gain, share_pct
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import ms, pct, pct_beside
 
 LITERAL_PCT = 15.0
@@ -39,7 +37,7 @@ BLOCKED_SHARE = 0.3
 _UNKNOWN_CAUSE = "The measurements do not show the cause."
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     share = profile.value("launch_share_pct")
     if share is None:
         return

@@ -22,14 +22,12 @@ Metrics `launch_overhead_ms`, `launch_overhead_pct`, `step_overhead_pct`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
-from launchscope.rules.rule import Rule
+from launchscope.model import Profile
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import ms, pct
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     share = profile.value("launch_overhead_pct")
     if share is None or share <= 0 or share < profile.threshold_pct:
         return

@@ -20,18 +20,16 @@ torch.utils.benchmark.Measurement warns at the same 10 %. Metric `iteration_ms`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import spread_pct
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import pct
 
 WIDE_PCT = 10.0
 VERY_WIDE_PCT = 25.0
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     spread = spread_pct(profile, "iteration_ms")
     if spread is None or spread <= WIDE_PCT:
         return

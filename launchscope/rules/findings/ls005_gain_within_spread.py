@@ -20,15 +20,13 @@ Metrics `removable_pct`, `iteration_ms`. Fact `simulation_error_pct`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import gain
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import pct, pct_beside
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     found, threshold = gain(profile), profile.threshold_pct
     if found is None or found.beyond_spread or found.is_loss:
         return

@@ -26,18 +26,16 @@ Facts `simulation_error_pct`, `iteration_check_pct`, `join_coverage_pct`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import TOLERANCE_PCT, already_graphed, busy_excess_pct
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import pct
 
 SIMULATION_PCT = 10.0
 JOINED_PCT = 95.0
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     facts = profile.facts
     excess = busy_excess_pct(profile)
     if excess is not None:

@@ -19,16 +19,14 @@ Facts `large_kernel_share_pct`, `median_kernel_us`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
-from launchscope.rules.rule import Rule
+from launchscope.model import Profile
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import figures, pct
 
 MOSTLY_PCT = 80.0
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     share, median = profile.facts.large_kernel_share_pct, profile.facts.median_kernel_us
     if share is None or share < MOSTLY_PCT:
         return

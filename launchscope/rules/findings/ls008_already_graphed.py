@@ -20,16 +20,14 @@ Fact `graph_kernel_share_pct`, metric `graph_launches_per_step`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
-from launchscope.rules.rule import Rule
+from launchscope.model import Profile
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import pct, plural
 
 WORTH_TELLING_PCT = 1.0
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     share = profile.facts.graph_kernel_share_pct
     if share is None or share < WORTH_TELLING_PCT:
         return

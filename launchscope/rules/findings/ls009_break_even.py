@@ -21,16 +21,15 @@ Metrics `break_even_steps`, `capture_ms`, `instantiate_ms`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import ceil
 
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import never_pays_back
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import plural
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     if (late := never_pays_back(profile)) is not None:
         needed, expected = late
         yield RULE.finding(

@@ -21,11 +21,9 @@ PyTorch, CUDA semantics: CUDA Graphs, constraints. Metric `shape_signatures`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import MAX_BUCKETS
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.rules.shape_change import (
     distinct_inputs,
     every_step_differs,
@@ -35,7 +33,7 @@ from launchscope.rules.shape_change import (
 from launchscope.wording import shapes
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     distinct = distinct_inputs(profile)
     if profile.shapes.stable is not False or distinct < 2:
         return

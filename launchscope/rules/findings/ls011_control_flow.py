@@ -24,11 +24,9 @@ PyTorch, CUDA semantics: CUDA Graphs, constraints.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import decides_on_the_host
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.rules.shape_change import branches, calls_change, calls_seen
 from launchscope.wording import listed
 
@@ -46,7 +44,7 @@ _CALLS = (
 )
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     if profile.shapes.stable is not False or not branches(profile):
         return
     title = "Steps with equal input shapes run different ops"

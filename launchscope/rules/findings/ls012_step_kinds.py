@@ -20,15 +20,13 @@ Gradient accumulation and several optimizers make one longer step, not several k
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
-from launchscope.rules.rule import Rule
+from launchscope.model import Profile
+from launchscope.rules.rule import Findings, Rule
 from launchscope.rules.shape_change import every_step_differs, growth
 from launchscope.wording import listed, pct
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     kinds = profile.step.kinds if profile.step is not None else ()
     if len(kinds) < 2:
         return

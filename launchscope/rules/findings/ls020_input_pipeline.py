@@ -20,15 +20,13 @@ PyTorch, Performance Tuning Guide: asynchronous data loading. Metric `data_wait_
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import WORTH_FIXING_PCT, share_pct, wait_to_fix_first
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import ms, pct
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     share, wait = share_pct(profile, "data_wait_ms"), profile.value("data_wait_ms")
     if share is None or wait is None or share < WORTH_FIXING_PCT:
         return

@@ -23,15 +23,13 @@ Metrics `sync_cost_ms`, `sync_wait_ms`, `syncs_per_step`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import WORTH_FIXING_PCT, share_pct, wait_to_fix_first
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import ms, pct
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     share, cost = share_pct(profile, "sync_cost_ms"), profile.value("sync_cost_ms")
     if share is None or cost is None or share < WORTH_FIXING_PCT:
         return

@@ -21,14 +21,12 @@ NVIDIA, CUDA Graph Best Practice for PyTorch. PyTorch, CUDA semantics: CUDA Grap
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.op_names import as_written
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     captured = profile.replay.status == "measured"  # this capture worked in spite of the line
     for blocker in profile.blockers:
         name = as_written(blocker.op, blocker.code)

@@ -22,14 +22,12 @@ Kernels that `capturable=True` adds are in both runs and do not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
-from launchscope.rules.rule import Rule
+from launchscope.model import Profile
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import figures, plural
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     work = profile.replay.work
     if work.same is not False:
         return

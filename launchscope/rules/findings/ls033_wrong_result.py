@@ -21,12 +21,10 @@ A step that writes no state (inference) is compared by its outputs, or not at al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Cause, Finding, Profile
+from launchscope.model import Cause, Profile
 from launchscope.reason_text import cause_text
 from launchscope.rules.learning_rate import remedy
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import pct, plural
 
 _ADVICE = {
@@ -59,7 +57,7 @@ def _advice(cause: Cause) -> str:
     return _ADVICE[cause.kind]
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     correct = profile.replay.correct
     if correct.status != "different":
         return

@@ -20,13 +20,11 @@ If no replay was measured, there is no result to check.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
-from launchscope.rules.rule import Rule
+from launchscope.model import Profile
+from launchscope.rules.rule import Findings, Rule
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     correct = profile.replay.correct
     if profile.replay.status == "measured" and correct.status == "not_checked":
         reason = f": {correct.reason}" if correct.reason else ""

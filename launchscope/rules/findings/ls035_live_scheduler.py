@@ -24,11 +24,9 @@ PyTorch documentation of each optimizer: `capturable`, tensor `lr`. Facts `sched
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.learning_rate import remedy
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 
 
 def scheduler_is_frozen(profile: Profile) -> bool:
@@ -36,7 +34,7 @@ def scheduler_is_frozen(profile: Profile) -> bool:
     return profile.facts.scheduler_live is True
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     if not scheduler_is_frozen(profile):
         return
     classes = list(profile.facts.optimizer_classes or ())

@@ -21,15 +21,13 @@ PyTorch documentation of each optimizer: `capturable`. `replay.changes` in the P
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import gain, never_pays_back
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import listed
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     changes, found = list(map(str, profile.replay.changes)), gain(profile)
     too_small = found is not None and found.removable_pct < profile.threshold_pct
     if changes and not too_small and never_pays_back(profile) is None:

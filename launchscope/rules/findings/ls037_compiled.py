@@ -20,14 +20,12 @@ PyTorch documentation of torch.compile. TORCH_LOGS=cudagraphs,perf_hints shows w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import already_graphed
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     if profile.step is not None and profile.step.compiled and not already_graphed(profile):
         yield RULE.finding(
             "info",

@@ -22,15 +22,13 @@ CUDA programming guide: default stream. at::cuda::getCurrentCUDAStream.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import on_legacy_stream
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import plural
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     facts = profile.facts
     count = facts.legacy_stream_kernels or 0
     if not on_legacy_stream(profile):

@@ -22,16 +22,14 @@ PyTorch, CUDA semantics: CUDA Graphs, memory management. Metric `graph_memory_mi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
-from launchscope.rules.rule import Rule
+from launchscope.model import Profile
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import mib
 
 LARGE_MIB = 1024.0
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     memory = profile.value("graph_memory_mib")
     if memory is not None and memory >= LARGE_MIB:
         yield RULE.finding(

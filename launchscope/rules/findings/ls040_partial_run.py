@@ -19,10 +19,8 @@ A pass that you left out with 0 is not missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
-from launchscope.rules.rule import Rule
+from launchscope.model import Profile
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import plural
 
 FEW_STEPS = 10
@@ -33,7 +31,7 @@ def is_partial(profile: Profile) -> bool:
     return 0 < (profile.facts.timing_steps or 0) < FEW_STEPS
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     steps = profile.facts.timing_steps or 0
     if is_partial(profile):
         yield RULE.finding(

@@ -21,14 +21,12 @@ small kernels is a candidate. Metric `device_ops_per_step`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
-from launchscope.rules.rule import Rule
+from launchscope.model import Profile
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import plural
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     if profile.mode == "rehearsal":
         ops = profile.value("device_ops_per_step")
         count = "" if ops is None else f" ({plural(ops, 'device operation')})"

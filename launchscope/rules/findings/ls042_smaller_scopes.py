@@ -22,10 +22,8 @@ If the whole step was captured, or if a blocking line is in the forward.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
-from launchscope.rules.rule import Rule
+from launchscope.model import Profile
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import ms, pct
 
 NAMES = {"forward_backward": "forward and backward", "forward": "the forward"}
@@ -36,7 +34,7 @@ _ADVICE = (
 )
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     for scope in profile.replay.scopes:
         if scope.status != "measured" or scope.replay_ms is None or scope.eager_ms is None:
             continue

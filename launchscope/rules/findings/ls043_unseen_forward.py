@@ -25,14 +25,12 @@ PyTorch, CUDA semantics: CUDA Graphs, whole-network capture.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import forward_unseen
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     if forward_unseen(profile):
         yield RULE.finding(
             "warning",

@@ -23,15 +23,13 @@ Facts `timing_window_iteration_ms`, `unsteady`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from launchscope.model import Finding, Profile
+from launchscope.model import Profile
 from launchscope.rules.profile_queries import gain
-from launchscope.rules.rule import Rule
+from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import listed, ms
 
 
-def check(profile: Profile) -> Iterator[Finding]:
+def check(profile: Profile) -> Findings:
     medians = profile.facts.timing_window_iteration_ms
     if not profile.facts.unsteady or not medians or min(medians) <= 0:
         return
