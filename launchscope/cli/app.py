@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     if words[:1] == ["--"]:
         del words[0]
     open_streams()
-    console = new_console()
+    console = new_console(words[1:])
     try:
         result = _run(words)
         return result if isinstance(result, int) else 0

@@ -83,7 +83,7 @@ def check(
         plan.require_spared(path)
     if plan.saved is None:
         typed.note_misplaced(plan.target.name, plan.target.args)
-    result = workflow.check(plan, typed.progress())
+    result = workflow.check(plan, console)
     if console.environ.get(_SUMMARY):
         summary = reporter_named("markdown").render(result)
         append(Path(console.environ[_SUMMARY]), summary, console)

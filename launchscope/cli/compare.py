@@ -64,7 +64,7 @@ def compare(
     )
     outputs = typed.outputs(Comparison)
     typed.note_misplaced(plan.target.name, plan.target.args)
-    result = workflow.compare(plan, typed.progress())
+    result = workflow.compare(plan, typed.console())
     return outputs.deliver(result.comparison, typed.console(), outputs.report_again, result.problem)
 
 

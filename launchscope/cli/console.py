@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TextIO
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TextIO
 
 from launchscope.errors import LaunchscopeError, UsageError
+
+if TYPE_CHECKING:
+    from launchscope.runner.parent.child_watch import ProgressEvent
 
 _PIPE_WIDTH = 100
 _CI_WIDTH = 120
@@ -34,18 +38,19 @@ def discard_output(stream: TextIO) -> None:
 
 @dataclass
 class Console:
-    """The two streams of this process and how to write to them."""
+    """The two streams of this process and how to write to them; the Progress of every command.
+
+    `words` is the command line, for suggesting it again.
+    """
 
     stdout: TextIO
     stderr: TextIO
     environ: Mapping[str, str]
+    words: list[str] = field(default_factory=list)
     quiet: bool = False
     verbose: bool = False
     _has_status: bool = False  # stderr shows a status line without a newline
-
-    @classmethod
-    def of_process(cls) -> Console:
-        return cls(sys.stdout, sys.stderr, os.environ)
+    _started: dict[str, tuple[float, int]] = field(default_factory=dict)  # passes: when, steps
 
     # ------------------------------------------------------------ what it can show
 
@@ -119,7 +124,29 @@ class Console:
         self.clear_status()
         self._write(text if isinstance(text, str) else text.decode())
 
-    def progress(self, text: str) -> None:
+    def on_event(self, event: ProgressEvent) -> None:
+        """One line per pass that ended, with its time; a status line while it runs.
+
+        The script writes to the same terminal, so only the last line is ever redrawn.
+        """
+        if event.kind == "note":
+            self.note(event.text)
+            return
+        if event.kind == "run":
+            self.message(event.text)
+            return
+        if event.kind == "pass_start":
+            self._started[event.name] = time.monotonic(), event.total
+        started, total = self._started.get(event.name, (time.monotonic(), event.total))
+        line = f"{event.label}, {total} step{'' if total == 1 else 's'}" if total else event.label
+        if event.kind == "pass_start":
+            self.status(line)
+        elif event.kind == "pass_progress":
+            self.status(f"{line} {event.done}/{event.total}")
+        else:
+            self.message(f"{line}, {event.text or f'{time.monotonic() - started:.1f} s'}")
+
+    def message(self, text: str) -> None:
         """A line about what happens; silent with -q."""
         if not self.quiet:
             self._line(f"launchscope: {text}", "dim")
@@ -177,8 +204,8 @@ def console() -> Console:
     return _current or new_console()
 
 
-def new_console() -> Console:
+def new_console(words: Sequence[str] = ()) -> Console:
     """A fresh console for a new command."""
     global _current
-    _current = Console.of_process()
+    _current = Console(sys.stdout, sys.stderr, os.environ, list(words))
     return _current

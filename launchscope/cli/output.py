@@ -82,7 +82,7 @@ class Outputs:
         except OSError as error:
             console.error(f"cannot write {path}: {error.strerror or error}")
             return False
-        console.progress(f"wrote {path}")
+        console.message(f"wrote {path}")
         return True
 
 

@@ -35,19 +35,17 @@ def profile(
     from launchscope.workflows import profile as workflow
     from launchscope.workflows.target import script_target
 
-    words = command or []
-    settings = typed.settings()
-    target = script_target(words, module=module, command="profile")
+    settings, console = typed.settings(), typed.console()
+    target = script_target(command or [], module=module, command="profile")
     outputs = typed.outputs(Profile)
     typed.note_misplaced(target.name, target.args)
-    result = workflow.profile(target, settings, typed.progress())
-    again = [*typed.again(), *(["-m"] if module else []), *words]
-    commands = _next_commands(result.profile, outputs, again)
-    return outputs.deliver(result.profile, typed.console(), commands, result.problem)
+    result = workflow.profile(target, settings, console)
+    commands = _next_commands(result.profile, outputs, console.words)
+    return outputs.deliver(result.profile, console, commands, result.problem)
 
 
-def _next_commands(profile: Profile, outputs: Outputs, again: list[str]) -> tuple[str, ...]:
-    """What to type next, depending on what was typed already."""
+def _next_commands(profile: Profile, outputs: Outputs, words: list[str]) -> tuple[str, ...]:
+    """What to type next, depending on what was typed already: `words`."""
     commands = []
     verdict = profile.verdict
     if verdict is not None and verdict.because:
@@ -55,5 +53,5 @@ def _next_commands(profile: Profile, outputs: Outputs, again: list[str]) -> tupl
         first = next((code for code in verdict.because if code in serious), verdict.because[0])
         commands.append(f"launchscope rules {first}")
     return *commands, *(
-        outputs.report_again or (f"launchscope profile -o profile.json {shlex.join(again)}",)
+        outputs.report_again or (f"launchscope profile -o profile.json {shlex.join(words)}",)
     )

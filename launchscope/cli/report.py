@@ -67,7 +67,7 @@ def report(
     )
     found = find_input(paths, options)
     outputs = typed.outputs(found.kind)
-    value = found.read(typed.progress())
+    value = found.read(typed.console())
     verdict = value.verdict if isinstance(value, Profile) and found.saved_as is None else None
     codes = verdict.because[:1] if verdict is not None else ()
     commands = tuple(f"launchscope rules {code}" for code in codes)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from launchscope.cli.console import Console, console
 from launchscope.cli.options import KINDS, READ, RUN, SHOW
 from launchscope.cli.output import Outputs
-from launchscope.cli.progress import TerminalProgress
 from launchscope.errors import MissingOptionError
 from launchscope.workflows.signals import ends_on_signals
 
@@ -47,9 +46,6 @@ class Typed:
         found.quiet, found.verbose = self.quiet, self.verbose
         return found
 
-    def progress(self) -> TerminalProgress:
-        return TerminalProgress(self.console())
-
     def settings(self, **more: object) -> Settings:
         """The settings in force, with more flags of the command itself."""
         from launchscope.config import load_settings
@@ -75,23 +71,6 @@ class Typed:
                 f"{option} comes after {name}, so it goes to the script; type options of "
                 "launchscope before the script"
             )
-
-    def again(self) -> list[str]:
-        """The options as words, for typing them once more."""
-        others = {
-            "config": self.config,
-            "format": None if self.format_name == "terminal" else self.format_name,
-            "quiet": self.quiet,
-            "verbose": self.verbose,
-        }
-        words = []
-        for name, value in {**self.flags, **others}.items():
-            if value is None or value is False:
-                continue
-            words.append(_long(name))
-            if value is not True:
-                words.append(str(value))
-        return words + [word for path in self.output for word in ("-o", str(path))]
 
 
 def runs_a_script(*, without: Iterable[str] = ()) -> Callable[[Command], Command]:

@@ -197,7 +197,7 @@ def _check(plan: CheckPlan, measured: _Measurements, progress: Progress) -> Chec
     while not plan.update and result.outcome == "failed" and measured.more():
         result = decide()
     if plan.confirm and not plan.update and result.outcome == "failed" and measured.restart():
-        progress.on_message("measuring again, to confirm")
+        progress.message("measuring again, to confirm")
         measured.all()
         result = confirmed(result, decide(), strict=plan.strict)
     writes = plan.update or (baseline is None and plan.missing == "write")

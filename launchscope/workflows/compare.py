@@ -153,7 +153,7 @@ class _Rows:
         for number, combination in enumerate(every, 1):
             name = ", ".join(f"{key} {value}" for key, value in combination.parameters.items())
             if len(every) > 1:
-                self.progress.on_message(f"point {number} of {len(every)}: {name}")
+                self.progress.message(f"point {number} of {len(every)}: {name}")
             try:
                 interrupt = self._measure_point(combination, name)
             except KeyboardInterrupt as error:  # between two runs

@@ -213,11 +213,11 @@ def _ends(path: Path) -> bytes:
 def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Difference:
     from launchscope.analysis.comparison.profiles import difference
 
-    progress.on_status("reading both files")
+    progress.status("reading both files")
     before, after = each(profile_of, paths, options)
     ranks = [p.facts.rank if p.environment.world_size > 1 else None for p in (before, after)]
     if None not in ranks and ranks[0] != ranks[1]:
-        progress.on_note(
+        progress.note(
             f"these are ranks {ranks[0]} and {ranks[1]} of one run: --ranks shows them side by side"
         )
     return difference(before, after, (str(paths[0]), str(paths[1])))
@@ -229,7 +229,7 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
     found = []
     for row in each(rank_of, paths, options):
         found.append(row)
-        progress.on_status(f"read {len(found)} of {len(paths)} files")
+        progress.status(f"read {len(found)} of {len(paths)} files")
     if all(row.problem is not None for row in found):
         raise InputError(
             f"none of the {len(paths)} files could be read: {found[0].problem}",

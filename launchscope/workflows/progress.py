@@ -14,13 +14,13 @@ class Progress(Protocol):
     def on_event(self, event: ProgressEvent) -> None:
         """A run of the script starts, or one of its passes starts, advances or ends."""
 
-    def on_message(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """The workflow starts or finishes a part of its work."""
 
-    def on_status(self, text: str) -> None:
+    def status(self, text: str) -> None:
         """What happens right now, until the next call. An empty text ends it."""
 
-    def on_note(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """Something to know about the result."""
 
 
@@ -29,8 +29,8 @@ class Silent:
 
     def on_event(self, event: ProgressEvent) -> None: ...
 
-    def on_message(self, text: str) -> None: ...
+    def message(self, text: str) -> None: ...
 
-    def on_status(self, text: str) -> None: ...
+    def status(self, text: str) -> None: ...
 
-    def on_note(self, text: str) -> None: ...
+    def note(self, text: str) -> None: ...

@@ -106,7 +106,7 @@ class ScriptRunner:
             problem = MeasureError("interrupted", exit_code=exit_code_of(error))
             return ScriptRun(None, None, problem, interrupted=True)
         finally:
-            self._progress.on_status("")
+            self._progress.status("")
             if outcome is not None:
                 outcome.settle()
 
@@ -176,7 +176,7 @@ class ScriptRunner:
         if folder is None:
             return
         if self._settings.keep_trace:
-            self._progress.on_message(f"kept the recording in {folder}")
+            self._progress.message(f"kept the recording in {folder}")
             return
         with held_back():  # whatever signal comes meanwhile
             shutil.rmtree(folder, ignore_errors=True)

@@ -65,7 +65,7 @@ def test_a_status_line_is_shown_on_a_terminal_only() -> None:
 def test_the_next_line_replaces_a_status_line() -> None:
     given = console(True, {"NO_COLOR": "1"})
     given.status("timing")
-    given.progress("timing, 0.4 s")
+    given.message("timing, 0.4 s")
     assert stderr_of(given).endswith("\r\033[Klaunchscope: timing, 0.4 s\n")
 
 
@@ -73,7 +73,7 @@ def test_quiet_silences_all_but_errors() -> None:
     given = console(True)
     given.quiet = True
     given.status("timing")
-    given.progress("timing")
+    given.message("timing")
     given.note("a note")
     assert stderr_of(given) == ""
     given.problem(UsageError("no such file", hint="did you mean train.py?"))

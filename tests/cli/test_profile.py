@@ -157,10 +157,7 @@ def test_the_report_says_how_to_save_it_unless_it_was_saved(
     runner: Runner, capsys: Streams
 ) -> None:
     main(["profile", "-q", "train.py", "--name", "a b"])
-    assert (
-        "launchscope profile -o profile.json --quiet train.py --name 'a b'"
-        in capsys.readouterr().out
-    )
+    assert "launchscope profile -o profile.json -q train.py --name 'a b'" in capsys.readouterr().out
     main(["profile", "-q", "-o", "mine.json", "train.py"])
     assert "launchscope report mine.json" in capsys.readouterr().out
 
