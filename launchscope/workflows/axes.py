@@ -155,37 +155,30 @@ def _combined(axes: Sequence[Axis], values: Sequence[str], target: Target) -> Co
     )
 
 
-def _batch_flag(target: Target, options: ScriptOptions, chosen: str | None) -> str | None:
+def _batch_flag(target: Target, options: ScriptOptions, given: str | None) -> str | None:
     """The script's own flag for the batch size; None if a placeholder or the environment has it."""
     if _has_placeholder(BATCH_SIZE, target):
-        if chosen is not None:
+        if given is not None:
             raise UsageError("the arguments contain {batch_size}, so --batch-flag has no effect")
         return None
-    if chosen is not None:
-        return _chosen(chosen, target, options)
+    if given is not None:
+        wanted = given if given.startswith("-") else f"--{given}"
+        flag = options.spelled(wanted)
+        if flag is None and options.opaque is None and options.found:
+            raise _no_option("--batch-flag", wanted, target, options)
+        return flag or wanted
     for name in _BATCH_FLAGS:
         flag = options.spelled(name)
         if flag is not None:
             return flag
     if any(BATCH_VARIABLE in word for word in options.words):
         return None
+    known = f"it reads its options with {options.opaque}" if options.opaque else _known(options)
     raise UsageError(
         f"{target.name} has no option for a batch size, so every point would measure the same "
         "thing",
-        hint=_no_flag_hint(options),
-    )
-
-
-def _chosen(chosen: str, target: Target, options: ScriptOptions) -> str:
-    wanted = chosen if chosen.startswith("-") else f"--{chosen}"
-    flag = options.spelled(wanted)
-    if flag is not None or options.opaque is not None or not options.found:
-        return flag or wanted
-    near = get_close_matches(wanted, sorted(options.flags), n=1)
-    raise UsageError(
-        f"--batch-flag: {target.name} has no option {wanted}, so every point would measure "
-        "the same thing",
-        hint=f"did you mean {near[0]}?" if near else _known(options),
+        hint=f"{known}; put {{batch_size}} into its arguments, name its flag with --batch-flag, or "
+        f"have the script read {BATCH_VARIABLE}",
     )
 
 
@@ -193,29 +186,24 @@ def _parameter_flag(name: str, target: Target, options: ScriptOptions) -> str | 
     if _has_placeholder(name, target):
         return None
     flag = options.spelled(name)
-    if flag is not None:
-        return flag
-    near = get_close_matches(f"--{name}", sorted(options.flags), n=1)
-    hint = f"did you mean {near[0].lstrip('-')}?" if near else f"{_known(options)}."
-    raise UsageError(
-        f"--param {name}: {target.name} has no option --{name}, so every point would measure "
-        "the same thing",
-        hint=f"{hint} Or put {{{name}}} into the arguments, where the value belongs",
+    if flag is None:
+        error = _no_option(f"--param {name}", f"--{name}", target, options)
+        error.hint = f"{error.hint}. Or put {{{name}}} into the arguments, where the value belongs"
+        raise error
+    return flag
+
+
+def _no_option(place: str, wanted: str, target: Target, options: ScriptOptions) -> UsageError:
+    near = get_close_matches(wanted, sorted(options.flags), n=1)
+    return UsageError(
+        f"{place}: {target.name} has no option {wanted}, so every point would measure the same "
+        "thing",
+        hint=f"did you mean {near[0]}?" if near else _known(options),
     )
 
 
 def _has_placeholder(name: str, target: Target) -> bool:
     return any("{" + name + "}" in arg for arg in target.args)
-
-
-def _no_flag_hint(options: ScriptOptions) -> str:
-    choices = (
-        "put {batch_size} into its arguments, name its flag with --batch-flag, or have the script "
-        f"read {BATCH_VARIABLE}"
-    )
-    if options.opaque is not None:
-        return f"it reads its options with {options.opaque}: {choices}"
-    return f"{_known(options)}; {choices}"
 
 
 def _known(options: ScriptOptions) -> str:

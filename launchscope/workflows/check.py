@@ -280,10 +280,9 @@ def _saved(words: Sequence[str]) -> Profile | None:
     if not exists(path):
         raise UsageError(f"{path}: no such file")
     if len(words) > 1:
-        rest = shlex.join([*words[1:], str(path)])
         raise UsageError(
-            f"{path} is a saved Profile, and nothing can follow it: {shlex.join(words[1:])}",
-            hint=f"options come before it: launchscope check {rest}"
+            f"{path} is a saved Profile, and nothing can follow it",
+            hint=f"launchscope check {shlex.join([*words[1:], words[0]])}"
             if words[1].startswith("-")
             else "check takes one Profile at a time",
         )

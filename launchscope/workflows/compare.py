@@ -165,6 +165,8 @@ class _Rows:
         return None
 
     def _measure_point(self, combination: Combination, name: str) -> LaunchscopeError | None:
+        from launchscope.analysis.comparison.points import with_rates
+
         modes, buckets = self.plan.modes, self.plan.buckets
         replay: ScriptRun | None = None
         if not modes or "replay" in modes or buckets:
@@ -174,7 +176,14 @@ class _Rows:
                 schedule = replace(schedule, sizes=_SIZES, trace=traced)
             replay = self._run(combination, schedule)
             if not replay.interrupted or replay.profile is not None:
-                self.points.append(_point_of(combination, replay))
+                point = Point(
+                    combination.parameters,
+                    combination.target,
+                    combination.batch_size,
+                    replay.profile,
+                    _failure_of(replay),
+                )
+                self.points.append(with_rates(point))
             plan = self._bucket_plan(replay, combination)
             if plan is not None:
                 self.plans.append(plan)
@@ -288,20 +297,6 @@ def _why_no_plan(recording: Recording, name: str) -> str:
         return f"no bucket plan{at}: the shapes of the steps were not seen"
     steps = len(recording.sizes.inputs)
     return f"the inputs had one shape in all {steps} steps{at}: there is nothing to bucket"
-
-
-def _point_of(combination: Combination, run: ScriptRun) -> Point:
-    from launchscope.analysis.comparison.points import with_rates
-
-    return with_rates(
-        Point(
-            combination.parameters,
-            combination.target,
-            combination.batch_size,
-            run.profile,
-            _failure_of(run),
-        )
-    )
 
 
 def _failure_of(run: ScriptRun) -> PointFailure | None:

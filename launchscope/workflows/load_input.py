@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Value = Profile | Difference | Ranks | Comparison | Check
 
 RECORDING = "recording.json"
+_SCHEMA = re.compile(rb'"launchscope/(\w+)/')
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
 # Below this size in bytes, starting processes takes longer than reading.
 _WORTH_PROCESSES = 30e6
@@ -85,8 +86,8 @@ def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
         return Input(Ranks, tuple(paths), options)
     if len(paths) == 2:
         return Input(Difference, tuple(paths), options)
-    noun = saved_as(first)
-    if noun is not None:
+    noun = _schema(first) if first.is_file() else None
+    if noun in SAVED:
         if options.given:
             raise UsageError(
                 f"{first} holds a finished report ({noun}), which {options.given[0]} cannot change",
@@ -168,7 +169,7 @@ def _saved(path: Path, options: ReadOptions) -> Profile:
     from launchscope.parser.sources import not_a_trace
     from launchscope.rules import advise
 
-    if b'"launchscope/' not in _ends(path):
+    if _schema(path) is None:
         raise not_a_trace(path)
     profile = read_profile(path)
     if options.reweigh:
@@ -185,26 +186,22 @@ def is_recording(path: Path) -> bool:
     """Whether a folder holds a recording, or a file is one."""
     if path.is_dir():
         return (path / RECORDING).exists()
-    return path.is_file() and (path.name == RECORDING or b'"launchscope/recording/' in _ends(path))
+    return path.is_file() and (path.name == RECORDING or _schema(path) == "recording")
 
 
-def saved_as(path: Path) -> str | None:
-    """The noun of the finished report in a file ("comparison", ...); None for anything else."""
-    from launchscope.parser import SAVED
+def _schema(path: Path) -> str | None:
+    """The noun of a file's launchscope schema ("profile", "comparison", ...); None without one.
 
-    ends = _ends(path) if path.is_file() else b""
-    return next((noun for noun in SAVED if f'"launchscope/{noun}/'.encode() in ends), None)
-
-
-def _ends(path: Path) -> bytes:
-    """The first and the last bytes, one of which hold the schema."""
+    The schema is among the first or the last bytes.
+    """
     try:
         with path.open("rb") as file:
             head = file.read(4096)
             file.seek(max(0, path.stat().st_size - 4096))
-            return head + file.read()
+            found = _SCHEMA.search(head) or _SCHEMA.search(file.read())
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    return found[1].decode() if found else None
 
 
 # ------------------------------------------------------------------------ several files
@@ -250,7 +247,8 @@ def files_in(folder: Path) -> list[Path]:
     found = [
         entry
         for entry in entries
-        if is_recording(entry) or (entry.is_file() and (is_trace(entry) or _is_profile(entry)))
+        if is_recording(entry)
+        or (entry.is_file() and (is_trace(entry) or _schema(entry) == "profile"))
     ]
     if not found:
         raise InputError(
@@ -258,10 +256,6 @@ def files_in(folder: Path) -> list[Path]:
             hint="name the folder that profile --keep-trace made, or the one with the traces",
         )
     return found
-
-
-def _is_profile(path: Path) -> bool:
-    return b'"launchscope/profile/' in _ends(path)
 
 
 def rank_of(path: Path, options: ReadOptions) -> RankRow:
