@@ -68,10 +68,10 @@ def test_sizes(size: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(14.7, "14.7 %"), (14.96, "14.96 %"), (9.3, "9.3 %"), (15.0, "15 %")]
+    ("value", "text"), [(14.7, "14.7 %"), (14.96, "14.96 %"), (9.3, "9.3 %"), (15.0, "15 %")]
 )
-def test_a_share_close_to_a_limit_is_told_apart_from_it(value: float, said: str) -> None:
-    assert wording.pct_beside(value, 15.0) == said
+def test_a_share_close_to_a_limit_has_enough_decimals_to_differ(value: float, text: str) -> None:
+    assert wording.pct_beside(value, 15.0) == text
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_without_enough_samples_for_a_spread_three_figures_are_shown() -> None:
 
 
 @pytest.mark.parametrize("unknown", [None, Metric(None, "ms"), Metric(None, "1", exact=True)])
-def test_unknown_is_said(unknown: Metric | None) -> None:
+def test_unknown_is_not_measured(unknown: Metric | None) -> None:
     assert wording.with_unit(unknown) == "not measured"
 
 

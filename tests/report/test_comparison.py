@@ -1,4 +1,4 @@
-"""What the report of a comparison says, and its plots."""
+"""The report of a comparison, and its plots."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_equal_times_can_be_plotted() -> None:
     assert lines_of(Plot("ms", (Series("eager", ((8, 2.0), (16, 2.0))),)))
 
 
-def test_points_that_all_failed_on_a_gpu_are_not_told_to_lack_one() -> None:
+def test_points_that_all_failed_on_a_gpu_do_not_claim_that_there_was_none() -> None:
     made = comparisons.comparison()
     failed = PointFailure("out of GPU memory, before it was measured", 1, out_of_memory=True)
     points = tuple(replace(point, profile=None, failure=failed) for point in made.points)

@@ -1,4 +1,4 @@
-"""The events of a step in words, rounds told once."""
+"""The events of a step in words, with repeated rounds written once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from launchscope.model import StepBoundary, step_summary
 
 
-def told(*events: str) -> str:
+def summary(*events: str) -> str:
     pairs = [event.partition(" ") for event in events]
     return step_summary(
         StepBoundary(
@@ -20,7 +20,7 @@ def told(*events: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("events", "said"),
+    ("events", "text"),
     [
         (
             ("forward GPT", "backward", "optimizer AdamW"),
@@ -39,10 +39,10 @@ def told(*events: str) -> str:
         ((), ""),
     ],
 )
-def test_rounds_that_repeat_are_told_once(events: tuple[str, ...], said: str) -> None:
-    assert told(*events) == said
+def test_rounds_that_repeat_are_written_once(events: tuple[str, ...], text: str) -> None:
+    assert summary(*events) == text
 
 
-def test_an_optimizer_that_calls_its_closure_is_told_to_hold_the_rest() -> None:
+def test_an_optimizer_that_calls_its_closure_contains_the_rest() -> None:
     step = StepBoundary("period", ("optimizer",), ("Adam",), "full_step", closure=True)
     assert step_summary(step) == "optimizer Adam, with forward and backward inside"

@@ -1,4 +1,4 @@
-"""The terminal report: what stands first, and what it never does."""
+"""The terminal report: its order, its width, and what it never shows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from launchscope.model import Facts, KernelRow, Metric, Profile, ScopeReplay, SourceLine, Work
 from launchscope.report import RenderOptions, render
-from launchscope.rules import advise
+from launchscope.rules import advise, all_rules
 from tests.rules.profiles import blocked, predicted, profile, share
 
 
@@ -26,7 +26,7 @@ def text(
     return shown
 
 
-def test_the_verdict_stands_first() -> None:
+def test_the_verdict_comes_first() -> None:
     lines = text().splitlines()
     assert "ADOPT" in lines[0]
     assert "shortens the iteration by 62 %" in lines[1]
@@ -41,7 +41,7 @@ def test_without_unicode_everything_is_ascii() -> None:
     assert text(unicode=False).isascii()
 
 
-def test_unknown_figures_are_said_and_never_zero() -> None:
+def test_unknown_figures_are_not_measured_rather_than_zero() -> None:
     base = profile()
     unknown = {key: Metric(None, metric.unit) for key, metric in base.metrics.items()}
     shown = text(advise(replace(base, metrics=unknown, facts=Facts())))
@@ -123,7 +123,7 @@ def test_the_replay_of_other_work_is_not_shown_beside_the_prediction_made_of_eag
     assert row(other, "step") == "step 9.02 ± 0.01 ms 3.10 ms 2.91x"
 
 
-def test_a_prediction_stands_between_the_bounds_that_the_verdict_rests_on() -> None:
+def test_a_prediction_shows_the_bounds_that_the_verdict_uses() -> None:
     base = predicted(
         metrics={
             "predicted_replay_ms": Metric(3.1, "ms", low=2.9, high=3.4),
@@ -134,3 +134,29 @@ def test_a_prediction_stands_between_the_bounds_that_the_verdict_rests_on() -> N
     assert row(base, "replay, bounds") == "replay, bounds 2.90 ms to 3.40 ms"
     assert row(base, "share removed, bounds") == "share removed, bounds 50 % to 72 %"
     assert "bounds" not in text(advise(profile()))
+
+
+def headings_over(of: Profile) -> dict[str, str]:
+    """The section of each finding."""
+    found, heading = {}, ""
+    for line in text(advise(of)).splitlines():
+        if line and not line.startswith(" "):
+            heading = line
+        elif line.startswith("  LS"):
+            found[line.split()[0]] = heading
+    return found
+
+
+def test_only_what_the_reader_can_change_in_the_script_is_something_to_change() -> None:
+    base = blocked()
+    wide = Metric.of_samples([8.0, 8.5, 9.0, 9.5, 12.0, 14.0, 15.0, 16.0], "ms")
+    found = headings_over(replace(base, metrics=base.metrics | {"iteration_ms": wide}))
+    assert found["LS030"] == "What to change"
+    assert found["LS004"] == "Keep in mind"
+    assert found["LS001"] == "Why"
+
+
+def test_a_rule_is_fixable_where_its_page_tells_the_reader_to_change_the_script() -> None:
+    fixable = {rule.code for rule in all_rules() if rule.fixable}
+    assert {"LS010", "LS020", "LS021", "LS030", "LS033", "LS035"} <= fixable
+    assert not fixable & {"LS001", "LS004", "LS005", "LS006", "LS009", "LS034", "LS040", "LS044"}
