@@ -15,33 +15,33 @@ _CHUNK = 2**22
 # A difference from something that did not change is infinite; JSON has no infinity.
 _LARGEST = 1e6
 
-_Kind: TypeAlias = tuple[tuple[DType, Device], ...]
+_Kind: TypeAlias = tuple[tuple[DType, Device], tuple[DType, Device]]
 
 
 class RelativeError:
-    """Sums of squares over tensors: of their difference, of what the step changed, of their size.
+    """The norm of the difference of pairs of tensors, relative to another norm.
 
     Tensors are collected until they fill a chunk: a model has hundreds of small ones, and each
-    alone would cost a dozen launches and a synchronization. With `rounded`, numbers of 32 and
-    64 bits that differ in their last bit are equal: in a group of parameters that hardly moves,
-    one such bit would look like a wrong update. With fewer bits the last one can be a whole
-    update, so every difference counts.
+    alone would cost a dozen launches and a synchronization. With `finite`, other numbers count
+    as 0. With `rounded`, numbers of 32 and 64 bits that differ in their last bit are equal: in a
+    group of parameters that hardly moves, one such bit would look like a wrong update. With
+    fewer bits the last one can be a whole update, so every difference counts.
     """
 
-    def __init__(self, *, rounded: bool = False) -> None:
+    def __init__(self, *, rounded: bool = False, finite: bool = False) -> None:
         self._rounded = rounded
-        self._difference = self._moved = self._size = 0.0
-        self._waiting: dict[_Kind, list[tuple[Tensor, ...]]] = {}
+        self._finite = finite
+        self._difference = self._size = 0.0
+        self._waiting: dict[_Kind, list[tuple[Tensor, Tensor]]] = {}
         self._elements: Counter[_Kind] = Counter()
 
-    def add(self, one: Tensor, other: Tensor, start: Tensor = None) -> None:
-        """Two flat tensors of one dtype and, if the step changed them, their values before it."""
-        tensors = (one, other) if start is None else (one, other, start)
-        kind = tuple((tensor.dtype, tensor.device) for tensor in tensors)
+    def add(self, one: Tensor, other: Tensor) -> None:
+        """Two flat tensors of one dtype."""
+        kind = (one.dtype, one.device), (other.dtype, other.device)
         for begin in range(0, other.numel(), _CHUNK):
-            chunks = tuple(tensor[begin : begin + _CHUNK] for tensor in tensors)
-            self._waiting.setdefault(kind, []).append(chunks)
-            self._elements[kind] += len(chunks[0])
+            end = begin + _CHUNK
+            self._waiting.setdefault(kind, []).append((one[begin:end], other[begin:end]))
+            self._elements[kind] += len(one[begin:end])
             if self._elements[kind] >= _CHUNK:
                 self._sum(kind)
 
@@ -49,39 +49,36 @@ class RelativeError:
         import torch
 
         dtype, device = kind[0]
-        chunks = self._waiting.pop(kind)
         self._elements[kind] = 0
-        left, right, *start = (
-            _numbers(torch.cat(parts), device) for parts in zip(*chunks, strict=True)
+        one, other = (
+            _numbers(torch.cat(parts), device)
+            for parts in zip(*self._waiting.pop(kind), strict=True)
         )
-        gap = _gap(left, right)
+        if self._finite:
+            one, other = _finite(one), _finite(other)
+        gap = _gap(one, other)
         if self._rounded and _is_wide(dtype):
-            gap = gap.masked_fill(gap <= torch.finfo(dtype).eps * _finite(right).abs(), 0.0)
+            gap = gap.masked_fill(gap <= torch.finfo(dtype).eps * _finite(other).abs(), 0.0)
         self._difference += _square(gap)
-        self._size += _square(_finite(right))
-        if start:
-            self._moved += _square(_finite(right) - _finite(start[0]))
+        self._size += _square(_finite(other))
 
     def _sum_all(self) -> None:
         for kind in list(self._waiting):
             self._sum(kind)
 
     @property
-    def moved(self) -> float:
-        """Square of the norm of what the step changed."""
+    def square(self) -> float:
+        """Square of the norm of the difference."""
         self._sum_all()
-        return self._moved
+        return self._difference
 
-    def relative_to(self, squared: float) -> float:
-        """The difference relative to a norm, given as its square; 0 if there is no difference."""
+    def relative_to(self, square: float | None = None) -> float:
+        """Relative to a norm given as its square; None: to the norm of the second tensors."""
         self._sum_all()
-        return _ratio(self._difference, squared)
-
-    @property
-    def of_size(self) -> float:
-        """The difference relative to the norm of the second tensors."""
-        self._sum_all()
-        return _ratio(self._difference, self._size)
+        whole = self._size if square is None else square
+        if self._difference == 0.0:
+            return 0.0
+        return min(math.sqrt(self._difference / whole), _LARGEST) if whole > 0 else _LARGEST
 
 
 class Update:
@@ -111,12 +108,12 @@ class Update:
             group = after.group
             if group is not None and not _is_wide(after.dtype):
                 group = 0  # rounding is too large a share of what a small group moves
-            moves.setdefault(group, RelativeError()).add(end, end, start)
+            moves.setdefault(group, RelativeError(finite=True)).add(end, start)
             rounded = group is not None
             differences.setdefault(group, RelativeError(rounded=rounded)).add(live, other)
-        if not any(move.moved for move in moves.values()):
+        if not any(move.square for move in moves.values()):
             return None
-        return max(error.relative_to(moves[group].moved) for group, error in differences.items())
+        return max(error.relative_to(moves[group].square) for group, error in differences.items())
 
 
 def of_outputs(pairs: Iterable[tuple[Tensor, Tensor]]) -> float | None:
@@ -124,11 +121,11 @@ def of_outputs(pairs: Iterable[tuple[Tensor, Tensor]]) -> float | None:
 
     None if there are no pairs.
     """
-    total, any_pair = RelativeError(), False
+    error, any_pair = RelativeError(), False
     for replayed, eager in pairs:
-        total.add(replayed, eager)
+        error.add(replayed, eager)
         any_pair = True
-    return total.of_size if any_pair else None
+    return error.relative_to() if any_pair else None
 
 
 def _typed(data: Tensor, dtype: DType) -> Tensor:
@@ -164,9 +161,3 @@ def _finite(values: Tensor) -> Tensor:
 
 def _square(values: Tensor) -> float:
     return float(values.abs().square().sum().item())
-
-
-def _ratio(difference: float, whole: float) -> float:
-    if difference == 0.0:
-        return 0.0
-    return min(math.sqrt(difference / whole), _LARGEST) if whole > 0 else _LARGEST

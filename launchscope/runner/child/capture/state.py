@@ -101,7 +101,7 @@ class DeviceState:
         """Live storages on the device by address, with dtype and group."""
         torch = self._torch
         found: dict[int, tuple[Storage, DType, int | None]] = {}
-        for tensor, group in self._tensors():
+        for tensor, group in state_values(self._modules, self._optimizers):
             if not isinstance(tensor, torch.Tensor) or tensor.device.type != self._device:
                 continue
             if tensor.numel() and tensor.layout == torch.strided:
@@ -114,27 +114,33 @@ class DeviceState:
                 found.setdefault(storage.data_ptr(), (storage, dtype, None))
         return found
 
-    def _tensors(self) -> Iterator[tuple[Value, int | None]]:
-        """Values of optimizers and modules; parameters come with the number of their group."""
-        number = 0  # for parameters that no optimizer has
-        for optimizer in self._optimizers:
-            for group in optimizer.param_groups:
-                number += 1
-                for parameter in group["params"]:
-                    yield parameter, number
-                    yield parameter.grad, None
-                yield from ((value, None) for value in group.values())
-            for state in optimizer.state.values():
-                values = state.values() if isinstance(state, dict) else ()
-                yield from ((value, None) for value in values)
-        for module in self._modules:
-            for parameter in module.parameters():
-                yield parameter, 0
-                yield parameter.grad, None
-            yield from ((buffer, None) for buffer in module.buffers())
-
     def _generator(self) -> Torch:
         return self._torch.cuda if self._device == "cuda" else self._torch
+
+
+def state_values(
+    modules: Iterable[Module], optimizers: Iterable[Optimizer]
+) -> Iterator[tuple[Value, int | None]]:
+    """Parameters, gradients, buffers and optimizer state, and other values that optimizers hold.
+
+    A parameter comes with the number of its parameter group, 0 if no optimizer has it.
+    """
+    number = 0
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            number += 1
+            for parameter in group["params"]:
+                yield parameter, number
+                yield parameter.grad, None
+            yield from ((value, None) for value in group.values())
+        for state in optimizer.state.values():
+            values = state.values() if isinstance(state, dict) else ()
+            yield from ((value, None) for value in values)
+    for module in modules:
+        for parameter in module.parameters():
+            yield parameter, 0
+            yield parameter.grad, None
+        yield from ((buffer, None) for buffer in module.buffers())
 
 
 def copy_of(torch: Torch, tensor: Tensor) -> Tensor:

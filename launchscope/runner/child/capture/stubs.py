@@ -10,13 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from launchscope.runner.child.ops.blocking import RNG, blocker_of
-from launchscope.runner.child.ops.step_ops import (
-    RNG_CALLS,
-    dotted,
-    host_factories,
-    names_cuda,
-    sync_calls,
-)
+from launchscope.runner.child.ops.step_ops import RNG_CALLS, copies_to_gpu, dotted, sync_calls
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
 from launchscope.runner.child.torch_types import (
     Args,
@@ -188,14 +182,10 @@ class Stubs:
 
     def _on_call(self, func: Function, args: Args, kwargs: Kwargs) -> Value:
         """`torch.tensor(x, device="cuda")` only shows as a call of the function."""
-        torch = self._torch
-        if func in host_factories(torch) and names_cuda(torch, kwargs.get("device")):
-            source = args[0] if args else kwargs.get("data")
-            if not isinstance(source, torch.Tensor):
-                call = _Call(f"torch.{func.__name__}")
-                made = self._answer(call, lambda: func(*args, **kwargs))
-                return made.requires_grad_(bool(kwargs.get("requires_grad")))
-        return func(*args, **kwargs)
+        if not copies_to_gpu(self._torch, func, args, kwargs):
+            return func(*args, **kwargs)
+        made = self._answer(_Call(f"torch.{func.__name__}"), lambda: func(*args, **kwargs))
+        return made.requires_grad_(bool(kwargs.get("requires_grad")))
 
     def _patch_calls(self) -> None:
         """While playing, synchronizations do nothing; RNG state and event times are recorded."""

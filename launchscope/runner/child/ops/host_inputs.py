@@ -1,4 +1,4 @@
-"""Which tensors of the host the step's own lines copy to the device.
+"""Finds the host tensors that the step's own lines copy to the device.
 
 With a graph these copies go straight to the inputs' fixed addresses, so the projection of the
 iteration has to know them. An argument's copy, `model(x.to(device))`, is over before the step
@@ -12,13 +12,12 @@ import inspect
 import linecache
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from types import FrameType
 
 from launchscope.model import HostInput
 from launchscope.runner.child.hooks.input_shapes import shape_of
 from launchscope.runner.child.source_lines import short_path
-
-__all__ = ["host_inputs"]
+from launchscope.runner.child.torch_types import Tensor, Torch, Value
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Expressions that can be evaluated again without any effect. A slice is a view, not the input.
@@ -29,12 +28,12 @@ _PLAIN = (
 
 
 def host_inputs(
-    torch: Any, frame: Any, file: str, lines: Iterable[int]
+    torch: Torch, frame: FrameType | None, file: str, lines: Iterable[int]
 ) -> tuple[HostInput, ...] | None:
     """The host tensors behind `x.to(...)` and `x.cuda()` in the statements that cover `lines`.
 
     `frame` is inside the step's last call; the innermost frame of `file` around it gives the
-    values of names. None without the source.
+    values of names. None if the source is unknown or no statement of its own covers a line.
     """
     while frame is not None and short_path(frame.f_code.co_filename) != file:
         frame = frame.f_back
@@ -44,16 +43,17 @@ def host_inputs(
         tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
     except (SyntaxError, ValueError):
         return None
-    # Functions and classes beside the loop are not the loop's own; a closure inside it is.
+    # Functions and classes beside the loop are not part of it; a closure inside it is.
     body = [node for node in _scope_of(tree, frame).body if not isinstance(node, _SCOPES)]
-    held = [n for n in lines if any(_covers(statement, n, n) for statement in body)]
-    if not held:
+    own = [line for line in lines if any(_covers(statement, line, line) for statement in body)]
+    if not own:
         return None
     names = {**frame.f_globals, **_locals_of(frame)}
     found: dict[tuple[str, int], HostInput] = {}
-    for statement in (node for part in body for node in ast.walk(part)):
-        simple = isinstance(statement, ast.stmt) and not hasattr(statement, "body")
-        if not simple or not _covers(statement, min(held), max(held)):
+    parts = (node for statement in body for node in ast.walk(statement))
+    simple = [node for node in parts if isinstance(node, ast.stmt) and not hasattr(node, "body")]
+    for statement in simple:
+        if not _covers(statement, min(own), max(own)):
             continue
         for node in ast.walk(statement):
             source = _moved(node)
@@ -68,7 +68,9 @@ def host_inputs(
     return tuple(found.values())
 
 
-def _scope_of(tree: ast.Module, frame: Any) -> Any:
+def _scope_of(
+    tree: ast.Module, frame: FrameType
+) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Module:
     """The function whose code the frame runs, or the module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -78,15 +80,15 @@ def _scope_of(tree: ast.Module, frame: Any) -> Any:
     return tree
 
 
-def _covers(statement: Any, first: int, last: int) -> bool:
-    return bool(statement.lineno <= last and (statement.end_lineno or 0) >= first)
+def _covers(statement: ast.stmt, first: int, last: int) -> bool:
+    return statement.lineno <= last and (statement.end_lineno or 0) >= first
 
 
-def _locals_of(frame: Any) -> dict[str, Any]:
-    """A function's local variables, read without a trace.
+def _locals_of(frame: FrameType) -> dict[str, Value]:
+    """A function's local variables.
 
-    Until Python 3.12 asking a frame for them leaves a dictionary with the frame, which would
-    keep the script's old tensors alive for as long as the function runs: it is emptied again.
+    Up to Python 3.12, reading them leaves a dictionary with the frame that would keep the
+    script's old tensors alive as long as the function runs, so it is emptied again.
     """
     found = dict(frame.f_locals)
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
@@ -104,7 +106,7 @@ def _moved(node: ast.AST) -> ast.expr | None:
     return source if plain and node.func.attr in ("to", "cuda") else None
 
 
-def _value_of(node: ast.expr, names: dict[str, Any]) -> Any:
+def _value_of(node: ast.expr, names: dict[str, Value]) -> Value:
     """The expression's value as the step left it; None if evaluating it raises an error."""
     try:
         return eval(compile(ast.Expression(node), "<step>", "eval"), {"__builtins__": {}}, names)
@@ -112,16 +114,14 @@ def _value_of(node: ast.expr, names: dict[str, Any]) -> Any:
         return None
 
 
-def _tensors(torch: Any, value: Any) -> list[Any]:
-    """The value if it is a tensor, else the tensors that a batch holds directly."""
+def _tensors(torch: Torch, value: Value) -> list[Tensor]:
+    """The value if it is a tensor, otherwise the tensors that a batch holds directly."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, torch.nn.Module):
         return []
     if isinstance(value, Mapping):
-        parts = list(value.values())
-    elif isinstance(value, list | tuple):
-        parts = list(value)
-    else:
-        parts = list(getattr(value, "__dict__", {}).values())
-    return [part for part in parts if isinstance(part, torch.Tensor)]
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        value = getattr(value, "__dict__", {}).values()
+    return [part for part in value if isinstance(part, torch.Tensor)]

@@ -25,7 +25,6 @@ from launchscope.runner.child.torch_types import (
     Module,
     Owner,
     Storage,
-    Stream,
     Torch,
     Value,
 )
@@ -163,7 +162,7 @@ def _replace_cuda(torch: Torch) -> None:
     """What manages a GPU does nothing; questions about it get an answer to go on with."""
     cuda = torch.cuda
     for name in _SILENT:
-        setattr(cuda, name, lambda *args, **kwargs: None)
+        setattr(cuda, name, _nothing)
     for name in _ZERO:
         setattr(cuda, name, lambda *args, **kwargs: 0)
     for name in _SILENT_NVTX:
@@ -201,9 +200,6 @@ def _replace_cuda(torch: Torch) -> None:
 def _load_to_cpu(torch: Torch, findings: RehearsalFindings) -> None:
     """torch.load leaves on the CPU what was saved from a GPU or is meant for one."""
 
-    def tag(storage: Storage) -> None:
-        return None
-
     def load(storage: Storage, location: str) -> Storage:
         if str(location).partition(":")[0] != "cuda":
             return None
@@ -211,7 +207,7 @@ def _load_to_cpu(torch: Torch, findings: RehearsalFindings) -> None:
         return storage
 
     # Comes before torch's own at 10 and more, which refuse a device that does not exist.
-    torch.serialization.register_package(5, tag, load)
+    torch.serialization.register_package(5, _nothing, load)
 
 
 def _observe_precision_helpers(torch: Torch, findings: RehearsalFindings) -> None:
@@ -256,6 +252,10 @@ def foreach_as_on_cuda() -> contextlib.ExitStack:
     return undo
 
 
+def _nothing(*args: Value, **kwargs: Value) -> None:
+    """What a call that only manages a GPU does."""
+
+
 class _Device(contextlib.nullcontext[None]):
     """Replaces torch.cuda.device, which is also used to check the type of a value."""
 
@@ -270,14 +270,7 @@ class _Stream:
     def __init__(self, *args: Value, **kwargs: Value):
         pass
 
-    def wait_stream(self, stream: Stream) -> None:
-        pass
-
-    def wait_event(self, event: Event) -> None:
-        pass
-
-    def synchronize(self) -> None:
-        pass
+    wait_stream = wait_event = synchronize = _nothing
 
     def record_event(self, event: Event = None) -> Event:
         return event or _Event()
@@ -287,13 +280,9 @@ class _Stream:
 
 
 class _Event(_Stream):
-    """Replaces torch.cuda.Event; every elapsed time is 0, because a rehearsal reports no times."""
+    """Replaces torch.cuda.Event; a rehearsal reports no times, so every elapsed time is 0."""
 
-    def record(self, stream: Stream = None) -> None:
-        pass
-
-    def wait(self, stream: Stream = None) -> None:
-        pass
+    record = wait = _nothing
 
     def elapsed_time(self, other: Event) -> float:
         return 0.0

@@ -47,9 +47,14 @@ _SYNC_WARNING = "synchronizing CUDA operation"
 _Filter: TypeAlias = tuple[str, re.Pattern[str], type[Warning], None, int]
 
 
-def host_factories(torch: Torch) -> tuple[Function, ...]:
-    """Functions that turn values on the host into a tensor without dispatching an op."""
-    return torch.tensor, torch.as_tensor
+def copies_to_gpu(torch: Torch, func: Function, args: Args, kwargs: Kwargs) -> bool:
+    """Whether a call makes a tensor on the GPU from values on the host, for which no op shows."""
+    device = kwargs.get("device")
+    if func not in (torch.tensor, torch.as_tensor) or device is None:
+        return False
+    on_gpu = isinstance(device, int) or torch.device(device).type == "cuda"
+    source = args[0] if args else kwargs.get("data")
+    return on_gpu and not isinstance(source, torch.Tensor)
 
 
 def sync_calls(cuda: Torch) -> tuple[tuple[Owner, str], ...]:
@@ -214,23 +219,13 @@ def make_dispatch_mode(
 
 def make_function_mode(torch: Torch, stream: StepStream) -> Mode:
     """A TorchFunctionMode that sees `torch.tensor(x, device=...)`, which dispatches no op."""
-    factories = host_factories(torch)
 
     def on_call(func: Function, args: Args, kwargs: Kwargs) -> Value:
-        if func in factories and names_cuda(torch, kwargs.get("device")):
-            source = args[0] if args else kwargs.get("data")
-            if not isinstance(source, torch.Tensor):
-                where = user_line(sys._getframe())
-                stream.block(f"torch.{func.__name__}", HOST_COPY, where)
+        if copies_to_gpu(torch, func, args, kwargs):
+            stream.block(f"torch.{func.__name__}", HOST_COPY, user_line(sys._getframe()))
         return func(*args, **kwargs)
 
     return function_mode(on_call)
-
-
-def names_cuda(torch: Torch, device: Value) -> bool:
-    if device is None or isinstance(device, int):
-        return isinstance(device, int)
-    return bool(torch.device(device).type == "cuda")
 
 
 def _filter_first(action: str, text: str) -> Callable[[], None]:

@@ -16,6 +16,7 @@ from launchscope.model import (
     StepPart,
     TensorShape,
 )
+from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.ops.host_copies import host_step_counts, make_host_copy_mode
 from launchscope.runner.child.ops.host_inputs import host_inputs
@@ -29,7 +30,7 @@ from launchscope.runner.child.ops.step_ops import (
 )
 from launchscope.runner.child.passes import Pass
 from launchscope.runner.child.source_lines import note_library_loop, user_line
-from launchscope.runner.child.torch_types import Tensor
+from launchscope.runner.child.torch_types import StorageRef, Tensor
 
 
 class InspectPass(Pass[InspectResult]):
@@ -165,27 +166,17 @@ def _source_of(where: SourceLine | None) -> str | None:
     return None if where is None else linecache.getline(where.file, where.line).strip() or None
 
 
-def known_storages(context: Context) -> set[Any]:
+def known_storages(context: Context) -> set[StorageRef]:
     """Parameters, buffers, gradients and optimizer state: read by a step, not its inputs."""
-    torch = context.torch
-    tensors: list[Any] = []
-    for module in context.modules:
-        for parameter in module.parameters():
-            tensors += [parameter, parameter.grad]
-        tensors += module.buffers()
-    for optimizer in context.optimizers:
-        for group in optimizer.param_groups:
-            tensors += group["params"]
-            tensors += [parameter.grad for parameter in group["params"]]
-            tensors += group.values()
-        for state in optimizer.state.values():
-            for value in state.values() if isinstance(state, dict) else ():
-                tensors += value if isinstance(value, list | tuple) else (value,)  # as LBFGS's
-    known = {weak_storage(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)}
+    known = set()
+    for value, _ in state_values(context.modules, context.optimizers):
+        for tensor in value if isinstance(value, list | tuple) else (value,):  # as LBFGS keeps them
+            if isinstance(tensor, context.torch.Tensor):
+                known.add(weak_storage(tensor))
     return known - {None}
 
 
-def _inputs_of(stream: StepStream, known: set[Any]) -> tuple[TensorShape, ...]:
+def _inputs_of(stream: StepStream, known: set[StorageRef]) -> tuple[TensorShape, ...]:
     """In an order that does not depend on which one the step reads first."""
     shapes = [
         shape for ref, shape in stream.read.items() if not (ref in known or ref in stream.written)
