@@ -18,8 +18,9 @@ from launchscope.analysis.replay_model.replay import (
     compare_work,
     correctness,
     measured_replay,
+    scope_replays,
+    with_largest_scope,
 )
-from launchscope.analysis.replay_model.scopes import scope_replays, with_largest_scope
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline.kernels import kernel_table, op_table
 from launchscope.analysis.timeline.work import Work, gather

@@ -1,9 +1,9 @@
-"""The measured replay: its times, whether it ran eager's work, and the gain it stands for."""
+"""The measured replay: its times, whether it ran eager's work, and replays of a part of a step."""
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -17,7 +17,9 @@ from launchscope.model import (
     KernelChange,
     OptimizerChange,
     PassFailure,
+    Recording,
     ReplayResult,
+    ScopeReplay,
     VerifyResult,
 )
 from launchscope.model import (
@@ -26,10 +28,10 @@ from launchscope.model import (
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, Trace, ints
 
-# Kernels that came or went may make up this share of the busy time in the same work.
+# Work is the same if the kernels that appeared or vanished take less than this share of its time.
 CHANGED_SHARE = 0.02
-# What an optimizer that was made capturable runs instead of its usual kernels. DivFunctor: the
-# division by a bias correction that is a tensor, one kernel per parameter.
+# A capturable optimizer runs these instead of its usual kernels. DivFunctor: the division by a bias
+# correction that is a tensor, one kernel per parameter.
 _OPTIMIZER_KERNELS = ("multi_tensor_apply", "FusedAdam", "fused_adam", "fused_sgd", "DivFunctor")
 
 
@@ -78,31 +80,30 @@ def compare_work(
 ) -> WorkComparison:
     """The multiset of kernels of one replay against that of one eager step.
 
-    Same when the kernels that came, and those that went, are each under 2 % of eager's busy
-    time. Steps of the replay's trace that launch no graph are eager steps under the flags that
-    capture asked for, and are compared with. Where there are none, `eager` is: with `changes`,
-    optimizer kernels may then differ (eager's inside `Optimizer.step`, the replay's by name),
-    because eager under the same flags would run them too. Copies and sets are left out: a
-    graph may turn one into a kernel or the other way round, and so is eager's optimizer with
-    `without_optimizer`.
+    The eager steps in the replay's trace count, which ran under the flags of the capture. Without
+    them `eager` counts; then, with `changes`, the kernels of optimizers may differ, because eager
+    under the same flags would run them too. `without_optimizer` leaves out what eager launches in
+    an optimizer's step. Copies and sets are left out: a graph may turn one into a kernel.
     """
     window = find_iterations(replay, also=(SAME_FLAGS_RANGE,)) if replay is not None else None
     if replay is None or window is None:
         return WorkComparison(None)
-    window = dataclasses.replace(window, used=np.arange(len(window)))
-    replayed = gather(replay, window)
+    replayed = gather(replay, replace(window, used=np.arange(len(window))))
     graph = (replayed.launches[c.KIND] == c.GRAPH).to_numpy(bool)
     with_graph = np.unique(replayed.step[graph & (replayed.step >= 0)])
-    after = _per_step(replayed, graph, with_graph)
-    plain = np.setdiff1d(np.unique(replayed.step[replayed.step >= 0]), with_graph)
-    forgiven: frozenset[str] | None = None
-    if len(plain):
-        before = _per_step(replayed, ~graph & _kept(replayed, without_optimizer), plain)
+    after = _kernels_per_step(replayed, graph, with_graph)
+    same_flags = np.setdiff1d(np.unique(replayed.step[replayed.step >= 0]), with_graph)
+    if len(same_flags):
+        reference, launches, steps = replayed, ~graph, same_flags
     elif eager is not None:
-        before = _per_step(eager, _kept(eager, without_optimizer), eager.iterations.used)
-        forgiven = _optimizer_names(eager) if changes else None
+        reference, steps = eager, eager.iterations.used
+        launches = np.ones(len(eager.launches), bool)
     else:
         return WorkComparison(None)
+    in_optimizer = reference.in_optimizer(ints(reference.launches, c.START))
+    if without_optimizer:
+        launches = launches & ~in_optimizer
+    before = _kernels_per_step(reference, launches, steps)
     if not len(after) or not len(before):
         return WorkComparison(None)
     both = before.add_suffix("_before").join(after.add_suffix("_after"), how="outer").fillna(0.0)
@@ -111,12 +112,35 @@ def compare_work(
     mean_before = both["us_before"] / both["count_before"].clip(lower=1e-9)
     added = _changes(more[more > 0], mean_after)
     removed = _changes(-more[more < 0], mean_before)
-    busy = float(before["us"].sum())
-    weights = [
-        sum(change.total_us for change in side if not _of_optimizer(change.name, forgiven))
+    excused = set()
+    if changes and not len(same_flags):
+        rows = np.append(in_optimizer, False)[ints(reference.activities, c.LAUNCH)]
+        excused = set(reference.activities.loc[rows, c.NAME].astype(str))
+        names = [change.name for change in (*added, *removed)]
+        excused.update(n for n in names if any(part in n for part in _OPTIMIZER_KERNELS))
+    weight = max(
+        sum(change.total_us for change in side if change.name not in excused)
         for side in (added, removed)
+    )
+    return WorkComparison(weight < CHANGED_SHARE * float(before["us"].sum()), added, removed)
+
+
+def _kernels_per_step(work: Work, launches: Bools, steps: Ints) -> pd.DataFrame:
+    """The kernels that these launches reached, by name: mean `count` and `us` per step."""
+    kernels = work.activities[
+        (work.activities[c.KIND] == c.KERNEL).to_numpy(bool)
+        & np.isin(work.activity_step, steps)
+        & np.append(launches, False)[ints(work.activities, c.LAUNCH)]
     ]
-    return WorkComparison(max(weights) < CHANGED_SHARE * busy, added, removed)
+    grouped = kernels.groupby(c.NAME, observed=True)[c.DUR]
+    per_step = pd.DataFrame({"count": grouped.size(), "us": grouped.sum() / 1e3})
+    return per_step / max(len(steps), 1)
+
+
+def _changes(counts: pd.Series[int], mean_us: pd.Series[float]) -> tuple[KernelChange, ...]:
+    total = counts * mean_us[counts.index]
+    order = total.sort_values(ascending=False).index
+    return tuple(KernelChange(str(n), int(counts[n]), float(total[n])) for n in order)
 
 
 def correctness(verify: VerifyResult | None, failures: tuple[PassFailure, ...]) -> Correctness:
@@ -132,39 +156,44 @@ def correctness(verify: VerifyResult | None, failures: tuple[PassFailure, ...]) 
     )
 
 
-def _per_step(work: Work, launches: Bools, steps: Ints) -> pd.DataFrame:
-    """Kernels of a step that these launches reached, by name: mean `count` and `us`."""
-    kernels = work.activities[
-        (work.activities[c.KIND] == c.KERNEL).to_numpy(bool)
-        & np.isin(work.activity_step, steps)
-        & np.append(launches, False)[ints(work.activities, c.LAUNCH)]
-    ]
-    grouped = kernels.groupby(c.NAME, observed=True)[c.DUR]
-    per_step = pd.DataFrame({"count": grouped.size(), "us": grouped.sum() / 1e3})
-    return per_step / max(len(steps), 1)
+def with_largest_scope(recording: Recording) -> Recording:
+    """The recording with forward and backward in place of a whole step that was not captured.
+
+    The forward alone does not take its place: what it leaves of an iteration is not known well
+    enough to decide on.
+    """
+    whole, part = recording.replay, recording.scope_forward_backward
+    if whole is None or whole.status not in ("blocked", "failed"):
+        return recording
+    if part is None or part.status != "measured":
+        return recording
+    note = f"the whole step was not captured: {whole.reason or 'no reason was given'}"
+    return replace(recording, replay=part, notes=(*recording.notes, note))
 
 
-def _kept(work: Work, without_optimizer: bool) -> Bools:
-    """Which launches take part: all, or those outside the optimizer's step."""
-    if without_optimizer:
-        return ~work.in_optimizer(ints(work.launches, c.START))
-    return np.ones(len(work.launches), bool)
+def scope_replays(
+    recording: Recording,
+    iteration_ms: float | None,
+    removable_pct: Callable[[MeasuredReplay], float | None] | None = None,
+) -> tuple[ScopeReplay, ...]:
+    """Every smaller scope that was tried.
 
-
-def _changes(counts: pd.Series[int], mean_us: pd.Series[float]) -> tuple[KernelChange, ...]:
-    total = counts * mean_us[counts.index]
-    order = total.sort_values(ascending=False).index
-    return tuple(KernelChange(str(n), int(counts[n]), float(total[n])) for n in order)
-
-
-def _optimizer_names(work: Work) -> frozenset[str]:
-    """Names of the kernels that eager launches inside its optimizer's step."""
-    inside = work.in_optimizer(ints(work.launches, c.START))
-    rows = np.append(inside, False)[ints(work.activities, c.LAUNCH)]
-    return frozenset(work.activities.loc[rows, c.NAME].astype(str))
-
-
-def _of_optimizer(name: str, eager_names: frozenset[str] | None) -> bool:
-    if eager_names is None:
-        return False
-    return name in eager_names or any(mark in name for mark in _OPTIMIZER_KERNELS)
+    `removable_pct` projects the iteration for one. Where it cannot, the share is what the part of
+    the step saves.
+    """
+    found = []
+    for result in (recording.scope_forward_backward, recording.scope_forward):
+        replay = measured_replay(result)
+        if result is None:
+            continue
+        if replay is None or not replay.eager_ms:
+            found.append(ScopeReplay(result.scope, result.status, result.reason))
+            continue
+        eager = median(replay.eager_ms)
+        share = removable_pct(replay) if removable_pct is not None else None
+        if share is None and iteration_ms:
+            share = 100.0 * (eager - replay.ms) / iteration_ms
+        found.append(
+            ScopeReplay(result.scope, result.status, result.reason, eager, replay.ms, share)
+        )
+    return tuple(found)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.analysis import build_profile
-from launchscope.analysis.replay_model.scopes import scope_replays, with_largest_scope
+from launchscope.analysis.replay_model.replay import scope_replays, with_largest_scope
 from launchscope.model import Recording, ReplayResult, ReplayStatus
 from tests.builders import TraceBuilder, known, loop_trace, recording, timing
 
