@@ -1,4 +1,4 @@
-"""What to do about each operation that a graph capture cannot contain."""
+"""What to do about each operation that stops a graph capture."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from launchscope.model import Blocker, BlockerRecord, InspectResult, SourceLine
 
 _BY_OP = {
     "_local_scalar_dense": (
-        "Reading one value on the host waits for the GPU. Keep it as a tensor inside the step, or "
-        "read it after the replay and less often; choose between values with torch.where."
+        "Reading a value on the host waits for the GPU. Keep it in a tensor inside the step, or "
+        "read it after the replay and less often. To choose between values, use torch.where."
     ),
     "nonzero": (
         "The size of the result depends on the data. Use torch.where with three arguments, or "
@@ -18,21 +18,24 @@ _BY_OP = {
     ),
     "masked_select": (
         "The size of the result depends on the data. Replace the selection by torch.where(mask, "
-        "x, 0) and divide by mask.sum() where a mean is meant."
+        "x, 0), and divide by mask.sum() if you need a mean."
     ),
     "index": (
         "Indexing with a boolean mask asks the GPU for the size of the result. Use torch.where, "
         "or indices of a fixed length."
     ),
-    "_unique2": "unique() has a result of unknown size; do it outside the step, or pad it.",
-    "repeat_interleave": "Pass output_size=, so that the GPU need not be asked for the length.",
-    "equal": "torch.equal returns a Python bool; compare on the GPU with (a == b).all().",
-    "synchronize": "Take the synchronisation out of the step; a replay needs none.",
+    "_unique2": (
+        "The size of the result depends on the data. Call unique() outside the step, or pad its "
+        "result."
+    ),
+    "repeat_interleave": "Pass output_size=, so that PyTorch does not ask the GPU for the length.",
+    "equal": "torch.equal returns a Python bool. Compare on the GPU with (a == b).all().",
+    "synchronize": "Remove the synchronization from the step. A replay needs none.",
 }
 _BY_CATEGORY = {
     "sync": (
-        "The host waits for the GPU here. Move it out of the step, to after the replay, and keep "
-        "the value on the GPU until then."
+        "The host waits for the GPU here. Keep the value on the GPU during the step, and read it "
+        "after the replay."
     ),
     "host_copy": (
         "A copy from pageable host memory cannot be captured. Create the tensor once outside the "
@@ -44,43 +47,43 @@ _BY_CATEGORY = {
     ),
     "rng": (
         "Register the generator with graph.register_generator_state, and use "
-        "preserve_rng_state=False in checkpointing; reading or setting RNG state stays outside."
+        "preserve_rng_state=False in checkpointing. Read or set the RNG state outside the step."
     ),
     "stream": (
         "Fork side streams from the capture stream and join them with wait_stream inside the "
-        "step, and build DDP and warm up on the capture stream."
+        "step. Construct DDP and warm up on the capture stream."
     ),
     "optimizer": (
-        "Construct the optimizer with capturable=True (and a tensor lr if a scheduler changes "
-        "it); with a GradScaler use bf16, a fused optimizer, or capture forward and backward only."
+        "Construct the optimizer with capturable=True, and with a tensor lr if a scheduler changes "
+        "it. With a GradScaler, use bf16, a fused optimizer, or a graph of forward and backward."
     ),
-    "other": "Take this operation out of the step, or run it before or after the replay.",
+    "other": "Move this operation out of the step: run it before or after the replay.",
 }
 
 
-# A value that an optimizer's step reads by itself, by what people call optimizers and scalers.
+# A call of an optimizer's or a scaler's step, recognized by common names of the variable.
 _STEPPING = re.compile(r"(\w*(?:opt|scal|adam|sgd|lbfgs)\w*)\.step\(", re.IGNORECASE)
-# Whatever the optimizer is called, it is handed a closure.
+# A step that takes a closure, whatever the variable is called.
 _WITH_CLOSURE = re.compile(r"\.step\(\s*(?:closure\s*=\s*)?(?:\w*clos\w*|lambda\b)", re.IGNORECASE)
 _IN_A_STEP = (
-    "The step of the optimizer reads a value on the host. {} capture forward and backward only, "
-    "and leave this line eager, after the replay."
+    "The optimizer's step reads a value on the host. {} capture forward and backward only, and run "
+    "this line eagerly after the replay."
 )
 _SCALER = (
-    "With a GradScaler construct the optimizer with fused=True (Adam family: capturable=True as "
-    "well), which looks for inf and NaN on the GPU, and capture scaler.update() with it; or train "
-    "in bf16, without a scaler. Otherwise"
+    "With a GradScaler, construct the optimizer with fused=True (Adam family: capturable=True as "
+    "well), which looks for inf and NaN on the GPU, and capture scaler.update() too. Or train in "
+    "bf16 without a scaler. Otherwise,"
 )
-_LBFGS = "LBFGS decides on the host when to stop, so no graph holds its step:"
-_OTHER_STEP = "Adam and its kin read none with capturable=True, SGD none with fused=True. Otherwise"
+_LBFGS = "LBFGS decides on the host when to stop, so no graph can hold its step:"
+_OTHER_STEP = "Adam reads none with capturable=True, and SGD reads none with fused=True. Otherwise,"
 
 
 def advice(
     op: str, category: str, code: str | None = None, optimizers: tuple[str, ...] = ()
 ) -> str:
-    """Advice for this op, else for its category; ops are named as in "aten.nonzero.default".
+    """Advice for this op, or for its category. `op` is a full name: "aten.nonzero.default".
 
-    `code` is the line that it stands in, `optimizers` are the classes of the step's own.
+    `code` is the source line; `optimizers` are the classes of the optimizers in the step.
     """
     if in_lbfgs(op, code, optimizers):
         return _IN_A_STEP.format(_LBFGS)
@@ -95,18 +98,17 @@ def advice(
 
 
 def in_lbfgs(op: str, code: str | None, optimizers: tuple[str, ...]) -> bool:
-    """Whether the value is one that LBFGS reads in its step: nothing that the line could mend."""
-    said = code or ""
-    if "LBFGS" not in optimizers or not op.endswith("_local_scalar_dense") or ".item(" in said:
+    """Whether LBFGS itself reads the value in its step, so that no change of the line helps."""
+    line = code or ""
+    if "LBFGS" not in optimizers or not op.endswith("_local_scalar_dense") or ".item(" in line:
         return False
-    return bool(_STEPPING.search(said) or _WITH_CLOSURE.search(said))
+    return bool(_STEPPING.search(line) or _WITH_CLOSURE.search(line))
 
 
 def blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:
-    """The inspected step's blockers with advice, in the order in which the step meets them.
+    """The blockers of the inspected step with advice, in the order in which they occur.
 
-    A line that blocks in several parts of a step (of micro-batches: before the first backward and
-    behind it) is one line to mend.
+    A line that blocks in several parts of a step, as with micro-batches, is one blocker.
     """
     if inspected is None:
         return ()

@@ -12,26 +12,26 @@ _LONGEST_BLOCK = 6
 
 
 def step_summary(step: StepBoundary) -> str:
-    """`forward GPT > backward > optimizer AdamW`; rounds that repeat are told once.
+    """`forward GPT > backward > optimizer AdamW`; repeated rounds are written once.
 
-    As in `(forward GPT > backward) x4 > optimizer AdamW`. Of an optimizer that calls its closure
-    (LBFGS, or any in Lightning) it is told where the rest is.
+    As in `(forward GPT > backward) x4 > optimizer AdamW`. For an optimizer that calls its closure
+    (LBFGS, or any in Lightning) it adds where forward and backward are.
     """
     events = [
         event if name in ("", event) else f"{event} {name}"
         for event, name in zip_longest(step.period, step.names, fillvalue="")
     ]
-    told = []
+    parts = []
     at = 0
     while at < len(events):
         length, times = _round(events, at)
         block = " > ".join(events[at : at + length])
         if times > 1:
             block = f"({block}) x{times}" if length > 1 else f"{block} x{times}"
-        told.append(block)
+        parts.append(block)
         at += length * times
     inside = ", with forward and backward inside" if step.closure else ""
-    return " > ".join(told) + inside
+    return " > ".join(parts) + inside
 
 
 def _round(events: list[str], at: int) -> tuple[int, int]:
