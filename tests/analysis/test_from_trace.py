@@ -258,5 +258,5 @@ def test_a_synchronization_in_the_step_of_a_trace_is_to_be_taken_out_first() -> 
         builder.sync()
 
     first, *_ = told(loop_trace(6, reads_its_loss, lambda b: b.work(50)))
-    assert first.startswith("Move what makes the host wait out of the part to capture")
+    assert first.startswith("Move the operations that make the host wait out of the captured part")
     assert "the trace has 1 synchronization per step" in first

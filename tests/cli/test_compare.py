@@ -69,7 +69,7 @@ def test_a_point_that_fails_is_a_row_and_the_others_are_measured(tmp_path: Path)
     assert "Structure only" in done.stdout
     assert " ms" not in done.stdout
     assert comparison.mode == "rehearsal"
-    assert (tmp_path / "c.md").read_text().startswith("# Comparison: `train.py`")
+    assert (tmp_path / "c.md").read_text().startswith("# COMPARISON: `train.py`")
     again = launchscope(tmp_path, "report", "c.json")
     assert again.returncode == 0, again.stderr
     report = done.stdout.split("\nNext\n")[0]
@@ -84,7 +84,7 @@ def test_the_configured_command_is_the_target(tmp_path: Path) -> None:
     done = launchscope(tmp_path, "compare", *QUICK, "--batch-sizes", "2,4")
     # Its batch size is ignored: that is seen in the shapes, and nothing was compared.
     assert done.returncode == 3, done.stderr
-    assert "every point measured the same thing" in " ".join(done.stdout.split())
+    assert "every point measured the same work" in " ".join(done.stdout.split())
     assert "does train.py use the batch size that it gets?" in done.stderr
 
 
