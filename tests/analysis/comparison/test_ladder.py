@@ -169,14 +169,14 @@ def test_a_loss_that_is_no_number_differs() -> None:
     found = trajectory(adopted("eager"), broken)
     assert found.status == "differs"
     assert found.largest_pct is None  # JSON has no infinity
-    assert "no number" in (found.reason or "")
+    assert "NaN or infinity" in (found.reason or "")
 
 
 def test_losses_that_are_no_number_in_both_runs_say_little() -> None:
     lost = (*LOSSES[:10], *[None] * 16)
     found = trajectory(adopted("eager", values=lost), adopted(values=lost))
     assert found.status == "follows"
-    assert "no number in every step" in (found.reason or "")
+    assert "NaN or infinity in every step" in (found.reason or "")
 
 
 def test_runs_that_differ_before_adopting_are_not_compared() -> None:

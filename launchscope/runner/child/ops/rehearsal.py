@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
-from launchscope.runner.child.ops.torch_modes import function_mode
 from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.torch_types import (
     Args,
@@ -96,32 +95,40 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
         if not findings.named_device and not is_torch(caller.f_code.co_filename):
             findings.named_device = True
 
-    def on_call(func: Function, args: Args, kwargs: Kwargs) -> Value:
-        name = getattr(func, "__name__", "")
-        if name == "cuda":
-            findings.named_cuda = findings.named_device = True
-            return args[0]
-        if name == "pin_memory":
-            return args[0]
-        if kwargs.get("pin_memory"):
-            kwargs = {**kwargs, "pin_memory": False}
-        device = kwargs.get("device")
-        if device is not None:
-            named_device(sys._getframe(2))
-            new = on_cpu(device)
-            if new is not device:
-                findings.named_cuda = True
-                kwargs = {**kwargs, "device": new}
-        if name == "to" and len(args) > 1:
-            new = on_cpu(args[1])
-            if isinstance(args[1], torch.device | str) or new is not args[1]:
-                named_device(sys._getframe(2))
-            if new is not args[1]:
-                findings.named_cuda = True
-                args = (args[0], new, *args[2:])
-        return func(*args, **kwargs)
+    from torch.overrides import TorchFunctionMode
 
-    function_mode(on_call).__enter__()
+    class OnCpu(TorchFunctionMode):
+        """Dynamo traces through this method; it would stop at a callback of ours."""
+
+        def __torch_function__(
+            self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
+        ) -> Value:
+            kwargs = kwargs or {}
+            name = getattr(func, "__name__", "")
+            if name == "cuda":
+                findings.named_cuda = findings.named_device = True
+                return args[0]
+            if name == "pin_memory":
+                return args[0]
+            if kwargs.get("pin_memory"):
+                kwargs = {**kwargs, "pin_memory": False}
+            device = kwargs.get("device")
+            if device is not None:
+                named_device(sys._getframe(1))
+                new = on_cpu(device)
+                if new is not device:
+                    findings.named_cuda = True
+                    kwargs = {**kwargs, "device": new}
+            if name == "to" and len(args) > 1:
+                new = on_cpu(args[1])
+                if isinstance(args[1], torch.device | str) or new is not args[1]:
+                    named_device(sys._getframe(1))
+                if new is not args[1]:
+                    findings.named_cuda = True
+                    args = (args[0], new, *args[2:])
+            return func(*args, **kwargs)
+
+    OnCpu().__enter__()
     module, set_default = torch.nn.Module, torch.set_default_device
     original_to, original_cuda = module.to, module.cuda
 
@@ -161,8 +168,8 @@ def _generator_on_cpu(original: Function, on_cpu: Callable[[Value], Value]) -> V
 def _replace_cuda(torch: Torch) -> None:
     """What manages a GPU does nothing; questions about it get an answer to go on with."""
     cuda = torch.cuda
-    for name in _SILENT:
-        setattr(cuda, name, _nothing)
+    for name in _SILENT:  # a function each: Dynamo's table refuses one under two rules
+        setattr(cuda, name, lambda *args, **kwargs: None)
     for name in _ZERO:
         setattr(cuda, name, lambda *args, **kwargs: 0)
     for name in _SILENT_NVTX:
