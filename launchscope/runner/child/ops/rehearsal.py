@@ -21,6 +21,7 @@ from launchscope.runner.child.torch_types import (
     Event,
     Function,
     Kwargs,
+    Mode,
     Module,
     Owner,
     Storage,
@@ -128,7 +129,8 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
                     args = (args[0], new, *args[2:])
             return func(*args, **kwargs)
 
-    OnCpu().__enter__()
+    mode: Mode = OnCpu()
+    mode.__enter__()
     module, set_default = torch.nn.Module, torch.set_default_device
     original_to, original_cuda = module.to, module.cuda
 
