@@ -1,10 +1,79 @@
-"""Sentences for what the runner and the analysis say in codes; the only file that makes them."""
+"""Words for what the runner and the analysis say in codes: the only file that makes them."""
 
 from __future__ import annotations
 
-from launchscope.model import Cause
+import signal
 
-__all__ = ["cause_text"]
+from launchscope.model import Cause, PointFailure, Reason, ReasonCode
+from launchscope.op_names import as_written
+from launchscope.wording import plural
+
+__all__ = ["cause_of_death", "cause_text", "failure_text", "reason_text"]
+
+_ERROR = "{kind}: {error}"
+_OPS_CHANGE = "the ops change from step to step ({variants} variants in {steps} steps)"
+# Each is a clause, without a period.
+_TEXTS: dict[ReasonCode, str] = {
+    "legacy_stream": "part of the step runs on the legacy default stream, which cannot be captured",
+    "begins_with_backward": "the step begins with its backward, so a capture would lack the "
+    "forward; mark the whole step with launchscope.step()",
+    "already_graphed": "the step already replays CUDA graphs",
+    "ops_change": _OPS_CHANGE,
+    "ops_change_beside_blockers": f"{_OPS_CHANGE}, so values recorded in one step cannot replace "
+    "those of another",
+    "callable_with_blockers": "launchscope replaces blocking operations by recorded results only "
+    "in a script that it runs itself",
+    "compiled_with_blockers": "the step is compiled, so the results of its blocking operations "
+    "cannot be recorded",
+    "no_such_part": "the step has no such part",
+    "whole_step_captured": "the whole step was captured",
+    "larger_part_captured": "a larger part of the step was captured",
+    "trace_only": "a trace holds no replay of the step",
+    "not_run": "the replay pass did not run",
+    "error": _ERROR,
+    "out_of_memory": _ERROR,
+    "cuda_error": _ERROR,
+    "state_too_large": "a copy of {what} takes {mib:,.0f} MiB, more than the GPU or the host has "
+    "free",
+    "profiler_busy": "the script runs a profiler of its own, and only one can record the GPU at a "
+    "time",
+    "empty_graph": "the captured graph is empty: the step launched nothing on the stream of the "
+    "capture",
+    "script_ended": "the script ended before a replay was timed",
+    "hung": "it did not end and was stopped",
+    "time_limit": "the time limit was reached",
+    "other_step": "this run found another step ({now}) than the run that was measured before "
+    "({before})",
+    "unreadable_result": "its result cannot be read: {error}",
+    "blockers_skipped": "the step skips its blocking operations during a capture",
+    "what_if_replay": "the replay ran with recorded results in place of the blocking operations",
+    "compiled_step": "the step is compiled, so its ops cannot be observed one by one",
+    "script_ended_before_check": "the script ended before a step could be compared",
+    "nothing_to_compare": "the step changes no state and returns nothing to compare",
+    "few_compared": "only {compared} of {wanted} steps could be compared",
+    "no_strategy": "no strategy was asked for",
+    "no_graph_compiled": "Dynamo compiled no graph of the model",
+    "script_compiles": "the script compiles its model itself",
+    "no_module_called": "the script itself calls no module with parameters",
+    "no_gpu": "a CUDA graph needs a GPU",
+    "keyword_inputs": "make_graphed_callables takes no keyword inputs, and the script calls "
+    "{module} with {names}",
+    "eager_loss_unknown": "eager's losses are unknown",
+    "adopted_at_another_step": "the two runs adopted it at different steps",
+    "no_loss": "no loss was observed",
+    "loss_differs": "random numbers (dropout) are drawn in another order, or the result is a "
+    "different one",
+    "loss_not_finite": "one of the two runs gives NaN or infinity",
+    "interrupted": "interrupted",
+    "run_failed": "{error}",
+    "no_gpu_work": "nothing ran on a GPU",
+    "no_step_timed": "no step was timed",
+    "no_replay_measured": "no replay was measured",
+    "file_cut": "the file is cut and may lack device work (counts and busy times are lower "
+    "limits, idle time is an upper one)",
+    "launches_unknown": "too little of the device work could be joined to the call that launched "
+    "it",
+}
 
 # Hyperparameters by the words people use for them.
 _HYPERPARAMETERS = {"lr": "learning rate", "weight_decay": "weight decay"}
@@ -13,6 +82,81 @@ _TENSORS = {
     "state": "a parameter, gradient or buffer of shape {dims} that the script creates again",
     "previous_step": "a tensor of shape {dims} that the step before made",
 }
+
+
+def reason_text(reason: Reason) -> str:
+    """A clause without a period; what the details lack is left out."""
+    details = reason.details
+    match reason.code:
+        case "blocker_in_part":
+            at = f" at {details['file']}:{details['line']}" if "file" in details else ""
+            return f"{as_written(str(details['op']))}{at} is in this part of the step"
+        case "no_stub":
+            return f"no recorded result can replace {as_written(str(details['op']))}"
+        case "stubs_change_the_step":
+            recorded = "no further blocking operation"
+            if "recorded_op" in details:
+                recorded = _op_on(details["recorded_op"], details.get("recorded_shapes"))
+            return (
+                f"the captured step ran {_op_on(details['op'], details.get('shapes'))} where the "
+                f"recorded one ran {recorded}, so the step depends on the values that were recorded"
+            )
+        case "process_died":
+            code = details.get("exit_code")
+            return f"the process was ended by {cause_of_death(None if code is None else int(code))}"
+        case "blockers_stubbed":
+            count = int(details["count"])
+            verb = "was" if count == 1 else "were"
+            return f"{plural(count, 'blocking operation')} {verb} replaced by recorded results"
+        case "blocking_lines_stubbed":
+            lines = f" ({details['lines']})" if details.get("lines") else ""
+            return f"measured with the blocking lines stubbed: fix them first{lines}"
+        case "runs_differ":
+            return _runs_differ(reason)
+        case "constant_loss":
+            what = "the same" if details.get("finite") else "NaN or infinity"
+            return f"eager's loss is {what} in every step, so its agreement says little"
+        case "script_out_of_memory":
+            measured = details.get("measured_in_part")
+            when = "after it was measured in part" if measured else "before it was measured"
+            return f"out of GPU memory, {when}"
+        case code:
+            return _TEXTS[code].format_map(details)
+
+
+def _op_on(op: str | int | float, shapes: str | int | float | None) -> str:
+    """`nonzero() on (2,)`, with the shapes that tell two calls of one op apart."""
+    return as_written(str(op)) + (f" on {shapes}" if shapes else "")
+
+
+def failure_text(failure: PointFailure) -> str:
+    """Why a point was not measured, with the line if there is one."""
+    at = f" at {failure.where}" if failure.where else ""
+    return f"{reason_text(failure.reason)}{at}"
+
+
+def cause_of_death(exit_code: int | None) -> str:
+    """Words for an exit code as subprocess gives it (negative: a signal)."""
+    if exit_code is None:
+        return "an unknown cause"
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:
+        return f"signal {-exit_code}"
+
+
+def _runs_differ(reason: Reason) -> str:
+    share = reason.details.get("pct")
+    by = "" if share is None else f", by {share:.2g} %"
+    remedy = (
+        "they begin alike, so the kernels are not deterministic; "
+        "torch.use_deterministic_algorithms(True) makes them comparable"
+        if reason.details.get("begin_alike")
+        else "set a seed to compare them"
+    )
+    return f"two runs of the script differ before anything is adopted{by}: {remedy}"
 
 
 def cause_text(cause: Cause) -> str:
@@ -25,7 +169,7 @@ def cause_text(cause: Cause) -> str:
         return f"the step reads {tensor}: a replay goes on reading the first one"
     if cause.kind == "unjoined_stream":
         return "work on a stream that was not forked from the capture's is missing from the graph"
-    what = f"a value given to {cause.op}"
+    what = f"a value passed to {as_written(cause.op or '')}"
     if cause.kind != "scalar":
         name = cause.hyperparameter or "lr"
         what = f"the {_HYPERPARAMETERS.get(name, name)} of {cause.optimizer}"
@@ -36,10 +180,11 @@ def cause_text(cause: Cause) -> str:
 
 
 def _branch(cause: Cause) -> str:
+    op, captured = (as_written(name or "") for name in (cause.op, cause.captured_op))
     if cause.op is None:
-        return f"the step left out {cause.captured_op} of the captured one"
+        return f"the step did not run {captured}, which the captured one did"
     if cause.captured_op is None:
-        return f"the step ran {cause.op}, which the captured one did not"
+        return f"the step ran {op}, which the captured one did not"
     if cause.op == cause.captured_op:
-        return f"{cause.op} met other shapes than in the captured step"
-    return f"the step ran {cause.op} where the captured one ran {cause.captured_op}"
+        return f"{op} had inputs of other shapes than in the captured step"
+    return f"the step ran {op} where the captured one ran {captured}"

@@ -29,6 +29,7 @@ from launchscope.errors import InputError
 from launchscope.model import (
     InspectResult,
     Profile,
+    Reason,
     Recording,
     Replay,
     ReplayResult,
@@ -37,6 +38,7 @@ from launchscope.model import (
 )
 from launchscope.parser import read_trace
 from launchscope.parser.trace import Trace
+from launchscope.reason_text import reason_text
 
 
 def build_profile(
@@ -80,7 +82,8 @@ def build_profile(
     removable_pct = projector.removable_pct if projector is not None else None
     scopes = scope_replays(recording, times.iteration_ms if times else None, removable_pct)
     builder.notes += [
-        f"the {failed.name} pass gave no result: {failed.reason}" for failed in recording.failures
+        f"the {failed.name} pass gave no result: {reason_text(failed.reason)}"
+        for failed in recording.failures
     ]
     ops = recording.inspect.ops if recording.inspect else ()
     return Profile(
@@ -156,7 +159,11 @@ def _reported_kind(recording: Recording) -> int | None:
 def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
     """What the recording says by itself, without the rows of a trace."""
     inspected, trace = recording.inspect, recording.trace
-    facts = replace(builder.facts, has_pass_failures=bool(recording.failures))
+    facts = replace(
+        builder.facts,
+        has_pass_failures=bool(recording.failures),
+        needs_legacy_stream=recording.needs_legacy_stream or None,
+    )
     if trace is not None:
         legacy = -(-trace.legacy_kernels // max(trace.steps, 1))
         facts = replace(facts, side_stream=trace.side_stream, legacy_stream_kernels=legacy)
@@ -275,7 +282,7 @@ def _replay(recording: Recording, work: Work | None, replayed: Trace | None) -> 
         failed = [failure for failure in recording.failures if failure.name == "replay"]
         if failed:
             return Replay("failed", failed[0].reason, failed[0].where, correct=correct)
-        return Replay("skipped", "the replay pass was not run", correct=correct)
+        return Replay("skipped", Reason("not_run"), correct=correct)
     step_scope = recording.step.scope if recording.step else result.scope
     partial = result.scope == "forward_backward" and step_scope == "full_step"
     changes = result.changes

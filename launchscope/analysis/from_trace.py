@@ -21,7 +21,7 @@ from launchscope.analysis.timeline.timeline import Timeline
 from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.errors import InputError
-from launchscope.model import Environment, Profile, Replay, Shapes, Target
+from launchscope.model import Environment, Profile, Reason, Replay, Shapes, Target
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
 from launchscope.parser.trace import Floats, Ints, Trace, ints
@@ -105,7 +105,7 @@ def profile_of_trace(
         metrics=builder.metrics,
         shapes=Shapes(None),
         blockers=(),
-        replay=Replay("skipped", "a trace holds no replay of the step"),
+        replay=Replay("skipped", Reason("trace_only")),
         kernels=kernel_table(work),
         notes=tuple(dict.fromkeys(builder.notes)),
         facts=replace(
@@ -269,15 +269,12 @@ def _add_projection(
     builder.add_projection(replace(projection, low_pct=low, high_pct=high))
 
 
-def _unknown_gain(work: Work) -> str | None:
+def _unknown_gain(work: Work) -> Reason | None:
     """Why the gain is unknown, whatever the figures are."""
     if work.trace.damage.cut:
-        return (
-            "the file is cut and may lack device work (counts and busy times are lower limits, "
-            "idle time is an upper one)"
-        )
+        return Reason("file_cut")
     if (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT:
-        return "too little of the device work could be joined to the call that launched it"
+        return Reason("launches_unknown")
     return None
 
 

@@ -54,6 +54,7 @@ from launchscope.model.profile import (
     Work,
 )
 from launchscope.model.ranks import Ranks
+from launchscope.model.reason import Reason, ReasonCode
 from launchscope.model.recording import (
     CALIBRATION_RANGE,
     RECORDING_SCHEMA,
@@ -136,6 +137,8 @@ __all__ = [
     "PointFailure",
     "Profile",
     "Ranks",
+    "Reason",
+    "ReasonCode",
     "Recommendation",
     "Recording",
     "Replay",

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from launchscope.model.profile import Metric, Profile
+from launchscope.model.reason import Reason
 from launchscope.model.recording import Cause, StrategyResult
 from launchscope.model.run import Environment, Mode, Target
+from launchscope.model.source_line import SourceLine
 from launchscope.model.tensor_shape import TensorShape
 
-COMPARISON_SCHEMA = "launchscope/comparison/1"
+COMPARISON_SCHEMA = "launchscope/comparison/2"
 
 StrategyName = Literal["eager", "replay", "compile", "graphed"]
 STRATEGIES: tuple[StrategyName, ...] = ("eager", "replay", "compile", "graphed")
@@ -21,10 +23,14 @@ class PointFailure:
     """Why a point has no measurement, or not all of it. `exit_code` is the script's, if it ended
     with one of its own."""
 
-    reason: str
+    reason: Reason
     exit_code: int | None = None
-    out_of_memory: bool = False
+    where: SourceLine | None = None
     hint: str | None = None
+
+    @property
+    def out_of_memory(self) -> bool:
+        return self.reason.code == "script_out_of_memory"
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class Trajectory:
     steps: int = 0
     largest_pct: float | None = None
     tolerance_pct: float | None = None
-    reason: str | None = None
+    reason: Reason | None = None
     causes: tuple[Cause, ...] = ()  # why the replay differs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from launchscope.model.reason import Reason
 from launchscope.model.source_line import SourceLine
 
 
@@ -42,12 +43,13 @@ class Facts:
     median_kernel_us: float | None = None
     large_kernel_share_pct: float | None = None
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
+    needs_legacy_stream: bool | None = None
     legacy_stream_kernels: int | None = None
     legacy_kernels_names: tuple[str, ...] | None = None
     busy_exceeds_interval_pct: float | None = None  # traced busy time over the untraced iteration
 
     # Of the gain.
-    gain_unknown: str | None = None  # why none can be told
+    gain_unknown: Reason | None = None  # why none can be told
     replay_ms_source: Literal["measured", "predicted"] | None = None
     removable_step_pct: float | None = None  # of the step
     simulation_error_pct: float | None = None  # of the iteration that the queue simulation gives

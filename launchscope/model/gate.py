@@ -8,7 +8,7 @@ from typing import Literal
 from launchscope.model.run import Environment, Mode, Target
 from launchscope.model.source_line import SourceLine
 
-CHECK_SCHEMA = "launchscope/check/1"
+CHECK_SCHEMA = "launchscope/check/2"
 
 Outcome = Literal["passed", "failed", "inconclusive", "not_compared"]
 LimitSource = Literal["flag", "config", "default"]

@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from launchscope.model.facts import Facts
 from launchscope.model.optimizer_change import OptimizerChange
+from launchscope.model.reason import Reason
 from launchscope.model.recording import Cause, ReplayStatus, StepBoundary
 from launchscope.model.run import Environment, Mode, Target
 from launchscope.model.source_line import SourceLine
 from launchscope.model.tensor_shape import TensorShape
 
-PROFILE_SCHEMA = "launchscope/profile/1"
+PROFILE_SCHEMA = "launchscope/profile/2"
 
 Recommendation = Literal[
     "adopt",
@@ -106,7 +107,7 @@ class Correctness:
     status: Literal["verified", "different", "not_checked"] = "not_checked"
     steps: int = 0
     max_update_diff: float | None = None
-    reason: str | None = None
+    reason: Reason | None = None
     causes: tuple[Cause, ...] = ()
 
     @property
@@ -125,7 +126,7 @@ class ScopeReplay:
 
     scope: str  # forward_backward | forward
     status: ReplayStatus
-    reason: str | None = None
+    reason: Reason | None = None
     eager_ms: float | None = None
     replay_ms: float | None = None
     removable_pct: float | None = None
@@ -134,7 +135,7 @@ class ScopeReplay:
 @dataclass(frozen=True)
 class Replay:
     status: ReplayStatus
-    reason: str | None = None
+    reason: Reason | None = None
     where: SourceLine | None = None
     scope: str | None = None
     changes: tuple[OptimizerChange, ...] = ()

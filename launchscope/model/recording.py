@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from launchscope.model.optimizer_change import OptimizerChange
+from launchscope.model.reason import Reason
 from launchscope.model.run import Environment, Mode, Schedule, Target
 from launchscope.model.source_line import SourceLine
 from launchscope.model.tensor_shape import TensorShape
 
-RECORDING_SCHEMA = "launchscope/recording/1"
+RECORDING_SCHEMA = "launchscope/recording/2"
 
 # Names of ranges in traces: the prefix of each step's, the profiler's calibration loop, and
 # the eager step that is traced beside the replays, under the optimizer flags of the capture.
@@ -179,7 +180,7 @@ class ReplayResult:
     """
 
     status: ReplayStatus
-    reason: str | None = None
+    reason: Reason | None = None
     where: SourceLine | None = None
     scope: Literal["full_step", "forward_backward", "forward", "region"] = "full_step"
     changes: tuple[OptimizerChange, ...] = ()
@@ -246,7 +247,7 @@ class VerifyResult:
     """
 
     status: Literal["verified", "different", "skipped"]
-    reason: str | None = None
+    reason: Reason | None = None
     update_diff: tuple[float, ...] = ()
     noise_floor: tuple[float, ...] = ()
     causes: tuple[Cause, ...] = ()
@@ -281,7 +282,7 @@ class StrategyResult:
 
     mode: str
     status: Literal["adopted", "failed"]
-    reason: str | None = None
+    reason: Reason | None = None
     where: SourceLine | None = None
     modules: tuple[str, ...] = ()
     setup_ms: float | None = None  # of the call that adopts
@@ -302,7 +303,7 @@ class PassFailure:
     """A pass that was started and gave no result."""
 
     name: str
-    reason: str
+    reason: Reason
     where: SourceLine | None = None
 
 
@@ -334,6 +335,7 @@ class Recording:
     other_results: dict[str, Any] = field(default_factory=dict)
     failures: tuple[PassFailure, ...] = ()
     notes: tuple[str, ...] = ()
+    needs_legacy_stream: bool = False  # some kernels do: all of it was measured there
     runs: int = 1
     exit_code: int | None = None
     schema: str = RECORDING_SCHEMA

@@ -24,6 +24,14 @@ SAVED: dict[str, type[Saved]] = {
 }
 
 Kind = TypeVar("Kind", bound=Saved | Profile)
+# How to make a file again that another version wrote.
+_MADE_BY = {
+    "recording": "launchscope profile --keep-trace SCRIPT",
+    "Profile": "launchscope profile -o FILE SCRIPT, or launchscope check --update-baseline SCRIPT "
+    "for a baseline",
+    "comparison": "launchscope compare -o FILE SCRIPT",
+    "check": "launchscope check -o FILE SCRIPT",
+}
 
 
 class _Head(msgspec.Struct):
@@ -102,8 +110,8 @@ def _check(content: bytes, file: str, noun: str, schema: str) -> None:
     family = schema.rsplit("/", 1)[0]
     if isinstance(found, str) and re.fullmatch(re.escape(family) + r"/\S+", found):
         raise InputError(
-            f"{file} has schema {found}; this launchscope reads {schema}",
-            hint="record it again with this version, or read it with the version that wrote it",
+            f"another version of launchscope wrote {file} ({found}), and this one reads {schema}",
+            hint=f"make it again: {_MADE_BY.get(noun, 'launchscope report')}",
         )
     if isinstance(found, str) and found.startswith("launchscope/"):
         raise InputError(f"{file} is a launchscope file of another kind ({found}), not a {noun}")

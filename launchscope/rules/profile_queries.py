@@ -20,8 +20,6 @@ GRAPHED_PCT = 50.0
 WORTH_FIXING_PCT = 5.0
 # More distinct shapes than this are too many for one graph each.
 MAX_BUCKETS = 8
-# What the runner calls it, in the reason of a replay and in its notes.
-_LEGACY = "legacy default stream"
 
 
 @dataclass(frozen=True)
@@ -146,8 +144,9 @@ def on_legacy_stream(profile: Profile) -> bool:
     beside = (profile.facts.legacy_stream_kernels or 0.0) > 0
     if beside and profile.facts.side_stream is not False:
         return True
-    told = (profile.replay.reason or "", *profile.notes)
-    return any(_LEGACY in text for text in told)
+    reason = profile.replay.reason
+    skipped = reason is not None and reason.code == "legacy_stream"
+    return skipped or profile.facts.needs_legacy_stream is True
 
 
 def decides_on_the_host(profile: Profile) -> bool:

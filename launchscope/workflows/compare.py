@@ -24,11 +24,13 @@ from launchscope.model import (
     Ladder,
     Point,
     PointFailure,
+    Reason,
     Recording,
     Schedule,
     StrategyName,
     Target,
 )
+from launchscope.reason_text import failure_text
 from launchscope.workflows.axes import Axis, Combination, axes_of, combinations
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.recording import ScriptRun, ScriptRunner
@@ -303,13 +305,14 @@ def _failure_of(run: ScriptRun) -> PointFailure | None:
     """The problem of a run as the row of a table says it."""
     error = run.problem
     if error is None or run.interrupted:
-        return PointFailure("interrupted") if run.interrupted else None
+        return PointFailure(Reason("interrupted")) if run.interrupted else None
     if not isinstance(error, ScriptError):
-        return PointFailure(str(error), hint=error.hint)
+        return PointFailure(Reason("run_failed", {"error": str(error)}), hint=error.hint)
     if error.exception != "OutOfMemoryError":
-        return PointFailure(str(error), error.exit_code, hint=error.hint)
-    when = "before it was measured" if run.profile is None else "after it was measured in part"
-    return PointFailure(f"out of GPU memory, {when}", error.exit_code, out_of_memory=True)
+        reason = Reason("run_failed", {"error": str(error)})
+        return PointFailure(reason, error.exit_code, hint=error.hint)
+    partly = {"measured_in_part": int(run.profile is not None)}
+    return PointFailure(Reason("script_out_of_memory", partly), error.exit_code)
 
 
 def _problem_of(comparison: Comparison) -> MeasureError | None:
@@ -323,7 +326,7 @@ def _problem_of(comparison: Comparison) -> MeasureError | None:
         first = next(filter(None, failures), None)
         return MeasureError(
             "nothing could be measured at any point"
-            + (f"; first: {first.reason}" if first else ""),
+            + (f"; first: {failure_text(first)}" if first else ""),
             hint=first.hint if first else None,
         )
     if same_work(comparison.points) and not (comparison.ladders or comparison.buckets):

@@ -17,6 +17,7 @@ from launchscope.model import (
     OptimizerChange,
     PassFailure,
     Profile,
+    Reason,
     ReplayResult,
     SourceLine,
     StepBoundary,
@@ -237,17 +238,22 @@ def test_a_step_without_device_work_measures_no_gpu(tmp_path: Path) -> None:
 
 def test_failed_passes_are_told(tmp_path: Path) -> None:
     failures = (
-        PassFailure("replay", "it hung", SourceLine("train.py", 3)),
-        PassFailure("verify", "out of memory"),
+        PassFailure("replay", Reason("hung"), SourceLine("train.py", 3)),
+        PassFailure("verify", Reason("time_limit")),
     )
     profile = whole(tmp_path, failures=failures)
     assert profile.facts.has_pass_failures is True
-    assert (profile.replay.status, profile.replay.reason) == ("failed", "it hung")
-    assert profile.replay.correct.reason == "out of memory"
+    assert (profile.replay.status, profile.replay.reason) == ("failed", Reason("hung"))
+    assert profile.replay.correct.reason == Reason("time_limit")
 
 
 def test_a_blocked_replay_keeps_its_reason_and_no_times(tmp_path: Path) -> None:
-    profile = whole(tmp_path, replay=ReplayResult("blocked", ".item()", SourceLine("train.py", 9)))
+    profile = whole(
+        tmp_path,
+        replay=ReplayResult(
+            "blocked", Reason("no_stub", {"op": "cudaStreamSynchronize"}), SourceLine("train.py", 9)
+        ),
+    )
     assert (profile.replay.status, profile.replay.where) == ("blocked", SourceLine("train.py", 9))
     assert profile.value("replay_ms") is None
     assert profile.facts.replay_ms_source == "predicted"

@@ -186,7 +186,11 @@ def test_a_missing_baseline_does_not_excuse_a_limit_that_was_not_measured(capsys
         (("--baseline", "before.json"), 2, "no script was given"),
         (("--baseline", "torn.json", "now.json"), 3, "torn.json is damaged"),
         (("--baseline", "foreign.json", "now.json"), 3, "is not a launchscope Profile"),
-        (("--baseline", "later.json", "now.json"), 3, "has schema launchscope/profile/2"),
+        (
+            ("--baseline", "older.json", "now.json"),
+            3,
+            "(launchscope/profile/1), and this one reads",
+        ),
         (("--baseline", "nan.json", "now.json"), 3, "is not JSON"),
         (("--baseline", "before.json", "nan.json"), 3, "nan.json is damaged"),
         (("--baseline", "before.json", "--limit", "launch=+0", "now.json"), 2, "no metric"),
@@ -213,8 +217,8 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
     whole = Path("before.json").read_bytes()
     Path("torn.json").write_bytes(whole[: len(whole) // 2])
     Path("foreign.json").write_text('{"traceEvents": []}')
-    Path("later.json").write_bytes(
-        whole.replace(b"launchscope/profile/1", b"launchscope/profile/2")
+    Path("older.json").write_bytes(
+        whole.replace(b"launchscope/profile/2", b"launchscope/profile/1")
     )
     Path("nan.json").write_bytes(whole.replace(b"9.31", b"NaN"))
     Path("ranges.json").write_bytes(
@@ -274,7 +278,7 @@ def test_every_file_is_written_even_if_the_check_fails(capsys: Streams) -> None:
     assert check("--baseline", "before.json", *outputs, "worse.json") == 1
     for name in names:
         assert "mul_kernel" in Path(name).read_text(), name
-    assert json.loads(Path("out.json").read_text())["schema"] == "launchscope/check/1"
+    assert json.loads(Path("out.json").read_text())["schema"] == "launchscope/check/2"
 
 
 def test_github_gets_annotations_and_a_summary(

@@ -145,8 +145,8 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"schema": "launchscope/comparison/99"}', "this launchscope reads"),
-        (b'{"schema": "launchscope/comparison/1"}', "is damaged"),
+        (b'{"schema": "launchscope/comparison/99"}', "make it again: launchscope compare"),
+        (b'{"schema": "launchscope/comparison/2"}', "is damaged"),
     ],
 )
 def test_an_unreadable_comparison_is_one_sentence(

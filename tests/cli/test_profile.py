@@ -139,7 +139,7 @@ def test_files_are_written_in_the_format_of_their_suffix(runner: Runner, tmp_pat
 
 def test_another_format_on_stdout(runner: Runner, capsys: Streams) -> None:
     assert main(["profile", "-q", "-f", "json", "train.py"]) == 0
-    assert capsys.readouterr().out.startswith('{\n "schema": "launchscope/profile/1"')
+    assert capsys.readouterr().out.startswith('{\n "schema": "launchscope/profile/2"')
 
 
 def test_the_next_command_keeps_the_options_that_were_typed(

@@ -14,6 +14,7 @@ import pytest
 
 import launchscope
 from launchscope.model import Profile, StepBoundary, Verdict
+from launchscope.reason_text import reason_text
 
 # A training loop that most cases vary: {inside} is code within the step, {between} after it.
 LOOP = """
@@ -70,7 +71,8 @@ class PointResult:
     @property
     def replay_reason(self) -> str:
         """Why there is no measured replay; empty if there is one."""
-        return self.measured.replay.reason or ""
+        reason = self.measured.replay.reason
+        return "" if reason is None else reason_text(reason)
 
     def metric(self, key: str) -> float:
         value = self.measured.value(key)

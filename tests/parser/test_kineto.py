@@ -191,7 +191,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
         read_trace(tmp_path / "none.json")
 
 
-@pytest.mark.parametrize("content", ["", "hello", '{"schema": "launchscope/profile/1"}', "[1, 2]"])
+@pytest.mark.parametrize("content", ["", "hello", '{"schema": "launchscope/profile/2"}', "[1, 2]"])
 def test_what_is_no_trace_is_told(tmp_path: Path, content: str) -> None:
     with pytest.raises(InputError, match="not a trace"):
         read_trace(written(tmp_path, content))

@@ -15,6 +15,7 @@ from launchscope.model import (
     Point,
     PointFailure,
     Profile,
+    Reason,
     Rung,
     Shapes,
     ShapeSignature,
@@ -73,7 +74,7 @@ def failed(batch_size: int, failure: PointFailure) -> Point:
 
 def comparison() -> Comparison:
     """Four sizes with a crossover, and one that did not fit."""
-    starved = PointFailure("out of GPU memory, before it was measured", 1, out_of_memory=True)
+    starved = PointFailure(Reason("script_out_of_memory"), 1)
     points = (*(at(size, *figures) for size, figures in SIZES.items()), failed(1024, starved))
     found = crossovers(points, 15.0)
     measured = points[0].profile
@@ -151,9 +152,7 @@ def ladder() -> Comparison:
         ),
         Rung(
             "graphed",
-            failure=PointFailure(
-                "make_graphed_callables takes no keyword inputs, and the script calls GPT with mask"
-            ),
+            failure=PointFailure(Reason("keyword_inputs", {"module": "GPT", "names": "mask"})),
         ),
     )
     advised = advised_ladder(Ladder(rungs), 15.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.model import Comparison, PointFailure
+from launchscope.model import Comparison, PointFailure, Reason
 from launchscope.parser import read_comparison
 from launchscope.report import render
 from launchscope.report.document import Plot, Series
@@ -54,7 +54,7 @@ def test_equal_times_can_be_plotted() -> None:
 
 def test_points_that_all_failed_on_a_gpu_do_not_claim_that_there_was_none() -> None:
     made = comparisons.comparison()
-    failed = PointFailure("out of GPU memory, before it was measured", 1, out_of_memory=True)
+    failed = PointFailure(Reason("script_out_of_memory"), 1)
     points = tuple(replace(point, profile=None, failure=failed) for point in made.points)
     assert made.environment.device is not None
     text = render(replace(made, points=points, crossovers=()), "terminal")
@@ -67,11 +67,11 @@ def test_a_way_that_failed_after_it_was_timed_says_so() -> None:
     made = comparisons.ladder()
     rungs = (
         made.ladders[0].rungs[0],
-        replace(made.ladders[0].rungs[2], failure=PointFailure("lost")),
+        replace(made.ladders[0].rungs[2], failure=PointFailure(Reason("interrupted"))),
     )
     text = render(replace(made, ladders=(replace(made.ladders[0], rungs=rungs),)), "markdown")
     assert isinstance(text, str)
-    assert "compile: lost" in text
+    assert "compile: interrupted" in text
 
 
 def test_text_and_drawing_mark_the_crossover_alike() -> None:

@@ -15,6 +15,7 @@ from launchscope.model import (
     Metric,
     OptimizerChange,
     Profile,
+    Reason,
     Replay,
     Shapes,
     ShapeSignature,
@@ -173,7 +174,7 @@ def predicted(
     return profile(
         metrics={**unmeasured, **(metrics or {})},
         facts={"replay_ms_source": "predicted"} | (facts or {}),
-        **({"replay": Replay("skipped", reason="--replay 0")} | changes),
+        **({"replay": Replay("skipped", Reason("not_run"))} | changes),
     )
 
 
@@ -181,7 +182,7 @@ def blocked() -> Profile:
     """The same step with a value read on the host inside it."""
     return predicted(
         blockers=(item_blocker(),),
-        replay=Replay("blocked", reason="train.py:52 reads a GPU value on the host"),
+        replay=Replay("blocked", Reason("callable_with_blockers")),
     )
 
 
@@ -233,7 +234,7 @@ def rehearsal(**changes: Any) -> Profile:
     base = profile(
         mode="rehearsal",
         environment=Environment(torch="2.13.0", python="3.11.9"),
-        replay=Replay("skipped", reason="no CUDA device"),
+        replay=Replay("skipped", Reason("not_run")),
         kernels=(),
     )
     facts = Facts(scheduler_live=False, optimizer_classes=("AdamW",))

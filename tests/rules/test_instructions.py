@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from launchscope.model import Profile, Replay, Shapes, ShapeSignature, SourceLine, Verdict
+from launchscope.model import Profile, Reason, Replay, Shapes, ShapeSignature, SourceLine, Verdict
 from launchscope.rules import advise
 from tests.rules.profiles import item_blocker, predicted, profile
 from tests.shapes import tensors
@@ -59,7 +59,7 @@ def test_at_most_five_instructions_are_given_and_the_last_fix_names_the_other_ru
     of = predicted(
         shapes=Shapes(False, (*signatures, ShapeSignature(1, tensors("(9,) float32")))),
         blockers=(item_blocker(),),
-        replay=Replay("blocked", reason="train.py:52"),
+        replay=Replay("blocked", reason=Reason("no_stub", {"op": "cudaStreamSynchronize"})),
         facts={"scheduler_live": True, "legacy_stream_kernels": 3},
     )
     first, second, rest, flags, again = verdict(of).instructions
@@ -75,7 +75,13 @@ def test_at_most_five_instructions_are_given_and_the_last_fix_names_the_other_ru
 
 def test_a_capture_that_no_rule_explains_is_to_be_fixed_at_its_line() -> None:
     given = verdict(
-        predicted(replay=Replay("blocked", reason="x", where=SourceLine("train.py", 9)))
+        predicted(
+            replay=Replay(
+                "blocked",
+                reason=Reason("no_stub", {"op": "cudaStreamSynchronize"}),
+                where=SourceLine("train.py", 9),
+            )
+        )
     )
     assert given.recommendation == "adopt_after_fixes"
     assert given.instructions[0].startswith("Remove what prevents the capture at train.py:9")

@@ -29,6 +29,7 @@ from launchscope.model import (
     NearestPoint,
     PointFailure,
     Profile,
+    Reason,
     Replay,
     Rung,
     ScopeReplay,
@@ -125,14 +126,17 @@ def bases() -> dict[str, Profile]:
         ScopeReplay("forward", "measured", None, 1.0, 1.2, -3.0),
     )
     kinds = (StepKind("prefill", None, 1.0), StepKind("decode", None, 99.0))
-    trace = predicted(mode="trace", replay=Replay("skipped", reason="a trace holds no replay"))
+    trace = predicted(mode="trace", replay=Replay("skipped", Reason("trace_only")))
     small = share(2.0, 1.0, 3.0)
     in_steps = {"inside_step_syncs": 1, "between_step_syncs": 0}
     return {
         "adopt": profile(),
         "predicted": predicted(),
         "blocked": blocked(),
-        "copies": predicted(blockers=(COPY, item_blocker()), replay=Replay("blocked", "x")),
+        "copies": predicted(
+            blockers=(COPY, item_blocker()),
+            replay=Replay("blocked", Reason("no_stub", {"op": "cudaStreamSynchronize"})),
+        ),
         "gpu bound": gpu_bound(),
         "rehearsal": rehearsal(),
         "blocked rehearsal": rehearsal(blockers=(item_blocker(),)),
@@ -148,9 +152,20 @@ def bases() -> dict[str, Profile]:
         "loss": profile(metrics={"removable_pct": share(-8.0, -9.0, -7.0)}),
         "unsure": profile(metrics=unsure),
         "unsure trace": replace(trace, metrics=trace.metrics | unsure),
-        "failed": predicted(replay=Replay("failed", reason="CUDA out of memory")),
+        "failed": predicted(
+            replay=Replay(
+                "failed",
+                Reason(
+                    "out_of_memory", {"kind": "OutOfMemoryError", "error": "CUDA out of memory"}
+                ),
+            )
+        ),
         "different work": profile(replay=replayed(work=work)),
-        "unchecked": profile(replay=checked("not_checked", reason="--verify 0")),
+        "unchecked": profile(
+            replay=checked(
+                "not_checked", reason=Reason("few_compared", {"compared": 2, "wanted": 4})
+            )
+        ),
         "wrong": profile(replay=checked("different", steps=4, max_update_diff=0.44)),
         "frozen": profile(replay=checked("different", causes=CAUSES)),
         "scheduler": profile(facts={"scheduler_live": True, "optimizer_classes": ("SGD", "Adam")}),
@@ -211,7 +226,7 @@ FACTS: dict[str, tuple[Any, ...]] = {
     "removable_step_pct": (None, 0.0, -5.0, 15.0, 100.0),
     "timing_window_iteration_ms": (None, (), (0.0, 5.0), (1.0, 1.2), (7.3, 5.7, 9.0)),
     "unsteady": (None, False, True),
-    "gain_unknown": (None, "the trace has no step"),
+    "gain_unknown": (None, Reason("file_cut"), Reason("launches_unknown")),
 }
 GAINS = (None, 0.0, 0.01, -0.01, 1.0, -8.0, 14.96, 15.0, 15.04, 62.5, 89.9, 100.0, -1e15)
 MARGINS = (None, 0.0, 0.5, 20.0, 1e6)
@@ -415,11 +430,11 @@ def crossovers() -> Iterator[Crossover]:
 def ladders() -> Iterator[Ladder]:
     def rung(mode: Any, ms: float | None, status: Any = "follows", **changes: Any) -> Rung:
         speedup = 9.39 / ms if ms else None
-        followed = Trajectory(status, "loss", changes.pop("steps", 16), 0.0, 1.0, "it has no loss")
+        followed = Trajectory(status, "loss", changes.pop("steps", 16), 0.0, 1.0, Reason("no_loss"))
         return Rung(mode, Metric(ms, "ms"), None, speedup, trajectory=followed, **changes)
 
     eager = rung("eager", 9.39, "reference")
-    failed = PointFailure("it ended with exit code 1")
+    failed = PointFailure(Reason("run_failed", {"error": "it ended with exit code 1"}))
     yield Ladder(())
     yield Ladder((replace(eager, iteration_ms=None, failure=failed),))
     yield Ladder((eager,))

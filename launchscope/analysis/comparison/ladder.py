@@ -14,6 +14,7 @@ from launchscope.model import (
     Metric,
     PointFailure,
     Profile,
+    Reason,
     Recording,
     Rung,
     StrategyName,
@@ -24,7 +25,7 @@ from launchscope.model import (
 # Another order of sums changes a loss in its last digits, and training amplifies that; a frozen
 # input or a wrong gradient changes it by more within a few steps.
 TOLERANCE_PCT = 1.0
-_NO_GPU = "nothing ran on a GPU"
+_NO_GPU = Reason("no_gpu_work")
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,13 @@ def ladder_of(trials: Sequence[Trial], parameters: dict[str, str] | None = None)
 def _rung(trial: Trial, base_ms: float | None, eager: StrategyResult | None) -> Rung:
     result, profile = trial.result, trial.profile
     if result is not None and result.status == "failed":
-        where = f" at {result.where}" if result.where else ""
-        failure = PointFailure((result.reason or "it failed") + where)
+        failure = PointFailure(result.reason or Reason("no_step_timed"), where=result.where)
         return Rung(trial.mode, adoption=result, failure=failure)
     if trial.mode == "replay":
         return _replay_rung(trial, base_ms, eager)
     iteration = None if profile is None else profile.metrics.get("iteration_ms")
     if profile is None or iteration is None or iteration.value is None:
-        failure = trial.failure or PointFailure("no step was timed")
+        failure = trial.failure or PointFailure(Reason("no_step_timed"))
         if trial.recording is not None and trial.recording.mode == "rehearsal":
             failure = PointFailure(_NO_GPU)
         return Rung(trial.mode, adoption=result, failure=failure)
@@ -97,7 +97,7 @@ def _replay_rung(trial: Trial, base_ms: float | None, eager: StrategyResult | No
         reason = None if profile is None else profile.replay.reason
         if profile is not None and profile.mode == "rehearsal":
             reason = _NO_GPU
-        failure = trial.failure or PointFailure(reason or "no replay was measured")
+        failure = trial.failure or PointFailure(reason or Reason("no_replay_measured"))
         return Rung("replay", failure=failure)
     projected = profile.value("projected_iteration_ms")
     spent = [profile.value(key) for key in ("capture_ms", "instantiate_ms")]
@@ -128,8 +128,7 @@ def _verified(profile: Profile) -> Trajectory:
     largest = None if correct.max_update_diff is None else 100 * correct.max_update_diff
     if profile.replay.status == "what_if":
         lines = sorted({blocker.where for blocker in profile.blockers if blocker.where})
-        named = f" ({', '.join(map(str, lines))})" if lines else ""
-        stubbed = f"measured with the blocking lines stubbed: fix them first{named}"
+        stubbed = Reason("blocking_lines_stubbed", {"lines": ", ".join(map(str, lines))})
         return Trajectory("not_compared", what, reason=stubbed)
     if correct.status == "verified":
         return Trajectory("follows", what, correct.steps, largest)
@@ -142,51 +141,41 @@ def _verified(profile: Profile) -> Trajectory:
 def trajectory(eager: StrategyResult | None, other: StrategyResult | None) -> Trajectory:
     """The losses after adopting against those of the same steps of eager."""
     if eager is None or other is None:
-        return Trajectory("not_compared", reason="eager's losses are unknown")
+        return Trajectory("not_compared", reason=Reason("eager_loss_unknown"))
     if eager.adopted_at != other.adopted_at and other.of == "loss":
-        return Trajectory(
-            "not_compared", reason="the two runs were not at the same step when it was adopted"
-        )
+        return Trajectory("not_compared", reason=Reason("adopted_at_another_step"))
     begin = other.adopted_at if other.of == "loss" else 0
     pairs = list(zip(eager.values[begin:], other.values[begin:]))
     before = list(zip(eager.values[:begin], other.values[:begin]))
     if not pairs:
-        return Trajectory("not_compared", other.of, reason="no loss was observed")
+        return Trajectory("not_compared", other.of, reason=Reason("no_loss"))
     difference = max((_difference_pct(a, b) for a, b in before), default=0.0)
     if difference > TOLERANCE_PCT:
         return Trajectory(
             "not_compared",
             other.of,
             len(pairs),
-            reason="two runs of the script differ before anything is adopted"
-            f"{'' if difference == inf else f', by {difference:.2g} %'}: {_remedy(before)}",
+            reason=_runs_differ(before, difference),
         )
     largest = max(_difference_pct(a, b) for a, b in pairs)
     status: Literal["follows", "differs"] = "follows" if largest <= TOLERANCE_PCT else "differs"
-    reason = None
+    reason: Reason | None = None
     if status == "differs":
-        reason = (
-            "random numbers (dropout) are drawn in another order, or the result is a different one"
-        )
+        reason = Reason("loss_differs")
     if largest == inf:
-        reason = "one of the two runs gives NaN or infinity"
+        reason = Reason("loss_not_finite")
     if all(a == pairs[0][0] for a, _ in pairs) and len(pairs) > 1 and other.of == "loss":
-        what = "NaN or infinity" if pairs[0][0] is None else "the same"
-        reason = f"eager's loss is {what} in every step, so its agreement says little"
+        reason = Reason("constant_loss", {"finite": int(pairs[0][0] is not None)})
     # A file holds no infinity: it would be read back as not measured.
     known = None if largest == inf else largest
     return Trajectory(status, other.of, len(pairs), known, TOLERANCE_PCT, reason)
 
 
-def _remedy(before: Sequence[tuple[float | None, float | None]]) -> str:
-    """What makes runs alike. Runs that begin alike have a seed: then their kernels vary."""
+def _runs_differ(before: Sequence[tuple[float | None, float | None]], pct: float) -> Reason:
+    """Why, and by how much; runs that begin alike have a seed, and kernels that vary."""
     first, again = before[0]
-    if first != again:
-        return "set a seed to compare them"
-    return (
-        "they begin alike, so the kernels are not deterministic; "
-        "torch.use_deterministic_algorithms(True) makes them comparable"
-    )
+    details = {"begin_alike": int(first == again)}
+    return Reason("runs_differ", details if pct == inf else {**details, "pct": pct})
 
 
 def _difference_pct(eager: float | None, other: float | None) -> float:

@@ -27,6 +27,7 @@ from launchscope.model import (
 )
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, Trace, ints
+from launchscope.reason_text import reason_text
 
 # Work is the same if the kernels that appeared or vanished take less than this share of its time.
 CHANGED_SHARE = 0.02
@@ -167,7 +168,8 @@ def with_largest_scope(recording: Recording) -> Recording:
         return recording
     if part is None or part.status != "measured":
         return recording
-    note = f"the whole step was not captured: {whole.reason or 'no reason was given'}"
+    why = f": {reason_text(whole.reason)}" if whole.reason else ""
+    note = f"the whole step was not captured{why}"
     return replace(recording, replay=part, notes=(*recording.notes, note))
 
 

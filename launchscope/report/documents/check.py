@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from launchscope.gate.wording import figure
 from launchscope.model import Change, Check, LimitCheck, Outcome
+from launchscope.op_names import as_written
 from launchscope.report.document import (
     Cell,
     Column,
@@ -16,7 +17,6 @@ from launchscope.report.document import (
     sections,
 )
 from launchscope.report.documents.labels import NO_TIMES, command, kernel, machine
-from launchscope.rules.op_names import as_written
 from launchscope.wording import count, place, plural
 
 _OUTCOMES: dict[Outcome, tuple[str, Tone]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from launchscope.model import Comparison, Point, PointFailure
+from launchscope.reason_text import failure_text
 from launchscope.report.document import (
     Block,
     Cell,
@@ -87,7 +88,7 @@ def _failure(point: Point) -> str:
     # Other reasons name the exit code themselves.
     has_code = failure.out_of_memory and failure.exit_code is not None
     code = f" (exit code {failure.exit_code})" if has_code else ""
-    return f"{name + ': ' if name else ''}{failure.reason}{code}"
+    return f"{name + ': ' if name else ''}{failure_text(failure)}{code}"
 
 
 _Cells = tuple[Column, Callable[[Point], Cell | str | None]]

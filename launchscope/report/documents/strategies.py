@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from launchscope.model import Ladder, Rung
+from launchscope.reason_text import cause_text, failure_text, reason_text
 from launchscope.report.document import (
     Block,
     Cell,
@@ -61,7 +62,7 @@ def _mib(value: float) -> str:
 def _result(rung: Rung) -> Cell | str | None:
     """`loss within 0.02 % over 16 steps`."""
     if not _is_timed(rung):
-        why = "failed" if rung.failure is None else rung.failure.reason
+        why = "failed" if rung.failure is None else failure_text(rung.failure)
         return Cell(why if len(why) <= _LONGEST_REASON else "not measured, see below", "bad")
     trajectory = rung.trajectory
     if trajectory.status == "reference":
@@ -85,13 +86,16 @@ def _result(rung: Rung) -> Cell | str | None:
 def _details(rung: Rung) -> Iterator[str]:
     """What does not fit into a row."""
     failure, adoption = rung.failure, rung.adoption
-    if failure is not None and (_is_timed(rung) or len(failure.reason) > _LONGEST_REASON):
+    if failure is not None and (_is_timed(rung) or len(failure_text(failure)) > _LONGEST_REASON):
         hint = f" ({failure.hint})" if failure.hint else ""
-        yield f"{rung.mode}: {failure.reason}{hint}"
+        yield f"{rung.mode}: {failure_text(failure)}{hint}"
     if rung.projected:
         yield f"{rung.mode}: ~ projected from the measured replay of the step"
-    if rung.trajectory.reason and failure is None:
-        yield f"{rung.mode}: {rung.trajectory.reason}"
+    trajectory = rung.trajectory
+    said = [reason_text(trajectory.reason)] if trajectory.reason else []
+    said = said or list(map(cause_text, trajectory.causes))
+    if said and failure is None:
+        yield f"{rung.mode}: {'; '.join(said)}"
     if adoption is None or rung.mode != "compile" or rung.iteration_ms is None:
         return
     if adoption.settle_ms:

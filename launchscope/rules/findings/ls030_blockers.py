@@ -22,7 +22,7 @@ NVIDIA, CUDA Graph Best Practice for PyTorch. PyTorch, CUDA semantics: CUDA Grap
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.op_names import as_written
+from launchscope.op_names import as_written
 from launchscope.rules.rule import Findings, Rule
 
 

@@ -21,102 +21,75 @@ A rehearsal has no GPU to replay on (LS041).
 
 from __future__ import annotations
 
-from launchscope.model import Finding, Profile
-from launchscope.rules.rule import Rule
+from launchscope.model import Profile, ReasonCode, ReplayStatus
+from launchscope.reason_text import reason_text
+from launchscope.rules.rule import Findings, Rule
 from launchscope.rules.verdict.obstacles import obstacles
 from launchscope.wording import listed
 
-# What the reason says, in lower case, and what to do then; the first that fits.
-_BY_REASON: tuple[tuple[tuple[str, ...], str], ...] = (
-    (
-        ("out of memory", "outofmemory"),
-        "The eager figures stand. --verify 0 and a smaller batch lower the memory that a capture "
-        "needs beside eager's.",
-    ),
-    (
-        ("device-side assert", "cuda error", "acceleratorerror", "illegal memory access"),
-        "The eager figures stand. The error is one of the GPU: run the script by itself with "
-        "CUDA_LAUNCH_BLOCKING=1 to find the line, and check that the step reads its inputs only "
-        "from tensors that stay where they are.",
-    ),
-    (
-        ("time limit",),
-        "The eager figures stand. Raise --timeout, or lower --timing and --replay.",
-    ),
-    (
-        ("legacy default stream",),
-        "Nothing there can be captured: fix what LS038 names and profile again.",
-    ),
-    (
-        ("already replays cuda graphs",),
-        "Nothing is to be done: the step replays graphs of its own.",
-    ),
-    (
-        ("script ended before",),
-        "Give the script more steps, or lower --warmup, --timing and --replay.",
-    ),
-    (
-        ("a trace holds no replay",),
-        "To measure one, profile the script itself: launchscope profile train.py.",
-    ),
-    (
-        ("not run", "--replay 0"),
-        "It was not asked for, or not reached: profile with --replay 30 to measure it.",
-    ),
-)
-_CHANGING = "op stream changes"
-_ADVICE = {
-    "blocked": "Fix the lines named by LS030 and profile again.",
-    "failed": "The eager figures stand. Fix the cause and profile again.",
-    "skipped": "Profile again once the reason is gone.",
-    "what_if": "The replay ran with recorded values in place of the blocking lines; fix them "
-    "and profile again to confirm it.",
+# Of a replay that failed or was skipped.
+_BY_REASON: dict[ReasonCode, str] = {
+    "out_of_memory": "The eager figures are valid. Use --verify 0 or a smaller batch, so that the "
+    "capture needs less memory beside the eager step.",
+    "cuda_error": "The eager figures are valid. The error comes from the GPU: run the script alone "
+    "with CUDA_LAUNCH_BLOCKING=1 to find the line, and check that the step reads its inputs only "
+    "from tensors that keep their address.",
+    "time_limit": "The eager figures are valid. Raise --timeout, or lower --timing and --replay.",
+    "legacy_stream": "Fix what LS038 names and profile again: a capture cannot contain it.",
+    "already_graphed": "There is nothing to do: the step already replays graphs.",
+    "script_ended": "Let the script run for more steps, or lower --warmup, --timing and --replay.",
+    "trace_only": "Profile the script itself to measure a replay: launchscope profile train.py.",
+    "not_run": "Profile with --replay 30 to measure a replay.",
 }
-_SAID = {
+_ADVICE: dict[ReplayStatus, str] = {
+    "blocked": "Fix the lines that LS030 names and profile again.",
+    "failed": "The eager figures are valid. Fix the cause and profile again.",
+    "skipped": "Fix the cause and profile again.",
+    "what_if": "Fix the blocking lines, which recorded results replaced in this replay, and "
+    "profile again to confirm it.",
+}
+_TITLES: dict[ReplayStatus, str] = {
     "blocked": "The step cannot be captured as it stands",
     "failed": "The capture or its replay failed",
     "skipped": "No replay was measured",
-    "what_if": "The replay was measured with its blockers stubbed",
+    "what_if": "The replay was measured without the blocking operations",
+}
+_FIXES = {
+    "growth": "keep the inputs that grow at one size (LS010)",
+    "lbfgs": "leave the step of LBFGS eager (LS011)",
+    "branch": "replace the branch that depends on data (LS011)",
+    "calls": "call the model equally often in every step (LS011)",
+    "padding": "pad the inputs to a few sizes (LS010)",
+    "blockers": "fix the lines that LS030 names",
 }
 
 
-def check(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> Findings:
     replay = profile.replay
     if profile.mode == "rehearsal" or replay.status == "measured":
-        return []
-    reason = f": {replay.reason}" if replay.reason else ""
-    return [
-        Finding(
-            code="LS031",
-            severity="warning" if replay.status == "failed" else "info",
-            title=f"{_SAID[replay.status]}{reason}",
-            advice=_advice(profile),
-            where=replay.where,
-            evidence={"status": replay.status, "reason": replay.reason},
-        )
-    ]
+        return
+    reason = replay.reason
+    why = "" if reason is None else f": {reason_text(reason)}"
+    yield RULE.finding(
+        "warning" if replay.status == "failed" else "info",
+        f"{_TITLES[replay.status]}{why}",
+        _advice(profile),
+        replay.where,
+        status=replay.status,
+        reason=None if reason is None else reason.code,
+    )
 
 
 def _advice(profile: Profile) -> str:
-    replay = profile.replay
-    reason = (replay.reason or "").lower()
-    if _CHANGING in reason:
-        how = {
-            "growth": "keep the inputs that grow at one size (LS010)",
-            "lbfgs": "leave the step of LBFGS eager (LS011)",
-            "branch": "replace the branch that depends on data (LS011)",
-            "calls": "call the model equally often in every step (LS011)",
-            "padding": "pad the inputs to a few sizes (LS010)",
-            "blockers": "fix the lines named by LS030",
-        }
-        known = [how[o.kind] for o in obstacles(profile) if o.kind in how]
-        steps = listed(known) or "make the ops of every step the same"
-        return f"One graph holds one course of ops: {steps}, and profile again."
-    if replay.status in ("failed", "skipped"):
-        for parts, advice in _BY_REASON:
-            if any(part in reason for part in parts):
-                return advice
-    return _ADVICE[replay.status]
+    status, reason = profile.replay.status, profile.replay.reason
+    code = None if reason is None else reason.code
+    if code in ("ops_change", "ops_change_beside_blockers"):
+        known = [_FIXES[o.kind] for o in obstacles(profile) if o.kind in _FIXES]
+        fixes = listed(known) or "make every step run the same ops"
+        return f"A graph holds one sequence of ops: {fixes}, and profile again."
+    if code is not None and status in ("failed", "skipped"):
+        return _BY_REASON.get(code, _ADVICE[status])
+    return _ADVICE[status]
 
 
 RULE = Rule("LS031", check, __doc__, fixable=True)

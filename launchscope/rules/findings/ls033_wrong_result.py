@@ -22,7 +22,7 @@ A step that writes no state (inference) is compared by its outputs, or not at al
 from __future__ import annotations
 
 from launchscope.model import Cause, Profile
-from launchscope.reason_text import cause_text
+from launchscope.reason_text import cause_text, reason_text
 from launchscope.rules.learning_rate import remedy
 from launchscope.rules.rule import Findings, Rule
 from launchscope.wording import pct, plural
@@ -77,7 +77,7 @@ def check(profile: Profile) -> Findings:
     if not correct.causes:
         by = f" by up to {pct(100 * largest)} of an update" if largest else ""
         over = f" over {plural(correct.steps, 'batch')}" if correct.steps else ""
-        reason = f" ({correct.reason})" if correct.reason else ""
+        reason = f" ({reason_text(correct.reason)})" if correct.reason else ""
         yield RULE.finding(
             "error",
             f"The result of the replay differs from eager{by}{over}{reason}",

@@ -21,19 +21,20 @@ If no replay was measured, there is no result to check.
 from __future__ import annotations
 
 from launchscope.model import Profile
+from launchscope.reason_text import reason_text
 from launchscope.rules.rule import Findings, Rule
 
 
 def check(profile: Profile) -> Findings:
     correct = profile.replay.correct
     if profile.replay.status == "measured" and correct.status == "not_checked":
-        reason = f": {correct.reason}" if correct.reason else ""
+        reason = f": {reason_text(correct.reason)}" if correct.reason else ""
         yield RULE.finding(
             "advice",
             f"The result of the replay was not checked{reason}",
             "Before you rely on the graph, compare the losses of the first hundred steps with "
             "eager, from the same seed.",
-            reason=correct.reason,
+            reason=correct.reason and correct.reason.code,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from launchscope.model import Profile
-from launchscope.reason_text import cause_text
+from launchscope.reason_text import cause_text, reason_text
 from launchscope.rules.findings.ls035_live_scheduler import scheduler_is_frozen
 from launchscope.rules.profile_queries import Gain, forward_unseen, waits
 from launchscope.rules.shape_change import branches, distinct_inputs, every_step_differs, growth
@@ -111,11 +111,9 @@ def too_many_shapes(profile: Profile, found: Gain, fixes: list[Obstacle]) -> str
 
 
 def failed(profile: Profile, found: Gain) -> str:
-    reason = profile.replay.reason or "no reason was given"
-    return (
-        f"Inconclusive: a replay {_effect(profile, found)}, but the capture failed: "
-        f"{reason.rstrip('.')}."
-    )
+    reason = profile.replay.reason
+    why = "" if reason is None else f": {reason_text(reason).rstrip('.')}"
+    return f"Inconclusive: a replay {_effect(profile, found)}, but the capture failed{why}."
 
 
 def unsafe(profile: Profile, found: Gain, code: str) -> str:
@@ -168,7 +166,7 @@ def no_gain_known(profile: Profile) -> str:
         return "Inconclusive: no iteration was timed."
     reason = profile.facts.gain_unknown
     if reason is not None:
-        return f"Inconclusive: {reason}, so the gain of a CUDA graph is not known."
+        return f"Inconclusive: {reason_text(reason)}, so the gain of a CUDA graph is not known."
     return (
         f"Inconclusive: an iteration takes {ms(iteration)}, but neither a trace nor a replay shows "
         "how much of it a CUDA graph removes."

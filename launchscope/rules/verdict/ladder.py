@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launchscope.model import Ladder, Rung, StrategyName
+from launchscope.reason_text import failure_text, reason_text
 from launchscope.wording import listed, ms, pct, pct_beside, plural, times
 
 _NAMES: dict[StrategyName, str] = {
@@ -22,7 +23,7 @@ def advised(ladder: Ladder, threshold_pct: float) -> Ladder:
     base = _iteration(eager)
     if base is None:
         failure = None if eager is None else eager.failure
-        reason = _reason(None if failure is None else failure.reason)
+        reason = "" if failure is None else f": {failure_text(failure)}"
         return replace(ladder, headline=f"The strategies cannot be compared{reason}.")
     timed = [r for r in ladder.rungs if r.mode != "eager" and _iteration(r) is not None]
     if not timed:
@@ -78,12 +79,10 @@ def _flaw(rung: Rung) -> str:
     if rung.trajectory.status == "differs":
         return "whose result differs from eager"
     if rung.failure is not None:
-        return f"whose process failed{_reason(rung.failure.reason)}"
-    return f"which was not compared with eager{_reason(rung.trajectory.reason)}"
-
-
-def _reason(reason: str | None) -> str:
-    return f": {reason.rstrip('.')}" if reason else ""
+        return f"whose process failed: {failure_text(rung.failure)}"
+    known = rung.trajectory.reason
+    reason = "" if known is None else f": {reason_text(known)}"
+    return f"which was not compared with eager{reason}"
 
 
 def _iteration(rung: Rung | None) -> float | None:

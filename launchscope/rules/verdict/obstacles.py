@@ -8,7 +8,7 @@ from typing import Literal
 
 from launchscope.analysis.blockers import in_lbfgs
 from launchscope.model import Profile
-from launchscope.rules.op_names import as_written
+from launchscope.op_names import as_written
 from launchscope.rules.profile_queries import (
     decides_on_the_host,
     forward_unseen,

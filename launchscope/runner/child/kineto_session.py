@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE, Calibration
+from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.torch_types import Torch, Value
 
 # CUPTI's number for the legacy default stream of a process's first context.
@@ -19,7 +20,7 @@ _LEGACY_STREAM = 7
 _CHUNKS, _OPS_PER_CHUNK = 7, 100
 
 
-class ProfilerBusyError(RuntimeError):
+class ProfilerBusyError(ReasonError):
     """Another profiler owns CUPTI in this process."""
 
 
@@ -28,9 +29,7 @@ class KinetoSession:
 
     def __init__(self, torch: Torch, user_profiles: bool):
         if user_profiles or torch._C._autograd._profiler_enabled():
-            raise ProfilerBusyError(
-                "the script runs a profiler of its own, and only one can watch the GPU at a time"
-            )
+            raise ProfilerBusyError("profiler_busy")
         self._torch = torch
         activity = torch.profiler.ProfilerActivity
         # Not acc_events: with it torch makes a Python object of each event at the end.

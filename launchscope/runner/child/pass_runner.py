@@ -12,6 +12,7 @@ from collections.abc import Callable
 from launchscope.model import StepPart
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.passes import AnyPass, all_passes
+from launchscope.runner.child.reasons import reason_of
 from launchscope.runner.child.torch_types import Value
 from launchscope.runner.protocol.events import (
     Deferred,
@@ -154,12 +155,12 @@ class PassRunner:
             entry = self._queue.pop(0)
             if entry.follows is not None and entry.follows.name not in context.results:
                 continue
-            reason = entry.skip_reason(context)
-            if reason is not None:
-                result = entry.skipped(context, reason)
+            skip = entry.skip(context)
+            if skip is not None:
+                result = entry.skipped(context, skip)
                 if result is not None:
                     folder.write(f"pass-{entry.name}", result)
-                folder.emit(PassSkipped(entry.name, reason))
+                folder.emit(PassSkipped(entry.name, skip.reason))
                 continue
             if not any(other.worth_another_run for other in (entry, *self._queue)):
                 folder.emit(EnoughMeasured())
@@ -210,7 +211,7 @@ class PassRunner:
             result = current.failed(error)
         if result is not None:
             self._store(current.name, result)
-        self._context.folder.emit(PassFailed(current.name, describe(error)))
+        self._context.folder.emit(PassFailed(current.name, reason_of(error)))
         self._nvtx.pop()
         if current.captures:
             self._queue = []
@@ -246,7 +247,7 @@ class PassRunner:
         if result is None:
             return False
         self._store(self._pass.name, result)
-        self._context.folder.emit(PassFailed(self._pass.name, describe(error)))
+        self._context.folder.emit(PassFailed(self._pass.name, reason_of(error)))
         self._pass, self._queue = None, []
         return True
 
@@ -265,9 +266,3 @@ def _step_range(number: int, entry: AnyPass) -> str:
 def _steps_until_progress(seconds_per_step: float) -> int:
     """Counted in steps, because no step pays for reading the clock."""
     return max(1, round(_PROGRESS_EVERY_S / max(seconds_per_step, 1e-6)))
-
-
-def describe(error: BaseException) -> str:
-    """One line for an error: its type and the first line of its text."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -19,8 +19,9 @@ from launchscope.runner.child.hooks.input_shapes import input_shapes, main_input
 from launchscope.runner.child.hooks.modules import in_training
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
-from launchscope.runner.child.pass_runner import PassRunner, describe
+from launchscope.runner.child.pass_runner import PassRunner
 from launchscope.runner.child.passes.strategy import StrategyPass, failed_strategy
+from launchscope.runner.child.reasons import reason_of
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import Stopping
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern
@@ -299,8 +300,8 @@ class StepController:
     def _cannot_follow(self, error: Exception) -> None:
         """Hooks that could not be put in are no error of the script, which must not see it."""
         self._note(
-            f"hooks on the modules of the step failed ({describe(error)}), so nothing more was "
-            "measured"
+            f"hooks on the modules of the step failed ({type(error).__name__}: {error}), so "
+            "nothing more was measured"
         )
         self._finish()
 
@@ -325,7 +326,7 @@ class StepController:
         except Exception as error:
             self.folder.emit(DeviceKnown(bool(self.torch.cuda.is_initialized())))
             self.folder.write(f"pass-{StrategyPass.name}", failed_strategy(strategy, error))
-            self.folder.emit(PassFailed(StrategyPass.name, str(error)[:200]))
+            self.folder.emit(PassFailed(StrategyPass.name, reason_of(error)))
             self._poisoned()
             return False
         return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import signal
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from launchscope.errors import (
     PassTimeoutError,
     ScriptError,
 )
+from launchscope.model import Reason
+from launchscope.reason_text import cause_of_death
 from launchscope.runner.protocol.events import (
     WARMUP,
     ChildEnded,
@@ -55,7 +56,7 @@ class ChildReport:
     pass_deadline: float | None = None
     deferred: tuple[str, ...] = ()
     skipped: set[str] = field(default_factory=set)
-    failures: dict[str, str] = field(default_factory=dict)  # reasons by pass
+    failures: dict[str, Reason] = field(default_factory=dict)  # by pass
     notes: list[str] = field(default_factory=list)
     enough: bool = False  # no pass is left for which the script would be run again
     done: bool = False  # the last pass is over
@@ -130,14 +131,15 @@ class ChildReport:
             return None
         return None if self.current_pass == WARMUP else self.current_pass
 
-    def broken_pass(self) -> tuple[str, str] | None:
+    def broken_pass(self) -> tuple[str, Reason] | None:
         """The pass that was cut off and why; None if none was."""
         if self.hung_in is not None:
-            return self.hung_in, "it did not end and was stopped"
+            return self.hung_in, Reason("hung")
         if self.timed_out and self.current_pass is not None:
-            return self.current_pass, "the time limit was reached"
+            return self.current_pass, Reason("time_limit")
         if self.crashed_in is not None:
-            return self.crashed_in, f"the process was ended by {cause_of_death(self.exit_code)}"
+            code = {} if self.exit_code is None else {"exit_code": self.exit_code}
+            return self.crashed_in, Reason("process_died", code)
         return None
 
     def remarks(self) -> list[str]:
@@ -173,18 +175,6 @@ class ChildReport:
     @property
     def started_processes(self) -> str:
         return f"the script started {_count(self.seen.processes, 'process', 'es')} of its own"
-
-
-def cause_of_death(exit_code: int | None) -> str:
-    """Words for an exit code as subprocess gives it (negative: a signal)."""
-    if exit_code is None:
-        return "an unknown cause"
-    if exit_code >= 0:
-        return f"exit code {exit_code}"
-    try:
-        return signal.Signals(-exit_code).name
-    except ValueError:
-        return f"signal {-exit_code}"
 
 
 def problem_of(

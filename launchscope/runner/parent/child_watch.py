@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from launchscope.reason_text import reason_text
 from launchscope.runner.child.passes import AnyPass, all_passes
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.run_folder import RunFolder
@@ -172,11 +173,11 @@ class ChildWatch:
             case PassEnded():
                 text = f"{event.seconds:.1f} s"
             case PassFailed():
-                text = f"failed: {event.reason}"
+                text = f"failed: {reason_text(event.reason)}"
             case PassSkipped():
                 if self._passes[event.name].part_of is not None:
                     return None  # nobody asked for it
-                text = f"skipped: {event.reason}"
+                text = f"skipped: {reason_text(event.reason)}"
             case Note():
                 return ProgressEvent("note", text=event.text)
             case _:

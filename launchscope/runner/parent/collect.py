@@ -16,6 +16,7 @@ from launchscope import __version__
 from launchscope.model import (
     Environment,
     PassFailure,
+    Reason,
     Recording,
     Schedule,
     StepBoundary,
@@ -45,6 +46,7 @@ class Collected:
         self.step: StepBoundary | None = None
         self.environment = Environment()
         self.rehearsal = False
+        self.needs_legacy_stream = False
         self.on_gpu: bool | None = None
         self.runs = 0
 
@@ -69,18 +71,18 @@ class Collected:
         self.rehearsal = self.rehearsal or report.rehearsal
         if report.on_gpu is not None:
             self.on_gpu = report.on_gpu
-        name, reason = report.broken_pass() or ("", "")
+        name, reason = report.broken_pass() or ("", None)
         for kind in all_passes():
             if other_step is None:
                 self._take_pass(kind, folder, report)
             elif self.lacks(kind.name) and (folder.path / f"pass-{kind.name}.json").exists():
                 self.failures[kind.name] = PassFailure(kind.name, other_step)
-            if kind.name == name and self.lacks(name):
+            if reason is not None and kind.name == name and self.lacks(name):
                 self._take_cut_off(kind, reason)
         for text in report.remarks():
             self.note(text)
 
-    def _other_step(self, found: StepBoundary | None) -> str | None:
+    def _other_step(self, found: StepBoundary | None) -> Reason | None:
         """Why the results of this run cannot stand beside the others: its step is another one.
 
         The step of the first run that measured something counts.
@@ -91,14 +93,16 @@ class Collected:
             self.step = found
             return None
         now, before = (" > ".join(step.period) for step in (found, self.step))
-        return f"its run saw another step ({now}) than was measured before ({before})"
+        return Reason("other_step", {"now": now, "before": before})
 
     def _take_pass(self, kind: type[AnyPass], folder: RunFolder, report: ChildReport) -> None:
         name = kind.name
         try:
             result = folder.read(f"pass-{name}", kind.result_type)
         except msgspec.MsgspecError as error:
-            self.failures[name] = PassFailure(name, f"its result cannot be read: {error}")
+            self.failures[name] = PassFailure(
+                name, Reason("unreadable_result", {"error": str(error)})
+            )
             return
         if result is not None:
             file = getattr(result, "file", None)
@@ -110,7 +114,7 @@ class Collected:
         if name in report.skipped:
             self.skipped.add(name)
 
-    def _take_cut_off(self, kind: type[AnyPass], reason: str) -> None:
+    def _take_cut_off(self, kind: type[AnyPass], reason: Reason) -> None:
         result = kind.cut_off(reason)
         if result is not None:
             self.results[kind.name] = result
@@ -139,6 +143,7 @@ class Collected:
             step=self.step,
             failures=tuple(self.failures.values()),
             notes=tuple(self.notes),
+            needs_legacy_stream=self.needs_legacy_stream,
             runs=self.runs,
             exit_code=exit_code,
             other_results={

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from launchscope.errors import LaunchscopeError, MeasureError
 from launchscope.model import Schedule, Target
+from launchscope.reason_text import cause_of_death
 from launchscope.runner.child.passes import AnyPass, all_passes
 from launchscope.runner.parent.child_report import (
     ChildReport,
     cannot_write,
-    cause_of_death,
     problem_of,
 )
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
@@ -187,6 +187,7 @@ class _Session:
         if not self.side_stream or not legacy:
             return ""
         self.side_stream = False
+        self.collected.needs_legacy_stream = True
         for kind in self._passes:
             if kind.depends_on_stream:
                 results.pop(kind.name, None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
+from launchscope.model import Reason
+
 # The name of the warm-up in events; it is no pass, but people wait for it as for one.
 WARMUP = "warmup"
 
@@ -59,7 +61,7 @@ class PassSkipped:
     """The pass has nothing to do in this script. A result that says so may be on disk."""
 
     name: str
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class PassFailed:
     """The pass raised an error. A result that says so may be on disk."""
 
     name: str
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from launchscope.model import (
     Ladder,
     PointFailure,
     Profile,
+    Reason,
     Recording,
     Replay,
     StrategyName,
@@ -92,11 +93,11 @@ def test_the_share_of_kernels_in_graphs_comes_from_the_trace(recording: Recordin
 
 
 def test_a_way_that_failed_is_a_row_with_its_reason(recording: Recording) -> None:
-    refused = StrategyResult("graphed", "failed", reason="it takes no keyword inputs")
+    refused = StrategyResult("graphed", "failed", reason=Reason("script_compiles"))
     lost = Trial("graphed", replace(recording, adoption=refused), None)
     made = ladder(recording, trial(recording, "compile", 4.0), lost)
     assert made.best == "compile"
-    assert made.rungs[2].failure == PointFailure("it takes no keyword inputs")
+    assert made.rungs[2].failure == PointFailure(Reason("script_compiles"))
 
 
 def test_a_verified_replay_takes_part_with_its_projection(recording: Recording) -> None:
@@ -123,7 +124,10 @@ def test_a_replay_that_is_wrong_or_unchecked_is_named_and_not_recommended(
 ) -> None:
     for correct, said in (
         (Correctness("different", 4, 0.4), "whose result differs"),
-        (Correctness(reason="the state is too large"), "the state is too large"),
+        (
+            Correctness(reason=Reason("state_too_large", {"what": "the state", "mib": 9e4})),
+            "a copy of the state takes 90,000 MiB",
+        ),
     ):
         whole: Profile = profile(
             metrics={"projected_iteration_ms": 2.0}, replay=Replay("measured", correct=correct)
@@ -139,14 +143,16 @@ def test_a_way_whose_process_failed_after_it_was_timed_is_not_recommended(
     recording: Recording,
 ) -> None:
     fast = trial(recording, "compile", 2.0)
-    failed = replace(fast, failure=PointFailure("it ended with exit code 1"))
+    failed = replace(
+        fast, failure=PointFailure(Reason("run_failed", {"error": "it ended with exit code 1"}))
+    )
     made = ladder(recording, failed, trial(recording, "graphed", 4.0))
     assert made.best == "graphed"
     assert "whose process failed: it ended with exit code 1" in made.headline
 
 
 def test_without_eager_nothing_is_compared(recording: Recording) -> None:
-    lost = Trial("eager", None, None, PointFailure("it crashed"))
+    lost = Trial("eager", None, None, PointFailure(Reason("run_failed", {"error": "it crashed"})))
     made = advised(ladder_of([lost, trial(recording, "compile", 4.0)]), 15.0)
     assert made.best is None
     assert "it crashed" in made.headline
@@ -169,28 +175,31 @@ def test_a_loss_that_is_no_number_differs() -> None:
     found = trajectory(adopted("eager"), broken)
     assert found.status == "differs"
     assert found.largest_pct is None  # JSON has no infinity
-    assert "NaN or infinity" in (found.reason or "")
+    assert found.reason == Reason("loss_not_finite")
 
 
 def test_losses_that_are_no_number_in_both_runs_say_little() -> None:
     lost = (*LOSSES[:10], *[None] * 16)
     found = trajectory(adopted("eager", values=lost), adopted(values=lost))
     assert found.status == "follows"
-    assert "NaN or infinity in every step" in (found.reason or "")
+    assert found.reason == Reason("constant_loss", {"finite": 0})
 
 
 def test_runs_that_differ_before_adopting_are_not_compared() -> None:
     unseeded = adopted(values=tuple(1.5 * loss for loss in LOSSES))
     found = trajectory(adopted("eager"), unseeded)
     assert found.status == "not_compared"
-    assert "set a seed" in (found.reason or "")
+    assert found.reason is not None
+    assert found.reason.code == "runs_differ"
+    assert found.reason.details == {"begin_alike": 0, "pct": pytest.approx(50.0)}
 
 
 def test_seeded_runs_that_drift_apart_are_told_from_unseeded_ones() -> None:
     drifting = tuple(loss * 1.004**step for step, loss in enumerate(LOSSES))
     found = trajectory(adopted("eager"), adopted(values=drifting))
     assert found.status == "not_compared"
-    assert "use_deterministic_algorithms(True)" in (found.reason or "")
+    assert found.reason is not None
+    assert (found.reason.code, found.reason.details["begin_alike"]) == ("runs_differ", 1)
 
 
 def test_runs_at_different_steps_are_not_compared() -> None:

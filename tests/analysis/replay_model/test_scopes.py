@@ -9,17 +9,17 @@ import pytest
 
 from launchscope.analysis import build_profile
 from launchscope.analysis.replay_model.replay import scope_replays, with_largest_scope
-from launchscope.model import Recording, ReplayResult, ReplayStatus
+from launchscope.model import Reason, Recording, ReplayResult, ReplayStatus
 from tests.builders import TraceBuilder, known, loop_trace, recording, timing
 
-WHOLE = ReplayResult("failed", "AcceleratorError: operation not permitted")
+WHOLE = ReplayResult("failed", Reason("hung"))
 PART = ReplayResult(
     "measured",
     scope="forward_backward",
     eager_bursts=((4.0, 4.0, 4.2), (4.0,)),
     replay_bursts=((1.0, 1.0, 1.1), (1.0,)),
 )
-FORWARD = ReplayResult("blocked", "aten.equal at t.py:3 stands in this part", scope="forward")
+FORWARD = ReplayResult("blocked", Reason("blocker_in_part", {"op": "aten.equal"}), scope="forward")
 
 
 def recorded(folder: Path, **results: ReplayResult | None) -> Recording:
@@ -43,7 +43,7 @@ def test_a_projection_outranks_the_plain_difference(tmp_path: Path) -> None:
 def test_forward_and_backward_stand_in_for_a_whole_step_that_failed(tmp_path: Path) -> None:
     rec = with_largest_scope(recorded(tmp_path, replay=WHOLE, scope_forward_backward=PART))
     assert rec.replay == PART
-    assert "operation not permitted" in rec.notes[-1]
+    assert "it did not end" in rec.notes[-1]
 
 
 @pytest.mark.parametrize("status", ["what_if", "measured", "skipped"])

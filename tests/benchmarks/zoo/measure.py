@@ -15,6 +15,7 @@ import torch
 from launchscope.analysis import build_profile
 from launchscope.model import Profile, Recording, Schedule
 from launchscope.parser import read_recording
+from launchscope.reason_text import reason_text
 from launchscope.rules import advise
 from launchscope.runner.parent.in_process import record_callable
 from tests.benchmarks.zoo import truth
@@ -128,7 +129,7 @@ def _said(profile: Profile) -> dict[str, Any]:
         "confidence": verdict.confidence,
         "headline": verdict.headline,
         "replay_status": profile.replay.status,
-        "replay_reason": profile.replay.reason,
+        "replay_reason": profile.replay.reason and reason_text(profile.replay.reason),
         **{key: profile.value(key) for key in _KEPT},
         "predicted_replay_low_ms": profile.metrics["predicted_replay_ms"].low,
         "predicted_replay_high_ms": profile.metrics["predicted_replay_ms"].high,

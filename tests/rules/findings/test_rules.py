@@ -14,6 +14,7 @@ from launchscope.model import (
     KernelChange,
     Metric,
     Profile,
+    Reason,
     Replay,
     ReplayStatus,
     ScopeReplay,
@@ -51,16 +52,25 @@ DIFFERENT_WORK = replace(
         False, (KernelChange("softmax_warp", 247, 3100.0),), (KernelChange("flash", 12, 90),)
     ),
 )
+ERROR = {"kind": "RuntimeError", "error": "the text of an error"}
+VARIANTS = {"variants": 2, "steps": 3}
 WRONG = replace(profile().replay, correct=Correctness("different", 4, 0.44))
 PARTS = replace(
     profile().replay,
     status="what_if",
     scopes=(
         ScopeReplay("forward_backward", "measured", None, 6.2, 2.4, 40.0),
-        ScopeReplay("forward", "failed", "CUDA out of memory"),
+        ScopeReplay(
+            "forward",
+            "failed",
+            Reason("out_of_memory", {"kind": "OutOfMemoryError", "error": "CUDA out of memory"}),
+        ),
     ),
 )
-UNCHECKED = replace(profile().replay, correct=Correctness("not_checked", reason="--verify 0"))
+UNCHECKED = replace(
+    profile().replay,
+    correct=Correctness("not_checked", reason=Reason("few_compared", {"compared": 2, "wanted": 4})),
+)
 
 
 def with_kinds() -> Profile:
@@ -130,7 +140,7 @@ CASES: dict[str, Case] = {
         profile(metrics={"sync_cost_ms": 2.0}), profile(), "costs 2.00 ms per iteration (21 %)"
     ),
     "LS030": Case(blocked(), profile(), "total += loss.item()"),
-    "LS031": Case(blocked(), profile(), "cannot be captured as it stands: train.py:52"),
+    "LS031": Case(blocked(), profile(), "cannot be captured as it stands: launchscope replaces"),
     "LS032": Case(
         profile(replay=DIFFERENT_WORK),
         profile(),
@@ -142,7 +152,7 @@ CASES: dict[str, Case] = {
         profile(),
         "forward and backward alone takes 2.40 ms in place of 6.20 ms",
     ),
-    "LS034": Case(profile(replay=UNCHECKED), profile(), "not checked: --verify 0"),
+    "LS034": Case(profile(replay=UNCHECKED), profile(), "not checked: only 2 of 4"),
     "LS035": Case(
         profile(facts={"scheduler_live": True, "scheduler_where": "train.py:60"}),
         profile(),
@@ -270,19 +280,19 @@ def test_a_high_launch_share_that_would_not_pay_is_explained_by_the_largest_caus
 @pytest.mark.parametrize(
     ("status", "reason", "said"),
     [
-        ("failed", "OutOfMemoryError: CUDA out of memory. Tried", "smaller batch"),
-        ("failed", "AcceleratorError: CUDA error: device-side assert", "CUDA_LAUNCH_BLOCKING=1"),
-        ("failed", "the time limit was reached", "Raise --timeout"),
-        ("failed", "RuntimeError: something else", "Fix the cause and profile again."),
-        ("skipped", "the replay pass was not run", "profile with --replay 30"),
-        ("skipped", "part of the step runs on the legacy default stream", "LS038"),
-        ("skipped", "the step already replays CUDA graphs", "replays graphs of its own"),
-        ("skipped", "the op stream changes from step to step (2 in 3)", "inputs to a few sizes"),
-        ("blocked", "the op stream changes from step to step (2 in 3)", "inputs to a few sizes"),
+        ("failed", Reason("out_of_memory", ERROR), "smaller batch"),
+        ("failed", Reason("cuda_error", ERROR), "CUDA_LAUNCH_BLOCKING=1"),
+        ("failed", Reason("time_limit"), "Raise --timeout"),
+        ("failed", Reason("error", ERROR), "Fix the cause and profile again."),
+        ("skipped", Reason("not_run"), "Profile with --replay 30"),
+        ("skipped", Reason("legacy_stream"), "LS038"),
+        ("skipped", Reason("already_graphed"), "already replays graphs"),
+        ("skipped", Reason("ops_change", VARIANTS), "inputs to a few sizes"),
+        ("blocked", Reason("ops_change_beside_blockers", VARIANTS), "inputs to a few sizes"),
     ],
 )
 def test_the_advice_on_a_missing_replay_follows_its_reason(
-    status: ReplayStatus, reason: str, said: str
+    status: ReplayStatus, reason: Reason, said: str
 ) -> None:
     rule = find_rule("LS031")
     assert rule is not None
@@ -306,10 +316,10 @@ def test_a_wait_is_to_be_fixed_first_if_the_verdict_says_so(code: str, removable
 @pytest.mark.parametrize(
     "of",
     [
-        predicted(replay=Replay("skipped", "part of the step runs on the legacy default stream")),
-        predicted(notes=("the script was run again: ... on the legacy default stream, so all",)),
+        predicted(replay=Replay("skipped", Reason("legacy_stream"))),
+        predicted(facts={"needs_legacy_stream": True}),
     ],
-    ids=["reason", "note"],
+    ids=["reason", "fact"],
 )
 def test_a_script_measured_on_the_legacy_stream_for_some_kernels_is_reported(of: Profile) -> None:
     told = replace(of, facts=replace(of.facts, side_stream=False, legacy_stream_kernels=400))
@@ -378,7 +388,11 @@ def test_a_stretched_trace_is_information_if_the_timings_were_confirmed() -> Non
 def test_a_failed_capture_is_reported_with_its_reason_and_line() -> None:
     rule = find_rule("LS031")
     assert rule is not None
-    replay = Replay("failed", reason="CUDA out of memory", where=SourceLine("train.py", 44))
+    replay = Replay(
+        "failed",
+        reason=Reason("out_of_memory", {"kind": "OutOfMemoryError", "error": "CUDA out of memory"}),
+        where=SourceLine("train.py", 44),
+    )
     (finding,) = rule.check(predicted(replay=replay))
     assert (finding.severity, finding.where) == ("warning", SourceLine("train.py", 44))
     assert "CUDA out of memory" in finding.title
@@ -399,7 +413,7 @@ FROZEN = (
 def test_each_cause_of_a_wrong_result_is_named_with_its_line_and_remedy() -> None:
     rule = find_rule("LS033")
     assert rule is not None
-    correct = Correctness("different", 4, 0.44, "known", FROZEN)
+    correct = Correctness("different", 4, 0.44, causes=FROZEN)
     found = rule.check(profile(replay=replace(profile().replay, correct=correct)))
     assert [finding.where for finding in found] == [
         SourceLine("train.py", 30),

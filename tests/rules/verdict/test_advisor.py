@@ -12,6 +12,7 @@ from launchscope.model import (
     KernelChange,
     Metric,
     Profile,
+    Reason,
     Replay,
     Shapes,
     ShapeSignature,
@@ -54,7 +55,12 @@ def test_a_measured_and_verified_gain_is_adopted_with_high_confidence() -> None:
 
 
 def test_an_unchecked_replay_is_adopted_with_medium_confidence() -> None:
-    replay = replace(profile().replay, correct=Correctness("not_checked", reason="--verify 0"))
+    replay = replace(
+        profile().replay,
+        correct=Correctness(
+            "not_checked", reason=Reason("few_compared", {"compared": 2, "wanted": 4})
+        ),
+    )
     given = verdict(profile(replay=replay))
     assert (given.recommendation, given.confidence) == ("adopt", "medium")
     assert "LS034" in given.because
@@ -75,7 +81,9 @@ def test_blockers_make_it_adopt_after_fixes_on_the_prediction() -> None:
 
 
 def test_stubbed_blockers_make_it_a_what_if() -> None:
-    replay = replace(profile().replay, status="what_if", reason="train.py:52 was stubbed")
+    replay = replace(
+        profile().replay, status="what_if", reason=Reason("blockers_stubbed", {"count": 1})
+    )
     given = verdict(profile(replay=replay, blockers=(item_blocker(),)))
     assert (given.recommendation, given.basis) == ("adopt_after_fixes", "what_if")
 
@@ -272,9 +280,18 @@ def test_a_wrong_replay_that_would_not_pay_stays_eager() -> None:
 
 
 def test_a_failed_capture_is_inconclusive_and_keeps_the_prediction() -> None:
-    given = verdict(predicted(replay=Replay("failed", reason="CUDA out of memory")))
+    given = verdict(
+        predicted(
+            replay=Replay(
+                "failed",
+                reason=Reason(
+                    "out_of_memory", {"kind": "OutOfMemoryError", "error": "CUDA out of memory"}
+                ),
+            )
+        )
+    )
     assert (given.recommendation, given.basis) == ("inconclusive", "predicted")
-    assert given.headline.endswith("but the capture failed: CUDA out of memory.")
+    assert given.headline.endswith("but the capture failed: OutOfMemoryError: CUDA out of memory.")
     assert "to shorten the iteration by 62 %" in given.headline
 
 

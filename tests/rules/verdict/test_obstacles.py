@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from launchscope.model import Profile, Replay, Shapes, ShapeSignature, SourceLine, Verdict
+from launchscope.model import Profile, Reason, Replay, Shapes, ShapeSignature, SourceLine, Verdict
 from launchscope.rules import advise
 from tests.rules.profiles import item_blocker, predicted, profile, rehearsal
 from tests.shapes import tensors
@@ -24,7 +24,7 @@ CACHE = Shapes(
         for length in (61, 62, 63)
     ),
 )
-LEGACY = Replay("skipped", "part of the step runs on the legacy default stream, which cannot be")
+LEGACY = Replay("skipped", Reason("legacy_stream"))
 
 
 def verdict(of: Profile) -> Verdict:
@@ -46,7 +46,11 @@ def test_blockers_and_what_changes_are_named_together(
     shapes: Shapes, clause: str, code: str
 ) -> None:
     given = verdict(
-        predicted(shapes=shapes, blockers=(item_blocker(),), replay=Replay("blocked", ".item()"))
+        predicted(
+            shapes=shapes,
+            blockers=(item_blocker(),),
+            replay=Replay("blocked", Reason("no_stub", {"op": "cudaStreamSynchronize"})),
+        )
     )
     assert given.recommendation == "adopt_after_fixes"
     assert f"once train.py:52 is fixed and {clause}" in given.headline
@@ -132,7 +136,7 @@ def test_the_step_of_lbfgs_is_not_to_be_fixed_and_left_eager_at_once() -> None:
         shapes=BRANCH,
         facts={"optimizer_classes": ("LBFGS",)},
         blockers=(own,),
-        replay=Replay("blocked", "x"),
+        replay=Replay("blocked", Reason("no_stub", {"op": "cudaStreamSynchronize"})),
     )
     alone, beside = verdict(base), verdict(replace(base, blockers=(own, item_blocker())))
     assert "train.py:9" not in " ".join((alone.headline, *alone.instructions))

@@ -98,4 +98,4 @@ def test_a_result_of_another_form_is_a_failure_of_its_pass(folder: RunFolder) ->
     collected = Collected(folder.path.parent)
     collected.take(ChildReport(folder=folder.path, ended=True))
     assert collected.results == {}
-    assert "cannot be read" in collected.failures["trace"].reason
+    assert collected.failures["trace"].reason.code == "unreadable_result"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from launchscope.host import free_memory
 from launchscope.model import OptimizerChange
+from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.torch_types import (
     DType,
     Kwargs,
@@ -28,7 +29,7 @@ from launchscope.runner.child.torch_types import (
 _HEADROOM = 2.0
 
 
-class StateTooLargeError(RuntimeError):
+class StateTooLargeError(ReasonError):
     """Neither the device nor the host has room for a copy of the state."""
 
 
@@ -167,10 +168,7 @@ def _goes_to_host(torch: Torch, need: int, device: str, what: str) -> bool:
     if need * _HEADROOM <= free + cached:
         return False
     if need > free_memory():
-        raise StateTooLargeError(
-            f"a copy of {what} takes {need / 2**20:,.0f} MiB, more than the GPU or the host has "
-            "free"
-        )
+        raise StateTooLargeError("state_too_large", what=what, mib=need / 2**20)
     return True
 
 

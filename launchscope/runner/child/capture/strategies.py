@@ -20,6 +20,7 @@ from math import isfinite
 from launchscope.runner.child.hooks.boundary_hooks import replace_call
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import is_weighted
+from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.torch_types import (
     Args,
     DType,
@@ -35,10 +36,6 @@ COMPILE: Kwargs = {"mode": "reduce-overhead"}
 _SKIP = "log_cudagraph_skip_and_bump_counter"
 _COMPILED_CALL = "_compiled_call_impl"
 _MOST_VALUES = 2_000  # of losses or outputs, one scalar each
-
-
-class StrategyError(RuntimeError):
-    """This script cannot run under this strategy; the text says why."""
 
 
 @dataclass
@@ -104,7 +101,7 @@ class Strategy:
     def apply(self, keys: frozenset[str] | None, trains: bool) -> None:
         """Apply the strategy to the modules named by `keys`; None: to all that were called.
 
-        Raises StrategyError if that is impossible, or whatever torch raises.
+        Raises ReasonError if that is impossible, or whatever torch raises.
         """
         calls = {key: call for key, call in self._calls.items() if keys is None or key in keys}
         self.of_outputs = not trains
@@ -112,9 +109,9 @@ class Strategy:
         self._calls = {}
         if self.mode != "eager":
             if self._hooks.compiling:
-                raise StrategyError("the script compiles its model itself")
+                raise ReasonError("script_compiles")
             if not calls:
-                raise StrategyError("the script itself calls no module with parameters")
+                raise ReasonError("no_module_called")
             self._synchronize()
             start = time.perf_counter()
             (self._compile if self.mode == "compile" else self._graph)(calls)
@@ -158,12 +155,13 @@ class Strategy:
     def _graph(self, calls: dict[str, _Call]) -> None:
         torch = self._torch
         if not torch.cuda.is_initialized():
-            raise StrategyError("a CUDA graph needs a GPU")
-        for key, call in calls.items():
+            raise ReasonError("no_gpu")
+        for call in calls.values():
             if call.kwargs:
-                raise StrategyError(
-                    "make_graphed_callables takes no keyword inputs, and the script calls "
-                    f"{key.partition('@')[0]} with {', '.join(sorted(call.kwargs))}"
+                raise ReasonError(
+                    "keyword_inputs",
+                    module=type(call.module).__name__,
+                    names=", ".join(sorted(call.kwargs)),
                 )
             with _as_called(torch, call):
                 samples = tuple(_sample(torch, arg) for arg in call.args)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from launchscope.runner.child.ops.blocking import RNG, blocker_of
 from launchscope.runner.child.ops.step_ops import RNG_CALLS, copies_to_gpu, dotted, sync_calls
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
+from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.torch_types import (
     Args,
     Function,
@@ -29,7 +30,7 @@ _MASKED = ("aten::index", "aten::index_put", "aten::index_put_")
 _UNKNOWN = ("cudaStreamSynchronize",)
 
 
-class StubMismatchError(RuntimeError):
+class StubMismatchError(ReasonError):
     """The captured step ran other blocking operations than the recorded one."""
 
 
@@ -45,8 +46,9 @@ class _Call:
     op: str
     shapes: tuple[tuple[int, ...], ...] = ()
 
-    def __str__(self) -> str:
-        return f"{self.op} on {', '.join(map(str, self.shapes))}" if self.shapes else self.op
+    @property
+    def shapes_text(self) -> str:
+        return ", ".join(map(str, self.shapes))
 
 
 @dataclass
@@ -112,11 +114,11 @@ class Stubs:
         if found is None:
             if not self._strict:
                 return run()
-            expected = self.recorded[self._next].call if left else "no further blocking operation"
-            raise StubMismatchError(
-                f"the captured step ran {call} where the recorded one ran {expected}, "
-                "so the step depends on the values that were recorded"
-            )
+            expected = self.recorded[self._next].call if left else None
+            details = {"op": call.op, "shapes": call.shapes_text}
+            if expected is not None:
+                details |= {"recorded_op": expected.op, "recorded_shapes": expected.shapes_text}
+            raise StubMismatchError("stubs_change_the_step", **details)
         self._next = found + 1
         self._count_used()
         return self._copy(self.recorded[found].result, fresh=False)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from launchscope.model import Schedule, StepPart
+from launchscope.model import Reason, Schedule, StepPart
 from launchscope.plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -13,8 +14,13 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-# A reason to skip a pass that begins with this is one that the person can fix.
-BLOCKED = "blocked: "
+
+@dataclass(frozen=True)
+class Skip:
+    """A pass has nothing to do in this script; `blocked`: until you fix the script."""
+
+    status: Literal["skipped", "blocked"]
+    reason: Reason
 
 
 class Pass(ABC, Generic[Result]):
@@ -52,15 +58,15 @@ class Pass(ABC, Generic[Result]):
         return int(getattr(schedule, cls.name))
 
     @classmethod
-    def cut_off(cls, reason: str) -> Result | None:
+    def cut_off(cls, reason: Reason) -> Result | None:
         """The result if the process ended during the pass; None makes it a plain failure."""
         return None
 
-    def skip_reason(self, context: Context) -> str | None:
+    def skip(self, context: Context) -> Skip | None:
         """Why this pass has nothing to do in this script; None if it has."""
         return None
 
-    def skipped(self, context: Context, reason: str) -> Result | None:
+    def skipped(self, context: Context, skip: Skip) -> Result | None:
         """The result that says why the pass was skipped; None: the recording has none."""
         return None
 

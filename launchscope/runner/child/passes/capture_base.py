@@ -8,18 +8,18 @@ import sys
 import time
 from typing import Literal
 
-from launchscope.model import ReplayResult, SourceLine, StepPart
+from launchscope.model import Reason, ReplayResult, SourceLine, StepPart
 from launchscope.runner.child.capture.bursts import Bursts
 from launchscope.runner.child.capture.capture import Capture, CapturedStep, LiveReplay
 from launchscope.runner.child.capture.state import (
     DeviceState,
     OptimizerFlags,
-    StateTooLargeError,
 )
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 from launchscope.runner.child.context import Context
 from launchscope.runner.child.passes import Pass
 from launchscope.runner.child.passes.inspect import InspectPass
+from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.child.torch_types import Storage
 
@@ -40,7 +40,7 @@ class CapturePass(Pass[ReplayResult]):
     last_part: StepPart | None = None  # the part of the step that is captured last; None: all
 
     @classmethod
-    def cut_off(cls, reason: str) -> ReplayResult:
+    def cut_off(cls, reason: Reason) -> ReplayResult:
         return ReplayResult("failed", reason, scope=cls.captured or "full_step")
 
     def scope(self) -> Scope:
@@ -124,7 +124,7 @@ class CapturePass(Pass[ReplayResult]):
         self._keep_inputs()  # that the step itself fetched
         captured = self._capture.end()
         if captured.nodes == 0:
-            raise RuntimeError("the captured graph is empty: the step launched nothing on it")
+            raise ReasonError("empty_graph")
         self._captured, self._capture = captured, None
         self._kind = self.context.step_kind()
         began = time.perf_counter()
@@ -157,7 +157,7 @@ class CapturePass(Pass[ReplayResult]):
 
         So is running out of memory later: the graph needs its memory beside that of eager.
         """
-        starved = self._captured is not None and type(error).__name__ == "OutOfMemoryError"
+        starved = self._captured is not None and is_out_of_memory(error)
         return self.failed(error) if starved or self._capture is not None else None
 
     def failed(self, error: BaseException) -> ReplayResult:
@@ -169,7 +169,7 @@ class CapturePass(Pass[ReplayResult]):
             self._capture.abandon()
         return ReplayResult(
             status="blocked" if isinstance(error, StubMismatchError) else "failed",
-            reason=_reason(error),
+            reason=reason_of(error),
             where=user_line(raising_frame(error)) or self._where,
             scope=self.scope(),
             changes=self._flags.changes,
@@ -190,14 +190,12 @@ class CapturePass(Pass[ReplayResult]):
         inspect = self.context.result(InspectPass)
         stubs, bursts = self._stubs, self._bursts
         reason = None
-        if stubs is not None:
-            many = f"{stubs.used} blocking operations were left out, their recorded results put in"
-            reason = {
-                0: "the step leaves its blocking operations out while it is captured",
-                1: "1 blocking operation was left out, its recorded result put in",
-            }.get(stubs.used, many)
         if not bursts.replay:
-            reason = "the script ended before a replay was timed"
+            reason = Reason("script_ended")
+        elif stubs is not None and stubs.used:
+            reason = Reason("blockers_stubbed", {"count": stubs.used})
+        elif stubs is not None:
+            reason = Reason("blockers_skipped")
         return ReplayResult(
             status="failed"
             if not bursts.replay
@@ -219,19 +217,3 @@ class CapturePass(Pass[ReplayResult]):
             input_tensors=None if inspect is None else inspect.input_tensors,
             kind=self._kind,
         )
-
-
-def _reason(error: BaseException) -> str:
-    """The first lines of an error, without CUDA's advice on debugging."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    kept = [
-        line
-        for line in lines
-        if not line.startswith(
-            ("For debugging", "Compile with", "CUDA kernel errors", "Search for")
-        )
-    ]
-    text = " ".join(kept[:2]) or type(error).__name__
-    if isinstance(error, StateTooLargeError | StubMismatchError):
-        return text
-    return f"{type(error).__name__}: {text}"

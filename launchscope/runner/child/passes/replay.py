@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from launchscope.model import ReplayResult
+from launchscope.model import Reason, ReplayResult
 from launchscope.runner.child.capture.stubs import Stubs, without_stub
 from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import BLOCKED
+from launchscope.runner.child.passes import Skip
 from launchscope.runner.child.passes.capture_base import CapturePass
 from launchscope.runner.child.passes.inspect import InspectPass
 from launchscope.runner.child.passes.trace import TracePass
@@ -21,41 +21,34 @@ class ReplayPass(CapturePass):
     order = 40
     fewest_steps = 10
 
-    def skip_reason(self, context: Context) -> str | None:
+    def skip(self, context: Context) -> Skip | None:
         inspect = context.result(InspectPass)
-        reason = uncapturable(context)
-        if reason is not None or inspect is None:
-            return reason
-        changing = len(set(inspect.signatures))
-        steps = inspect.steps
+        skip = uncapturable(context)
+        if skip is not None or inspect is None:
+            return skip
+        variants = len(set(inspect.signatures))
+        changing = {"variants": variants, "steps": inspect.steps}
         if not inspect.blockers:
-            if changing > 1:
-                return f"the op stream changes from step to step ({changing} in {steps} steps)"
-            return None
+            return Skip("skipped", Reason("ops_change", changing)) if variants > 1 else None
         if not context.own_process:
-            return f"{BLOCKED}only a script of its own is captured with results put in for them"
+            return Skip("blocked", Reason("callable_with_blockers"))
         unknown = without_stub([blocker.op for blocker in inspect.blockers])
         if unknown:
-            return f"{BLOCKED}{unknown[0]} cannot be replaced by a recorded result"
-        if changing > 1:
-            return (
-                f"{BLOCKED}the op stream changes from step to step ({changing} in {steps} steps), "
-                "so values recorded in one step cannot stand in for those of another"
-            )
+            return Skip("blocked", Reason("no_stub", {"op": unknown[0]}))
+        if variants > 1:
+            return Skip("blocked", Reason("ops_change_beside_blockers", changing))
         if context.boundary.compiled:
-            return f"{BLOCKED}in compiled code results cannot be recorded op by op"
+            return Skip("blocked", Reason("compiled_with_blockers"))
         return None
 
     def make_stubs(self) -> Stubs | None:
         inspect = self.context.result(InspectPass)
         return Stubs(self.context.torch, on_gpu) if inspect and inspect.blockers else None
 
-    def skipped(self, context: Context, reason: str) -> ReplayResult:
-        if not reason.startswith(BLOCKED):
-            return ReplayResult("skipped", reason)
-        inspect = context.result(InspectPass)
+    def skipped(self, context: Context, skip: Skip) -> ReplayResult:
+        inspect = context.result(InspectPass) if skip.status == "blocked" else None
         where = inspect.blockers[0].where if inspect and inspect.blockers else None
-        return ReplayResult("blocked", reason.removeprefix(BLOCKED), where)
+        return ReplayResult(skip.status, skip.reason, where)
 
     def finish(self, complete: bool) -> ReplayResult | None:
         result = super().finish(complete)
@@ -68,18 +61,15 @@ def on_gpu(tensor: Tensor) -> bool:
     return bool(tensor.device.type == "cuda")
 
 
-def uncapturable(context: Context) -> str | None:
+def uncapturable(context: Context) -> Skip | None:
     """Why no part of this step can be captured, whatever it contains; None if one may be."""
     trace = context.result(TracePass)
     if not context.side_stream or (trace is not None and trace.legacy_kernels):
-        return "part of the step runs on the legacy default stream, which cannot be captured"
+        return Skip("skipped", Reason("legacy_stream"))
     if context.boundary.period[:1] == (BACKWARD,):
-        return (
-            "the step begins with its backward, and what that reads was made before: a capture "
-            "would hold half of the work; mark the step with launchscope.step()"
-        )
+        return Skip("skipped", Reason("begins_with_backward"))
     if context.hooks.graph_replays or context.hooks.compile_makes_graphs:
-        return "the step already replays CUDA graphs"
+        return Skip("skipped", Reason("already_graphed"))
     return None
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from launchscope.model import ReplayResult, Schedule, StepPart
+from launchscope.model import Reason, ReplayResult, Schedule, StepPart
 from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import BLOCKED
+from launchscope.runner.child.passes import Skip
 from launchscope.runner.child.passes.capture_base import CapturePass, Scope
 from launchscope.runner.child.passes.inspect import InspectPass
 from launchscope.runner.child.passes.replay import ReplayPass, uncapturable
@@ -27,34 +27,36 @@ class ScopePass(CapturePass):
     def steps(cls, schedule: Schedule) -> int:
         return schedule.replay
 
-    def skip_reason(self, context: Context) -> str | None:
+    def skip(self, context: Context) -> Skip | None:
         whole = context.result(ReplayPass)
         if context.boundary.scope != "full_step" or not _in_order(context.boundary.period):
-            return "the step has no such part"
+            return Skip("skipped", Reason("no_such_part"))
         if whole is not None and whole.status == "measured":
-            return "the whole step was captured"
+            return Skip("skipped", Reason("whole_step_captured"))
         larger = None if self.larger is None else context.result(self.larger)
         if larger is not None and larger.status == "measured":
-            return "a larger part of the step was captured"
-        reason = uncapturable(context)
-        if reason is not None:
-            return reason
-        inspect = context.result(InspectPass)
-        if inspect is None:
-            return None
+            return Skip("skipped", Reason("larger_part_captured"))
+        inspect, skip = context.result(InspectPass), uncapturable(context)
+        if skip is not None or inspect is None:
+            return skip
         parts = _PARTS[self.captured]
         for blocker in inspect.blockers:
             if blocker.part in parts:
-                at = f" at {blocker.where}" if blocker.where else ""
-                return f"{BLOCKED}{blocker.op}{at} stands in this part of the step"
-        if len(set(inspect.signatures)) > 1:
-            return "the op stream changes from step to step"
+                line = blocker.where
+                details: dict[str, str | int | float] = {"op": blocker.op}
+                if line is not None:
+                    details |= {"file": line.file, "line": line.line}
+                return Skip("blocked", Reason("blocker_in_part", details))
+        variants = len(set(inspect.signatures))
+        if variants > 1:
+            changing = {"variants": variants, "steps": inspect.steps}
+            return Skip("skipped", Reason("ops_change", changing))
         return None
 
-    def skipped(self, context: Context, reason: str) -> ReplayResult | None:
-        if not reason.startswith(BLOCKED):
+    def skipped(self, context: Context, skip: Skip) -> ReplayResult | None:
+        if skip.status == "skipped":
             return None
-        return ReplayResult("blocked", reason.removeprefix(BLOCKED), scope=self.captured)
+        return ReplayResult("blocked", skip.reason, scope=self.captured)
 
     def start(self, context: Context) -> None:
         if context.replay is not None:

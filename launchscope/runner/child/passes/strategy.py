@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import time
 
-from launchscope.model import StrategyResult
-from launchscope.runner.child.capture.strategies import Strategy, StrategyError
+from launchscope.model import Reason, StrategyResult
+from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import Pass
+from launchscope.runner.child.passes import Pass, Skip
+from launchscope.runner.child.reasons import ReasonError, reason_of
 from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.child.torch_types import Value
 
@@ -23,8 +24,8 @@ class StrategyPass(Pass[StrategyResult]):
     on_cpu = True
     time_limit_s = 600.0  # to compile a large model takes minutes
 
-    def skip_reason(self, context: Context) -> str | None:
-        return "no strategy was asked for" if context.strategy is None else None
+    def skip(self, context: Context) -> Skip | None:
+        return Skip("skipped", Reason("no_strategy")) if context.strategy is None else None
 
     def start(self, context: Context) -> None:
         super().start(context)
@@ -63,7 +64,7 @@ class StrategyPass(Pass[StrategyResult]):
         result = StrategyResult(
             mode=strategy.mode,
             status="failed" if nothing else "adopted",
-            reason="Dynamo compiled no graph of the model" if nothing else None,
+            reason=Reason("no_graph_compiled") if nothing else None,
             modules=strategy.modules,
             setup_ms=strategy.setup_ms,
             settle_ms=tuple(self._settle),
@@ -95,17 +96,14 @@ class StrategyPass(Pass[StrategyResult]):
 
 
 def failed_strategy(strategy: Strategy, error: BaseException) -> StrategyResult:
-    """The result for a strategy that failed, with the reason in a line or two."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = " ".join(lines[:2]) or type(error).__name__
+    """The result for a strategy that failed, with the reason and your line."""
     where = None
-    if not isinstance(error, StrategyError):
-        text = f"{type(error).__name__}: {text}"
+    if not isinstance(error, ReasonError):
         where = user_line(raising_frame(error))
     return StrategyResult(
         mode=strategy.mode,
         status="failed",
-        reason=text[:400],
+        reason=reason_of(error),
         where=where,
         modules=strategy.modules,
         skips=tuple(strategy.skips.most_common()),

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import Literal
 
-from launchscope.model import Cause, Schedule, VerifyResult
+from launchscope.model import Cause, Reason, Schedule, VerifyResult
 from launchscope.runner.child.capture.capture import Capture, CapturedStep
 from launchscope.runner.child.capture.causes import (
     Hyperparameters,
@@ -14,12 +14,13 @@ from launchscope.runner.child.capture.causes import (
     hyperparameters,
 )
 from launchscope.runner.child.capture.relative_error import Update, of_outputs
-from launchscope.runner.child.capture.state import DeviceState, StateTooLargeError, copy_of
+from launchscope.runner.child.capture.state import DeviceState, copy_of
 from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
 from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import Pass
+from launchscope.runner.child.passes import Pass, Skip
 from launchscope.runner.child.passes.inspect import known_storages
 from launchscope.runner.child.passes.replay import ReplayPass
+from launchscope.runner.child.reasons import is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import raising_frame
 from launchscope.runner.child.target import is_ours
 from launchscope.runner.child.torch_types import Mode, Tensor
@@ -61,17 +62,17 @@ class VerifyPass(Pass[VerifyResult]):
         return schedule.verify + 1 if schedule.verify else 0
 
     @classmethod
-    def cut_off(cls, reason: str) -> VerifyResult:
+    def cut_off(cls, reason: Reason) -> VerifyResult:
         return VerifyResult("skipped", reason)
 
-    def skipped(self, context: Context, reason: str) -> VerifyResult:
-        return VerifyResult("skipped", reason)
+    def skipped(self, context: Context, skip: Skip) -> VerifyResult:
+        return VerifyResult("skipped", skip.reason)
 
-    def skip_reason(self, context: Context) -> str | None:
+    def skip(self, context: Context) -> Skip | None:
         if context.replay is not None and context.replay.stubs is not None:
-            return "the replay ran with recorded values in place of the blocking lines"
+            return Skip("skipped", Reason("what_if_replay"))
         if context.boundary.compiled:
-            return "the step is compiled, and a compiled step cannot be watched op by op"
+            return Skip("skipped", Reason("compiled_step"))
         return None
 
     def start(self, context: Context) -> None:
@@ -250,8 +251,7 @@ class VerifyPass(Pass[VerifyResult]):
 
     def failed_inside_step(self, error: BaseException) -> VerifyResult | None:
         """Ours during the capture, where the copies do not fit, and where our code raised it."""
-        starved = type(error).__name__ == "OutOfMemoryError"
-        mine = starved or self._capture is not None or _raised_by_us(error)
+        mine = is_out_of_memory(error) or self._capture is not None or _raised_by_us(error)
         return self.failed(error) if mine else None
 
     def failed(self, error: BaseException) -> VerifyResult:
@@ -259,31 +259,29 @@ class VerifyPass(Pass[VerifyResult]):
             self._leave()
         if self._capture is not None:
             self._capture.abandon()
-        lines = str(error).strip().splitlines() or [""]
-        reason = f"the check did not work: {type(error).__name__}: {lines[0]}"
-        return self._result(str(error) if isinstance(error, StateTooLargeError) else reason)
+        return self._result(reason_of(error))
 
     def finish(self, complete: bool) -> VerifyResult:
         self._leave()
         self._flags.revert()
         if not self._checked:
-            return self._result("the script ended before a step could be compared")
-        return self._result("the step changes nothing and gives back nothing to compare")
+            return self._result(Reason("script_ended_before_check"))
+        return self._result(Reason("nothing_to_compare"))
 
-    def _result(self, otherwise: str) -> VerifyResult:
+    def _result(self, otherwise: Reason) -> VerifyResult:
         """What was found; `otherwise` is the reason if nothing was compared."""
         floor = max(self._floors, default=0.0)
-        reason: str | None = None
+        reason: Reason | None = None
         status: Literal["verified", "different", "skipped"] = "verified"
         if self._causes:
-            status, reason = "different", None
+            status = "different"
         elif not self._differences:
             status, reason = "skipped", otherwise
         elif max(self._differences) > max(_TOLERANCE, _TIMES_FLOOR * floor):
             status = "different"
         elif len(self._differences) < min(_LEAST, self._wanted):
-            compared = len(self._differences)
-            status, reason = "skipped", f"only {compared} of {self._wanted} steps could be compared"
+            counts = {"compared": len(self._differences), "wanted": self._wanted}
+            status, reason = "skipped", Reason("few_compared", counts)
         return VerifyResult(
             status, reason, tuple(self._differences), tuple(self._floors), tuple(self._causes)
         )

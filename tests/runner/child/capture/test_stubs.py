@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from launchscope.reason_text import reason_text
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs, without_stub
 
 
@@ -103,8 +104,9 @@ def test_an_operation_that_was_not_recorded_is_refused(stubs: Stubs) -> None:
     step(X)
     stubs.leave()
     stubs.play()
-    with pytest.raises(StubMismatchError, match=r"aten\.equal"):
+    with pytest.raises(StubMismatchError) as refused:
         torch.equal(X, Y)
+    assert refused.value.reason.details["op"] == "aten.equal"
     stubs.leave()
 
 
@@ -124,8 +126,9 @@ def test_shapes_that_depend_on_the_data_are_refused(stubs: Stubs) -> None:
     X.nonzero()
     stubs.leave()
     stubs.play()
-    with pytest.raises(StubMismatchError, match=r"aten\.nonzero on \(2,\) where"):
+    with pytest.raises(StubMismatchError) as refused:
         X[:2].nonzero()
+    assert "ran nonzero() on (2,) where" in reason_text(refused.value.reason)
 
 
 def test_synchronizations_do_nothing_while_playing(

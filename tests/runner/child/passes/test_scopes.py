@@ -11,6 +11,7 @@ import torch
 from launchscope.model import (
     BlockerRecord,
     InspectResult,
+    Reason,
     ReplayResult,
     ReplayStatus,
     Schedule,
@@ -21,7 +22,7 @@ from launchscope.model import (
 )
 from launchscope.parser import read_recording
 from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import all_passes
+from launchscope.runner.child.passes import Skip, all_passes
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.passes.scope_forward import ForwardPass
 from launchscope.runner.child.passes.scope_forward_backward import ForwardBackwardPass
@@ -79,6 +80,7 @@ MEASURED, FAILED, WHAT_IF = (
     ReplayResult("what_if"),
 )
 WHERE = SourceLine("t.py", 3)
+AT_THE_LINE = Reason("blocker_in_part", {"op": "aten.equal", "file": "t.py", "line": 3})
 
 
 def inspected(*parts: StepPart) -> InspectResult:
@@ -97,49 +99,47 @@ def context(tmp_path: Path) -> Context:
 
 def test_a_line_in_the_optimizer_part_leaves_forward_and_backward(context: Context) -> None:
     context.results = {"replay": WHAT_IF, "inspect": inspected("optimizer")}
-    assert ForwardBackwardPass().skip_reason(context) is None
+    assert ForwardBackwardPass().skip(context) is None
     context.results["inspect"] = inspected("backward")
-    assert ForwardBackwardPass().skip_reason(context) == (
-        "blocked: aten.equal at t.py:3 stands in this part of the step"
-    )
-    assert ForwardPass().skip_reason(context) is None
+    assert ForwardBackwardPass().skip(context) == Skip("blocked", AT_THE_LINE)
+    assert ForwardPass().skip(context) is None
     context.results["inspect"] = inspected("forward")
-    assert ForwardPass().skip_reason(context) is not None
+    assert ForwardPass().skip(context) is not None
 
 
 def test_no_scope_is_tried_where_a_larger_one_was_captured(context: Context) -> None:
     context.results = {"replay": MEASURED}
-    assert ForwardBackwardPass().skip_reason(context) == "the whole step was captured"
+    assert ForwardBackwardPass().skip(context) == Skip("skipped", Reason("whole_step_captured"))
     context.results = {"replay": FAILED, "scope_forward_backward": MEASURED}
-    assert ForwardPass().skip_reason(context) == "a larger part of the step was captured"
+    assert ForwardPass().skip(context) == Skip("skipped", Reason("larger_part_captured"))
 
 
 def test_results_of_an_earlier_run_count(context: Context) -> None:
     context.earlier = {"replay": to_plain(MEASURED), "inspect": to_plain(inspected("forward"))}
-    assert ForwardBackwardPass().skip_reason(context) == "the whole step was captured"
+    assert ForwardBackwardPass().skip(context) == Skip("skipped", Reason("whole_step_captured"))
     context.results = {"replay": FAILED}
-    assert "aten.equal at t.py:3" in (ForwardBackwardPass().skip_reason(context) or "")
+    assert ForwardBackwardPass().skip(context) == Skip("blocked", AT_THE_LINE)
 
 
 def test_a_skipped_replay_names_what_blocks_it(context: Context) -> None:
     context.own_process = False
     context.results = {"inspect": inspected("forward")}
     replay = ReplayPass()
-    reason = replay.skip_reason(context)
-    assert reason is not None
-    result = replay.skipped(context, reason)
+    skip = replay.skip(context)
+    assert skip is not None
+    result = replay.skipped(context, skip)
     assert (result.status, result.where) == ("blocked", WHERE)
-    assert replay.skipped(context, "it replays CUDA graphs").status == "skipped"
+    assert replay.skipped(context, Skip("skipped", Reason("already_graphed"))).status == "skipped"
 
 
 def test_a_scope_that_is_blocked_or_whose_process_died_is_a_result(context: Context) -> None:
-    blocked = ForwardPass().skipped(context, "blocked: aten.equal stands in it")
-    assert blocked == ReplayResult("blocked", "aten.equal stands in it", scope="forward")
-    assert ForwardPass().skipped(context, "the step has no such part") is None
-    assert VerifyPass().skipped(context, "it is compiled") == VerifyResult(
-        "skipped", "it is compiled"
-    )
-    died = ForwardPass.cut_off("the process was ended by SIGABRT")
+    blocked = ForwardPass().skipped(context, Skip("blocked", AT_THE_LINE))
+    assert blocked == ReplayResult("blocked", AT_THE_LINE, scope="forward")
+    assert ForwardPass().skipped(context, Skip("skipped", Reason("no_such_part"))) is None
+    compiled = Reason("compiled_step")
+    skipped = VerifyPass().skipped(context, Skip("skipped", compiled))
+    assert skipped == VerifyResult("skipped", compiled)
+    died = ForwardPass.cut_off(Reason("process_died", {"exit_code": -6}))
     assert (died.status, died.scope) == ("failed", "forward")
 
 
@@ -168,12 +168,12 @@ def test_a_process_that_dies_in_a_scope_leaves_its_result(tmp_path: Path) -> Non
     died.skipped.add("scope_forward_backward")
     collected.take(died)
     assert collected.results["scope_forward"].scope == "forward"
-    assert "SIGABRT" in collected.results["scope_forward"].reason
+    assert collected.results["scope_forward"].reason == Reason("process_died", {"exit_code": -6})
     assert not collected.lacks("scope_forward_backward")
 
 
 def test_a_step_that_begins_with_its_backward_is_not_captured(context: Context) -> None:
-    assert ReplayPass().skip_reason(context) is None
+    assert ReplayPass().skip(context) is None
     context.boundary = replace(context.boundary, period=("backward", "optimizer"))
     for kind in (ReplayPass, ForwardPass, ForwardBackwardPass):
-        assert "begins with its backward" in (kind().skip_reason(context) or "")
+        assert kind().skip(context) == Skip("skipped", Reason("begins_with_backward"))

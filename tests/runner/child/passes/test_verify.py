@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from launchscope.model import SourceLine, VerifyResult
+from launchscope.model import Reason, SourceLine, VerifyResult
 from launchscope.runner.child.capture.causes import causes_between, hyperparameters
 from launchscope.runner.child.capture.step_trace import Call, StepTrace
 from launchscope.runner.child.capture.stubs import Stubs
+from launchscope.runner.child.passes import Skip
 from launchscope.runner.child.passes.verify import VerifyPass
 from tests.runner.steps import context_of, verified
 
@@ -269,12 +270,12 @@ def test_dropout_repeats_because_the_random_state_is_put_back(tmp_path: Path) ->
 def test_a_compiled_step_and_a_what_if_are_not_checked(tmp_path: Path) -> None:
     loop = Loop(sgd)
     context = context_of(tmp_path, loop.model, loop.optimizer)
-    assert VerifyPass().skip_reason(context) is None
+    assert VerifyPass().skip(context) is None
     context.boundary = replace(context.boundary, compiled=True)
-    assert "compiled" in (VerifyPass().skip_reason(context) or "")
+    assert VerifyPass().skip(context) == Skip("skipped", Reason("compiled_step"))
     assert context.replay is not None
     context.replay.stubs = Stubs(torch, bool)
-    assert "recorded values" in (VerifyPass().skip_reason(context) or "")
+    assert VerifyPass().skip(context) == Skip("skipped", Reason("what_if_replay"))
 
 
 def test_outputs_count_beside_a_state_that_inference_writes(tmp_path: Path) -> None:
@@ -299,7 +300,10 @@ def test_two_batches_are_too_few_unless_you_asked_for_two(tmp_path: Path) -> Non
 
     assert checked_with(2).status == "verified"
     result = checked_with(4)
-    assert (result.status, result.reason) == ("skipped", "only 2 of 4 steps could be compared")
+    assert (result.status, result.reason) == (
+        "skipped",
+        Reason("few_compared", {"compared": 2, "wanted": 4}),
+    )
 
 
 def test_a_scheduler_of_one_of_two_optimizers_of_a_class_is_named() -> None:

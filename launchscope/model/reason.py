@@ -1,0 +1,84 @@
+"""Why something was not measured, or means less than it seems to: a code with its details."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+ReasonCode = Literal[
+    # No capture is tried.
+    "legacy_stream",
+    "begins_with_backward",
+    "already_graphed",
+    "ops_change",
+    "ops_change_beside_blockers",
+    "callable_with_blockers",
+    "compiled_with_blockers",
+    "no_stub",
+    "blocker_in_part",
+    "no_such_part",
+    "whole_step_captured",
+    "larger_part_captured",
+    "trace_only",
+    "not_run",
+    # A pass failed or was cut off.
+    "error",
+    "out_of_memory",
+    "cuda_error",
+    "state_too_large",
+    "profiler_busy",
+    "empty_graph",
+    "stubs_change_the_step",
+    "script_ended",
+    "hung",
+    "time_limit",
+    "process_died",
+    "other_step",
+    "unreadable_result",
+    # What a replay was measured with.
+    "blockers_stubbed",
+    "blockers_skipped",
+    # The result was not checked.
+    "what_if_replay",
+    "compiled_step",
+    "script_ended_before_check",
+    "nothing_to_compare",
+    "few_compared",
+    # A strategy failed, or its losses say little.
+    "no_strategy",
+    "no_graph_compiled",
+    "script_compiles",
+    "no_module_called",
+    "no_gpu",
+    "keyword_inputs",
+    "blocking_lines_stubbed",
+    "eager_loss_unknown",
+    "adopted_at_another_step",
+    "no_loss",
+    "runs_differ",
+    "loss_differs",
+    "loss_not_finite",
+    "constant_loss",
+    # A point of a comparison was not measured.
+    "interrupted",
+    "run_failed",
+    "script_out_of_memory",
+    "no_gpu_work",
+    "no_step_timed",
+    "no_replay_measured",
+    # The gain is unknown.
+    "file_cut",
+    "launches_unknown",
+]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """`details` fill the sentence in; nothing decides on a text among them.
+
+    Of an error they are `kind`, the name of its class, and `error`, its text.
+    """
+
+    code: ReasonCode
+    details: Mapping[str, str | int | float] = field(default_factory=dict)
