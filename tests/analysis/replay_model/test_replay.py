@@ -184,13 +184,13 @@ def test_a_line_that_blocks_in_several_micro_batches_is_named_once(tmp_path: Pat
     ("code", "optimizer", "told"),
     [
         ("scaler.step(optimizer)", "AdamW", "fused=True"),
-        ("loss = opt.step(closure)", "LBFGS", "no graph holds its step"),
-        ("lbfgs.step(closure)", "LBFGS", "no graph holds its step"),
-        ("l = o.step(closure)", "LBFGS", "no graph holds its step"),
-        ("env.step(action)", "LBFGS", "Keep it as a tensor"),
-        ("optimizer.step()", "Adagrad", "The step of the optimizer reads"),
-        ("env.step(int(action))", "Adam", "Keep it as a tensor"),
-        ("loss.backward(); opt.step(); total += loss.item()", "Adam", "Keep it as a tensor"),
+        ("loss = opt.step(closure)", "LBFGS", "no graph can hold its step"),
+        ("lbfgs.step(closure)", "LBFGS", "no graph can hold its step"),
+        ("l = o.step(closure)", "LBFGS", "no graph can hold its step"),
+        ("env.step(action)", "LBFGS", "Keep it in a tensor"),
+        ("optimizer.step()", "Adagrad", "The optimizer's step reads"),
+        ("env.step(int(action))", "Adam", "Keep it in a tensor"),
+        ("loss.backward(); opt.step(); total += loss.item()", "Adam", "Keep it in a tensor"),
     ],
 )
 def test_a_value_that_the_optimizers_step_reads_has_advice_of_its_own(
