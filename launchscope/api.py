@@ -139,7 +139,7 @@ def measure(
     captured and replayed, unless the inspection found something that a capture cannot contain.
     A capture that fails can leave CUDA unusable in this process: give `replay=False` to rule
     that out, or use `profile`, which measures in a process of its own. Without a CUDA device
-    only the op stream is inspected.
+    only the ops of the step are inspected.
 
     Raises MeasureError if the callable raises.
     """

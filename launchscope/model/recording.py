@@ -142,7 +142,7 @@ class HostInput:
 
 @dataclass(frozen=True)
 class InspectResult:
-    """The inspect pass: what the op stream of a few steps looks like.
+    """The inspect pass: the ops of a few steps.
 
     `signatures[i]` hashes step i's ops with shapes and dtypes; `inputs[i]` are the tensors
     that the step reads but does not make, parameters and state excluded.

@@ -85,5 +85,5 @@ def _share_ppm(
     return int(min(blocks / max(room, 1), 1.0) * WHOLE)
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < 1e12
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and type(value) is not bool and 0 <= value < 1e12

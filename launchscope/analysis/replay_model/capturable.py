@@ -1,7 +1,7 @@
 """What a capture would make capturable, from a trace alone.
 
 A run knows its optimizers, a trace only their names: torch marks each step with a range. How many
-parameters one has is told by the engine, which hands each its gradient by an operator of its own,
+parameters there are follows from the engine, which hands each its gradient with one operator,
 once a backward; where another forward came in between, that was another backward. Parameters that
 get a gradient and are not the optimizer's are counted too: in a generator's turn those of the
 discriminator.

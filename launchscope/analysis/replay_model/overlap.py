@@ -12,7 +12,7 @@ So, by the order of the host's calls:
 - two or more waits in a row are a fork or a join of all streams;
 - a single wait holds the stream that is launched on next. At most it lasts until the newest
   launch behind which an event was recorded on another stream; of a pipeline over layers it was
-  an older one. Once with that wait and once without it, the middle is what is told.
+  an older one. The estimate is the middle of the times with and without that wait.
 
 `SIDE_BY_SIDE` is from graphs whose dependencies were known (`cudaGraphDebugDotPrint` of four
 LSTMs of two and three layers, one of them in both directions; chains of matrix products on two

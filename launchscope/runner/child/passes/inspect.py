@@ -1,4 +1,4 @@
-"""Looks at the op stream of a few steps: shapes, blockers with the user's line, state."""
+"""Inspects the ops of a few steps: shapes, blockers with the user's line, state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import linecache
 import sys
 from dataclasses import replace
-from typing import Any
+from types import FrameType
 
 from launchscope.model import (
     BlockerRecord,
@@ -30,7 +30,7 @@ from launchscope.runner.child.ops.step_ops import (
 )
 from launchscope.runner.child.passes import Pass
 from launchscope.runner.child.source_lines import note_library_loop, user_line
-from launchscope.runner.child.torch_types import StorageRef, Tensor
+from launchscope.runner.child.torch_types import Mode, ParamGroup, StorageRef, Tensor, Value
 
 
 class InspectPass(Pass[InspectResult]):
@@ -49,7 +49,7 @@ class InspectPass(Pass[InspectResult]):
         self._wanted = self.steps(context.schedule)
         context.hooks.wants_lines = True
         self._streams: list[StepStream] = []
-        self._open: list[Any] = []
+        self._open: list[Mode] = []
         self._host_inputs: tuple[HostInput, ...] | None = None
         self._host = HostTensors(devices_named=context.rehearsal.named_device)
         self._forwards: list[int] = []
@@ -184,7 +184,9 @@ def _inputs_of(stream: StepStream, known: set[StorageRef]) -> tuple[TensorShape,
     return tuple(sorted(shapes, key=lambda shape: (len(shape.dims), shape.dtype, shape.dims)))
 
 
-def _host_inputs(context: Context, stream: StepStream, frame: Any) -> tuple[HostInput, ...] | None:
+def _host_inputs(
+    context: Context, stream: StepStream, frame: FrameType
+) -> tuple[HostInput, ...] | None:
     """The inputs in the statements at which the step worked on the device."""
     begins = context.boundary.source
     if begins is None:
@@ -194,13 +196,13 @@ def _host_inputs(context: Context, stream: StepStream, frame: Any) -> tuple[Host
     return host_inputs(context.torch, frame, begins.file, of_file)
 
 
-def _uncapturable(context: Context) -> list[Any]:
+def _uncapturable(context: Context) -> list[ParamGroup]:
     """Parameter groups that a capture makes `capturable`, at the price of more kernels."""
     groups = [group for optimizer in context.optimizers for group in optimizer.param_groups]
     return [g for g in groups if g.get("capturable") is False and not g.get("fused")]
 
 
-def live_schedulers(context: Context) -> list[Any]:
+def live_schedulers(context: Context) -> list[Value]:
     """Schedulers that still change a learning rate of this step's optimizers that a graph freezes.
 
     Those of a library of its own (timm's) are known by name. A tensor on the host is handed to
@@ -218,7 +220,7 @@ def live_schedulers(context: Context) -> list[Any]:
             kinds[kind] = issubclass(kind, base) or named
         return kinds[kind]
 
-    def follows(rate: Any) -> bool:
+    def follows(rate: Value) -> bool:
         tensor = isinstance(rate, context.torch.Tensor)
         return tensor and (rate.device.type != "cpu" or not context.on_gpu)
 
