@@ -1,5 +1,5 @@
 # make demo       create the environment and profile a sample
-# make check      create the environment; formatting, lint, types and the tests without child processes
+# make check      create the environment; formatting, lint, types and the quick tests (no child process)
 # make test       make check, and the other tests that need no GPU
 # make test-gpu   the tests marked gpu
 # make bench      the benchmarks, into $(RESULTS)
@@ -55,17 +55,18 @@ demo: $(ready)
 	  echo "==> no GPU here, so the report of a run on an H200: launchscope report $(SHOWN)"; \
 	  $(run) -m launchscope report $(SHOWN); }
 
-check: selected := not gpu and not child
+check: selected := not gpu and not child and not slow
 test: selected := not gpu
 check test: $(ready)
 	@echo "==> format"
 	@$(run) -m ruff format --check --quiet $(sources)
 	@echo "==> lint"
 	@$(run) -m ruff check --quiet $(sources)
-	@echo "==> types"
-	@$(run) -m mypy --no-error-summary
-	@echo "==> tests"
-	@$(run) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "$(selected)"
+	@echo "==> types and tests"
+	@errors=$$(mktemp); \
+	  $(run) -m mypy --no-error-summary >"$$errors" 2>&1 & types=$$!; \
+	  $(run) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "$(selected)"; tests=$$?; \
+	  wait $$types || tests=1; cat "$$errors"; rm -f "$$errors"; exit $$tests
 
 test-gpu: $(ready)
 	@$(run) -m pytest -q -m gpu tests/gpu

@@ -6,12 +6,15 @@ nothing inside a training script.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 __all__ = ["check", "compare", "load", "measure", "profile", "region", "step"]
 
+# Under `python -m launchscope` the working directory is still on sys.path: a typing.py in it would
+# be imported here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from launchscope.api import check, compare, load, measure, profile
     from launchscope.markers import region, step
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launchscope.model import Profile, Schedule
+from launchscope.config import StrPath, load_settings
+from launchscope.model import CheckResult, Profile, Schedule
+from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
-    from launchscope.model import Check
     from launchscope.workflows.compare import CompareResult
     from launchscope.workflows.profile import ProfileResult
-    from launchscope.workflows.progress import Progress
-
-__all__ = ["check", "compare", "load", "measure", "profile"]
-
-StrPath = str | os.PathLike[str]
 
 
 def profile(
@@ -37,13 +32,11 @@ def profile(
     of its own and prints to this process's stdout. A `problem` in the result came after the
     measurement; an error is raised if nothing was measured, or for a setting that is wrong.
     """
-    from launchscope.config import load_settings
     from launchscope.workflows.profile import profile
-    from launchscope.workflows.progress import Silent
     from launchscope.workflows.target import script_target
 
     target = script_target([os.fspath(script), *args], module=module, command="profile")
-    return profile(target, load_settings(settings, config=_path(config)), progress or Silent())
+    return profile(target, load_settings(settings, config=config), progress or Progress())
 
 
 def compare(
@@ -65,13 +58,11 @@ def compare(
     Every combination of `batch_sizes` and `parameters` runs, each under every one of `modes`. A
     `problem` in the result says why the comparison is not complete.
     """
-    from launchscope.config import load_settings
     from launchscope.workflows.compare import compare, plan_compare
-    from launchscope.workflows.progress import Silent
 
     plan = plan_compare(
         _words(script, args),
-        load_settings(settings, config=_path(config)),
+        load_settings(settings, config=config),
         module=module,
         batch_sizes=batch_sizes,
         batch_flag=batch_flag,
@@ -79,7 +70,7 @@ def compare(
         modes=modes,
         buckets=buckets,
     )
-    return compare(plan, progress or Silent())
+    return compare(plan, progress or Progress())
 
 
 def check(
@@ -87,41 +78,35 @@ def check(
     args: Sequence[str] = (),
     *,
     module: bool = False,
-    baseline: StrPath | None = None,
     limits: Mapping[str, object] | None = None,
-    repeats: int | None = None,
-    confirm: bool | None = None,
-    strict: bool | None = None,
     update_baseline: bool = False,
-    missing_baseline: str | None = None,
     workload: str | None = None,
     config: StrPath | None = None,
     progress: Progress | None = None,
     **settings: object,
-) -> Check:
-    """Hold a script or a saved Profile against a baseline and limits, as `launchscope check`.
+) -> CheckResult:
+    """Check a script or a saved Profile against a baseline and limits, as `launchscope check`.
 
-    `limits` are written as for the command: `{"launches_per_step": "+0", "iteration_ms": 9.5}`.
-    The result says whether it passed; nothing is raised for a limit that failed.
+    `settings` are the options of the command: `baseline="baselines/"`, `against="main"`. `limits`
+    are written as for the command: `{"launches_per_step": "+0", "iteration_ms": 9.5}`.
+    Nothing is raised for a limit that failed: the result says whether it passed. MeasureError is
+    raised if the script fails or has no step.
     """
     from launchscope.workflows.check import check, plan_check
-    from launchscope.workflows.progress import Silent
 
     plan = plan_check(
         _words(target, args),
         settings,
         module=module,
-        config=_path(config),
-        baseline=None if baseline is None else os.fspath(baseline),
+        config=None if config is None else Path(config),
         limits=[f"{metric}={limit}" for metric, limit in (limits or {}).items()],
-        repeats=repeats,
-        confirm=confirm,
-        strict=strict,
         update_baseline=update_baseline,
-        missing_baseline=missing_baseline,
         workload=workload,
     )
-    return check(plan, progress or Silent())
+    run = check(plan, progress or Progress())
+    if run.problem is not None:
+        raise run.problem
+    return run.result
 
 
 def measure(
@@ -134,39 +119,31 @@ def measure(
 ) -> Profile:
     """Profile `step(*example_inputs)`, one call being one step, as `launchscope profile` would.
 
-    The callable runs about 110 times in this process, on a side stream. Its changes to
-    parameters stay; those of the replays are undone. With a CUDA device the step is also
-    captured and replayed, unless the inspection found something that a capture cannot contain.
-    A capture that fails can leave CUDA unusable in this process: give `replay=False` to rule
-    that out, or use `profile`, which measures in a process of its own. Without a CUDA device
-    only the ops of the step are inspected.
-
-    Raises MeasureError if the callable raises.
+    The callable runs about 110 times in this process, on a side stream. Its changes to parameters
+    stay; those of the replays are undone. With a CUDA device the step is captured and replayed,
+    unless the inspection found a blocker; without one, only its ops are inspected. A failed capture
+    can leave CUDA unusable in this process: pass `replay=False` to rule that out, or use `profile`,
+    which measures in a process of its own. Raises MeasureError if the callable raises.
     """
     from launchscope.parser import read_recording
     from launchscope.runner.parent.in_process import record_callable
     from launchscope.workflows.load_input import analyze
+    from launchscope.workflows.temporary import temporary_folder
 
     plan = schedule or Schedule()
     if not replay:
         plan = replace(plan, replay=0, verify=0)
-    with tempfile.TemporaryDirectory(prefix="launchscope-") as directory:
-        record_callable(step, example_inputs, plan, Path(directory))
+    with temporary_folder() as directory:
+        record_callable(step, example_inputs, plan, directory)
         return analyze(read_recording(directory), threshold_pct, expected_steps)
 
 
-def load(path: str | os.PathLike[str]) -> Profile:
-    """Read a Profile that `-o profile.json` saved.
-
-    Raises InputError if the file is missing, damaged, or of another schema version.
-    """
+def load(path: StrPath) -> Profile:
+    """Read a Profile that `-o profile.json` saved. Raises InputError if the file is missing,
+    damaged, or of another schema version."""
     from launchscope.parser import read_profile
 
     return read_profile(os.fspath(path))
-
-
-def _path(path: StrPath | None) -> Path | None:
-    return None if path is None else Path(path)
 
 
 def _words(script: StrPath | None, args: Sequence[str]) -> list[str]:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from launchscope.errors import ConfigError, UsageError
+from launchscope.host import working_directory
 from launchscope.model import Schedule
 
 ENV_PREFIX = "LAUNCHSCOPE_"
@@ -34,7 +35,11 @@ Interpreter = Annotated[str, Meta(min_length=1, description="the path of a Pytho
 Command = Annotated[
     tuple[str, ...], Meta(min_length=1, description='a command such as "train.py --epochs 1"')
 ]
+Paths = Annotated[tuple[str, ...], Meta(description="a list of paths")]
 Table = Annotated[dict[str, Any], Meta(description="a table")]
+
+StrPath: TypeAlias = str | os.PathLike[str]
+Spelling: TypeAlias = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -70,37 +75,35 @@ class Settings:
 def load_settings(
     flags: Mapping[str, object] | None = None,
     *,
-    config: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-    folder: Path | None = None,
+    config: StrPath | None = None,
+    defaults: Mapping[str, int] | None = None,
 ) -> Settings:
-    """The settings in force. A flag that is None was not given.
-
-    `config` names the file to read in place of the nearest pyproject.toml above `folder`
-    (the working directory). Raises UsageError for a flag, ConfigError for the rest.
-    """
+    """The settings in force. A flag that is None was not given; without `config` the nearest
+    pyproject.toml is read. `defaults` are those of one command, where they differ. Raises
+    UsageError for a flag, ConfigError for the rest."""
     kinds = kinds_of(Settings)
-    table, path = _section(config, folder or Path.cwd())
+    table, path = _section(config)
     table.pop(CHECK_SECTION, None)
-    values = convert_table(table, kinds, f"{path}: ")
-    values |= _from_environment(os.environ if environ is None else environ, kinds)
-    for name, raw in (flags or {}).items():
-        if raw is None:
-            continue
-        if name not in kinds:
-            raise _unknown(UsageError, f"there is no setting {name!r}", name, kinds, str)
-        values[name] = convert(raw, kinds[name], f"--{_dashed(name)}", UsageError)
-    return Settings(**values)
+    values = convert_table(table, kinds, f"{path}: ") | _from_environment(kinds)
+    return Settings(**{**(defaults or {}), **values, **convert_flags(flags or {}, kinds)})
+
+
+def convert_flags(flags: Mapping[str, object], kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that were given, each as its kind; UsageError for an unknown or wrong one."""
+    values = {}
+    for name, raw in flags.items():
+        if raw is not None:
+            if name not in kinds:
+                raise _unknown(UsageError, f"there is no setting {name!r}", name, kinds, str)
+            values[name] = convert(raw, kinds[name], f"--{_dashed(name)}", UsageError)
+    return values
 
 
 def check_table(config: Path | None = None) -> tuple[object, str]:
     """[tool.launchscope.check] of the settings file as it is ({} if there is none), and the name
     of the file."""
-    table, path = _section(config, Path.cwd())
+    table, path = _section(config)
     return table.get(CHECK_SECTION, {}), str(path)
-
-
-# ----------------------------------------------------------------------- values
 
 
 def kinds_of(kind: type) -> dict[str, Any]:
@@ -113,23 +116,21 @@ def kinds_of(kind: type) -> dict[str, Any]:
 
 
 def convert(raw: object, kind: Any, place: str, error: type[UsageError] = ConfigError) -> Any:
-    """`raw` as a value of `kind`, which is one of those above or a Literal.
-
-    Raises `error` with the place and the form that was expected there.
-    """
+    """`raw` as a value of `kind`, which is one of those above or a Literal. Raises `error` with the
+    place and the form that was expected there."""
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     try:
         value = msgspec.convert(_prepared(raw, kind), kind, strict=False)
         if kind is Percentage and 0 < value < 1 and "%" not in str(raw):
             raise ValueError(f"write {value * 100:g}% or {value:g}%")
         return value
-    except msgspec.ValidationError:  # its own text names Python types
+    except (msgspec.ValidationError, UnicodeError):  # their own texts name Python types
         near = get_close_matches(str(raw), choices, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}?" if near else None
     except ValueError as problem:
         hint = str(problem)
     form = f"one of {', '.join(choices)}" if choices else kind.__metadata__[0].description
-    shown = raw if isinstance(raw, str) else repr(raw)
+    shown = raw if isinstance(raw, str) and raw else repr(raw)
     raise error(f"{place}: expected {form}, not {shown}", hint=hint)
 
 
@@ -144,10 +145,8 @@ def _prepared(raw: object, kind: Any) -> object:
 
 
 def convert_table(table: object, kinds: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The entries of a TOML table by field name, each as its kind.
-
-    ConfigError for an unknown key, which names the nearest known one, and for a wrong value.
-    """
+    """The entries of a TOML table by field name, each as its kind. Raises ConfigError for an
+    unknown key, which names the nearest known one, and for a wrong value."""
     values = {}
     for key, raw in convert(table, Table, place.rstrip(".: ")).items():
         name = key.replace("-", "_")
@@ -158,11 +157,7 @@ def convert_table(table: object, kinds: Mapping[str, Any], place: str) -> dict[s
 
 
 def _unknown(
-    error: type[UsageError],
-    message: str,
-    name: str,
-    known: Iterable[str],
-    spell: Callable[[str], str],
+    error: type[UsageError], message: str, name: str, known: Iterable[str], spell: Spelling
 ) -> UsageError:
     near = get_close_matches(name, known, n=1, cutoff=0.4)
     names = ", ".join(map(spell, known))
@@ -173,12 +168,11 @@ def _dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
-# ---------------------------------------------------------------------- sources
-
-
-def _section(config: Path | None, folder: Path) -> tuple[dict[str, Any], Path | None]:
+def _section(config: StrPath | None) -> tuple[dict[str, Any], Path | None]:
     """[tool.launchscope] of the settings file, or all of a file that is no pyproject.toml."""
-    path = config or _nearest_pyproject(folder)
+    folder = Path(working_directory())
+    candidates = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
+    path = Path(config) if config else next(filter(Path.is_file, candidates), None)
     if path is None:
         return {}, None
     table = _read_toml(path, required=config is not None)
@@ -187,12 +181,6 @@ def _section(config: Path | None, folder: Path) -> tuple[dict[str, Any], Path | 
     if section is None:
         section = {} if path.name == "pyproject.toml" else table
     return convert(section, Table, f"{path}: tool.launchscope"), path
-
-
-def _nearest_pyproject(folder: Path) -> Path | None:
-    folder = folder.resolve()
-    candidates = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
-    return next((path for path in candidates if path.is_file()), None)
 
 
 def _read_toml(path: Path, *, required: bool) -> dict[str, Any]:
@@ -209,21 +197,21 @@ def _read_toml(path: Path, *, required: bool) -> dict[str, Any]:
         raise ConfigError(
             f"cannot read {path}: {error.strerror or error}", hint="--config takes a TOML file"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
-def _from_environment(environ: Mapping[str, str], kinds: Mapping[str, Any]) -> dict[str, Any]:
+def _from_environment(kinds: Mapping[str, Any]) -> dict[str, Any]:
     # In a profiled script the environment also has variables that the runner set for it.
-    nested = "LAUNCHSCOPE" in environ
+    nested = "LAUNCHSCOPE" in os.environ
     values = {}
-    for key in sorted(environ):
+    for key, raw in sorted(os.environ.items()):
         if not key.startswith(ENV_PREFIX) or key == BATCH_VARIABLE:
             continue
         name = key[len(ENV_PREFIX) :].lower()
         if name in kinds:
-            if environ[key].strip():
-                values[name] = convert(environ[key], kinds[name], key)
+            if raw.strip():
+                values[name] = convert(raw, kinds[name], key)
         elif not nested:
             message = f"unknown environment variable {key}"
             raise _unknown(ConfigError, message, name, kinds, lambda n: ENV_PREFIX + n.upper())

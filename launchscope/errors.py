@@ -5,28 +5,16 @@ LaunchscopeError
 │   ├── ConfigError       exit 2: environment variables and [tool.launchscope]
 │   └── MissingOptionError  exit 2: the command needs an option that was not given
 ├── MeasureError          exit 3: the run gave nothing to report on
-│   ├── NoStepError       exit 3: no repeating step was found
-│   └── PassTimeoutError  exit 3: the time limit ended the run before any timing
+│   └── NoStepError       exit 3: no repeating step was found
 ├── InputError            exit 3: a trace, Profile or recording could not be read
 └── ScriptError           the script's own exit code: it failed before a verdict
 
 Each carries a sentence, a hint on what to do about it, and the exit code of the process.
-The command line prints them in one place.
 """
 
 from __future__ import annotations
 
-__all__ = [
-    "ConfigError",
-    "InputError",
-    "LaunchscopeError",
-    "MeasureError",
-    "MissingOptionError",
-    "NoStepError",
-    "PassTimeoutError",
-    "ScriptError",
-    "UsageError",
-]
+from launchscope.visible import visible
 
 
 class LaunchscopeError(Exception):
@@ -35,7 +23,7 @@ class LaunchscopeError(Exception):
     exit_code: int = 3
 
     def __init__(self, message: str, *, hint: str | None = None, exit_code: int | None = None):
-        super().__init__(message)
+        super().__init__(visible(message))  # Python writes it to the terminal as it is
         self.hint = hint
         if exit_code is not None:
             self.exit_code = exit_code
@@ -63,28 +51,16 @@ class NoStepError(MeasureError):
     """The script has no repeating step."""
 
 
-class PassTimeoutError(MeasureError):
-    """The run was stopped by its time limit before the timing pass ended."""
-
-
 class InputError(LaunchscopeError):
     """A file given as input is missing, damaged, foreign or of another version."""
 
 
 class ScriptError(LaunchscopeError):
-    """The script ended with a failure of its own before a verdict was possible.
-
-    `exit_code` is the script's own, or 128 + N for death by signal N. `exception` is the type
-    name of the exception that ended it; None for a signal or sys.exit().
-    """
+    """The script failed before a verdict was possible. `exit_code` is its own, or 128 + N for death
+    by signal N. `out_of_memory`: it ended because the GPU had no memory left."""
 
     def __init__(
-        self,
-        message: str,
-        *,
-        exit_code: int,
-        hint: str | None = None,
-        exception: str | None = None,
+        self, message: str, *, exit_code: int, hint: str | None = None, out_of_memory: bool = False
     ):
         super().__init__(message, hint=hint, exit_code=exit_code)
-        self.exception = exception
+        self.out_of_memory = out_of_memory

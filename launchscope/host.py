@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from pathlib import Path
+
+# A folder or a file that is not ours, or a file that is mounted by itself. EINVAL: its owner is
+# unknown in this container.
+_NOT_REPLACEABLE = (
+    errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS,
+)  # fmt: skip
+
+
+def working_directory() -> str:
+    """Its absolute path; where it was, as far as that is known, if it is gone."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return os.environ.get("PWD", os.sep)
 
 
 def free_memory() -> int:
@@ -22,12 +38,70 @@ def free_memory() -> int:
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a file through a neighbor that then takes its name: readers never see half of it.
 
-    Raises OSError; the neighbor is removed then, so that it takes no room from other files.
+    A symbolic link stays: the file it leads to is written. An existing file keeps its owner, group
+    and permissions, but no bit that lets it run as somebody else; one that must not be written
+    stays as it is. A pipe or a device is written to, and so is a file that cannot be replaced (a
+    mount point, or what belongs to others). Raises OSError; the neighbor is removed then.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    place, before = _place_of(path)
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        path.write_bytes(content)
+        return
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
+        _replace(place, content, before)
+    except OSError as error:
+        if before is None or error.errno not in _NOT_REPLACEABLE:
+            raise
+        path.write_bytes(content)
+
+
+def require_room_beside(path: Path) -> None:
+    """OSError unless `write_whole` can write at this path."""
+    place, before = _place_of(path)
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        return
+    try:
+        neighbor, descriptor = _neighbor(place, 0o600)
+    except OSError as error:
+        if before is None or error.errno not in _NOT_REPLACEABLE:
+            raise
+        return
+    os.close(descriptor)
+    neighbor.unlink()
+
+
+def _place_of(path: Path) -> tuple[Path, os.stat_result | None]:
+    """Where links lead to, and what is there. OSError for links in a circle, for a name that is too
+    long, and for a file that must not be written."""
+    place = Path(os.path.realpath(path))
+    try:
+        before = path.stat()
+    except FileNotFoundError:
+        return place, None
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+    return place, before
+
+
+def _replace(path: Path, content: bytes, before: os.stat_result | None) -> None:
+    # Nobody else may open it before it has the owner and permissions of the file it replaces.
+    neighbor, descriptor = _neighbor(path, 0o666 if before is None else 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if before is not None:
+                made = os.fstat(descriptor)
+                if (made.st_uid, made.st_gid) != (before.st_uid, before.st_gid):
+                    os.fchown(descriptor, before.st_uid, before.st_gid)
+                os.fchmod(descriptor, before.st_mode & 0o777)
+            file.write(content)
+        neighbor.replace(path)
+    except BaseException:  # Ctrl-C too leaves no half-written neighbor behind
         with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+            neighbor.unlink()
+        raise
+
+
+def _neighbor(path: Path, mode: int) -> tuple[Path, int]:
+    """A new file beside it and its descriptor. Nobody can guess its name and put a link there."""
+    neighbor = path.with_name(f".launchscope-{os.urandom(8).hex()}.tmp")
+    return neighbor, os.open(neighbor, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -1,17 +1,11 @@
-"""`step()` and `region()`: marks a person may put into a script.
-
-Outside a launchscope run a mark is one flag check. Inside one, a `step()` decides where
-the step begins and ends, and a `region()` names a span in traces (NVTX and Kineto).
-"""
+"""Marks a person may put into a script: in a launchscope run `step()` decides where the step begins
+and ends, and `region()` names a span."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, ContextDecorator
-from types import TracebackType
-from typing import Protocol
-
-__all__ = ["region", "step"]
+from contextlib import AbstractContextManager, ContextDecorator, nullcontext
+from typing import Any, Protocol
 
 
 class MarkObserver(Protocol):
@@ -31,22 +25,14 @@ def observe(observer: MarkObserver | None) -> None:
 
 
 class step(ContextDecorator):
-    """Marks one step: `with launchscope.step(): ...` or `@launchscope.step()`.
-
-    In a launchscope run these marks win over the detected step. Anywhere else they do
-    nothing and cost one flag check.
-    """
+    """Marks one step: `with launchscope.step(): ...` or `@launchscope.step()`. In a launchscope run
+    marks win over the detected step; anywhere else they cost one flag check."""
 
     def __enter__(self) -> None:
         if _observer is not None:
             _observer.marker_begin()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
         # A step that raised is no step: its end is not reported, the next begin replaces it.
         if _observer is not None and kind is None:
             _observer.marker_end()
@@ -54,29 +40,19 @@ class step(ContextDecorator):
 
 class region(ContextDecorator):
     """Names a span of a step in traces and NVTX viewers: `with launchscope.region("attention")`.
-
-    Active only in a launchscope run with torch imported; elsewhere it does nothing.
-    """
+    Elsewhere than in a launchscope run with torch imported it does nothing."""
 
     def __init__(self, name: str):
         self.name = name
-        self._open: list[AbstractContextManager[object] | None] = []
+        self._open: list[AbstractContextManager[object]] = []
 
     def __enter__(self) -> None:
         torch = sys.modules.get("torch")
-        if _observer is None or torch is None:
-            self._open.append(None)
-            return
-        span = torch.autograd.profiler.record_function(self.name)
+        span: AbstractContextManager[object] = nullcontext()
+        if _observer is not None and torch is not None:
+            span = torch.autograd.profiler.record_function(self.name)
         span.__enter__()
         self._open.append(span)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        span = self._open.pop()
-        if span is not None:
-            span.__exit__(kind, value, traceback)
+    def __exit__(self, *raised: Any) -> None:
+        self._open.pop().__exit__(*raised)

@@ -6,19 +6,18 @@
     @pytest.mark.launch_budget(120)
     def test_inference(): ...
 
-On a GPU they count kernel launches, without one device operations. Only tests that use them import
-torch.
+On a GPU they count kernel launches, elsewhere device operations; of all threads on a GPU, elsewhere
+of those that start in the test and of calls to a ThreadPoolExecutor. Other tests import no torch.
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 _MARKER = "launch_budget"
 _SHOWN = 12
-_LAUNCHES, _OPERATIONS = "kernel launches", "device operations"
 
 Rows = Counter[tuple[str, "SourceLine | None"]]
 
@@ -35,14 +33,10 @@ _is_counting = False  # one block at a time: the GPU has one profiler
 
 
 class LaunchCount(int):
-    """How many kernels were launched (without a GPU: device operations run), and which.
+    """How many kernels were launched (without a GPU: device operations run), and which."""
 
-    An ordinary int in every other way. `what` says which of the two was counted; `rows` maps
-    name and line to counts (kernels have no line).
-    """
-
-    what: str
-    rows: Rows
+    what: str  # which of the two was counted: "kernel launch" or "device operation"
+    rows: Rows  # counts by name and line; kernels have no line
 
     @classmethod
     def of(cls, total: int, what: str, rows: Rows) -> LaunchCount:
@@ -51,12 +45,16 @@ class LaunchCount(int):
         return count
 
     def __repr__(self) -> str:
-        return f"{int(self)} {self.what}"
+        from launchscope.wording import plural
+
+        return plural(int(self), self.what)
 
     def lines(self) -> list[str]:
         """What was counted, the most frequent first."""
+        from launchscope.visible import visible
+
         shown = [
-            f"{count:>6} {name}{f'  {where}' if where else ''}"
+            visible(f"{count:>6} {name}{f'  {where}' if where else ''}")
             for (name, where), count in self.rows.most_common(_SHOWN)
         ]
         left = len(self.rows) - _SHOWN
@@ -68,15 +66,14 @@ def _counting() -> Iterator[list[LaunchCount]]:
     """Counts the block. The list has the count at its end."""
     global _is_counting
     if _is_counting:
-        pytest.fail(
+        _fail(
             "launches() cannot count inside a test that @pytest.mark.launch_budget counts, "
-            "nor inside another launches(): use one of them",
-            pytrace=False,
+            "nor inside another launches(): use one of them"
         )
     try:
         import torch
     except ImportError:
-        pytest.fail("counting launches needs PyTorch, which is not installed", pytrace=False)
+        _fail("counting launches needs PyTorch, which is not installed")
     counts: list[LaunchCount] = []
     _is_counting = True
     try:
@@ -90,21 +87,23 @@ def _counting() -> Iterator[list[LaunchCount]]:
 def _on_cpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
     from launchscope.runner.child.ops.counting import device_ops
 
-    with device_ops(torch) as stream:
+    with device_ops(torch) as streams:
         yield
-    rows = Counter((record.op, record.where) for record in stream.ops)
-    counts.append(LaunchCount.of(stream.device_ops, _OPERATIONS, rows))
+    rows = Counter((record.op, record.where) for stream in streams for record in stream.ops)
+    total = sum(stream.device_ops for stream in streams)
+    counts.append(LaunchCount.of(total, "device operation", rows))
 
 
 @contextlib.contextmanager
 def _on_gpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
     from launchscope.runner.child.kineto_session import KinetoSession
+    from launchscope.workflows.temporary import temporary_folder
 
     torch.cuda.synchronize()
     session = KinetoSession(torch, user_profiles=False)
     session.start()
-    with tempfile.TemporaryDirectory(prefix="launchscope-") as folder:
-        path = Path(folder) / "trace.json"
+    with temporary_folder() as folder:
+        path = folder / "trace.json"
         try:
             yield
         finally:
@@ -119,31 +118,29 @@ def _launches_in(path: Path) -> LaunchCount:
 
     found = find_launches(read_trace(path))
     single = found.calls[found.calls[c.KIND] == c.KERNEL]
-    launched = found.activities[
-        found.activities[c.LAUNCH].isin(single.index) & (found.activities[c.KIND] == c.KERNEL)
-    ]
-    rows: Rows = Counter((str(name), None) for name in launched[c.NAME])
-    return LaunchCount.of(len(single), _LAUNCHES, rows)
+    kernels = found.activities[found.activities[c.KIND] == c.KERNEL]
+    names = kernels.loc[kernels[c.LAUNCH].isin(single.index), c.NAME]
+    rows: Rows = Counter((str(name), None) for name in names)
+    return LaunchCount.of(len(single), "kernel launch", rows)
+
+
+def _fail(message: str) -> NoReturn:
+    pytest.fail(message, pytrace=False)
 
 
 def _require_ran(result: object) -> None:
     """Fails the test if the call has run nothing yet, so that there is nothing to count."""
     if inspect.iscoroutine(result):
         result.close()
-        pytest.fail(
+        _fail(
             "launches() cannot count an async function: call it inside a step that runs it, "
-            "as in launches(lambda: asyncio.run(step()))",
-            pytrace=False,
+            "as in launches(lambda: asyncio.run(step()))"
         )
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
-        pytest.fail(
+        _fail(
             "launches() cannot count a generator, which runs when it is iterated: "
-            "count launches(lambda: list(step()))",
-            pytrace=False,
+            "count launches(lambda: list(step()))"
         )
-
-
-# ------------------------------------------------------------------ what pytest calls
 
 
 @pytest.fixture
@@ -172,20 +169,28 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fails a marked test that launched more than its budget."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Has a marked test fail if it launches more than its budget.
+
+    No wrapper: old versions of pluggy know one form of them only, and new ones warn of it.
+    """
     marker = item.get_closest_marker(_MARKER)
     if marker is None:
-        return (yield)
-    budget = _budget(marker)
-    with _counting() as counts:
-        result = yield
-    (count,) = counts
-    if count > budget:
-        lines = "\n".join(count.lines())
-        pytest.fail(f"{count!r}, and the budget is {budget}:\n{lines}", pytrace=False)
-    return result
+        return
+    budget, run = _budget(marker), item.runtest
+
+    def run_within_budget() -> None:
+        __tracebackhide__ = True
+        del item.runtest  # the method of its class is there again
+        with _counting() as counts:
+            run()
+        count = counts[0]
+        if count > budget:
+            lines = "\n".join(count.lines())
+            _fail(f"{count!r}, and the budget is {budget}:\n{lines}")
+
+    item.runtest = run_within_budget  # type: ignore[method-assign]
 
 
 def _budget(marker: pytest.Mark) -> int:
@@ -193,9 +198,7 @@ def _budget(marker: pytest.Mark) -> int:
     named = set(marker.kwargs) <= {"n"}
     if len(values) == 1 and named and type(values[0]) is int and values[0] >= 0:
         return values[0]
-    pytest.fail(
-        f"@pytest.mark.{_MARKER} takes one whole number, as in launch_budget(120)", pytrace=False
-    )
+    _fail(f"@pytest.mark.{_MARKER} takes one whole number, as in launch_budget(120)")
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:

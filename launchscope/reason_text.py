@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import signal
+from itertools import zip_longest
 
-from launchscope.model import Cause, PointFailure, Reason, ReasonCode
-from launchscope.op_names import as_written
+from launchscope.model import Cause, PointFailure, Reason, ReasonCode, StepBoundary
 from launchscope.wording import plural
-
-__all__ = ["cause_of_death", "cause_text", "failure_text", "reason_text"]
 
 _ERROR = "{kind}: {error}"
 _OPS_CHANGE = "the ops change from step to step ({variants} variants in {steps} steps)"
+_NO_BUCKETS = "so which buckets pay is unknown"
 # Each is a clause, without a period.
 _TEXTS: dict[ReasonCode, str] = {
     "legacy_stream": "part of the step runs on the legacy default stream, which cannot be captured",
@@ -19,8 +18,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "forward; mark the whole step with launchscope.step()",
     "already_graphed": "the step already replays CUDA graphs",
     "ops_change": _OPS_CHANGE,
-    "ops_change_beside_blockers": f"{_OPS_CHANGE}, so values recorded in one step cannot replace "
-    "those of another",
+    "ops_change_beside_blockers": f"{_OPS_CHANGE}, so results that are recorded in one "
+    "step cannot replace blocking operations in another",
     "callable_with_blockers": "launchscope replaces blocking operations by recorded results only "
     "in a script that it runs itself",
     "compiled_with_blockers": "the step is compiled, so the results of its blocking operations "
@@ -44,6 +43,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "time_limit": "the time limit was reached",
     "other_step": "this run found another step ({now}) than the run that was measured before "
     "({before})",
+    "launchscope_failed": "launchscope failed in the script's process with {kind} ({where})",
+    "raised_in_pass": "the script ended with {kind} during this pass",
     "unreadable_result": "its result cannot be read: {error}",
     "blockers_skipped": "the step skips its blocking operations during a capture",
     "what_if_replay": "the replay ran with recorded results in place of the blocking operations",
@@ -69,6 +70,19 @@ _TEXTS: dict[ReasonCode, str] = {
     "no_gpu_work": "nothing ran on a GPU",
     "no_step_timed": "no step was timed",
     "no_replay_measured": "no replay was measured",
+    "sizes_not_timed": f"no eager step was timed, {_NO_BUCKETS}",
+    "sizes_not_traced": f"no step of a known size was traced, {_NO_BUCKETS}",
+    "sizes_without_gpu": f"nothing was timed without a GPU, {_NO_BUCKETS}",
+    "trace_unreadable": f"the trace cannot be read ({{error}}), {_NO_BUCKETS}",
+    "legacy_stream_needed": "some of its kernels run on the legacy default stream, so all of it "
+    "has to",
+    "suspected_pass": "the script failed during the {name} pass, which may have caused it",
+    "own_process": "the {name} pass needs a process of its own",
+    "pass_ended_process": "the {name} pass ended the process before {names} could run",
+    "smaller_part": "a smaller part of the step may be captured",
+    "fewer_steps": "its step was seen {steps} times, so every pass takes fewer steps",
+    "optimizer_steps": "each optimizer step counts as a step",
+    "forward_steps": "each forward counts as a step",
     "file_cut": "the file is cut and may lack device work (counts and busy times are lower "
     "limits, idle time is an upper one)",
     "launches_unknown": "too little of the device work could be joined to the call that launched "
@@ -82,6 +96,34 @@ _TENSORS = {
     "state": "a parameter, gradient or buffer of shape {dims} that the script creates again",
     "previous_step": "a tensor of shape {dims} that the step before made",
 }
+# What a person writes and searches for, in place of PyTorch's name for the op.
+_WRITTEN = {
+    "aten._local_scalar_dense": ".item()",
+    "aten.is_nonzero": "bool(tensor)",
+    "aten.equal": "torch.equal()",
+    "aten._unique": "unique()",
+    "aten._unique2": "unique()",
+    "aten.unique_dim": "unique()",
+    "aten.unique_dim_consecutive": "unique_consecutive()",
+    "aten.index": "x[mask]",
+    "aten.index_put": "x[mask] = values",
+    "aten.index_put_": "x[mask] = values",
+    "aten.copy_": "copy_()",
+    "aten._copy_from": "copy_()",
+    "aten._to_copy": ".to()",
+    "aten.to": ".to()",
+    "cudaStreamSynchronize": "a synchronization",
+    "torch.Tensor.__repr__": "print(tensor)",
+}
+# The longest block of repeated events in a step: gradient accumulation with two models, a decode.
+_LONGEST_BLOCK = 6
+
+
+class _Recorded(dict[str, object]):
+    """The details of a reason; an edited or damaged file may lack one."""
+
+    def __missing__(self, key: str) -> str:
+        return f"{key} not recorded"
 
 
 def reason_text(reason: Reason) -> str:
@@ -121,7 +163,7 @@ def reason_text(reason: Reason) -> str:
             when = "after it was measured in part" if measured else "before it was measured"
             return f"out of GPU memory, {when}"
         case code:
-            return _TEXTS[code].format_map(details)
+            return _TEXTS[code].format_map(_Recorded(details))
 
 
 def _op_on(op: str | int | float, shapes: str | int | float | None) -> str:
@@ -188,3 +230,51 @@ def _branch(cause: Cause) -> str:
     if cause.op == cause.captured_op:
         return f"{op} had inputs of other shapes than in the captured step"
     return f"the step ran {op} where the captured one ran {captured}"
+
+
+def as_written(op: str, code: str | None = None) -> str:
+    """`.item()` for "aten._local_scalar_dense"; an implicit one if the line does not show it."""
+    namespace, _, rest = op.replace("::", ".").partition(".")
+    name = f"aten.{rest.partition('.')[0]}" if namespace == "aten" else op
+    written = _WRITTEN.get(name)
+    if written == ".item()" and code and ".item(" not in code:
+        return "an implicit .item()"
+    if written is None and namespace in ("aten", "torch"):
+        return f"{name.removeprefix('aten.').strip('_')}()"
+    return written or op
+
+
+def step_summary(step: StepBoundary) -> str:
+    """`(forward GPT > backward) x4 > optimizer AdamW`; for an optimizer that calls its closure
+    (LBFGS, or any in Lightning) it adds where forward and backward are."""
+    if step.boundary == "none":
+        return "whole span"
+    if step.launches is not None:
+        return f"{plural(step.launches, 'launch')} that repeat{'s' * (step.launches == 1)}"
+    events = [
+        event if name in ("", event) else f"{event} {name}"
+        for event, name in zip_longest(step.period, step.names, fillvalue="")
+    ]
+    parts = []
+    while events:
+        length, times = _repetition(events)
+        block = " > ".join(events[:length])
+        if times > 1:
+            block = f"({block}) x{times}" if length > 1 else f"{block} x{times}"
+        parts.append(block)
+        del events[: length * times]
+    inside = ", with forward and backward inside" if step.closure else ""
+    return " > ".join(parts) + inside
+
+
+def _repetition(events: list[str]) -> tuple[int, int]:
+    """Length and repetitions of the block at the beginning that covers most events; of several
+    such blocks the shortest."""
+    best = 1, 1
+    for length in range(1, min(_LONGEST_BLOCK, len(events) // 2) + 1):
+        times = 1
+        while events[length * times : length * (times + 1)] == events[:length]:
+            times += 1
+        if times > 1 and length * times > best[0] * best[1]:
+            best = length, times
+    return best

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from math import floor, log10
 
 from launchscope.model import Metric, SourceLine, TensorShape
 
@@ -14,6 +13,9 @@ SPREAD = "± is half of the interquartile range."
 _MOST = 1000.0  # ratios and percentages beyond this are written as a bound
 _MOST_FIGURES = 4
 _FEWEST_FIGURES = 3  # a wide spread must not make 9.3 and 9.6 look like a whole unit apart
+# A word, and not the name of a file, a process or an option.
+_WORD = re.compile(r"[a-z]+(?=[ ,:;]|$)")
+_ENDS = (".", "?", "!", ":")
 _INSTALLED = re.compile(r"^.*[\\/](?:site|dist)-packages[\\/]")
 
 
@@ -45,8 +47,7 @@ def ms(value: float) -> str:
 
 
 def pct(value: float) -> str:
-    """A share: whole percentages from 10 up, one decimal below, bounds for the extremes:
-    `61 %`, `6.1 %`, `< 0.1 %`, `> 1,000 %`."""
+    """A share: `61 %`, `6.1 %`, `< 0.1 %`, `> 1,000 %`."""
     if abs(value) > _MOST:
         return "> 1,000 %" if value > 0 else "< -1,000 %"
     if 0 < value < 0.05:
@@ -66,6 +67,11 @@ def pct_beside(value: float, limit: float) -> str:
     return f"{value:.3g} %"
 
 
+def share_of(value: float, limit: float) -> str:
+    """How much is removed, next to a limit: `61 % of` or `nothing from`."""
+    return f"{pct_beside(value, limit)} of" if value > 0 else "nothing from"
+
+
 def times(value: float) -> str:
     """A ratio: `2.87x`, two decimals below ten and three figures above; `> 1,000x`."""
     if value > _MOST:
@@ -76,10 +82,7 @@ def times(value: float) -> str:
 
 
 def change(before: float, after: float) -> str:
-    """How much a value changed: `+12 %`, `-3.4 %`, or `12.3x` where it is beyond 1,000 %.
-
-    Empty where `before` is 0.
-    """
+    """How much a value changed: `+12 %`, `-3.4 %`, `12.3x` beyond 1,000 %; empty if it was 0."""
     if not before:
         return ""
     moved = 100.0 * (after - before) / abs(before)
@@ -103,8 +106,19 @@ def size_of(size: int) -> str:
 def plural(count: float, noun: str) -> str:
     """`1 step`, `3 steps`, `1.5 launches`."""
     text = f"{count:,.0f}" if float(count).is_integer() else f"{count:.1f}"
-    ending = "" if count == 1 else "es" if noun.endswith(("ch", "sh", "s")) else "s"
-    return f"{text} {noun}{ending}"
+    if count == 1:
+        return f"{text} {noun}"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{text} {noun[:-1]}ies"
+    return f"{text} {noun}{'es' if noun.endswith(('ch', 'sh', 's')) else 's'}"
+
+
+def sentence(clause: str) -> str:
+    """A clause with a capital and a period; a name at its beginning stays as it is written."""
+    word = _WORD.match(clause)
+    is_name = word is None or word[0] == "launchscope"
+    first = clause[:1] if is_name else clause[:1].upper()
+    return f"{first}{clause[1:]}{'' if clause.endswith(_ENDS) else '.'}"
 
 
 def shapes(tensors: Iterable[TensorShape]) -> str:
@@ -114,7 +128,12 @@ def shapes(tensors: Iterable[TensorShape]) -> str:
 
 def place(where: SourceLine | None) -> str:
     """A line as people read it: without the folder in which a library is installed."""
-    return "" if where is None else _INSTALLED.sub("", str(where))
+    return "" if where is None else installed(str(where))
+
+
+def installed(path: str) -> str:
+    """A path in a library from the folder in which the library is installed; others unchanged."""
+    return _INSTALLED.sub("", path)
 
 
 def listed(items: list[str]) -> str:
@@ -134,7 +153,7 @@ def number(metric: Metric | None, *, spread: bool = True) -> str:
     half = (metric.iqr or 0.0) / 2
     if half <= 0 or value == 0:
         return figures(value)
-    places = min(_decimals_of_spread(half), decimals(value, _MOST_FIGURES))
+    places = min(decimals(half, 1), decimals(value, _MOST_FIGURES))
     places = max(places, decimals(value, _FEWEST_FIGURES))
     text = fixed(value, places)
     return f"{text} ± {fixed(half, places)}" if spread and round(half, places) else text
@@ -168,9 +187,3 @@ def shows_spread(metric: Metric | None) -> bool:
 def fixed(value: float, places: int) -> str:
     """`value` rounded to so many decimal places; a negative number of them rounds to tens."""
     return f"{round(value, places):,.{max(0, places)}f}"
-
-
-def _decimals_of_spread(half: float) -> int:
-    """The place of the first figure of the spread, after rounding: 0.096 is 0.1."""
-    exponent = floor(log10(half))
-    return -exponent if half / 10**exponent < 9.5 else -exponent - 1

@@ -321,7 +321,7 @@ def known(value: float | None) -> float:
 
 
 def traced_iteration_ms(read: Trace) -> float:
-    """The median iteration as it stands in a trace, on the GPU's clock."""
+    """The median iteration of a trace as it was recorded, on the GPU's clock."""
     joined = find_launches(read)
     iterations = steps_of(read, joined).iterations
     return float(np.median(build_timeline(gather(read, iterations, joined)).traced_iteration))

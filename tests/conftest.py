@@ -17,13 +17,13 @@ ROOT = Path(__file__).parents[1]
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 )
-# The reports' width and colours must not depend on who runs the tests, nor the
+# The reports' width and colors must not depend on who runs the tests, nor the
 # configuration on the person's own environment.
 for name in [n for n in os.environ if n.startswith("LAUNCHSCOPE")]:
     del os.environ[name]
 for name in ("FORCE_COLOR", "NO_COLOR", "CI", "GITHUB_ACTIONS", "COLUMNS"):
     os.environ.pop(name, None)
-# Without it every child compiles launchscope anew.
+# Without it every child compiles launchscope again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the cores, and OpenMP threads that wait for a core slow each other down.

@@ -26,6 +26,7 @@ import inspect
 import io
 import json
 import os
+import pkgutil
 import runpy
 import signal
 import socket
@@ -34,6 +35,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.abc import Loader
@@ -52,7 +54,11 @@ sys.path.insert(0, sys.argv[1])
 from tests.forkserver import main
 main(startup, int(sys.argv[2]))
 """
-# What is imported ahead, each with what is to be in sys.modules beside it.
+_CHILD, _EVERYTHING = "launchscope.runner.child.main", "launchscope.cli.app"
+_LAUNCHING = ("cli", "runner.parent.session")
+_NOT_AHEAD = ("launchscope.__main__", "launchscope.pytest_plugin")
+# What is imported ahead, each with what is to be in sys.modules beside it. launchscope comes in two
+# parts: what runs in the child, and everything.
 _AHEAD: dict[str, tuple[str, ...]] = {
     "numpy": (),
     "torch": ("numpy",),
@@ -60,9 +66,12 @@ _AHEAD: dict[str, tuple[str, ...]] = {
     "pandas": ("numpy",),
     "msgspec": (),
     "typer": (),
+    "typer._adapters": ("typer",),
     "rich.console": (),
     "rich.table": (),
     "pytest": (),
+    _CHILD: (),
+    _EVERYTHING: (_CHILD,),
 }
 # Settings that an interpreter or a library reads once. A process that has other values than the
 # server gets a real start.
@@ -180,6 +189,8 @@ def _understood(asked: dict[str, Any]) -> Start | None:
         return None
     command = [os.fsdecode(part) for part in arguments]
     flags = 1
+    if command[flags : flags + 1] == ["-u"]:
+        flags += 1
     while command[flags : flags + 1] == ["-W"]:
         flags += 2
     plain = (
@@ -213,8 +224,17 @@ def _understood(asked: dict[str, Any]) -> Start | None:
 def _launches(command: Sequence[str]) -> bool:
     """Whether this is a launchscope that runs scripts: a command, or code that calls it."""
     if "-c" in command:
-        return "from launchscope.cli import main" in command[command.index("-c") + 1]
+        code = command[command.index("-c") + 1]
+        return any(f"from launchscope.{part} import" in code for part in _LAUNCHING)
     return command[command.index("-m") + 1] == "launchscope" if "-m" in command else False
+
+
+def _is_launchscope(arguments: Sequence[str]) -> bool:
+    """Whether this is the command, or the process in which it runs a script."""
+    kind, code = (*arguments, "")[:2]
+    return (kind, code) == ("-m", "launchscope") or (
+        kind == "-c" and f"from {_CHILD} import main" in code
+    )
 
 
 def _fixed(environ: dict[str, str]) -> dict[str, str]:
@@ -257,6 +277,11 @@ class _Shelf:
         before = set(sys.modules)
         for name in _AHEAD:
             importlib.import_module(name)
+            if name == _EVERYTHING:
+                package = sys.modules["launchscope"]
+                for module in pkgutil.walk_packages(package.__path__, "launchscope."):
+                    if module.name not in _NOT_AHEAD:
+                        importlib.import_module(module.name)
             self._groups[name] = {n: m for n, m in sys.modules.items() if n not in before}
             before = set(sys.modules)
         for name in before - startup:
@@ -272,27 +297,44 @@ class _Shelf:
         own = module.__spec__ if module is not None else None
         if module is None or own is None:
             return None
-        if own.has_location and "." not in name:  # something else may come before it
-            found = PathFinder.find_spec(name)
+        if own.has_location and ("." not in name or name.startswith("launchscope.")):
+            found = PathFinder.find_spec(name, path)  # something else may come before it
             if found is None or found.origin != own.origin:
                 return None
         spec = copy.copy(own)
         spec.loader = _Again(self, module, own)
         return spec
 
+    def withhold(self, package: str) -> None:
+        """Let modules of `package` be imported as usual."""
+        self.modules = {
+            name: module
+            for name, module in self.modules.items()
+            if name.partition(".")[0] != package
+        }
+
     def take_back(self) -> None:
         """At the very end of a process: what was imported ahead stays as it is."""
-        if sys._getframe().f_back is not None:  # launchscope runs the exit handlers, and goes on
-            return
         for name, module in self.modules.items():
             if sys.modules.get(name) is module:
                 del sys.modules[name]
 
     def give(self, name: str) -> None:
         """Put into sys.modules what importing `name` brings along."""
+        if name.startswith("launchscope."):
+            if name not in _AHEAD:
+                name = _CHILD if name in self._groups[_CHILD] else _EVERYTHING
+            # It has imported more of the standard library than its own group, and C code of Python
+            # looks for json.decoder and threading in sys.modules only.
+            for member, module in self.modules.items():
+                if member.partition(".")[0] in sys.stdlib_module_names:
+                    sys.modules.setdefault(member, module)
         for needed in _AHEAD.get(name, ()):
             self.give(needed)
-        for member, module in self._groups.get(name, {}).items():
+        group = self._groups.get(name, {})
+        if name in sys.stdlib_module_names and not group:  # the server itself has imported it
+            group = {n: m for n, m in self.modules.items() if n.startswith(f"{name}.")}
+        for member, module in group.items():
             sys.modules.setdefault(member, module)
 
 
@@ -320,10 +362,13 @@ def _serve(connection: socket.socket) -> tuple[Start, list[int]]:
         between = os.fork()
         if between == 0:
             # Ends at once, so that the process becomes a child of the one that asked for it.
+            between = os.getpid()
             if os.fork() != 0:
                 os._exit(0)
-            while os.getppid() != start.parent:
+            while os.getppid() == between:
                 time.sleep(0.0002)
+            if os.getppid() != start.parent:  # it was killed
+                os._exit(0)
             if start.group is None:
                 os.setsid()
             else:
@@ -384,7 +429,7 @@ def _become(start: Start, streams: Sequence[int]) -> None:
         libc = ctypes.CDLL(None)
         libc.on_exit(libc._exit, None)
         libc.on_exit(libc._IO_flush_all, None)
-    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED")) or "-u" in start.arguments[:1]
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         stream = _text_stream(fd, unbuffered)
         setattr(sys, name, stream)
@@ -416,14 +461,18 @@ def _text_stream(fd: int, unbuffered: bool) -> io.TextIOWrapper:
     return stream
 
 
-def _run(arguments: list[str]) -> None:
+def _run(arguments: list[str], shelf: _Shelf) -> None:
     """Run a command line of Python's as `__main__`."""
     path = sys.path[2:]  # less what _BOOT has put there
     sys.orig_argv = [sys.executable, *arguments]
+    if arguments[0] == "-u":  # pytest-xdist's, which launchscope hands on
+        del arguments[0]
     while arguments[0] == "-W":
         sys.warnoptions.append(arguments[1])
         warnings._processoptions([arguments[1]])  # type: ignore[attr-defined]
         del arguments[:2]
+    if not _is_launchscope(arguments):
+        shelf.withhold("launchscope")  # a test may patch a module before others import it
     main = ModuleType("__main__")
     main.__dict__.update(__builtins__=builtins, __annotations__={})
     kind = arguments[0]
@@ -461,6 +510,9 @@ def main(startup: set[str], connection_fd: int) -> None:
     shelf, environ = _Shelf(), dict(os.environ)
     atexit.register(shelf.take_back)  # the first, so the last that is called
     shelf.take(startup)
+    # torch's operators need not be taken apart either when a process ends.
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        finalizer.atexit = False
     _set_environ(environ)  # libraries have put settings of theirs there
     gc.collect()
     gc.freeze()
@@ -476,5 +528,6 @@ def main(startup: set[str], connection_fd: int) -> None:
     kept: Any = shelf.modules
     kept["tempfile"].tempdir = None
     kept["multiprocessing.process"].ORIGINAL_DIR = start.folder
+    kept["launchscope.runner.child.source_lines"]._START = start.folder
     _become(start, streams)
-    _run(start.arguments)
+    _run(start.arguments, shelf)

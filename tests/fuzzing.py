@@ -1,7 +1,7 @@
 """Mutated trace files, and what has to hold for every one of them.
 
 Shared by the tests, which look at a few hundred, and by tests/benchmarks/fuzz.py, which goes
-on for as long as it is told to.
+on for as many seconds as you ask for.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class NsysBuilder:
         return self._run("MEMSET", begin, us, self.call("cudaMemsetAsync_v3020"), 7, bytes=16)
 
     def sync(self, us: float = 5, *, call: bool = True, kind: int = 3) -> NsysBuilder:
-        """A synchronisation; without a call only its record is there."""
+        """A synchronization; without a call only its record is there."""
         begin = self.host
         if call:
             self.call("cudaStreamSynchronize_v3020", us)

@@ -43,6 +43,10 @@ for step in range(400):
 """
 
 
+_LOOP = "for step in range(400):\n"
+_LAST = "    total += loss.detach()\n"
+
+
 @dataclass(frozen=True)
 class Regression:
     """An edit, the metric it makes worse without a GPU and with one, and what must be named."""
@@ -54,11 +58,12 @@ class Regression:
     names: tuple[str, ...]
     line: str  # of the edited script: its text, to be found again
     gpu_names: tuple[str, ...] = ()
+    before: str = ""  # lines before the loop
 
     @property
     def script(self) -> str:
         assert SCRIPT.count(self.old) == 1, self.old
-        return SCRIPT.replace(self.old, self.new)
+        return SCRIPT.replace(self.old, self.new).replace(_LOOP, self.before + _LOOP)
 
     @property
     def line_number(self) -> int:
@@ -102,4 +107,180 @@ REGRESSIONS = {
         line="optimizer.step()",
         gpu_names=("elementwise_kernel",),
     ),
+}
+
+
+def _planted(
+    code: str, metric: str, name: str, *, gpu_metric: str | None = None, before: str = ""
+) -> Regression:
+    """A line after the optimizer's step, which is before the next forward."""
+    return Regression(
+        old=_LAST,
+        new=f"{_LAST}    {code}\n",
+        metric=metric,
+        gpu_metric=gpu_metric or metric,
+        names=(name,),
+        line=code,
+        before=before,
+    )
+
+
+BETWEEN = {
+    "running += loss.item()": _planted(
+        "running += loss.item()",
+        "between_syncs",
+        "aten._local_scalar_dense",
+        before="running = 0.0\n",
+    ),
+    ".cpu()": _planted("last = loss.detach().cpu()", "between_copies", "aten._to_copy"),
+    "torch.cuda.synchronize()": _planted(
+        "torch.cuda.synchronize()", "between_syncs", "torch.cuda.synchronize"
+    ),
+    "EMA": _planted(
+        "torch._foreach_lerp_(ema, [p.detach() for p in model.parameters()], 0.01)",
+        "between_ops",
+        "aten._foreach_lerp_",
+        gpu_metric="between_launches",
+        before="ema = [p.detach().clone() for p in model.parameters()]\n",
+    ),
+    "accuracy": _planted(
+        "total += (out.argmax(1) == y).float().mean()",
+        "between_ops",
+        "aten.argmax",
+        gpu_metric="between_launches",
+    ),
+    "twenty augmentations": _planted(
+        "x = [x := x.flip(0) for _ in range(20)][-1]",
+        "between_ops",
+        "aten.flip",
+        gpu_metric="between_launches",
+    ),
+    "another batch to the device": _planted(
+        "extra = batches[step % 4].to(device)",
+        "between_copies",
+        "aten._to_copy",
+        before="batches = torch.randn(4, 32, 64)\n",
+    ),
+    "print(loss)": _planted("print(loss)", "between_syncs", "torch.Tensor.__repr__"),
+    "check for NaN": _planted(
+        "assert not torch.isnan(loss).any()", "between_syncs", "aten._local_scalar_dense"
+    ),
+    "gradient norm": _planted(
+        "norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()",
+        "between_ops",
+        "aten.linalg_vector_norm",
+        gpu_metric="between_launches",
+    ),
+}
+BETWEEN["zero_grad(set_to_none=False)"] = Regression(
+    old="    optimizer.zero_grad()",
+    new="    optimizer.zero_grad(set_to_none=False)",
+    metric="between_ops",
+    gpu_metric="between_launches",
+    names=("aten.zero_", "aten.add_"),  # and in the step the backward adds to the gradients
+    line="optimizer.zero_grad(set_to_none=False)",
+)
+
+
+def all_at_once() -> str:
+    """The script with all of these regressions."""
+    script = SCRIPT
+    for one in BETWEEN.values():
+        script = script.replace(one.old, one.new).replace(_LOOP, one.before + _LOOP)
+    return script
+
+
+def in_turn(first: int) -> str:
+    """The script with one of these regressions after the other, each in one iteration from step
+    `first` on: what is planted after that step belongs to the iteration of the next one."""
+    *planted, zeroed = BETWEEN.values()
+    script = SCRIPT.replace(_LOOP, "".join(one.before for one in planted) + _LOOP)
+    lines = (
+        f"    if step == {first + index}:\n        {one.line}\n"
+        for index, one in enumerate(planted)
+    )
+    script = script.replace(_LAST, _LAST + "".join(lines))
+    grads = (
+        f"    if step <= {first + len(planted)}:\n    {zeroed.old}\n    else:\n    {zeroed.new}\n"
+    )
+    return script.replace(f"{zeroed.old}\n", grads)
+
+
+_LOADER = """
+import random
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+class Data(Dataset):
+    def __len__(self):
+        return {items}
+
+    def __getitem__(self, index):
+        return torch.randn(16) / 2, torch.randint(0, 4, ())
+
+
+model = nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.5), nn.ReLU(), nn.Linear(32, 4)).to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+loader = DataLoader(Data(), batch_size=8, shuffle=True, num_workers={workers})
+step = 0
+for epoch in range(400):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        {update}
+        step += 1
+        {end}
+"""
+_EVALUATION = """if step % 4 == 0:
+            model.eval()
+            with torch.no_grad():
+                for x, y in loader:
+                    hits = (model(x.to(device)).argmax(1) == y.to(device)).sum().item()
+            model.train()"""
+_GAN = """
+import torch
+from torch import nn
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+maker = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 16)).to(device)
+judge = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 1)).to(device)
+of_maker = torch.optim.Adam(maker.parameters())
+of_judge = torch.optim.Adam(judge.parameters())
+for step in range(400):
+    real = torch.randn(8, 16).to(device)
+    made = maker(torch.randn(8, 8, device=device))
+    of_judge.zero_grad()
+    loss = judge(made.detach()).mean() - judge(real).mean()
+    loss.backward()
+    of_judge.step()
+    of_maker.zero_grad()
+    loss = -judge(made).mean()
+    loss.backward()
+    of_maker.step()
+    if step % 10 == 0:
+        print(step, loss.item())
+"""
+
+
+def _loader(end: str = "pass", update: str = "optimizer.step()", items: int = 64,
+            workers: int = 0) -> str:  # fmt: skip
+    return _LOADER.format(end=end, update=update, items=items, workers=workers)
+
+
+# Scripts that a gate must let pass as long as nobody changes them.
+UNCHANGED = {
+    "workers": _loader(workers=2),
+    "evaluation": _loader(_EVALUATION),
+    "logging": _loader("if step % 10 == 0: print(step, loss.item(), loss)"),
+    "last_batch": _loader("correct = loss.detach() * len(x)", items=20),
+    "accumulation": _loader(update="if step % 4 == 3: optimizer.step()"),
+    "augmentation": _loader("if random.random() < 0.5: z = x.flip(0).contiguous() * 2"),
+    "two_optimizers": _GAN,
 }

@@ -37,9 +37,9 @@ def test_profile_gives_the_profile_that_the_command_saves() -> None:
 @pytest.mark.child
 def test_profile_raises_the_failure_of_the_script(folder: Path) -> None:
     (folder / "train.py").write_text("import torch\nraise ValueError('no data')")
-    with pytest.raises(ScriptError) as raised:
+    with pytest.raises(ScriptError, match="exit code 1 \\(ValueError\\)") as raised:
         launchscope.profile("train.py")
-    assert (raised.value.exit_code, raised.value.exception) == (1, "ValueError")
+    assert (raised.value.exit_code, raised.value.out_of_memory) == (1, False)
 
 
 @pytest.mark.child

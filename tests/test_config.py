@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ def load(
     """Settings as read in a folder whose pyproject.toml has this [tool.launchscope]."""
     if toml:
         (folder / "pyproject.toml").write_text(f"[tool.launchscope]\n{toml}\n")
-    return load_settings(flags, environ=environ or {}, folder=folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(os, "environ", environ or {})
+        return load_settings(flags)
 
 
 def test_defaults_are_those_of_the_design(tmp_path: Path) -> None:
@@ -53,7 +57,7 @@ def test_a_pyproject_without_launchscope_is_not_an_error(tmp_path: Path) -> None
 def test_a_chosen_file_may_have_the_settings_at_its_top_level(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("threshold = '20%'\nkeep_trace = true\n")
-    settings = load_settings({}, config=file, environ={}, folder=tmp_path)
+    settings = load_settings(config=file)
     assert (settings.threshold, settings.keep_trace) == (20.0, True)
 
 
@@ -126,7 +130,7 @@ def test_damaged_toml_is_an_error(tmp_path: Path) -> None:
 
 def test_a_missing_chosen_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
-        load_settings({}, config=tmp_path / "none.toml", environ={}, folder=tmp_path)
+        load_settings(config=tmp_path / "none.toml")
 
 
 def test_the_schedule_has_the_counts() -> None:

@@ -51,8 +51,8 @@ def run(*arguments: str, forked: bool = True, **more: Any) -> tuple[int, str, st
 @pytest.mark.parametrize(
     "arguments",
     [("-c", DESCRIBES, "a", "-b"), ("script.py", "a"), ("-m", "script", "a"),
-     ("-W", "error::DeprecationWarning:__main__", "script.py")],
-    ids=["-c", "script", "-m", "-W"],
+     ("-W", "error::DeprecationWarning:__main__", "script.py"), ("-u", "-c", DESCRIBES)],
+    ids=["-c", "script", "-m", "-W", "-u"],
 )  # fmt: skip
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 def test_a_fork_has_the_surroundings_of_a_process_that_python_starts(
@@ -166,3 +166,28 @@ def test_what_a_fork_cannot_give_is_a_real_start(start: dict[str, Any]) -> None:
         pass
     assert process.returncode == 0
     assert not process.forked  # type: ignore[attr-defined]
+
+
+def test_a_fork_for_somebody_who_was_killed_ends() -> None:
+    """Also when the order was read only after that, for the server was importing torch."""
+    code = """
+    import os, socket
+    from tests.forkserver import Start, _adopting, _send, _serve
+    import json, dataclasses
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server = os.fork()
+    if server == 0:
+        ours.close()
+        _serve(theirs)
+        os._exit(1)  # a process that begins to run what was ordered
+    start = Start(["-c", "pass"], "/", {}, server, None, [], [], False)  # nobody's parent
+    with _adopting():
+        _send(ours, json.dumps(dataclasses.asdict(start)).encode(), [])
+        pid, status = os.wait()
+    print(pid != server, os.waitstatus_to_exitcode(status))
+    ours.close()
+    theirs.close()
+    print(os.waitpid(server, 0)[1])
+    """
+    _, out, err = run("-c", textwrap.dedent(code))
+    assert out == "True 0\n0\n", err

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
+import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from launchscope.host import free_memory, write_whole
+from launchscope.host import free_memory, require_room_beside, write_whole
 
 
 def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -18,20 +23,149 @@ def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> Non
     ]
 
 
-def test_a_write_that_fails_keeps_the_old_file_and_leaves_no_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(path: Path, content: bytes) -> int:
-        with path.open("wb") as file:
-            file.write(content[:1])
-        raise OSError(28, "No space left on device")
-
+def test_a_write_that_fails_keeps_the_old_file_and_leaves_no_part(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text("old")
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space"):
-        write_whole(file, b"new")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            write_whole(file, bytes(1 << 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_link_stays_and_its_file_is_written_with_the_mode_it_had(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    file, link, dangling = (tmp_path / n for n in ("real/file", "link", "dangling"))
+    file.write_text("old")
+    file.chmod(0o640)
+    link.symlink_to("real/file")
+    dangling.symlink_to("real/new")
+    for path in (link, dangling):
+        write_whole(path, b"new")
+    assert link.is_symlink()
+    assert dangling.is_symlink()
+    assert (file.read_text(), (tmp_path / "real/new").read_text()) == ("new", "new")
+    assert file.stat().st_mode & 0o7777 == 0o640
+    assert sorted(p.name for p in (tmp_path / "real").iterdir()) == ["file", "new"]
+
+
+def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "file", b"new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o7777 == 0o640
+
+
+def test_a_link_planted_under_a_guessed_name_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    for number in {os.getpid(), os.getppid()}:
+        (tmp_path / f".report.{number}.tmp").symlink_to(victim)
+    write_whole(tmp_path / "report", b"new")
+    require_room_beside(tmp_path / "report")
+    assert victim.read_text() == "kept"
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(tmp_path / "pipe", b"through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    end, other_end = os.pipe()
+    write_whole(Path(f"/dev/fd/{other_end}"), b"too")
+    assert os.read(end, 100) == b"too"
+    os.close(end)
+    os.close(other_end)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write in any folder")
+def test_a_file_in_a_folder_that_is_not_ours_is_written_in_place(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    tmp_path.chmod(0o500)
+    try:
+        require_room_beside(tmp_path / "file")
+        write_whole(tmp_path / "file", b"new")
+        with pytest.raises(OSError, match="denied"):
+            require_room_beside(tmp_path / "other")
+    finally:
+        tmp_path.chmod(0o700)
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_links_in_a_circle_are_an_error_before_and_at_the_write(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("back")
+    (tmp_path / "back").symlink_to("loop")
+    for wanted in (lambda path: write_whole(path, b"new"), require_room_beside):
+        with pytest.raises(OSError, match="symbolic links"):
+            wanted(tmp_path / "loop")
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 255, "é" * 127, "学" * 85], ids=["1 byte", "2 bytes", "3 bytes"]
+)
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path: Path, name: str) -> None:
+    require_room_beside(tmp_path / name)
+    write_whole(tmp_path / name, b"new")
+    assert (tmp_path / name).read_bytes() == b"new"
+    with pytest.raises(OSError, match="too long"):
+        require_room_beside(tmp_path / f"{name}aa")
+
+
+def test_a_file_keeps_its_permissions_but_nothing_that_runs_it_as_somebody_else(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("old")
+    file.chmod(0o6754)
+    write_whole(file, b"new")
+    assert file.stat().st_mode & 0o7777 == 0o754
+
+
+@pytest.mark.child
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_file_keeps_its_owner_and_group_or_is_written_in_place() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        folder.chmod(0o777)
+        for name, owner, mode in (
+            ("given", 1234, 0o664),
+            ("other", 1234, 0o666),
+            ("kept", 1, 0o444),
+        ):
+            (folder / name).write_text("old")
+            os.chown(folder / name, owner, 1)
+            (folder / name).chmod(mode)
+        write_whole(folder / "given", b"new")
+        found = (folder / "given").stat()
+        assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (1234, 1, 0o664)
+        same = (folder / "other").stat().st_ino
+        if (child := os.fork()) == 0:  # somebody who may write one of the others
+            code = 1
+            with contextlib.suppress(BaseException):
+                os.setresgid(5678, 5678, 5678)
+                os.setresuid(1, 1, 1)
+                write_whole(folder / "other", b"new")
+                with contextlib.suppress(PermissionError):
+                    require_room_beside(folder / "kept")
+                    os._exit(2)
+                with contextlib.suppress(PermissionError):
+                    write_whole(folder / "kept", b"new")
+                    os._exit(3)
+                code = 0
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        found = (folder / "other").stat()
+        assert (found.st_uid, found.st_gid, found.st_ino) == (1234, 1, same)
+        texts = {path.name: path.read_text() for path in folder.iterdir()}
+        assert texts == {"given": "new", "other": "new", "kept": "old"}
 
 
 def test_free_memory_is_known_where_the_system_does_not_tell(

@@ -150,3 +150,20 @@ def test_unknown_is_not_measured(unknown: Metric | None) -> None:
 )
 def test_counts_shares_and_ratios(given: Metric, text: str) -> None:
     assert wording.with_unit(given) == text
+
+
+@pytest.mark.parametrize(
+    ("clause", "text"),
+    [
+        ("the trace holds no whole step", "The trace holds no whole step."),
+        ("decode: 3 steps", "Decode: 3 steps."),
+        ("Every point measured the same.", "Every point measured the same."),
+        ("launchscope sees no forward", "launchscope sees no forward."),
+        ("rank3.json: is damaged", "rank3.json: is damaged."),
+        ("train.py is missing", "train.py is missing."),
+        ("launch_share_pct: rose", "launch_share_pct: rose."),
+        ("32 kernels", "32 kernels."),
+    ],
+)
+def test_a_remark_is_written_as_a_sentence(clause: str, text: str) -> None:
+    assert wording.sentence(clause) == text

@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-from launchscope.analysis.from_recording import build_profile
-from launchscope.analysis.from_trace import profile_of_trace
-
-__all__ = ["build_profile", "profile_of_trace"]
+from launchscope.analysis.from_recording import build_profile as build_profile
+from launchscope.analysis.from_trace import profile_of_trace as profile_of_trace

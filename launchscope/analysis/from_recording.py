@@ -9,24 +9,29 @@ from statistics import median
 
 import numpy as np
 
-from launchscope.analysis.blockers import blockers
-from launchscope.analysis.profile_builder import ProfileBuilder, TracedSteps
-from launchscope.analysis.replay_model.gain import Projector, project_from_bursts, timed_again
+from launchscope.analysis.profile_builder import ProfileBuilder
+from launchscope.analysis.replay_model.gain import (
+    Projector,
+    TracedSteps,
+    project_from_bursts,
+    scope_replays,
+)
 from launchscope.analysis.replay_model.prediction import Optimizer
 from launchscope.analysis.replay_model.replay import (
     MeasuredReplay,
     compare_work,
     correctness,
     measured_replay,
-    scope_replays,
     with_largest_scope,
 )
+from launchscope.analysis.steps.between import of_records
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline.kernels import kernel_table, op_table
 from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import StepTimes, step_times
 from launchscope.errors import InputError
 from launchscope.model import (
+    Blocker,
     InspectResult,
     Profile,
     Reason,
@@ -46,8 +51,7 @@ def build_profile(
 ) -> Profile:
     """The Profile of a recording, without a verdict; every metric key present, None if unmeasured.
 
-    Trace files are read from `recording.directory`. A trace that cannot be read costs only what it
-    would have shown, and a note says so.
+    A note says which of the traces in `recording.directory` cannot be read.
     """
     recording = with_largest_scope(recording)
     builder = ProfileBuilder()
@@ -57,12 +61,10 @@ def build_profile(
     windows = [w for w in (recording.timing, recording.timing_second) if w is not None]
     times = step_times(windows, kind, alike=shapes.stable is not False)
     traced = _traced_steps(builder, recording, kind)
-    replay_trace = recording.replay_trace
-    replayed = _read(builder, recording, replay_trace.file if replay_trace else None)
-    result = recording.replay
+    compared = _replay(builder, recording, traced.work if traced else None)
+    result, inspected = recording.replay, recording.inspect
     whole_step = recording.step is None or result is None or result.scope == recording.step.scope
     replay = measured_replay(result, whole_step=whole_step)
-    compared = _replay(recording, traced.work if traced else None, replayed)
 
     _add_recorded(builder, recording)
     if times is not None:
@@ -71,21 +73,21 @@ def build_profile(
         _add_replay(builder, result, replay, times)
     projector = None
     if traced is not None:
-        builder.add_trace(traced)
-        if times is not None:
-            builder.add_shares(traced, times)
-            projector = _projector(builder, recording, traced, times)
-    if projector is not None:
-        builder.add_simulation(projector)
+        builder.add_trace(traced, times)
+        # Without a projector where the trace contradicts the timings.
+        if times is not None and builder.facts.busy_exceeds_interval_pct is None:
+            inputs = inspected.host_inputs if inspected else ()
+            projector = Projector.of(traced, times, inputs)
     if times is not None:
-        _add_projection(builder, projector, times, result, replay, compared.work.same)
-    removable_pct = projector.removable_pct if projector is not None else None
-    scopes = scope_replays(recording, times.iteration_ms if times else None, removable_pct)
+        # A replay of other work says nothing about this step: the prediction counts instead.
+        same_work = compared.work.same is not False
+        _add_projection(builder, projector, times, result, replay if same_work else None)
+    scopes = scope_replays(recording, times.iteration_ms if times else None, projector)
     builder.notes += [
         f"the {failed.name} pass gave no result: {reason_text(failed.reason)}"
         for failed in recording.failures
     ]
-    ops = recording.inspect.ops if recording.inspect else ()
+    ops = inspected.ops if inspected else ()
     return Profile(
         target=recording.target,
         environment=recording.environment,
@@ -93,10 +95,11 @@ def build_profile(
         step=recording.step,
         metrics=builder.metrics,
         shapes=shapes,
-        blockers=blockers(recording.inspect),
+        blockers=_blockers(inspected),
         replay=replace(compared, scopes=scopes),
         kernels=kernel_table(traced.work, ops) if traced is not None else (),
         ops=op_table(ops),
+        between=builder.between,
         notes=tuple(dict.fromkeys(builder.notes)),
         facts=builder.facts,
         threshold_pct=threshold_pct,
@@ -104,12 +107,7 @@ def build_profile(
     )
 
 
-# ---------------------------------------------------------------------- trace files
-
-
-def _read(builder: ProfileBuilder, recording: Recording, file: str | None) -> Trace | None:
-    if file is None:
-        return None
+def _read(builder: ProfileBuilder, recording: Recording, file: str) -> Trace | None:
     try:
         trace = read_trace(Path(recording.directory) / file)
     except InputError as error:
@@ -125,7 +123,7 @@ def _traced_steps(
 ) -> TracedSteps | None:
     """The traced steps of this kind; None when the trace holds none with device work."""
     result = recording.trace
-    trace = _read(builder, recording, result.file if result else None)
+    trace = _read(builder, recording, result.file) if result is not None else None
     if trace is None or result is None:
         return None
     iterations = find_iterations(trace, result.drop_first, result.kind, kind)
@@ -136,24 +134,19 @@ def _traced_steps(
     if not np.isin(work.activity_iteration, iterations.used).any():
         builder.notes.append("the traced steps launched no work on a GPU")
         return None
-    inspected, calibration = recording.inspect, result.calibration
-    optimizer = Optimizer()
-    if inspected is not None:
-        optimizer = Optimizer(inspected.uncapturable_tensors, inspected.uncapturable_groups)
-    return TracedSteps.of(work, optimizer, calibration.profiler_us_per_launch if calibration else 0)
+    calibration = result.calibration
+    profiler_us = calibration.profiler_us_per_launch if calibration else 0.0
+    return TracedSteps.of(work, Optimizer.of(recording.inspect), profiler_us)
 
 
 def _reported_kind(recording: Recording) -> int | None:
-    """The kind of step that is reported: the replayed one, else the most frequent one."""
+    """The kind of step to report: the replayed one, else the most frequent one."""
     kinds = recording.step.kinds if recording.step else ()
     if len(kinds) < 2:
         return None
     if recording.replay is not None and recording.replay.replay_bursts:
         return recording.replay.kind
     return max(range(len(kinds)), key=lambda index: kinds[index].share_pct)
-
-
-# ------------------------------------------------------------------- parts of the Profile
 
 
 def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
@@ -164,6 +157,9 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
         has_pass_failures=bool(recording.failures),
         needs_legacy_stream=recording.needs_legacy_stream or None,
     )
+    if recording.clock is not None:
+        clock = recording.clock
+        facts = replace(facts, sm_clock_mhz=clock.sm_mhz, throttled=clock.throttled)
     if trace is not None:
         legacy = -(-trace.legacy_kernels // max(trace.steps, 1))
         facts = replace(facts, side_stream=trace.side_stream, legacy_stream_kernels=legacy)
@@ -176,8 +172,13 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
             amp_left_out=inspected.partial or None,
         )
         builder.count("device_ops_per_step", inspected.device_ops, exact=not inspected.partial)
+        if inspected.graph_breaks is not None:
+            builder.set("graph_breaks", inspected.graph_breaks, exact=True)
         if inspected.signatures:
             builder.set("shape_signatures", len(set(inspected.signatures)), exact=True)
+        if inspected.copies:
+            builder.count("memcpys_per_step", inspected.copies)
+        builder.add_between(of_records(inspected.between, on_gpu=recording.mode != "rehearsal"))
         builder.notes += inspected.notes
     builder.facts = facts
 
@@ -204,11 +205,8 @@ def _add_replay(
     replay: MeasuredReplay | None,
     times: StepTimes | None,
 ) -> None:
-    """What the replay pass measured.
-
-    `speedup` is against the user's own eager step, from the timing pass; for a part of the step,
-    or without a timing pass, against the eager bursts between the replays.
-    """
+    """What the replay pass measured. `speedup` is against the step of the timing pass; without
+    one, and for a part of the step, against the eager bursts between the replays."""
     builder.set("capture_ms", result.capture_ms)
     builder.set("instantiate_ms", result.instantiate_ms)
     builder.set("graph_nodes", result.graph_nodes, exact=result.graph_nodes is not None)
@@ -227,44 +225,29 @@ def _add_replay(
         builder.set("speedup", eager / replay.ms)
 
 
-def _projector(
-    builder: ProfileBuilder, recording: Recording, traced: TracedSteps, times: StepTimes
-) -> Projector | None:
-    """None where the trace contradicts the timings."""
-    if builder.facts.busy_exceeds_interval_pct is not None:
-        return None
-    inputs = recording.inspect.host_inputs if recording.inspect else ()
-    return Projector.of(traced.work, traced.accounts, traced.predicted, times, inputs)
-
-
 def _add_projection(
     builder: ProfileBuilder,
     projector: Projector | None,
     times: StepTimes,
     result: ReplayResult | None,
     replay: MeasuredReplay | None,
-    same_work: bool | None,
 ) -> None:
     """The iteration with the step replayed: simulated from the trace, or else from the bursts."""
     if projector is not None:
-        # A replay of other work says nothing about this step: then the prediction counts.
-        usable = replay if same_work is not False else None
-        projection = projector.project(result, usable)
+        builder.add_simulation(projector)
+        projection = projector.project(result, replay)
         if projection is not None:
             builder.add_projection(projection)
             return
-        if usable is not None:
+        if replay is not None:
             builder.notes.append(
-                f"the replay covers only the step's {usable.result.scope}: the iteration with it "
-                "is unknown"
+                f"the replay covers only the {replay.result.scope.replace('_', ' and ')} of the "
+                "step, so the iteration with it is not known"
             )
-    if replay is None or same_work is False:
+    if replay is None:
         return
     stretched = builder.facts.busy_exceeds_interval_pct is not None
-    # A second measurement of the same times outweighs a trace that contradicts them.
-    if stretched and not timed_again(times, replay):
-        return
-    projection = project_from_bursts(times, replay)
+    projection = project_from_bursts(times, replay, stretched=stretched)
     if projection is not None:
         builder.add_projection(projection)
         builder.facts = replace(builder.facts, projected_from_bursts=True)
@@ -275,19 +258,22 @@ def _add_projection(
         )
 
 
-def _replay(recording: Recording, work: Work | None, replayed: Trace | None) -> Replay:
-    result = recording.replay
+def _replay(builder: ProfileBuilder, recording: Recording, eager: Work | None) -> Replay:
+    """What the replay, replay_trace and verify passes say of the replay, without its times."""
+    result, traced = recording.replay, recording.replay_trace
+    trace = _read(builder, recording, traced.file) if traced is not None else None
     correct = correctness(recording.verify, recording.failures)
     if result is None:
-        failed = [failure for failure in recording.failures if failure.name == "replay"]
-        if failed:
-            return Replay("failed", failed[0].reason, failed[0].where, correct=correct)
+        for failure in recording.failures:
+            if failure.name == "replay":
+                return Replay("failed", failure.reason, failure.where, correct=correct)
         return Replay("skipped", Reason("not_run"), correct=correct)
     step_scope = recording.step.scope if recording.step else result.scope
     partial = result.scope == "forward_backward" and step_scope == "full_step"
-    changes = result.changes
-    same = compare_work(work, replayed, changes, without_optimizer=partial)
-    return Replay(result.status, result.reason, result.where, result.scope, changes, same, correct)
+    work = compare_work(eager, trace, result.changes, without_optimizer=partial)
+    return Replay(
+        result.status, result.reason, result.where, result.scope, result.changes, work, correct
+    )
 
 
 def _shapes(inspected: InspectResult | None) -> Shapes:
@@ -296,10 +282,17 @@ def _shapes(inspected: InspectResult | None) -> Shapes:
     seen = Counter(inspected.signatures)
     inputs = dict(zip(reversed(inspected.signatures), reversed(inspected.inputs)))
     forwards = dict(zip(inspected.signatures, inspected.forwards))
-    return Shapes(
-        len(seen) == 1,
-        tuple(
-            ShapeSignature(count, inputs.get(key, ()), forwards.get(key))
-            for key, count in seen.most_common()
-        ),
+    signatures = (
+        ShapeSignature(count, inputs.get(key, ()), forwards.get(key))
+        for key, count in seen.most_common()
     )
+    return Shapes(len(seen) == 1, tuple(signatures))
+
+
+def _blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:
+    """In the order in which they occur; a line that blocks in several parts of a step is one."""
+    counts: Counter[Blocker] = Counter()
+    for record in inspected.blockers if inspected is not None else ():
+        blocker = Blocker(record.op, record.where, 0, record.category, record.code, record.inside)
+        counts[blocker] += record.count
+    return tuple(replace(blocker, count=count) for blocker, count in counts.items())

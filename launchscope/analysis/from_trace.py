@@ -1,20 +1,18 @@
-"""A trace by itself in, Profile out: what somebody else's trace file shows.
+"""A trace by itself in, Profile out.
 
-There is no untraced timing here, and recording slows the host down. From each operator and call
-that was recorded while the GPU waited, the profiler's usual cost is subtracted; the bounds of the
-gain span every cost that was observed.
+Nothing was timed without a profiler here. Its usual cost is subtracted from each operator and call
+that was recorded while the GPU waited; the bounds of the gain span every cost that was observed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from launchscope.analysis.profile_builder import ProfileBuilder, TracedSteps
-from launchscope.analysis.replay_model.capturable import made_capturable
-from launchscope.analysis.replay_model.gain import Projection, Projector
-from launchscope.analysis.replay_model.prediction import Prediction
+from launchscope.analysis.profile_builder import ProfileBuilder
+from launchscope.analysis.replay_model.gain import Projection, Projector, TracedSteps
+from launchscope.analysis.replay_model.prediction import Prediction, made_capturable
 from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
 from launchscope.analysis.timeline.kernels import kernel_table
 from launchscope.analysis.timeline.timeline import Timeline
@@ -25,6 +23,7 @@ from launchscope.model import Environment, Profile, Reason, Replay, Shapes, Targ
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
 from launchscope.parser.trace import Floats, Ints, Trace, ints
+from launchscope.wording import plural
 
 # Host time in us that recording adds to an operator or call: typical, least and most of the 14
 # recorded samples (traced against untimed iterations; H200 host, torch 2.11).
@@ -37,15 +36,10 @@ _MIN_COVERAGE_PCT = 50.0
 # Iterations with more launches are not simulated event by event; shorter ones are, up to as many
 # launches altogether.
 _MAX_LAUNCHES = 20_000
-
-
-@dataclass(frozen=True)
-class _Times:
-    """Milliseconds per used iteration with the profiler's typical cost subtracted."""
-
-    steps: StepTimes
-    traced_ms: float  # the iteration as it stands in the file
-    fastest_ms: float  # the iteration if recording cost the most that was ever observed
+_SHARED_IDS = (
+    "several calls of one process share a correlation id, as in merged files of processes with the "
+    "same number"
+)
 
 
 def profile_of_trace(
@@ -72,28 +66,30 @@ def profile_of_trace(
     if not np.isin(work.activity_step, steps.iterations.used).any():
         text = "the steps of the trace launched no work on a GPU"
         if not len(joined.calls):
-            text = (
-                f"none of the {len(trace.activities):,} kernels and copies in the trace has a call "
-                f"that launched it{_reused(joined)}, so they belong to no step"
-            )
+            events, why = plural(len(trace.activities), "GPU event"), ""
+            if joined.reused:
+                why = f" ({_SHARED_IDS})"
+            text = f"the trace has no launch call for its {events}{why}, so no step can be found"
         raise InputError(text, hint="--step-from none reports on the whole span")
-    unknown = _unknown_gain(work)
+    unknown = None  # why the gain is unknown, whatever the figures are
+    if work.trace.damage.cut:
+        unknown = Reason("file_cut")
+    elif (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT:
+        unknown = Reason("launches_unknown")
     optimizer = made_capturable(work)
     traced = TracedSteps.of(work, optimizer if unknown is None else None)
-    times = _times(traced)
+    times, bounds = _times(traced)
     builder = ProfileBuilder()
-    builder.notes += [*steps.notes, *_notes(trace, joined, steps, work, times)]
-    builder.add_times(times.steps)
-    builder.add_trace(traced)
-    builder.add_shares(traced, times.steps)
-    if traced.predicted is not None:
-        if optimizer.added_kernels:
-            builder.notes.append(
-                f"the predicted replay has {optimizer.added_kernels:,} kernels that the trace does "
-                "not have: a capture needs capturable=True in the optimizer, for "
-                f"{optimizer.tensors:,} parameters"
-            )
-        _add_projection(builder, traced, traced.predicted, times)
+    builder.notes += [*steps.notes, *_notes(trace, joined, steps, times, bounds[1])]
+    builder.add_times(times)
+    builder.add_trace(traced, times)
+    if traced.predicted is not None and optimizer.added_kernels:
+        builder.notes.append(
+            f"the predicted replay has {plural(optimizer.added_kernels, 'kernel')} that the trace "
+            "does not have: a capture needs capturable=True in the optimizer, for "
+            f"{plural(optimizer.tensors, 'parameter')}"
+        )
+    _add_projection(builder, traced, times, *bounds)
     boundary = steps.boundary
     if work.one_thread and not work.optimizers:  # inference
         boundary = replace(boundary, scope="forward")
@@ -107,6 +103,7 @@ def profile_of_trace(
         blockers=(),
         replay=Replay("skipped", Reason("trace_only")),
         kernels=kernel_table(work),
+        between=builder.between,
         notes=tuple(dict.fromkeys(builder.notes)),
         facts=replace(
             builder.facts,
@@ -121,14 +118,12 @@ def profile_of_trace(
     )
 
 
-# ----------------------------------------------------------------------------- times
+def _times(traced: TracedSteps) -> tuple[StepTimes, tuple[float, float]]:
+    """Times of the used iterations with the profiler's typical cost subtracted, and the median
+    iteration in ms with the highest observed cost subtracted and with none.
 
-
-def _times(traced: TracedSteps) -> _Times:
-    """Times of the used iterations, with the profiler's part subtracted where it shows.
-
-    It shows only in idle time that the host's own work explains: where the GPU is busy or the
-    host waits, a slower host costs nothing.
+    The cost shows only in idle time that the host's own work explains: where the GPU is busy or
+    the host waits, a slower host costs nothing.
     """
     work, timeline = traced.work, traced.timeline
     used, windows = work.iterations.used, work.iterations
@@ -137,11 +132,10 @@ def _times(traced: TracedSteps) -> _Times:
     step_exposed = step_idle.framework + step_idle.launch_call
     events = work.recorded(windows.begin, windows.end)[used]
     inside = work.recorded(windows.step_begin, windows.end)[used]
-    iteration = timeline.traced_iteration
-    step = _step_ms(work)
-    if windows.whole:
-        span = _span_ms(work)
-        iteration = step = np.asarray([span])
+    iteration, step = timeline.traced_iteration, _step_ms(work)
+    if windows.whole:  # from the first launch or device activity to the end of the last activity
+        begins = np.append(ints(work.activities, c.START), ints(work.launches, c.START))
+        iteration = step = np.array([ints(work.activities, c.END).max() - begins.min()]) / 1e6
     # Totals of the whole span stay as they are in the file; only the bounds allow for recording.
     typical = 0.0 if windows.whole else RECORDING_US[0] / 1e3
     most = RECORDING_US[2] / 1e3
@@ -151,66 +145,55 @@ def _times(traced: TracedSteps) -> _Times:
     cut = np.minimum(typical * events, _MAX_RECORDING_SHARE[0] * exposed)
     step_cut = np.minimum(typical * inside, _MAX_RECORDING_SHARE[0] * step_exposed)
     most_cut = np.minimum(most * events, _MAX_RECORDING_SHARE[1] * exposed)
-    return _Times(
-        steps=StepTimes(
-            iteration=(iteration - cut)[known],
-            host_iteration=np.maximum(host + between - typical * events, 0.3 * (host + between)),
-            step=(step - step_cut)[known],
-            host=np.maximum(host - typical * inside, 0.3 * host),
-            host_between=np.maximum(between - typical * (events - inside), 0.3 * between),
-            wall_check_pct=None,
-            steps=len(used),
-        ),
-        traced_ms=median_or_none(iteration[known]) or 0.0,
-        fastest_ms=median_or_none((iteration - most_cut)[known]) or 0.0,
-    )
+    fastest_ms = median_or_none((iteration - most_cut)[known]) or 0.0
+    return StepTimes(
+        iteration=(iteration - cut)[known],
+        host_iteration=np.maximum(host + between - typical * events, 0.3 * (host + between)),
+        step=(step - step_cut)[known],
+        host=np.maximum(host - typical * inside, 0.3 * host),
+        host_between=np.maximum(between - typical * (events - inside), 0.3 * between),
+        wall_check_pct=None,
+        steps=len(used),
+    ), (fastest_ms, median_or_none(iteration[known]) or 0.0)
 
 
 def _step_ms(work: Work) -> Floats:
     """From when the GPU could begin with a step to the end of its last work, per used step."""
-    count, used = len(work.iterations), work.iterations.used
-    last = np.zeros(count, np.int64)
-    inside = work.activity_step >= 0
-    np.maximum.at(last, work.activity_step[inside], ints(work.activities, c.END)[inside])
-    earlier = np.zeros(count, np.int64)
-    known = work.activity_iteration >= 0
+    last, earlier = np.zeros((2, len(work.iterations)), np.int64)
+    end, inside = ints(work.activities, c.END), work.activity_step >= 0
+    np.maximum.at(last, work.activity_step[inside], end[inside])
     # Work between steps comes before the step of its iteration.
-    before = known & (work.activity_step < 0)
-    np.maximum.at(earlier, work.activity_iteration[before], ints(work.activities, c.END)[before])
-    through = np.maximum(np.maximum.accumulate(np.concatenate(([0], last[:-1]))), earlier)
-    begin = np.maximum(work.iterations.step_begin, through)
-    spans: Ints = np.maximum(last - begin, 0)[used]
+    before = (work.activity_iteration >= 0) & ~inside
+    np.maximum.at(earlier, work.activity_iteration[before], end[before])
+    free = np.maximum(np.maximum.accumulate(np.append(0, last[:-1])), earlier)
+    begin = np.maximum(work.iterations.step_begin, free)
+    spans: Ints = np.maximum(last - begin, 0)[work.iterations.used]
     return spans / 1e6
 
 
-def _span_ms(work: Work) -> float:
-    """From the first launch or device activity to the end of the last activity."""
-    first = int(ints(work.activities, c.START).min())
-    if len(work.launches):
-        first = min(first, int(ints(work.launches, c.START).min()))
-    return (int(ints(work.activities, c.END).max()) - first) / 1e6
-
-
-def _notes(trace: Trace, joined: Launches, steps: Steps, work: Work, times: _Times) -> list[str]:
+def _notes(
+    trace: Trace, joined: Launches, steps: Steps, times: StepTimes, traced_ms: float
+) -> list[str]:
     notes = []
     if joined.reused:
-        notes.append(f"{joined.reused:,} kernels and copies have no known launch{_reused(joined)}")
+        notes.append(
+            f"the launch of {plural(joined.reused, 'GPU event')} is not known: {_SHARED_IDS}"
+        )
     if trace.damage.any:
         notes.append(f"the file is damaged: {trace.damage.text}")
-    iteration = times.steps.iteration_ms
-    if iteration is not None and times.traced_ms > 1.005 * iteration:
+    if times.iteration_ms is not None and traced_ms > 1.005 * times.iteration_ms:
         typical, least, most = RECORDING_US
         notes.append(
-            f"the traced iteration takes {times.traced_ms:.3g} ms; {typical} us were subtracted "
+            f"the traced iteration takes {traced_ms:.3g} ms; {typical} us were subtracted "
             "for each operator and call that was recorded while the GPU waited. An H200 host "
             f"needed {least} to {most} us, and the bounds allow for that"
         )
     early = ints(joined.calls, c.START) - ints(joined.calls, c.FIRST)
     if (early > 0).any():
         notes.append(
-            f"{int((early > 0).sum()):,} launches reached the GPU up to {early.max() / 1e3:.3g} us "
-            "before they were called: the clocks of host and GPU disagree, so idle time and queue "
-            "delay are wrong by as much"
+            f"{plural(int((early > 0).sum()), 'launch')} reached the GPU up to "
+            f"{early.max() / 1e3:.3g} us before the call: the clocks of host and GPU disagree, so "
+            "idle time and queue delay are wrong by as much"
         )
     if trace.with_stack:
         notes.append(
@@ -226,24 +209,16 @@ def _notes(trace: Trace, joined: Launches, steps: Steps, work: Work, times: _Tim
     return notes
 
 
-def _reused(joined: Launches) -> str:
-    if not joined.reused:
-        return ""
-    return (
-        f" ({joined.reused:,} of them have a correlation id that several calls of one process "
-        "share, as in merged files of processes with the same number)"
-    )
-
-
-# -------------------------------------------------------------------------- the gain
-
-
 def _add_projection(
-    builder: ProfileBuilder, traced: TracedSteps, predicted: Prediction, times: _Times
+    builder: ProfileBuilder,
+    traced: TracedSteps,
+    times: StepTimes,
+    fastest_ms: float,
+    traced_ms: float,
 ) -> None:
     """The iteration with a replay, its bounds widened by what recording may have cost."""
-    work, iteration = traced.work, times.steps.iteration_ms
-    if not iteration or not len(times.steps.step):
+    work, predicted, iteration = traced.work, traced.predicted, times.iteration_ms
+    if predicted is None or not iteration or not len(times.step):
         return
     used = work.iterations.used
     per_step = np.isin(work.iteration, used).sum() / max(len(used), 1)
@@ -251,53 +226,34 @@ def _add_projection(
         projection = _project_from_idle(traced.timeline, predicted, iteration)
     else:
         # The simulated loop repeats these iterations; more of them would say the same again.
-        few = _central(used, int(max(6, _MAX_LAUNCHES // max(per_step, 1))))
-        part = replace(work, iterations=replace(work.iterations, used=few))
-        projector = Projector.of(part, traced.accounts, predicted, times.steps)
+        most = int(max(6, _MAX_LAUNCHES // max(per_step, 1)))
+        first = max(len(used) - most, 0) // 2
+        middle = replace(work.iterations, used=used[first : first + most])
+        part = replace(traced, work=replace(work, iterations=middle))
+        projector = Projector.of(part, times)
         if projector is None:
             return
         builder.add_simulation(projector)
-        simulated = projector.project(None, None)
+        simulated = projector.project()
         assert simulated is not None
         projection = simulated
     low, high = projection.low_pct, projection.high_pct
     # A projection keeps the host's work between steps, which shrinks with the iteration.
-    if times.fastest_ms > 0:
-        low = min(low, 100 * (1 - projection.projected_ms / times.fastest_ms))
-    if times.traced_ms > 0:
-        high = max(high, 100 * (1 - projection.projected_ms / times.traced_ms))
+    if fastest_ms > 0:
+        low = min(low, 100 * (1 - projection.projected_ms / fastest_ms))
+    if traced_ms > 0:
+        high = max(high, 100 * (1 - projection.projected_ms / traced_ms))
     builder.add_projection(replace(projection, low_pct=low, high_pct=high))
 
 
-def _unknown_gain(work: Work) -> Reason | None:
-    """Why the gain is unknown, whatever the figures are."""
-    if work.trace.damage.cut:
-        return Reason("file_cut")
-    if (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT:
-        return Reason("launches_unknown")
-    return None
-
-
-def _central(used: Ints, most: int) -> Ints:
-    """At most `most` of the rows, from their middle."""
-    first = max(len(used) - most, 0) // 2
-    return used[first : first + most]
-
-
 def _project_from_idle(timeline: Timeline, predicted: Prediction, iteration: float) -> Projection:
-    """Without a simulation: launches and the gaps between queued kernels go, the waits stay."""
+    """Without a simulation: launches and gaps between queued kernels are removed, waits stay."""
     idle = timeline.iteration_idle
     waits = sum(median_or_none(part) or 0.0 for part in (idle.data, idle.sync, idle.unattributed))
     busy, step_busy = median_or_none(timeline.iteration_busy), median_or_none(timeline.step_busy)
     rest = (busy or 0.0) - (step_busy or 0.0)
-
-    def removable(replay_ms: float) -> float:
-        return 100 * (1 - (replay_ms + waits + rest) / iteration)
-
-    return Projection(
-        iteration,
-        predicted.ms + waits + rest,
-        low_pct=removable(predicted.high_ms),
-        high_pct=removable(predicted.low_ms),
-        source="predicted",
+    low, high = (
+        100 * (1 - (replay_ms + waits + rest) / iteration)
+        for replay_ms in (predicted.high_ms, predicted.low_ms)
     )
+    return Projection(iteration, predicted.ms + waits + rest, low, high, "predicted")

@@ -48,4 +48,9 @@ UNITS: dict[str, str] = {
     "removable_pct": "%",
     "shape_signatures": "1",
     "device_ops_per_step": "1",
+    "graph_breaks": "1",
+    "between_launches": "1",
+    "between_syncs": "1",
+    "between_copies": "1",
+    "between_ops": "1",
 }

@@ -22,16 +22,15 @@ BUSY_TOLERANCE_PCT = 3.0
 class StepTimes:
     """Milliseconds per step of one kind. GPU times are empty where there was no GPU.
 
-    `iteration` and `host_iteration` run from the end of the step before, so the first step of a
-    window has none. `host_between` is the host's part of them outside the step. If the windows
-    disagree (`unsteady`), the samples are those of the fastest one.
+    Iterations run from the end of the step before, so the first step of a window has none. If the
+    windows disagree (`unsteady`), the samples are those of the fastest one.
     """
 
     iteration: Floats
     host_iteration: Floats
     step: Floats
     host: Floats
-    host_between: Floats
+    host_between: Floats  # of the iteration, outside the step
     wall_check_pct: float | None  # |wall time - event clock| of a whole window
     steps: int  # in the first window, of all kinds
     windows_ms: tuple[float, ...] = ()  # the median iteration of each window
@@ -39,12 +38,10 @@ class StepTimes:
 
     @property
     def iteration_ms(self) -> float | None:
-        """The median iteration."""
         return median_or_none(self.iteration)
 
     @property
     def step_ms(self) -> float | None:
-        """The median step."""
         return median_or_none(self.step)
 
 
@@ -58,7 +55,7 @@ def step_times(
     """Times of the steps of `kind`, or of all, from windows at different moments of one run.
 
     Windows that agree are joined. If they disagree although the steps are `alike`, the fastest
-    counts: other load on a machine makes a host slower and never faster. None without a window.
+    counts, because other load on a machine only makes a host slower. None without a window.
     """
     found = [_window(window, kind) for window in windows]
     if not found:
@@ -68,12 +65,9 @@ def step_times(
     unsteady = alike and _disagree(timed, windows_ms)
     used = [timed[windows_ms.index(min(windows_ms))]] if unsteady else found
     checks = [w.wall_check_pct for w in used if w.wall_check_pct is not None]
+    samples = ("iteration", "host_iteration", "step", "host", "host_between")
     return StepTimes(
-        iteration=np.concatenate([window.iteration for window in used]),
-        host_iteration=np.concatenate([window.host_iteration for window in used]),
-        step=np.concatenate([window.step for window in used]),
-        host=np.concatenate([window.host for window in used]),
-        host_between=np.concatenate([window.host_between for window in used]),
+        **{name: np.concatenate([getattr(window, name) for window in used]) for name in samples},
         wall_check_pct=max(checks, default=None),
         steps=found[0].steps,
         windows_ms=windows_ms,
@@ -93,22 +87,22 @@ def _disagree(windows: Sequence[StepTimes], windows_ms: Sequence[float]) -> bool
     return max(windows_ms) / min(windows_ms) - 1 > max(_DISAGREEMENT, *spread)
 
 
+def _columns(begin: Sequence[float | None], end: Sequence[float]) -> Floats:
+    """Both as rows, up to the end of the shorter one; NaN where there was no event."""
+    return np.array(list(zip(begin, end)), np.float64).reshape(-1, 2).T
+
+
 def _window(timing: TimingResult, kind: int | None) -> StepTimes:
-    host_begin = np.asarray(timing.host_begin_ns, np.float64) / 1e6
-    host_end = np.asarray(timing.host_end_ns, np.float64) / 1e6
-    steps = min(len(host_begin), len(host_end))
-    gpu_begin = np.asarray(timing.gpu_begin_ms, np.float64)  # NaN where there was no event
-    gpu_end = np.asarray(timing.gpu_end_ms, np.float64)
-    gpu_steps = min(len(gpu_begin), len(gpu_end))
-    host_begin, host_end = host_begin[:steps], host_end[:steps]
-    gpu_begin, gpu_end = gpu_begin[:gpu_steps], gpu_end[:gpu_steps]
+    host_begin, host_end = _columns(timing.host_begin_ns, timing.host_end_ns) / 1e6
+    gpu_begin, gpu_end = _columns(timing.gpu_begin_ms, timing.gpu_end_ms)
+    steps = len(host_end)
     wanted = np.ones(steps, bool)
     if kind is not None and len(timing.kind) >= steps:
         wanted = np.asarray(timing.kind[:steps]) == kind
-    gpu_wanted = wanted[:gpu_steps]
+    gpu_wanted = wanted[: len(gpu_end)]
     wall = (timing.host_close_ns - timing.host_open_ns) / 1e6
-    # If the script cut the pass short, the GPU's end of it is unknown.
-    known = timing.complete and gpu_steps > 0 and wall > 0
+    # If the script ended during the pass, the GPU's end of the pass is unknown.
+    known = timing.complete and len(gpu_end) > 0 and wall > 0
     return StepTimes(
         iteration=np.diff(gpu_end)[gpu_wanted[1:]],
         host_iteration=np.diff(host_end)[wanted[1:]],

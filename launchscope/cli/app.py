@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any, cast
 
 import typer
 
-from launchscope.cli.console import Console, discard_output, new_console, open_streams
+from launchscope.cli.console import discard_output, new_console, open_streams
 from launchscope.errors import LaunchscopeError
 
 INTERRUPTED = 130
@@ -30,6 +29,7 @@ COMMANDS = {
     "doctor": "Show what is installed here and what can be measured.",
 }
 _HELP = {"help_option_names": ["-h", "--help"]}
+_BUG = "this is a bug in launchscope: report it, with the output of the same command with -v"
 _RUN_A_SCRIPT = ("profile", "compare", "check")
 
 
@@ -52,33 +52,24 @@ def _root(
 def _run(words: list[str]) -> Any:
     """Runs one command line. A command that comes first gets an application of its own, because
     building the application of all commands takes typer longer than the rest of the start."""
-    name = words[0] if words else ""
-    if name in COMMANDS:
-        function: Callable[..., Any] = getattr(import_module(f"launchscope.cli.{name}"), name)
-        settings = {**_HELP, "allow_interspersed_args": name not in _RUN_A_SCRIPT}
-        app = _application()
-        app.command(name, context_settings=settings)(function)
-        return app(words[1:], prog_name=f"launchscope {name}", standalone_mode=False)
-    app = _application(
+    name = words[0]
+    app = typer.Typer(
         help="Should this PyTorch step become a CUDA graph? Measures the answer on an unmodified "
         "script.",
-        no_args_is_help=True,
         context_settings=_HELP,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
     )
+    if name in COMMANDS:
+        settings = {**_HELP, "allow_interspersed_args": name not in _RUN_A_SCRIPT}
+        command = getattr(import_module(f"launchscope.cli.{name}"), name)
+        app.command(name, context_settings=settings)(command)
+        return app(words[1:], prog_name=f"launchscope {name}", standalone_mode=False)
     app.callback()(_root)
-    for name, summary in COMMANDS.items():
-        app.command(name, short_help=summary)(_only_listed)
+    for listed, summary in COMMANDS.items():
+        app.command(listed, short_help=summary)(lambda: None)  # only listed, never run
     return app(words, prog_name="launchscope", standalone_mode=False)
-
-
-def _application(**settings: Any) -> typer.Typer:
-    return typer.Typer(
-        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **settings
-    )
-
-
-def _only_listed() -> None:
-    """Stands for a command in the list of commands, which never runs any."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -89,13 +80,16 @@ def main(arguments: list[str] | None = None) -> int:
     open_streams()
     console = new_console(words[1:])
     try:
-        result = _run(words)
-        return result if isinstance(result, int) else 0
+        code = _run(words or ["--help"])
+        return int(code or 0) if words else 2
     except LaunchscopeError as error:
-        console.problem(error)
+        console.error(str(error), error.hint)
         return error.exit_code
-    except _UsageProblem as problem:
-        return _usage(console, problem, words)
+    except _UsageProblem as problem:  # what typer's parser refused
+        text = getattr(problem, "format_message", problem.__str__)()
+        command = " ".join(["launchscope", *(word for word in words[:1] if word in COMMANDS)])
+        console.error(text.rstrip("."), f"{command} --help lists commands and options")
+        return 2
     except (KeyboardInterrupt, typer.Abort):
         console.error("interrupted")
         return INTERRUPTED
@@ -103,30 +97,10 @@ def main(arguments: list[str] | None = None) -> int:
         discard_output(sys.stdout)  # its reader is gone
         return BROKEN_PIPE
     except Exception as error:
-        return _internal(console, error)
+        text = f"launchscope failed: {type(error).__name__}: {error}"
+        console.error(text, None if console.verbose else _BUG)
+        if console.verbose:
+            import traceback
 
-
-def _usage(console: Console, problem: BaseException, words: list[str]) -> int:
-    """Reports a command line that typer's parser refused."""
-    if type(problem).__name__ == "NoArgsIsHelpError":
-        console.out(str(problem) + "\n")
-        return 2
-    text = getattr(problem, "format_message", problem.__str__)()
-    command = " ".join(["launchscope", *(word for word in words[:1] if word in COMMANDS)])
-    console.error(text.rstrip("."), f"{command} --help lists commands and options")
-    return 2
-
-
-def _internal(console: Console, error: Exception) -> int:
-    console.error(
-        f"launchscope failed: {type(error).__name__}: {error}",
-        None
-        if console.verbose
-        else "this is a bug in launchscope: please report it, with the output of the same command "
-        "with -v",
-    )
-    if console.verbose:
-        import traceback
-
-        console.beside("".join(traceback.format_exception(error)))
-    return INTERNAL_ERROR
+            console.beside(traceback.format_exc())
+        return INTERNAL_ERROR

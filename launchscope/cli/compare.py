@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from launchscope.cli.options import MODULE, text
-from launchscope.cli.shared import Typed, runs_a_script
+from launchscope.cli.options import BUCKETS, MODULE, RUN, Typed, shares, text
+from launchscope.cli.output import Outputs
 
 
-@runs_a_script(without=("full",))
+@shares(BUCKETS | RUN, without=("full",))
 def compare(
     command: list[str] | None = typer.Argument(
         None,
         metavar="SCRIPT [ARGS]",
-        help="The script as after `python`, or with -m the module; without one, `command` of "
+        help="The script, as after `python`; with -m, the module. Default: `command` of "
         "[tool.launchscope].",
     ),
     module: bool = MODULE,
@@ -36,10 +36,6 @@ def compare(
         "--buckets",
         help="Look at many more steps, and plan padded sizes for inputs that vary.",
     ),
-    max_graphs: str | None = text("Maximum graphs of a bucket plan. [default: 8]", "N"),
-    graph_memory: str | None = text(
-        "MiB that the graphs of a bucket plan may take. [default: no limit]", "MIB"
-    ),
     *,
     typed: Typed,
 ) -> int:
@@ -54,18 +50,18 @@ def compare(
 
     plan = workflow.plan_compare(
         command or [],
-        typed.settings(max_graphs=max_graphs, graph_memory=graph_memory),
+        typed.settings(),
         module=module,
         batch_sizes=None if batch_sizes is None else _words(batch_sizes),
         batch_flag=batch_flag,
         parameters=parse_parameters(param or []),
         modes=[] if modes is None else _words(modes),
-        buckets=buckets or max_graphs is not None or graph_memory is not None,
+        buckets=buckets or any(typed.flags[name] is not None for name in BUCKETS),
     )
-    outputs = typed.outputs(Comparison)
+    outputs = Outputs.checked(typed, Comparison)
     typed.note_misplaced(plan.target.name, plan.target.args)
-    result = workflow.compare(plan, typed.console())
-    return outputs.deliver(result.comparison, typed.console(), outputs.report_again, result.problem)
+    result = workflow.compare(plan, typed.console)
+    return outputs.deliver(result.comparison, typed.console, outputs.report_again, result.problem)
 
 
 def _words(listed: str) -> list[str]:

@@ -8,17 +8,19 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from launchscope.errors import LaunchscopeError, UsageError
+from launchscope.errors import UsageError
+from launchscope.visible import visible, without_commands
+from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
     from launchscope.runner.parent.child_watch import ProgressEvent
 
-_PIPE_WIDTH = 100
-_CI_WIDTH = 120
-_RESET = "\033[0m"
 _STYLES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[1;31m", "yellow": "\033[33m"}
+_RESET = "\033[0m"
+_CLEAR_LINE = "\r\033[K"
 
 
 def open_streams() -> None:
@@ -37,11 +39,9 @@ def discard_output(stream: TextIO) -> None:
 
 
 @dataclass
-class Console:
+class Console(Progress):
     """The two streams of this process and how to write to them; the Progress of every command.
-
-    `words` is the command line, for suggesting it again.
-    """
+    `words` is the command line, for suggesting it again."""
 
     stdout: TextIO
     stderr: TextIO
@@ -64,19 +64,27 @@ class Console:
         return self.environ.get("GITHUB_ACTIONS", "").lower() == "true"
 
     @property
-    def folder(self) -> str:
-        """The working directory relative to the repository in GitHub Actions, whose annotations
-        and code scanning need paths from there; empty elsewhere."""
-        top = self.environ.get("GITHUB_WORKSPACE")
-        if not self.on_github or not top:
-            return ""
-        below = os.path.relpath(os.path.realpath(os.curdir), os.path.realpath(top))
-        return "" if below == os.curdir or below.startswith(os.pardir) else below
+    def runs_commands(self) -> bool:
+        """Whether this certainly runs for a CI service, which reads commands from both streams."""
+        known = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
+        return self.in_ci or any(map(self.environ.get, known))
 
     @property
-    def color(self) -> bool:
-        """Whether the report has colors."""
-        return self._has_color(self.stdout)
+    def repository(self) -> str:
+        """The folder from which annotations and code scanning name files; empty: none."""
+        try:
+            folders = [(here := Path.cwd()), *here.parents]
+        except OSError:  # it was deleted
+            return ""
+        top = self.environ.get("GITHUB_WORKSPACE") if self.on_github else None
+        if top and (workspace := Path(os.path.realpath(top))) in folders:
+            return str(workspace)
+        return next((str(folder) for folder in folders if (folder / ".git").exists()), "")
+
+    @property
+    def folder(self) -> str:
+        """The working directory relative to the repository."""
+        return os.path.relpath(os.curdir, self.repository) if self.repository else ""
 
     @property
     def unicode(self) -> bool:
@@ -85,33 +93,31 @@ class Console:
     @property
     def width(self) -> int:
         """Columns of the terminal; off a terminal 100, in CI 120, unless COLUMNS says."""
-        if self.environ.get("COLUMNS", "").isdecimal() and int(self.environ["COLUMNS"]) > 0:
-            return max(60, int(self.environ["COLUMNS"]))
+        columns = self.environ.get("COLUMNS", "")
+        if columns.isdecimal() and len(columns) < 5 and int(columns) > 0:
+            return max(60, int(columns))
         if self.stdout.isatty():
             return max(60, min(120, shutil.get_terminal_size().columns))
-        return _CI_WIDTH if self.in_ci else _PIPE_WIDTH
+        return 120 if self.in_ci else 100
 
-    def _has_color(self, stream: TextIO) -> bool:
+    def has_color(self, stream: TextIO) -> bool:
         if self.environ.get("NO_COLOR"):
             return False
-        forced = self.environ.get("FORCE_COLOR", "")
-        if forced and forced != "0":
+        if self.environ.get("FORCE_COLOR", "0") not in ("", "0"):
             return True
         return stream.isatty() and self.environ.get("TERM") != "dumb"
 
     # ---------------------------------------------------------------- what it prints
 
-    def out(self, text: str | bytes) -> None:
-        """The result, to stdout as it is."""
+    def out(self, text: str | bytes, *, commands: bool = False) -> None:
+        """The result, to stdout. No line of it is a command to a CI service, unless it is made of
+        them."""
         self.clear_status()
-        if isinstance(text, bytes):
-            text = text.decode()
+        encoding = getattr(self.stdout, "encoding", None) or "utf-8"
+        text = text.decode() if isinstance(text, bytes) else text
+        text = text if commands else self._inert(text, self.stdout)
         try:
-            try:
-                self.stdout.write(text)
-            except UnicodeEncodeError:
-                encoding = getattr(self.stdout, "encoding", None) or "ascii"
-                self.stdout.write(text.encode(encoding, "replace").decode(encoding))
+            self.stdout.write(text.encode(encoding, "replace").decode(encoding))
             self.stdout.flush()
         except BrokenPipeError:
             raise
@@ -119,21 +125,22 @@ class Console:
             reason = error.strerror or str(error)
             raise UsageError(f"cannot write the report to stdout: {reason}") from error
 
-    def beside(self, text: str | bytes) -> None:
-        """To stderr as it is: what must not be in a report that a program reads."""
+    def beside(self, text: str | bytes, *, commands: bool = False) -> None:
+        """To stderr line by line, as `out`: what must not be in a report that a program reads."""
+        text = text.decode() if isinstance(text, bytes) else text
         self.clear_status()
-        self._write(text if isinstance(text, str) else text.decode())
+        self._write("\n".join(map(visible, text.split("\n"))), commands=commands)
 
     def on_event(self, event: ProgressEvent) -> None:
-        """One line per pass that ended, with its time; a status line while it runs.
-
-        The script writes to the same terminal, so only the last line is ever redrawn.
-        """
-        if event.kind == "note":
-            self.note(event.text)
+        """One line per pass that ended, with its time; a status line while it runs. The script
+        writes to the same terminal, so only the last line is ever redrawn."""
+        if event.kind in ("note", "run"):
+            show = self.note if event.kind == "note" else self.message
+            show(event.text)
             return
-        if event.kind == "run":
-            self.message(event.text)
+        if event.kind == "details":
+            if self.verbose:
+                self.beside(event.text)
             return
         if event.kind == "pass_start":
             self._started[event.name] = time.monotonic(), event.total
@@ -149,51 +156,52 @@ class Console:
     def message(self, text: str) -> None:
         """A line about what happens; silent with -q."""
         if not self.quiet:
-            self._line(f"launchscope: {text}", "dim")
+            self._line(self._styled(f"launchscope: {visible(text)}", "dim"))
+
+    def note(self, text: str) -> None:
+        """Something to know about the run; silent with -q."""
+        if not self.quiet:
+            self._line(self._styled(f"note: {visible(text)}", "yellow"))
+
+    def error(self, text: str, hint: str | None = None) -> None:
+        """What went wrong, and on a second line what to do about it; printed even with -q."""
+        self._line(f"{self._styled('error:', 'red')} {visible(text)}")
+        if hint:
+            self._line(f"{self._styled('hint:', 'bold')} {visible(hint)}")
 
     def status(self, text: str) -> None:
         """A line that the next one replaces, only on a terminal and never in CI; "" clears it."""
         if not text:
             self.clear_status()
-        if not text or self.quiet or self.in_ci or not self.stderr.isatty():
-            return
-        self._write(f"\r\033[K{self._styled(f'launchscope: {text} ...', 'dim')}")
-        self._has_status = True
+        elif not self.quiet and not self.in_ci and self.stderr.isatty():
+            self._write(_CLEAR_LINE + self._styled(f"launchscope: {visible(text)} ...", "dim"))
+            self._has_status = True
 
     def clear_status(self) -> None:
         if self._has_status:
-            self._write("\r\033[K")
+            self._write(_CLEAR_LINE)
             self._has_status = False
 
-    def note(self, text: str) -> None:
-        """Something to know about the run; silent with -q."""
-        if not self.quiet:
-            self._line(f"note: {text}", "yellow")
-
-    def error(self, text: str, hint: str | None = None) -> None:
-        """What went wrong, and on a second line what to do about it; printed even with -q."""
+    def _line(self, text: str) -> None:
         self.clear_status()
-        self._write(f"{self._styled('error:', 'red')} {text}\n")
-        if hint:
-            self._write(f"{self._styled('hint:', 'bold')} {hint}\n")
+        self._write(f"{text}\n")
 
-    def problem(self, error: LaunchscopeError) -> None:
-        self.error(str(error), error.hint)
-
-    def _line(self, text: str, style: str) -> None:
-        self.clear_status()
-        self._write(self._styled(text, style) + "\n")
-
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, *, commands: bool = False) -> None:
         """To stderr. If its reader is gone, the results still matter: nothing is raised."""
+        text = text if commands else self._inert(text, self.stderr)
         try:
             self.stderr.write(text)
             self.stderr.flush()
         except OSError:
             discard_output(self.stderr)
 
+    def _inert(self, text: str, stream: TextIO) -> str:
+        """The text without commands, but for a person at a terminal. What starts us in a CI service
+        (a container, tox) may hide the variables that tell."""
+        return without_commands(text) if self.runs_commands or not stream.isatty() else text
+
     def _styled(self, text: str, style: str) -> str:
-        return f"{_STYLES[style]}{text}{_RESET}" if self._has_color(self.stderr) else text
+        return f"{_STYLES[style]}{text}{_RESET}" if self.has_color(self.stderr) else text
 
 
 _current: Console | None = None

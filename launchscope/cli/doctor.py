@@ -6,6 +6,7 @@ from pathlib import Path
 
 from launchscope.cli.console import console
 from launchscope.cli.options import CONFIG, PYTHON, VERBOSE
+from launchscope.visible import visible
 
 
 def doctor(
@@ -18,6 +19,6 @@ def doctor(
     console().verbose = verbose
     result = workflow.doctor(load_settings({"python": python}, config=config).python)
     width = max(len(diagnosis.name) for diagnosis in result.diagnoses)
-    lines = [f"{d.state:<8} {d.name:<{width}}  {d.text}" for d in result.diagnoses]
+    lines = [visible(f"{d.state:<8} {d.name:<{width}}  {d.text}") for d in result.diagnoses]
     console().out("\n".join([*lines, "", result.conclusion, ""]))
     return 0 if result.has_torch else 3

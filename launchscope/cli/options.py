@@ -1,28 +1,43 @@
-"""Options that several commands share, as typer defaults by parameter name; unset is None."""
+"""The options that commands share. A decorator adds a group of them to a command, which gets what
+was typed as one value, `Typed`."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
 
+from launchscope.cli.console import Console, console
+from launchscope.errors import MissingOptionError
+from launchscope.workflows.signals import ends_on_signals
+
+if TYPE_CHECKING:
+    from launchscope.config import Settings
+
+Command = TypeVar("Command", bound=Callable[..., int])
+
 
 def text(help_text: str, metavar: str) -> Any:
-    """An option with a value, which `Settings` or the command converts."""
+    """An option with a value, which `Settings` or the command converts; None: not typed."""
     return typer.Option(None, help=help_text, metavar=metavar)
 
 
 def switch(name: str, help_text: str) -> Any:
-    """An option without a value; None where it was not typed, so that a setting can apply."""
+    """An option without a value; None: not typed, so that a setting can apply."""
     return typer.Option(None, name, help=help_text)
 
 
 MODULE = typer.Option(False, "-m", help="Run a module, as `python -m` does.")
 CONFIG = text("Settings file to use instead of the nearest pyproject.toml.", "PATH")
 PYTHON = text("Interpreter that runs the script.", "PATH")
-VERBOSE = typer.Option(False, "--verbose", "-v", help="All kernels; tracebacks of internal errors.")
+VERBOSE = typer.Option(False, "--verbose", "-v", help="Show all kernels, and tracebacks of errors.")
 
+# Each group by parameter name.
 _VERDICT = {
     "threshold": text(
         "Adopt when a replay removes at least this share of the iteration. [default: 15%]", "PCT"
@@ -55,6 +70,43 @@ RUN = {
     ),
     "python": PYTHON,
 }
+# Of `compare --buckets`.
+BUCKETS = {
+    "max_graphs": text("Maximum graphs of a bucket plan. [default: 8]", "N"),
+    "graph_memory": text(
+        "MiB that the graphs of a bucket plan may take. [default: no limit]", "MIB"
+    ),
+}
+# Of `check`: its settings in the settings file.
+CHECK = {
+    "baseline": text(
+        "What to compare with: a file, a folder with one file per workload and device, or either "
+        "of a git revision.",
+        "PATH|DIR|git:REF:PATH",
+    ),
+    "against": text(
+        "Measure this git revision too, in turn with the current files, and compare.", "REF"
+    ),
+    "link": typer.Option(
+        None,
+        help="With --against: files that are not in git and that both versions need. Repeatable.",
+        metavar="PATH",
+    ),
+    "pairs": text(
+        "With --against: runs of each version; at least 8 to judge times. [default: 10]", "N"
+    ),
+    "tolerance": text(
+        "With --against: how much longer an iteration may take. [default: 5%]", "PCT"
+    ),
+    "repeats": text(
+        "Fresh processes to measure before a limit fails, and for a baseline. [default: 3]", "N"
+    ),
+    "confirm": switch("--confirm", "Measure everything again before failing."),
+    "strict": switch("--strict", "Fail on a limit that is inconclusive or cannot be evaluated."),
+    "missing_baseline": text(
+        "What to do without a baseline: fail, pass or write it. [default: fail]", "WHAT"
+    ),
+}
 # Of commands that read what was measured before.
 READ = {
     "step_from": text(
@@ -65,7 +117,7 @@ READ = {
     **_VERDICT,
 }
 # Of every command that reports.
-SHOW = {
+_SHOW = {
     "config": CONFIG,
     "output": typer.Option(
         None,
@@ -80,13 +132,106 @@ SHOW = {
     "quiet": typer.Option(False, "--quiet", "-q", help="No progress and no notes."),
     "verbose": VERBOSE,
 }
-# Types of the options above that are not `str | None`.
-KINDS: dict[str, Any] = {
-    "full": bool | None,
-    "keep_trace": bool | None,
+# Types of those above that are not `str | None`.
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("full", "keep_trace", "confirm", "strict"), bool | None),
     "config": Path | None,
     "output": list[Path] | None,
+    "link": list[str] | None,
     "format_name": str,
     "quiet": bool,
     "verbose": bool,
 }
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What was typed of the shared options. `flags` are settings; None was not typed. `options`
+    are the long names of all options of the command, without those that many scripts have too."""
+
+    flags: dict[str, Any]
+    options: frozenset[str]
+    console: Console  # as quiet or verbose as was typed
+    config: Path | None
+    output: list[Path] | None
+    format_name: str
+
+    def settings(self) -> Settings:
+        """The settings in force."""
+        from launchscope.config import load_settings
+
+        return load_settings(self.flags, config=self.config)
+
+    def misplaced(self, name: str, args: Sequence[str]) -> str | None:
+        """A sentence if an option of launchscope seems to have gone to the script `name`."""
+        for arg, following in zip(args, [*args[1:], ""]):
+            if arg.split("=", 1)[0] in self.options or (arg == "-o" and _is_report(following)):
+                return f"{arg} comes after {name}, so it goes to the script"
+        return None
+
+    def note_misplaced(self, name: str, args: Sequence[str]) -> None:
+        problem = self.misplaced(name, args)
+        if problem is not None:
+            self.console.note(f"{problem}; type options of launchscope before the script")
+
+
+def shares(
+    group: Mapping[str, Any], *, without: Collection[str] = ()
+) -> Callable[[Command], Command]:
+    """For a command with a parameter `typed`, and `command` if it runs a script: adds the options
+    of this group and those of every report."""
+    flags = {name: option for name, option in group.items() if name not in without}
+
+    def share(command: Command) -> Command:
+        hints = get_type_hints(command, include_extras=True)
+        own = [
+            parameter.replace(annotation=hints[name])
+            for name, parameter in inspect.signature(command).parameters.items()
+            if name != "typed"
+        ]
+        shared = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=default,
+                annotation=_KINDS.get(name, str | None),
+            )
+            for name, default in {**flags, **_SHOW}.items()
+        ]
+        named = {parameter.name for parameter in own} - {"command", "module"}
+        options = {f"--{n.replace('_', '-')}" for n in (*named, *flags, "output", "format")}
+
+        @functools.wraps(command)
+        def run(**given: Any) -> int:
+            shown = console()
+            shown.quiet, shown.verbose = given.pop("quiet"), given.pop("verbose")
+            typed = Typed(
+                flags={name: given.pop(name) for name in flags},
+                options=frozenset(options),
+                console=shown,
+                **{name: given.pop(name) for name in ("config", "output", "format_name")},
+            )
+            try:
+                with ends_on_signals():
+                    return command(**given, typed=typed)
+            except MissingOptionError as error:
+                script, *args = given.get("command") or [""]
+                problem = typed.misplaced(script, args)
+                if problem is not None:
+                    error.hint = f"{problem}: type it before"
+                raise
+
+        # What typer reads: the command's own options, then the shared ones.
+        run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+        run.__annotations__ = {
+            parameter.name: parameter.annotation for parameter in (*own, *shared)
+        }
+        return run  # type: ignore[return-value]
+
+    return share
+
+
+def _is_report(path: str) -> bool:
+    from launchscope.report import all_reporters
+
+    return Path(path).suffix in {s for reporter in all_reporters() for s in reporter.suffixes}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launchscope.cli.console import Console
+from launchscope.cli.options import Typed
 from launchscope.errors import LaunchscopeError, UsageError
-from launchscope.host import write_whole
+from launchscope.host import require_room_beside, write_whole
 from launchscope.report import RenderOptions, Reporter, reporter_for_path, reporter_named
+from launchscope.visible import without_commands
 
 UNWRITTEN = 2
 
@@ -25,22 +28,36 @@ class Outputs:
     files: tuple[tuple[Path, Reporter], ...]
 
     @classmethod
-    def checked(cls, format_name: str, paths: Sequence[Path], kind: type) -> Outputs:
+    def checked(cls, typed: Typed, kind: type) -> Outputs:
         """UsageError for an unknown format or suffix, a format that cannot show values of this
         kind, or a file that cannot be written."""
-        shown = reporter_named(format_name)
+        shown = reporter_named(typed.format_name)
+        paths = typed.output or ()
         for path in paths:
             require_writable(path)
+        _require_different(paths)
         files = tuple((path, reporter_for_path(path)) for path in paths)
         for reporter in (shown, *(reporter for _, reporter in files)):
             reporter.renderer(kind)
         return cls(shown, files)
 
+    def require_spared(self, inputs: Sequence[Path]) -> None:
+        """UsageError if a report would replace one of these files, or a file in one of these
+        folders. A Profile that is alone may be replaced by itself."""
+        places = {os.path.realpath(path) for path in inputs}
+        for path, reporter in self.files:
+            place = os.path.realpath(path)
+            itself = len(inputs) == 1 and place in places and reporter.name == "json"
+            if not itself and path.is_file() and places & {place, os.path.dirname(place)}:
+                raise UsageError(
+                    f"-o {path} would overwrite what is read", hint="name another file"
+                )
+
     @property
     def report_again(self) -> tuple[str, ...]:
         """The command that shows the report again, if it is saved as JSON."""
         saved = next((path for path, reporter in self.files if reporter.name == "json"), None)
-        return () if saved is None else (f"launchscope report {shlex.quote(str(saved))}",)
+        return () if saved is None else (f"launchscope report {_word(saved)}",)
 
     def deliver(
         self,
@@ -49,60 +66,46 @@ class Outputs:
         next_commands: tuple[str, ...],
         problem: LaunchscopeError | None = None,
     ) -> int:
-        """Print the report, write the files and print the problem; returns the exit code.
-
-        The code is 2 if a file could not be written; a Profile or Comparison is then saved in a
-        temporary folder.
-        """
-        options = RenderOptions(
+        """Prints the report, writes the files, prints the problem; returns the exit code: 2 if a
+        file could not be written (a Profile or Comparison is then saved in a temporary folder)."""
+        shown = replace(
+            located(console),
             width=console.width,
-            color=console.color,
+            color=console.has_color(console.stdout),
             unicode=console.unicode,
             top=10_000 if console.verbose else None,
-            folder=console.folder,
             next_commands=next_commands,
         )
-        shown = self.shown.render(value, options)
-        written: list[bool] = []
+        report = self.shown.render(value, shown)
+        failed = False
         try:
-            console.out(shown)
+            console.out(report, commands=self.shown.name == "github")
         finally:  # write the files even if the reader of stdout is gone
-            written += [self._written(path, kind, value, console) for path, kind in self.files]
-        if not all(written):
+            for path, reporter in self.files:
+                content = reporter.render(value, located(console))
+                try:
+                    _write(path, content)
+                    console.message(f"wrote {path}")
+                except OSError as error:
+                    failed = True
+                    console.error(f"cannot write {path}: {error.strerror or error}")
+        if failed:
             _rescue(value, console)
         if problem is not None:
-            console.problem(problem)
+            console.error(str(problem), problem.hint)
             return problem.exit_code
-        return 0 if all(written) else UNWRITTEN
-
-    @staticmethod
-    def _written(path: Path, reporter: Reporter, value: object, console: Console) -> bool:
-        try:
-            write(path, reporter.render(value, RenderOptions(folder=console.folder)))
-        except OSError as error:
-            console.error(f"cannot write {path}: {error.strerror or error}")
-            return False
-        console.message(f"wrote {path}")
-        return True
+        return UNWRITTEN if failed else 0
 
 
-def write(path: Path, content: str | bytes) -> None:
-    """The whole file or nothing."""
-    data = content.encode() if isinstance(content, str) else content
-    if path.exists() and not path.is_file():  # a pipe or a device
-        path.write_bytes(data)
-        return
-    write_whole(path, data)
+def located(console: Console) -> RenderOptions:
+    """Options for a report that is made in the working directory."""
+    return RenderOptions(repository=console.repository, folder=console.folder)
 
 
-def append(path: Path, content: str | bytes, console: Console) -> None:
-    """To the end of a file that others write to as well; a note if that does not work."""
-    data = content.encode() if isinstance(content, str) else content
-    try:
-        with path.open("ab") as file:
-            file.write(data)
-    except OSError as error:
-        console.note(f"cannot write {path}: {error.strerror or error}")
+def _write(path: Path, content: str | bytes) -> None:
+    """The whole file or nothing. `cat` may show it to a CI service later."""
+    text = content.decode() if isinstance(content, bytes) else content
+    write_whole(path, without_commands(text).encode())
 
 
 def require_writable(path: Path) -> None:
@@ -114,30 +117,52 @@ def require_writable(path: Path) -> None:
         if not path.parent.is_dir():
             raise UsageError(
                 f"{path.parent} is not a directory",
-                hint=f"mkdir -p {shlex.quote(str(path.parent))}",
+                hint=f"mkdir -p {_word(path.parent)}",
             )
-        if path.exists() and not path.is_file():
-            return
-        probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        probe.touch()
-        probe.unlink()
+        require_room_beside(path)
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror or error}",
             hint="choose another file with -o",
         ) from error
-    if path.is_file() and _is_recorded(path):
-        raise UsageError(
-            f"-o {path} would overwrite a recording or a trace",
-            hint="-o is for the report: name another file",
-        )
+    if path.is_file():
+        from launchscope.parser import is_trace
+        from launchscope.workflows.load_input import is_recording
+
+        if is_recording(path) or is_trace(path):
+            raise UsageError(
+                f"-o {path} would overwrite a recording or a trace",
+                hint="-o is for the report: name another file",
+            )
 
 
-def _is_recorded(path: Path) -> bool:
-    from launchscope.parser import is_trace
-    from launchscope.workflows.load_input import is_recording
+def _require_different(paths: Sequence[Path]) -> None:
+    """UsageError if a report would replace another one, or the file that stdout goes to."""
+    seen: set[str] = set()
+    for path in paths:
+        if path.exists() and not path.is_file():  # /dev/null
+            continue
+        place = os.path.realpath(path)
+        taken = "another report" if place in seen else "stdout" if _is_stdout(path) else ""
+        if taken:
+            raise UsageError(
+                f"-o {path} names the file that {taken} goes to",
+                hint="give each report a file of its own",
+            )
+        seen.add(place)
 
-    return is_recording(path) or is_trace(path)
+
+def _is_stdout(path: Path) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # no such file yet, or a stdout that is none
+        return False
+
+
+def _word(path: Path) -> str:
+    """A path in a shell command, where a dash would begin an option."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def _rescue(value: object, console: Console) -> None:
@@ -147,10 +172,9 @@ def _rescue(value: object, console: Console) -> None:
     if not isinstance(value, Profile | Comparison):
         return
     noun = "Profile" if isinstance(value, Profile) else "comparison"
-    content = reporter_named("json").render(value)
     try:
         saved = Path(tempfile.mkdtemp(prefix="launchscope-")) / f"{noun.lower()}.json"
-        write(saved, content)
+        _write(saved, reporter_named("json").render(value))
     except OSError as error:
         console.error(
             f"the {noun} could not be saved for later either: {error.strerror or error}",
@@ -159,5 +183,5 @@ def _rescue(value: object, console: Console) -> None:
         return
     console.error(
         f"the {noun} was saved as {saved}",
-        f"launchscope report {saved} -o PATH writes it again",
+        f"launchscope report {_word(saved)} -o PATH writes it again",
     )

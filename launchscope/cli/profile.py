@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 import typer
 
-from launchscope.cli.options import MODULE
-from launchscope.cli.shared import Typed, runs_a_script
+from launchscope.cli.options import MODULE, RUN, Typed, shares
+from launchscope.cli.output import Outputs
+from launchscope.recorded import shown_command
 
 if TYPE_CHECKING:
-    from launchscope.cli.output import Outputs
     from launchscope.model import Profile
 
 
-@runs_a_script()
+@shares(RUN)
 def profile(
     command: list[str] | None = typer.Argument(
         None,
         metavar="SCRIPT [ARGS]",
-        help="The script as after `python`, or with -m the module.",
+        help="The script, as after `python`; with -m, the module.",
     ),
     module: bool = MODULE,
     *,
@@ -35,9 +34,9 @@ def profile(
     from launchscope.workflows import profile as workflow
     from launchscope.workflows.target import script_target
 
-    settings, console = typed.settings(), typed.console()
+    settings, console = typed.settings(), typed.console
     target = script_target(command or [], module=module, command="profile")
-    outputs = typed.outputs(Profile)
+    outputs = Outputs.checked(typed, Profile)
     typed.note_misplaced(target.name, target.args)
     result = workflow.profile(target, settings, console)
     commands = _next_commands(result.profile, outputs, console.words)
@@ -53,5 +52,5 @@ def _next_commands(profile: Profile, outputs: Outputs, words: list[str]) -> tupl
         first = next((code for code in verdict.because if code in serious), verdict.because[0])
         commands.append(f"launchscope rules {first}")
     return *commands, *(
-        outputs.report_again or (f"launchscope profile -o profile.json {shlex.join(words)}",)
+        outputs.report_again or (f"launchscope profile -o profile.json {shown_command(words)}",)
     )

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import typer
 
-from launchscope.cli.options import text
-from launchscope.cli.shared import Typed, reads
+from launchscope.cli.options import READ, Typed, shares, text
+from launchscope.cli.output import Outputs
 from launchscope.errors import UsageError
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
 
 
-@reads()
+@shares(READ)
 def report(
     paths: list[Path] = typer.Argument(
         ...,
@@ -27,7 +27,7 @@ def report(
         "Name of the ranges of a trace (NVTX, record_function) that are its steps.", "NAME"
     ),
     ranks: bool = typer.Option(
-        False, "--ranks", help="The files are ranks of one run, even if they are two."
+        False, "--ranks", help="The files are ranks of one run, even if there are only two."
     ),
     max_memory: str | None = text(
         "Memory that reading a trace may take, such as 8G; a trace that needs more is refused. "
@@ -37,8 +37,9 @@ def report(
     *,
     typed: Typed,
 ) -> int:
-    """Render what was saved again, or read a trace; no GPU and no torch needed."""
+    """Render a saved result again, or read a trace. Needs neither a GPU nor PyTorch."""
     from launchscope.model import Profile
+    from launchscope.rules import find_rule
     from launchscope.workflows.load_input import ReadOptions, find_input
 
     settings, flags = typed.settings(), typed.flags
@@ -66,12 +67,14 @@ def report(
         given=tuple(given + ["--step-range"] * (step_range is not None)),
     )
     found = find_input(paths, options)
-    outputs = typed.outputs(found.kind)
-    value = found.read(typed.console())
-    verdict = value.verdict if isinstance(value, Profile) and found.saved_as is None else None
+    outputs = Outputs.checked(typed, found.kind)
+    outputs.require_spared(paths)
+    value = found.read(typed.console)
+    verdict = value.verdict if isinstance(value, Profile) else None
     codes = verdict.because[:1] if verdict is not None else ()
-    commands = tuple(f"launchscope rules {code}" for code in codes)
-    return outputs.deliver(value, typed.console(), commands)
+    # Somebody else may have written the file: nothing but a rule belongs into a command.
+    commands = tuple(f"launchscope rules {code}" for code in codes if find_rule(code) is not None)
+    return outputs.deliver(value, typed.console, commands)
 
 
 def size_in_bytes(text: str) -> int:

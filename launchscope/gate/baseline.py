@@ -1,16 +1,14 @@
-"""Baselines: where they are, their names, and what they keep of a Profile.
-
-A baseline is a Profile without samples, findings and verdict, sorted, so that a small change of
-the code changes few lines of the file. A folder has one per workload and device.
-"""
+"""Baselines: a Profile without samples, findings and verdict, sorted, so that a small change of the
+code changes few lines of the file. A folder has one per workload and device."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +16,27 @@ from typing import Any
 import msgspec
 
 from launchscope.errors import InputError, UsageError
-from launchscope.gate.history import from_here, git, kind_at, require_revision
-from launchscope.gate.measurement import processes_of, range_of, sound
+from launchscope.gate.measurement import range_of, sound
+from launchscope.gate.metrics import is_count
+from launchscope.git import content_at, kind_at, require_revision
 from launchscope.host import write_whole
-from launchscope.model import Facts, KernelRow, Metric, Profile, Replay, SourceLine
-from launchscope.parser import parse_profile, read_profile
+from launchscope.model import (
+    BetweenSteps,
+    Blocker,
+    Facts,
+    KernelRow,
+    Metric,
+    OpRow,
+    Profile,
+    Replay,
+    SourceLine,
+)
+from launchscope.parser import parse_saved, read_profile
+from launchscope.visible import inert_json
 
 _GIT = "git:"
 _SUFFIX = ".json"
+State = Mapping[str, tuple[int, ...]]  # of files, by path
 _NOWHERE = SourceLine("", 0)  # sorts first
 
 
@@ -37,111 +48,145 @@ class Baseline:
     place: str
 
 
+@contextlib.contextmanager
+def _reachable() -> Iterator[None]:
+    """InputError for a place that cannot even be looked at."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot look for the baseline {error.filename}: {error.strerror or error}"
+        ) from error
+
+
 @dataclass(frozen=True)
 class BaselinePlace:
     """Where `--baseline` points: a file, a folder of files, or either of a git revision."""
 
     path: str
-    reference: str | None = None  # of git
+    revision: str | None = None
 
     def __str__(self) -> str:
-        return f"{_GIT}{self.reference}:{self.path}" if self.reference else self.path
+        return f"{_GIT}{self.revision}:{self.path}" if self.revision else self.path
 
     @property
     def is_folder(self) -> bool:
         """Whether it has one file per workload and device. A path that does not exist yet is a
         folder unless it is named like a file."""
-        if self.reference is not None:
-            return kind_at(self.reference, self.path) == "tree"
+        if self.revision is not None:
+            return kind_at(self.revision, self.path) == "tree"
         path = Path(self.path)
         return path.is_dir() or (not path.exists() and path.suffix != _SUFFIX)
 
+    def _file(self, workload: str, profile: Profile) -> str:
+        if not self.is_folder:
+            return self.path
+        return os.path.join(self.path, file_name(workload, profile))
+
+    @_reachable()
     def find(self, workload: str, profile: Profile) -> Baseline | None:
-        """The baseline of this workload on this device; None if there is none yet.
-
-        Raises InputError for one that cannot be read.
-        """
-        name = file_name(workload, profile)
-        if self.reference is not None:
-            return self._find_in_git(name)
-        with _reachable(self.path):
-            path = self._file(name)
-            return Baseline(_read(path), str(path)) if path.exists() else None
-
-    def _file(self, name: str) -> Path:
-        return Path(self.path) / name if self.is_folder else Path(self.path)
-
-    def _find_in_git(self, name: str) -> Baseline | None:
-        assert self.reference is not None
-        kind = kind_at(self.reference, self.path)
-        if kind is None:
+        """The baseline of this workload on this device; None if there is none yet, InputError if it
+        cannot be read."""
+        path = self._file(workload, profile)
+        if self.revision is None:
+            return Baseline(_read(path), path) if Path(path).exists() else None
+        if kind_at(self.revision, path) is None:
             return None
-        path = f"{self.path.rstrip('/')}/{name}" if kind == "tree" else self.path
-        if kind == "tree" and kind_at(self.reference, path) is None:
-            return None
-        shown = git("show", f"{self.reference}:{from_here(path)}")
-        place = f"{_GIT}{self.reference}:{path}"
-        return Baseline(sound(parse_profile(shown.stdout, place), place), place)
+        place = f"{_GIT}{self.revision}:{path}"
+        found = parse_saved(content_at(self.revision, path), place, Profile)
+        return Baseline(sound(found, place), place)
 
     def others(self, workload: str) -> tuple[str, ...]:
         """File names of the folder that hold the same workload on other devices."""
         folder = Path(self.path)
-        if self.reference is not None or not folder.is_dir():
+        if self.revision is not None or not folder.is_dir():
             return ()
         start = f"{_slug(workload)}."
         return tuple(sorted(p.name for p in folder.glob(f"*{_SUFFIX}") if p.name.startswith(start)))
 
+    @_reachable()
     def holds(self, path: Path) -> bool:
         """Whether a baseline lies, or may come to lie, at this path."""
-        if self.reference is not None:
+        if self.revision is not None:
             return False
         own, other = os.path.realpath(self.path), os.path.realpath(path)
-        with _reachable(self.path):
-            folder = self.is_folder
-        return (
-            (path.suffix == _SUFFIX and os.path.dirname(other) == own) if folder else other == own
-        )
+        if self.is_folder:
+            return path.suffix == _SUFFIX and os.path.dirname(other) == own
+        return other == own
 
+    @_reachable()
     def require_readable(self) -> None:
         """InputError for a file that is there and is no baseline; of folders it says nothing."""
-        path = Path(self.path)
-        with _reachable(self.path):
-            if self.reference is None and path.is_file():
-                _read(path)
+        if self.revision is None and not self.is_folder and Path(self.path).exists():
+            _read(self.path)
 
+    @_reachable()
     def require_writable(self) -> None:
         """UsageError for a place in git's history, or where nothing may be written."""
-        if self.reference is not None:
+        if self.revision is not None:
             raise UsageError(
                 f"{self} cannot be written: it lies in git's history",
                 hint="name a file or a folder with --baseline, and commit it",
             )
-        with _reachable(self.path):
-            path = _behind_links(Path(self.path))
-            folder = path if self.is_folder else path.parent
-            there = next((f for f in (folder, *folder.parents) if f.exists()), folder)
-            if there.is_dir() and not os.access(there, os.W_OK | os.X_OK):
-                raise _unwritable(self.path, os.strerror(errno.EACCES))
+        path = Path(os.path.realpath(self.path))
+        if path.is_symlink():  # to itself, in the end
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self.path)
+        folder = path if self.is_folder else path.parent
+        existing = next((f for f in (folder, *folder.parents) if f.exists()), folder)
+        if existing.is_dir() and not os.access(existing, os.W_OK | os.X_OK):
+            raise _unwritable(self.path, os.strerror(errno.EACCES))
 
-    def write(self, workload: str, profile: Profile) -> Path:
-        """Write the baseline, all of it or nothing, and say where.
+    @_reachable()
+    def state(self) -> State:
+        """The files of this place as they are now."""
+        folder = Path(self.path)
+        files = folder.glob(f"*{_SUFFIX}") if self.is_folder else (folder,)
+        return {str(file): stamp for file in files if (stamp := _stamp(file)) is not None}
 
-        Raises InputError if something other than a Profile lies there, UsageError if the place
-        cannot be written.
-        """
+    @_reachable()
+    def write(self, workload: str, profile: Profile, before: State | None = None) -> str:
+        """Writes the baseline, all of it or nothing, and says where. Raises InputError if something
+        other than a Profile lies there, or if the file is not as `before`; UsageError if the place
+        cannot be written."""
         self.require_writable()
-        with _reachable(self.path):
-            path = self._file(file_name(workload, profile))
-            if path.exists():
-                read_profile(path)  # what is no Profile is somebody's, and stays
-            path = _behind_links(path)
-        data = _encoded(baseline_of(profile))
+        path = self._file(workload, profile)
+        target = Path(os.path.realpath(path))  # a link stays a link
+        content = _encoded(baseline_of(profile))
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, data)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(target.parent):
+                if before is not None and before.get(str(Path(path))) != _stamp(target):
+                    raise InputError(
+                        f"{path} changed during the measurement, and stays as it is now",
+                        hint="only one check at a time can update a baseline: run it again",
+                    )
+                if target.exists():
+                    read_profile(path)  # what is no Profile is somebody's, and stays
+                write_whole(target, content)
         except OSError as error:
-            raise _unwritable(str(path), error.strerror or str(error)) from error
+            raise _unwritable(path, error.strerror or str(error)) from error
         return path
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes with every write of a file; None if there is no file."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time, where the file system can lock."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _unwritable(place: str, why: str) -> UsageError:
@@ -151,41 +196,34 @@ def _unwritable(place: str, why: str) -> UsageError:
     )
 
 
-def _behind_links(path: Path) -> Path:
-    """Where a link leads, so that writing keeps the link; the path itself if it is none."""
-    target = Path(os.path.realpath(path)) if path.is_symlink() else path
-    if target.is_symlink():  # resolve() would say so in another way in every Python
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    return target
+def _read(path: str) -> Profile:
+    return sound(read_profile(path), path)
 
 
-@contextlib.contextmanager
-def _reachable(place: str) -> Iterator[None]:
-    """InputError for a place that may not even be looked at."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"cannot look for the baseline {place}: {error.strerror or error}"
-        ) from error
-
-
-def _read(path: Path) -> Profile:
-    return sound(read_profile(path), str(path))
+def baseline_path(text: str) -> tuple[str, str]:
+    """`git:REF:` (or nothing), and the path behind it."""
+    if not text.startswith(_GIT):
+        return "", text
+    revision, colon, path = text.removeprefix(_GIT).partition(":")
+    return f"{_GIT}{revision}{colon}", path
 
 
 def baseline_place(text: str) -> BaselinePlace:
     """Of `PATH`, `DIR` or `git:REF:PATH`; UsageError for a revision that git does not know."""
-    if not text.startswith(_GIT):
+    if not text.strip():
+        # An unset variable of a CI workflow; "" would be the working directory.
+        raise UsageError("--baseline is empty", hint="it names a file, a folder or git:REF:PATH")
+    head, path = baseline_path(text)
+    if not head:
         return BaselinePlace(text)
-    reference, colon, path = text.removeprefix(_GIT).partition(":")
-    if not colon or not reference or not path:
+    revision = head.removeprefix(_GIT).removesuffix(":")
+    if not revision or not path:
         raise UsageError(
             f"--baseline: {text!r} names no file of a git revision",
             hint="write git:REF:PATH, such as git:main:baselines/",
         )
-    require_revision(reference)
-    return BaselinePlace(path, reference)
+    require_revision(revision)
+    return BaselinePlace(path, revision)
 
 
 def file_name(workload: str, profile: Profile) -> str:
@@ -203,7 +241,9 @@ def baseline_of(profile: Profile) -> Profile:
         metric, found = profile.metrics[key], range_of(profile, key)
         if metric.value is None or found is None:
             continue
-        metrics[key] = Metric(_rounded(metric.value), metric.unit, metric.exact)
+        # A count is compared exactly, also where it is an average of periodic work.
+        value = metric.value if is_count(key) else _rounded(metric.value)
+        metrics[key] = Metric(value, metric.unit, metric.exact)
         if found.low != found.high:
             ranges[key] = _rounded(found.low), _rounded(found.high)
     return replace(
@@ -211,21 +251,44 @@ def baseline_of(profile: Profile) -> Profile:
         # What would differ although nothing changed.
         environment=replace(profile.environment, recorded_at=None, git=None, platform=None),
         metrics=metrics,
-        blockers=tuple(sorted(profile.blockers, key=lambda b: (b.op, b.where or _NOWHERE))),
+        blockers=_sorted_blockers(profile.blockers),
         replay=Replay(profile.replay.status),
         verdict=None,
         findings=(),
-        kernels=tuple(
-            KernelRow(k.name, _rounded(k.count), _rounded(k.total_us), k.where)
-            for k in sorted(profile.kernels, key=lambda k: k.name)
-        ),
-        ops=tuple(sorted(profile.ops, key=lambda op: (op.where or _NOWHERE, op.name))),
+        kernels=_sorted_kernels(profile.kernels),
+        ops=_sorted_ops(profile.ops),
+        between=profile.between and _between_of(profile.between),
         notes=(),
         facts=Facts(
             ranges=ranges,
-            processes=processes_of(profile),
+            processes=profile.facts.processes or 1,
             blocker_ranges=profile.facts.blocker_ranges,
         ),
+    )
+
+
+def _between_of(between: BetweenSteps) -> BetweenSteps:
+    return replace(
+        between,
+        ops=_sorted_ops(between.ops),
+        blockers=_sorted_blockers(between.blockers),
+        kernels=_sorted_kernels(between.kernels),
+        periodic=tuple(work for work in between.periodic if work.period),
+    )
+
+
+def _sorted_blockers(rows: tuple[Blocker, ...]) -> tuple[Blocker, ...]:
+    return tuple(sorted(rows, key=lambda b: (b.op, b.where or _NOWHERE)))
+
+
+def _sorted_ops(rows: tuple[OpRow, ...]) -> tuple[OpRow, ...]:
+    return tuple(sorted(rows, key=lambda op: (op.where or _NOWHERE, op.name)))
+
+
+def _sorted_kernels(rows: tuple[KernelRow, ...]) -> tuple[KernelRow, ...]:
+    return tuple(
+        KernelRow(k.name, _rounded(k.count), _rounded(k.total_us), k.where)
+        for k in sorted(rows, key=lambda k: k.name)
     )
 
 
@@ -237,16 +300,15 @@ def _encoded(baseline: Profile) -> bytes:
 
     lines = []
     for key, value in sorted({**_without_defaults(baseline), "schema": baseline.schema}.items()):
+        text = encode(value)
         if value and isinstance(value, list):
             rows = ",\n  ".join(map(encode, value))
             text = f"[\n  {rows}\n ]"
-        elif key == "metrics":
+        elif key in ("metrics", "between"):
             rows = ",\n  ".join(f"{encode(name)}: {encode(row)}" for name, row in value.items())
             text = f"{{\n  {rows}\n }}"
-        else:
-            text = encode(value)
         lines.append(f" {encode(key)}: {text}")
-    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+    return inert_json(("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
 def _without_defaults(value: Any) -> Any:

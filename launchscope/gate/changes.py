@@ -1,17 +1,17 @@
-"""What a step does more or less often than in the baseline: kernels, ops, blockers.
-
-Lines move when code is added above them, so they are not compared by their number: the lines of
-each file are aligned by the ops that they run, and what is left over is what changed.
-"""
+"""What an iteration does more or less often than in the baseline: kernels, ops, blockers, in the
+step and between steps. Code above a line moves it, so the lines of each file are aligned by the ops
+that they run, not by number."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
+from typing import Literal
 
-from launchscope.gate.measurement import blocker_ranges
-from launchscope.model import Blocker, Change, OpRow, Profile, SourceLine
+from launchscope.gate.measurement import blocker_ranges, totals
+from launchscope.model import Blocker, Change, KernelRow, OpRow, Profile, SourceLine
 
 # Kernels are counted per step over several steps; a smaller difference is one odd step.
 _LEAST = 0.01
@@ -21,16 +21,39 @@ Lines = dict[str, list[tuple[int, "Counter[str]"]]]  # by file, in order
 
 
 def changes(profile: Profile, baseline: Profile) -> tuple[Change, ...]:
-    """Blockers, then ops, then kernels; of each the largest differences first.
-
-    A kind that one of the two does not hold at all (not inspected, not traced) is left out.
-    """
-    found = list(_blockers(profile, baseline))
+    """Blockers, then ops, then kernels, each with the largest differences first; what is between
+    steps comes last. A kind that one of the two does not hold at all (not inspected, not traced) is
+    left out."""
+    found: list[Change] = []
+    if None not in (profile.shapes.stable, baseline.shapes.stable):
+        counts = (
+            Counter({op: most for op, (_, most) in blocker_ranges(p).items()})
+            for p in (profile, baseline)
+        )
+        found += _blockers(profile.blockers, baseline.blockers, *counts)
     if profile.ops and baseline.ops:
-        found += _ops(profile, baseline)
+        found += _ops(profile.ops, baseline.ops)
     if profile.kernels and baseline.kernels:
-        found += _kernels(profile, baseline)
-    return tuple(found)
+        found += _kernels(profile.kernels, baseline.kernels)
+    return (*found, *_between(profile, baseline))
+
+
+def _between(profile: Profile, baseline: Profile) -> list[Change]:
+    now, before = profile.between, baseline.between
+    if now is None or before is None:
+        return []
+
+    def measured(metric: str) -> bool:
+        return None not in (profile.value(metric), baseline.value(metric))
+
+    found: list[Change] = []
+    if measured("between_ops"):
+        counts = (totals((b.op, b.count) for b in p.blockers) for p in (now, before))
+        found += _blockers(now.blockers, before.blockers, *counts)
+        found += _ops(now.ops, before.ops)
+    if measured("between_launches"):
+        found += _kernels(now.kernels, before.kernels)
+    return [replace(change, between=True) for change in found]
 
 
 def new_blockers(profile: Profile, baseline: Profile) -> tuple[int, int]:
@@ -45,67 +68,68 @@ def new_blockers(profile: Profile, baseline: Profile) -> tuple[int, int]:
     return always, sometimes
 
 
-# --------------------------------------------------------------------------- blockers
+def _changed(
+    kind: Literal["kernel", "op", "blocker"],
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    lines: Callable[[str, bool], Iterable[SourceLine]],
+) -> list[Change]:
+    """What appeared before what went, larger differences first. `lines` gets a name and whether it
+    appeared, and gives its lines in the Profile that has more of it."""
+    found = [
+        Change(kind, name, had, has, tuple(lines(name, has > had))[:_MOST_LINES])
+        for name in {**after, **before}
+        if abs((has := after[name]) - (had := before[name])) >= _LEAST
+    ]
+    return sorted(found, key=lambda c: (not c.appeared, -abs(c.after - c.before), c.name))
 
 
-def _blockers(profile: Profile, baseline: Profile) -> list[Change]:
-    if profile.shapes.stable is None or baseline.shapes.stable is None:
-        return []
-    before, after = _blocker_counts(baseline), _blocker_counts(profile)
-    return _sorted(
-        Change("blocker", op, before[op], after[op], _blocker_lines(profile, baseline, op))
-        for op in {**after, **before}
-        if before[op] != after[op]
-    )
+def _blockers(
+    now: Sequence[Blocker], before: Sequence[Blocker], has: Counter[str], had: Counter[str]
+) -> list[Change]:
+    def lines(op: str, appeared: bool) -> Iterable[SourceLine]:
+        """Those whose text the other Profile lacks first."""
+        more, less = (now, before) if appeared else (before, now)
+        known = {_text(blocker) for blocker in less if blocker.op == op}
+        rows = [blocker for blocker in more if blocker.op == op]
+        rows.sort(key=lambda blocker: _text(blocker) in known)
+        return dict.fromkeys(blocker.where for blocker in rows if blocker.where)
 
-
-def _blocker_counts(profile: Profile) -> Counter[str]:
-    return Counter({op: most for op, (_, most) in blocker_ranges(profile).items()})
-
-
-def _blocker_lines(profile: Profile, baseline: Profile, op: str) -> tuple[SourceLine, ...]:
-    """The lines of the side that has more of the op, those whose text the other lacks first."""
-    new = [b for b in profile.blockers if b.op == op and b.where]
-    old = [b for b in baseline.blockers if b.op == op and b.where]
-    if sum(b.count for b in new) < sum(b.count for b in old):
-        new, old = old, new
-    known = {_text(blocker) for blocker in old}
-    ordered = sorted(new, key=lambda blocker: _text(blocker) in known)
-    return tuple(dict.fromkeys(b.where for b in ordered if b.where))[:_MOST_LINES]
+    return _changed("blocker", had, has, lines)
 
 
 def _text(blocker: Blocker) -> str | SourceLine | None:
     return blocker.code or blocker.where
 
 
+def _kernels(now: Sequence[KernelRow], before: Sequence[KernelRow]) -> list[Change]:
+    lines_of = tuple({row.name: row.where for row in rows} for rows in (before, now))
+
+    def lines(name: str, appeared: bool) -> Iterable[SourceLine]:
+        where = lines_of[appeared][name]
+        return (where,) if where else ()
+
+    had, has = (defaultdict(float, {row.name: row.count for row in rows}) for rows in (before, now))
+    return _changed("kernel", had, has, lines)
+
+
 # -------------------------------------------------------------------------------- ops
 
 
-def _ops(profile: Profile, baseline: Profile) -> list[Change]:
-    before, after = _op_counts(baseline.ops), _op_counts(profile.ops)
-    differing = {name for name in {**before, **after} if before[name] != after[name]}
-    if not differing:
-        return []
-    gained, lost = _moved(_by_line(baseline.ops), _by_line(profile.ops))
-    # A forward is the cause of its backward, so lines stand in the order in which they ran.
-    order = {row.where: place for place, row in reversed(list(enumerate(profile.ops)))}
-    return _sorted(
-        Change(
-            "op",
-            name,
-            before[name],
-            after[name],
-            _lines_with(gained if after[name] > before[name] else lost, name, order),
-        )
-        for name in differing
-    )
+def _ops(now: tuple[OpRow, ...], before: tuple[OpRow, ...]) -> list[Change]:
+    gained, lost = _gained_and_lost(_by_line(before), _by_line(now))
+    # A forward is the cause of its backward, so lines are in the order in which they ran.
+    order = {row.where: place for place, row in reversed(list(enumerate(now)))}
 
+    def lines(name: str, appeared: bool) -> Iterable[SourceLine]:
+        files = gained if appeared else lost
+        found = [
+            SourceLine(f, line) for f, rows in files.items() for line, ops in rows if ops[name]
+        ]
+        return sorted(found, key=lambda line: (order.get(line, 0), line))
 
-def _op_counts(ops: tuple[OpRow, ...]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for row in ops:
-        counts[row.name] += row.count
-    return counts
+    had, has = (totals((row.name, row.count) for row in ops) for ops in (before, now))
+    return _changed("op", had, has, lines)
 
 
 def _by_line(ops: tuple[OpRow, ...]) -> Lines:
@@ -116,57 +140,18 @@ def _by_line(ops: tuple[OpRow, ...]) -> Lines:
     return {file: sorted(lines.items()) for file, lines in found.items()}
 
 
-def _moved(before: Lines, after: Lines) -> tuple[Lines, Lines]:
+def _gained_and_lost(before: Lines, after: Lines) -> tuple[Lines, Lines]:
     """The lines with the ops that they gained, and those of the baseline with what they lost."""
     gained: Lines = defaultdict(list)
     lost: Lines = defaultdict(list)
     for file in {**before, **after}:
         old, new = before.get(file, []), after.get(file, [])
-        matcher = SequenceMatcher(None, [_token(o) for _, o in old], [_token(n) for _, n in new],
-                                  autojunk=False)  # fmt: skip
-        for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        had, has = ([frozenset(ops.items()) for _, ops in rows] for rows in (old, new))
+        for tag, i1, i2, j1, j2 in SequenceMatcher(None, had, has, autojunk=False).get_opcodes():
             if tag == "equal":
                 continue
-            had = sum((ops for _, ops in old[i1:i2]), Counter[str]())
-            has = sum((ops for _, ops in new[j1:j2]), Counter[str]())
-            gained[file] += [(line, ops & (has - had)) for line, ops in new[j1:j2]]
-            lost[file] += [(line, ops & (had - has)) for line, ops in old[i1:i2]]
+            came = sum((ops for _, ops in new[j1:j2]), Counter[str]())
+            went = sum((ops for _, ops in old[i1:i2]), Counter[str]())
+            gained[file] += [(line, ops & (came - went)) for line, ops in new[j1:j2]]
+            lost[file] += [(line, ops & (went - came)) for line, ops in old[i1:i2]]
     return gained, lost
-
-
-def _token(ops: Counter[str]) -> frozenset[tuple[str, int]]:
-    return frozenset(ops.items())
-
-
-def _lines_with(
-    lines: Lines, name: str, order: dict[SourceLine | None, int]
-) -> tuple[SourceLine, ...]:
-    """The lines with this op, in the order in which they ran, else in that of the file."""
-    found = [
-        SourceLine(file, line) for file, rows in lines.items() for line, ops in rows if ops[name]
-    ]
-    found.sort(key=lambda line: (order.get(line, 0), line))
-    return tuple(found[:_MOST_LINES])
-
-
-# ---------------------------------------------------------------------------- kernels
-
-
-def _kernels(profile: Profile, baseline: Profile) -> list[Change]:
-    before = {kernel.name: kernel for kernel in baseline.kernels}
-    after = {kernel.name: kernel for kernel in profile.kernels}
-    found = []
-    for name in {**after, **before}:
-        old, new = before.get(name), after.get(name)
-        had, has = old.count if old else 0.0, new.count if new else 0.0
-        if abs(has - had) < _LEAST:
-            continue
-        kernel = new if has > had else old
-        where = (kernel.where,) if kernel is not None and kernel.where else ()
-        found.append(Change("kernel", name, had, has, where))
-    return _sorted(found)
-
-
-def _sorted(found: Iterable[Change]) -> list[Change]:
-    """What appeared before what went, larger differences first."""
-    return sorted(found, key=lambda c: (not c.appeared, -abs(c.after - c.before), c.name))

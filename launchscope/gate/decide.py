@@ -1,22 +1,27 @@
-"""Decides each limit, and from all of them the Check.
-
-A value fails only if the best of its fresh processes is worse than the worst of the baseline's
-by more than the limit allows. A worse median with overlapping ranges is inconclusive.
-"""
+"""Decides each limit. It fails only if the best of the fresh processes is worse than the worst of
+the baseline's by more than it allows; a worse median with overlapping ranges is inconclusive."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePath
 
 from launchscope.gate import metrics
 from launchscope.gate.baseline import Baseline
 from launchscope.gate.changes import changes, new_blockers
+from launchscope.gate.comparability import mismatch, warnings
 from launchscope.gate.limits import Limit
-from launchscope.gate.measurement import Range, processes_of, range_of
-from launchscope.gate.wording import headline, reason_against_baseline, reason_against_limit
-from launchscope.model import Check, LimitCheck, Outcome, Profile, Target
+from launchscope.gate.measurement import Range, noise_of, observed_alike, range_of
+from launchscope.gate.wording import (
+    headline,
+    reason_against_baseline,
+    reason_against_limit,
+    reason_within_noise,
+)
+from launchscope.model import CheckResult, LimitCheck, Outcome, Profile, TimedFigure
+
+# Shown beside the baseline's where no limit is on them.
+_TIMINGS = ("iteration_ms", "step_ms", "host_ms", "gpu_busy_ms", "launch_overhead_pct")
 
 
 def check_profile(
@@ -27,47 +32,48 @@ def check_profile(
     workload: str,
     strict: bool = False,
     missing: str | None = None,
-) -> Check:
-    """The Check of a Profile, of one process or merged from several.
-
-    `missing` says why there is no baseline although one was named. `strict` turns inconclusive
-    limits into failed ones.
-    """
-    apart = not_comparable(profile, baseline.profile) if baseline is not None else None
-    known = baseline.profile if baseline is not None and apart is None else None
-    decided = [_decide(limit, profile, known, apart or missing) for limit in limits]
+) -> CheckResult:
+    """The CheckResult of a Profile. `missing` says why there is no baseline although one was named;
+    `strict` fails what is inconclusive, and what could not be evaluated for another reason than a
+    baseline that is missing or of another machine."""
+    found = mismatch(profile, baseline.profile) if baseline else None
+    known = baseline.profile if baseline and found is None else None
+    problem = found.text if found else missing
+    decided = [_decide(limit, profile, known, problem) for limit in limits]
     if strict:
-        decided = list(map(_strictly, decided))
-    found = changes(profile, known) if known is not None else ()
-    outcome = _outcome(decided)
-    return Check(
+        decided = [d if problem and d.relative else strictly(d) for d in decided]
+    outcome = outcome_of(decided)
+    return CheckResult(
         workload=workload,
         target=profile.target,
         environment=profile.environment,
         mode=profile.mode,
         outcome=outcome,
-        headline=headline(outcome, decided, apart or missing),
+        headline=headline(outcome, decided, problem),
         limits=tuple(decided),
-        changes=found,
-        baseline=baseline.place if baseline is not None else None,
-        baseline_environment=baseline.profile.environment if baseline is not None else None,
-        source=profile.step.source if profile.step is not None else None,
-        processes=processes_of(profile),
-        warnings=_warnings(profile, known) if known is not None else (),
+        changes=changes(profile, known) if known else (),
+        timings=_timings(profile, known, decided) if known else (),
+        baseline=baseline.place if baseline else None,
+        baseline_environment=baseline.profile.environment if baseline else None,
+        renewable=found is None or found.renewable,
+        source=profile.step.source if profile.step else None,
+        periodic=profile.between.periodic if profile.between else (),
+        processes=profile.facts.processes or 1,
+        warnings=warnings(profile, known) if known else (),
     )
 
 
-def _strictly(decided: LimitCheck) -> LimitCheck:
-    if decided.outcome != "inconclusive":
+def strictly(decided: LimitCheck) -> LimitCheck:
+    """The same check with --strict."""
+    if decided.outcome not in ("inconclusive", "not_compared"):
         return decided
-    return replace(decided, outcome="failed", reason=f"{decided.reason} (strict)")
+    unknown = "could not be evaluated: " if decided.outcome == "not_compared" else ""
+    return replace(decided, outcome="failed", reason=f"{unknown}{decided.reason} (strict)")
 
 
-def confirmed(first: Check, second: Check, *, strict: bool = False) -> Check:
-    """The second measurement of a Check that failed: a limit that failed once is inconclusive.
-
-    A limit that the second measurement could not compare keeps its first outcome.
-    """
+def confirmed(first: CheckResult, second: CheckResult, *, strict: bool = False) -> CheckResult:
+    """The second measurement of a check that failed: a limit that failed once is inconclusive, one
+    that the second measurement could not compare keeps its first outcome."""
     failed = {limit.metric: limit for limit in first.limits if limit.outcome == "failed"}
     decided = []
     for limit in second.limits:
@@ -78,21 +84,21 @@ def confirmed(first: Check, second: Check, *, strict: bool = False) -> Check:
         elif (before is not None) != (limit.outcome == "failed"):
             other = "the first measurement failed" if before else "the first measurement passed"
             limit = replace(limit, outcome="inconclusive", reason=f"{limit.reason}; {other}")
-            limit = _strictly(limit) if strict else limit
+            limit = strictly(limit) if strict else limit
         decided.append(limit)
-    outcome = _outcome(decided)
+    outcome = outcome_of(decided)
     return replace(
         second, limits=tuple(decided), outcome=outcome, headline=headline(outcome, decided, None)
     )
 
 
-def _outcome(decided: Sequence[LimitCheck]) -> Outcome:
-    """Failures count first, then limits of the command line that could not be compared."""
+def outcome_of(decided: Sequence[LimitCheck]) -> Outcome:
+    """Failures count first, then a baseline with which nothing could be compared."""
     outcomes = {d.outcome for d in decided}
+    against_baseline = {d.outcome for d in decided if d.relative}
     if "failed" in outcomes:
         return "failed"
-    flag = any(d.outcome == "not_compared" and d.source == "flag" for d in decided)
-    if flag or not outcomes - {"not_compared"}:
+    if {"not_compared"} in (outcomes, against_baseline) or not outcomes:
         return "not_compared"
     return "inconclusive" if "inconclusive" in outcomes else "passed"
 
@@ -103,11 +109,12 @@ def _outcome(decided: Sequence[LimitCheck]) -> Outcome:
 def _decide(
     limit: Limit, profile: Profile, baseline: Profile | None, problem: str | None
 ) -> LimitCheck:
-    now = range_of(profile, limit.metric)
-    before = range_of(baseline, limit.metric) if baseline is not None else None
-    undecided = LimitCheck(
-        limit.metric,
-        metrics.UNITS[limit.metric],
+    name = limit.metric
+    now = range_of(profile, name)
+    before = range_of(baseline, name) if baseline else None
+    found = LimitCheck(
+        name,
+        metrics.UNITS[name],
         limit.text,
         limit.source,
         "not_compared",
@@ -119,67 +126,78 @@ def _decide(
     )
     if now is None:
         why = ", because nothing ran on a GPU" if profile.mode == "rehearsal" else ""
-        return replace(undecided, reason=f"not measured{why}")
-    measured = replace(undecided, value=now.value, low=now.low, high=now.high, exact=now.exact)
-    if not limit.relative:
-        return _against_limit(limit, measured, now, before)
-    if before is None or baseline is None:
-        missing = "the baseline does not have it" if baseline is not None else "no baseline"
-        return replace(measured, reason=problem or missing)
-    more = new_blockers(profile, baseline) if limit.metric == metrics.BLOCKERS else None
-    return _against_baseline(limit, measured, now, before, more)
+        return replace(found, reason=f"not measured{why}")
+    noise = noise_of(profile, name) if metrics.is_timed(name) else None
+    found = replace(
+        found, value=now.value, low=now.low, high=now.high, exact=now.exact, noise=noise
+    )
+    if limit.relative and (before is None or baseline is None):
+        missing = "the baseline does not have it" if baseline else "no baseline"
+        return replace(found, reason=problem or missing)
+    if limit.relative and baseline is not None and not observed_alike(name, profile, baseline):
+        return replace(found, reason="the baseline was made with another --inspect or --trace")
+    found = replace(found, better=before is not None and _better(limit, now, before))
+    if before is None or baseline is None or not limit.relative:
+        outcome = _outcome_of(name, now, limit.amount, now.value, limit.amount)
+        found = replace(found, outcome=outcome, bound=limit.amount)
+        return replace(found, reason=reason_against_limit(found))
+    more = new_blockers(profile, baseline) if name == metrics.BLOCKERS else None
+    outcome, bound = _against_baseline(limit, now, before, more)
+    found = replace(found, outcome=outcome, bound=bound, exact=now.exact and before.exact)
+    # The baseline was measured at another time: what is within the noise proves nothing.
+    lost = metrics.is_timed(name) and (noise is None or noise > limit.allowance(before.value))
+    if lost and outcome == "failed":
+        found = replace(found, outcome="inconclusive")
+        return replace(found, reason=reason_within_noise(found))
+    return replace(found, reason=reason_against_baseline(found, more and more[0]))
 
 
-def _against_limit(
-    limit: Limit, measured: LimitCheck, now: Range, before: Range | None
-) -> LimitCheck:
-    bound = limit.amount
-    outcome: Outcome = "passed"
-    if _worse(limit.metric, now.best(limit.metric), bound):
-        outcome = "failed"
-    elif _worse(limit.metric, now.value, bound):
-        outcome = "inconclusive"
-    result = replace(measured, outcome=outcome, bound=bound,
-                     better=before is not None and _better(limit, now, before))  # fmt: skip
-    return replace(result, reason=reason_against_limit(result))
+def _timings(
+    profile: Profile, baseline: Profile, decided: Sequence[LimitCheck]
+) -> tuple[TimedFigure, ...]:
+    """Times without a limit."""
+    figures = []
+    for name in _TIMINGS:
+        value, before = profile.value(name), baseline.value(name)
+        if value is not None and before is not None and name not in {d.metric for d in decided}:
+            noise = noise_of(profile, name)
+            figures.append(TimedFigure(name, metrics.UNITS[name], before, value, noise))
+    return tuple(figures)
 
 
 def _against_baseline(
-    limit: Limit,
-    measured: LimitCheck,
-    now: Range,
-    before: Range,
-    new_blockers: tuple[int, int] | None,
-) -> LimitCheck:
+    limit: Limit, now: Range, before: Range, new_blockers: tuple[int, int] | None
+) -> tuple[Outcome, float]:
+    """The outcome, and the worst value that passes."""
     name = limit.metric
     sign = -1.0 if metrics.higher_is_better(name) else 1.0
     worst = before.worst(name)
     bound = worst + sign * limit.allowance(worst)
-    middle, expected = now.value, before.value + sign * limit.allowance(before.value)
-    if metrics.is_count(name) and not (now.exact and before.exact):
-        # The most frequent of a few counts says less than the range of them.
-        middle, expected = (now.low + now.high) / 2.0, bound
-    outcome: Outcome = "passed"
+    allowed = limit.allowance(before.value)
     if new_blockers is not None:
         # A blocker that went must not hide one that came. One that only some processes met may
         # be chance.
         always, sometimes = new_blockers
-        if always > limit.allowance(before.value):
-            outcome = "failed"
-        elif sometimes > limit.allowance(before.value):
-            outcome = "inconclusive"
-    elif _worse(name, now.best(name), bound):
-        outcome = "failed"
-    elif _worse(name, middle, expected):
-        outcome = "inconclusive"
+        if always > allowed:
+            return "failed", bound
+        return ("inconclusive" if sometimes > allowed else "passed"), bound
+    middle, expected = now.value, before.value + sign * allowed
+    if metrics.is_count(name) and not (now.exact and before.exact):
+        # The most frequent of a few counts says less than the range of them.
+        middle, expected = (now.low + now.high) / 2.0, bound
+    outcome = _outcome_of(name, now, bound, middle, expected)
     if name == "shape_signatures" and outcome == "failed" and before.value > 1:
         # How many shapes a few steps see is chance if they change all the time.
         outcome = "inconclusive"
-    result = replace(
-        measured, outcome=outcome, bound=bound, better=_better(limit, now, before),
-        exact=now.exact and before.exact,
-    )  # fmt: skip
-    return replace(result, reason=reason_against_baseline(result, new_blockers and new_blockers[0]))
+    return outcome, bound
+
+
+def _outcome_of(metric: str, now: Range, bound: float, middle: float, expected: float) -> Outcome:
+    """Failed if the best value is beyond the bound, inconclusive if only the middle one is beyond
+    what is expected."""
+    if _worse(metric, now.best(metric), bound):
+        return "failed"
+    return "inconclusive" if _worse(metric, middle, expected) else "passed"
 
 
 def _worse(metric: str, value: float, bound: float) -> bool:
@@ -197,53 +215,3 @@ def _better(limit: Limit, now: Range, before: Range) -> bool:
         gain = -gain
     least = limit.allowance(before.value) if limit.relative else metrics.floor_of(limit.metric)
     return gain > max(least, 1e-9)
-
-
-# ------------------------------------------------------------------------ comparability
-
-
-def not_comparable(profile: Profile, baseline: Profile) -> str | None:
-    """Why these two cannot be compared; None if they can."""
-    now, before = profile.environment, baseline.environment
-    if (profile.mode == "rehearsal") != (baseline.mode == "rehearsal"):
-        with_gpu = "the baseline was measured on a GPU, and this run used none"
-        without = "the baseline was made without a GPU, and this run used one"
-        return with_gpu if profile.mode == "rehearsal" else without
-    if profile.mode != "rehearsal" and now.device != before.device:
-        return f"the baseline was measured on {before.device}, this run on {now.device}"
-    if now.world_size != before.world_size:
-        ranks = "1 rank" if before.world_size == 1 else f"{before.world_size} ranks"
-        return f"the baseline has {ranks}, this run {now.world_size}"
-    return None
-
-
-def _another_target(now: Target, before: Target) -> bool:
-    """Whether the two name different code, from whatever folder. Every trace has its own name."""
-    if now.kind != before.kind or now.kind == "trace":
-        return False
-    names = [PurePath(target.name).parts for target in (now, before)]
-    shared = min(map(len, names))
-    return names[0][-shared:] != names[1][-shared:]
-
-
-def _warnings(profile: Profile, baseline: Profile) -> tuple[str, ...]:
-    """Differences that may explain others; the figures are compared anyway."""
-    now, before = profile.environment, baseline.environment
-    warnings = [
-        f"the baseline was made with {name} {old}, this run with {new}"
-        for name, old, new in (
-            ("PyTorch", before.torch, now.torch),
-            ("CUDA", before.cuda, now.cuda),
-            ("driver", before.driver, now.driver),
-        )
-        if old != new
-    ]
-    if _another_target(profile.target, baseline.target):
-        warnings.append(f"the baseline was made of a different target: {baseline.target.name}")
-    if profile.target.args != baseline.target.args:
-        args = " ".join(baseline.target.args) or "none"
-        warnings.append(f"the baseline was made with different arguments: {args}")
-    periods = [tuple(p.step.period) if p.step is not None else () for p in (profile, baseline)]
-    if periods[0] != periods[1]:
-        warnings.append(f"the baseline has a different step: {' > '.join(periods[1])}")
-    return tuple(warnings)

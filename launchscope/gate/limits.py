@@ -1,7 +1,7 @@
 """Limits: how they are written, and which are in force.
 
 `900` is the worst value that passes; `+0`, `+5%`, `+2pp`, `+300us` are how much worse than the
-baseline a value may be (`-5%` for a metric that is better when higher); `off` lifts a limit.
+baseline a value may be (`-5%` for a metric that is better when higher); `off` removes a limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,24 @@ from launchscope.config import convert
 from launchscope.errors import ConfigError, UsageError
 from launchscope.gate import metrics
 from launchscope.model.gate import LimitSource
+from launchscope.model.recording import Mode
 
+# In force beside those that are given, by the mode of the Profile: exact counts, which do not
+# depend on how busy the machine is.
+_TRACED = ("launches_per_step", "syncs_per_step", "memcpys_per_step")
+_BETWEEN_TRACED = ("between_launches", "between_syncs", "between_copies")
+_INSPECTED = ("device_ops_per_step", metrics.BLOCKERS, "graph_breaks", "shape_signatures")
+_DEFAULTS = {
+    "gpu": (*_TRACED, *_INSPECTED, *_BETWEEN_TRACED, "between_ops"),
+    "rehearsal": (
+        *_INSPECTED,
+        "memcpys_per_step",
+        "between_ops",
+        "between_syncs",
+        "between_copies",
+    ),
+    "trace": (*_TRACED, *_BETWEEN_TRACED),
+}
 _FORM = re.compile(r"([+-]?)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(%|pp|ns|us|µs|ms|s|x|MiB)?")
 _NANOSECONDS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 _EXAMPLES = "900, +0, +5%, +2pp or +300us"
@@ -42,7 +59,7 @@ class Limit:
         return max(amount, metrics.floor_of(self.metric))
 
 
-Limits = Mapping[str, Limit | None]  # None: lifted
+Limits = Mapping[str, Limit | None]  # None: removed
 
 
 def limits_from_flags(words: Sequence[str]) -> Limits:
@@ -73,17 +90,14 @@ def limits_from_config(table: Mapping[str, object], place: str) -> Limits:
     }
 
 
-def limits_in_force(flags: Limits, config: Limits, mode: str) -> tuple[Limit, ...]:
-    """Flags before the settings file; the defaults where neither has a limit for this mode.
-
-    Without a GPU most metrics are not measured: a settings file that only limits those leaves
-    the defaults of a rehearsal in force.
-    """
-    chosen = {**config, **flags}
-    defaults = metrics.DEFAULTS[mode]
-    if not chosen or (mode == "rehearsal" and not flags and not chosen.keys() & defaults.keys()):
-        default = {name: _parsed(name, text, "default", "") for name, text in defaults.items()}
-        chosen = {**default, **chosen}
+def limits_in_force(
+    flags: Limits, config: Limits, mode: Mode, *, with_baseline: bool = True
+) -> tuple[Limit, ...]:
+    """The defaults of the mode, which need a baseline, with the limits of the settings file and of
+    the command line in their place or beside them."""
+    names = _DEFAULTS[mode] if with_baseline else ()
+    default = {name: _parsed(name, "+0", "default", "") for name in names}
+    chosen = {**default, **config, **flags}
     return tuple(limit for limit in chosen.values() if limit is not None)
 
 
@@ -108,35 +122,33 @@ def _parsed(
     sign, number, suffix = found[1], float(found[2]), found[3] or ""
     unit, relative = metrics.UNITS[metric], bool(sign)
     better, worse = ("higher", "-") if metrics.higher_is_better(metric) else ("lower", "+")
+    if relative and not number and metrics.is_timed(metric):
+        raise refused(
+            f" differs from run to run, so {text} would fail unchanged code",
+            f"allow a tolerance, such as {worse}5%",
+        )
     if relative and sign != worse and number:
         raise refused(
             f" is better when {better}, so {text} would demand an improvement",
             f"write {worse}{text[1:]} for how much worse it may be",
         )
-    if suffix == "%" and (relative or unit != "%"):
-        if not relative:
-            raise refused(
-                f" is not a percentage, so {text} has to be relative",
-                f"write {worse}{text} for {text} worse than the baseline",
-            )
+    if suffix == "%" and relative:
         return Limit(metric, text, source, True, number / 100.0, share=True)
+    if suffix == "%" and unit != "%":
+        raise refused(
+            f" is not a percentage, so {text} has to be relative",
+            f"write {worse}{text} for {text} worse than the baseline",
+        )
     if suffix == "pp" and (unit != "%" or not relative):
         raise refused(
             f": {text!r} is not a limit: pp is how much a percentage may rise",
             f"write +{number:g}pp" if unit == "%" else f"limits look like {_EXAMPLES}",
         )
-    amount = _in_unit(number, suffix, unit)
-    if amount is None:
+    if suffix in _NANOSECONDS and unit in _NANOSECONDS:
+        number *= _NANOSECONDS[suffix] / _NANOSECONDS[unit]
+    elif suffix not in ("", "pp", unit):
         raise refused(
             f" is measured in {'counts' if unit == '1' else unit}, and {text!r} is not",
             "leave out the unit" if unit == "1" else f"leave the unit out, or write it in {unit}",
         )
-    return Limit(metric, text, source, relative, amount)
-
-
-def _in_unit(number: float, suffix: str, unit: str) -> float | None:
-    if suffix in ("", unit) or (suffix == "pp" and unit == "%"):
-        return number
-    if suffix in _NANOSECONDS and unit in _NANOSECONDS:
-        return number * _NANOSECONDS[suffix] / _NANOSECONDS[unit]
-    return None
+    return Limit(metric, text, source, relative, number)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, mode
 
 from launchscope.errors import InputError
 from launchscope.gate import metrics
-from launchscope.model import Blocker, Metric, Profile
+from launchscope.model import Blocker, Profile
+
+_FEWEST_SAMPLES = 8  # so that each half has a median
 
 
 @dataclass(frozen=True)
@@ -31,34 +33,29 @@ class Range:
 def merged(profiles: Sequence[Profile]) -> Profile:
     """The first Profile with the metrics of all: medians, and in `facts` their ranges."""
     first = profiles[0]
-    joined: dict[str, Metric] = {}
+    joined = dict(first.metrics)
     ranges: dict[str, tuple[float, float]] = {}
     for key, metric in first.metrics.items():
-        found = [
-            known for p in profiles if key in p.metrics and (known := range_of(p, key)) is not None
-        ]
+        of_all = [p for p in profiles if key in p.metrics]
+        found = [known for p in of_all if (known := range_of(p, key)) is not None]
         if not found:
-            joined[key] = metric
             continue
         low, high = min(r.low for r in found), max(r.high for r in found)
-        values = [r.value for r in found]
-        count = metrics.is_count(key)
-        value: float = mode(values) if count else median(values)
-        exact = all(r.exact for r in found) and low == high
-        samples = tuple(s for p in profiles if key in p.metrics for s in p.metrics[key].samples)
-        joined[key] = replace(
-            metric,
-            value=int(value) if value == int(value) and count else value,
-            exact=exact,
-            samples=samples,
-        )
         if low != high:
             ranges[key] = low, high
+        count = metrics.is_count(key)
+        value: float = (mode if count else median)([r.value for r in found])
+        joined[key] = replace(
+            metric,
+            value=int(value) if count and value == int(value) else value,
+            exact=low == high and all(r.exact for r in found),
+            samples=tuple(sample for p in of_all for sample in p.metrics[key].samples),
+        )
     blockers, seen = _joined_blockers([p for p in profiles if p.shapes.stable is not None])
     facts = replace(
         first.facts,
         ranges=ranges,
-        processes=sum(map(processes_of, profiles)),
+        processes=sum(p.facts.processes or 1 for p in profiles),
         blocker_ranges=seen or None,
     )
     return replace(first, metrics=joined, blockers=blockers, facts=facts)
@@ -78,16 +75,13 @@ def _joined_blockers(
             alike[kind] += 1
             if key not in rows or rows[key].count < blocker.count:
                 rows[key] = blocker
-    total: Counter[str] = Counter()
-    for blocker in rows.values():
-        total[blocker.op] += blocker.count
+    total = totals((row.op, row.count) for row in rows.values())
     counts = [blocker_ranges(profile) for profile in profiles]
     seen = {}
     for op in total:
-        low = min(known.get(op, (0, 0))[0] for known in counts)
-        high = max(known.get(op, (0, 0))[1] for known in counts)
-        if (low, high) != (total[op], total[op]):
-            seen[op] = low, high
+        lows, highs = zip(*(known.get(op, (0, 0)) for known in counts))
+        if (min(lows), max(highs)) != (total[op], total[op]):
+            seen[op] = min(lows), max(highs)
     return tuple(rows.values()), seen
 
 
@@ -103,25 +97,55 @@ def sound(profile: Profile, place: str) -> Profile:
     return profile
 
 
-def processes_of(profile: Profile) -> int:
-    """How many fresh processes measured it."""
-    return profile.facts.processes or 1
+def noise_of(profile: Profile, metric: str) -> float | None:
+    """By how much a timed metric differs in unchanged code, in its unit: between the first and the
+    second half of this run, or between its processes if that is more. None: not known. A metric
+    without samples is taken to differ as the iteration does."""
+    value = profile.value(metric)
+    if value is None:
+        return None
+    known = []
+    for clock in (profile.metrics[metric], profile.metrics.get("iteration_ms")):
+        if clock is not None and clock.value and len(clock.samples) >= _FEWEST_SAMPLES:
+            middle = len(clock.samples) // 2
+            early, late = median(clock.samples[:middle]), median(clock.samples[middle:])
+            known.append(abs(late - early) / abs(clock.value) * abs(value))
+            break
+    if metric in (profile.facts.ranges or {}):
+        low, high = (profile.facts.ranges or {})[metric]
+        known.append(high - low)
+    return max(known, default=None)
 
 
 def blocker_ranges(profile: Profile) -> dict[str, tuple[int, int]]:
     """For every blocker, by op, the fewest and the most that a process saw in one step."""
-    counts: Counter[str] = Counter()
-    for blocker in profile.blockers:
-        counts[blocker.op] += blocker.count
     known = profile.facts.blocker_ranges or {}
+    counts = totals((blocker.op, blocker.count) for blocker in profile.blockers)
     return {op: known.get(op, (count, count)) for op, count in counts.items()}
 
 
-def range_of(profile: Profile, metric: str) -> Range | None:
-    """The metric's range over processes; None if it was not measured.
+def totals(rows: Iterable[tuple[str, int]]) -> Counter[str]:
+    """The sum of the counts of each name."""
+    counts: Counter[str] = Counter()
+    for name, count in rows:
+        counts[name] += count
+    return counts
 
-    In one process a timed metric is a single median, and a count ranges over its samples.
-    """
+
+def observed_alike(metric: str, profile: Profile, baseline: Profile) -> bool:
+    """Whether a figure of both is about the same work. Over how many iterations the work between
+    steps was observed decides whether what is periodic has a known period, and counts."""
+    both = [p.between for p in (profile, baseline) if p.between is not None]
+    if not metric.startswith("between_") or len({between.observed for between in both}) < 2:
+        return True
+    return not any(
+        work.period and metric in work.counts for between in both for work in between.periodic
+    )
+
+
+def range_of(profile: Profile, metric: str) -> Range | None:
+    """The metric's range over processes; None if it was not measured. In one process a timed metric
+    is a single median, and a count ranges over its samples."""
     if metric == metrics.BLOCKERS:
         if profile.shapes.stable is None:  # the step was not inspected
             return None
@@ -132,10 +156,6 @@ def range_of(profile: Profile, metric: str) -> Range | None:
     if value is None:
         return None
     own = profile.metrics[metric]
-    known = profile.facts.ranges or {}
-    if metric in known:
-        low, high = known[metric]
-        return Range(value, low, high, own.exact)
-    if metrics.is_count(metric) and own.samples:
-        return Range(value, min(own.samples), max(own.samples), own.exact)
-    return Range(value, value, value, own.exact)
+    spread = own.samples if metrics.is_count(metric) and own.samples else (value,)
+    low, high = (profile.facts.ranges or {}).get(metric, (min(spread), max(spread)))
+    return Range(value, low, high, own.exact)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from difflib import get_close_matches
 
 from launchscope.analysis.metrics import UNITS as MEASURED
 from launchscope.errors import UsageError
 
-# Not a metric of the Profile: how many blockers a step has.
-BLOCKERS = "blockers"
+BLOCKERS = "blockers"  # not a metric of the Profile: how many blockers a step has
 UNITS = {**MEASURED, BLOCKERS: "1"}
 
-_HIGHER = {"speedup", "iteration_speedup", "hdbi"}
-_RATIOS = {"hdbi"}  # of unit 1 and still not counts
+_HIGHER_IS_BETTER = {"speedup", "iteration_speedup", "hdbi"}
 # A smaller difference is noise of the clock, whatever share of a small value it is.
 _FLOOR_OF_UNIT = {"1": 0.0, "ms": 0.01, "us": 1.0, "%": 0.5, "x": 0.02, "MiB": 1.0, "steps": 1.0}
 _FLOORS = {"hdbi": 0.01, "capture_ms": 1.0, "instantiate_ms": 1.0}
-_OF_THE_REPLAY = {
+NEEDS_REPLAY = {
     "replay_ms",
     "speedup",
     "capture_ms",
@@ -30,13 +27,6 @@ _OF_THE_REPLAY = {
     "iteration_speedup",
     "removable_pct",
 }
-
-# Limits in force where none are given, by the mode of the Profile.
-DEFAULTS: dict[str, dict[str, str]] = {
-    "gpu": {"launches_per_step": "+0", "syncs_per_step": "+0", "launch_overhead_pct": "+2pp"},
-    "rehearsal": {"device_ops_per_step": "+0", BLOCKERS: "+0", "shape_signatures": "+0"},
-}
-DEFAULTS["trace"] = DEFAULTS["gpu"]
 
 
 def require_known(metric: str, error: type[UsageError], place: str) -> None:
@@ -52,18 +42,18 @@ def require_known(metric: str, error: type[UsageError], place: str) -> None:
 
 
 def higher_is_better(metric: str) -> bool:
-    return metric in _HIGHER
+    return metric in _HIGHER_IS_BETTER
 
 
 def is_count(metric: str) -> bool:
-    return UNITS[metric] == "1" and metric not in _RATIOS
+    return UNITS[metric] == "1" and metric != "hdbi"  # a ratio
+
+
+def is_timed(metric: str) -> bool:
+    """Whether two runs of the same code give two values."""
+    return UNITS[metric] not in ("1", "MiB") or metric == "hdbi"
 
 
 def floor_of(metric: str) -> float:
     """The smallest worsening, in the metric's unit, that counts against a relative limit."""
     return _FLOORS.get(metric, _FLOOR_OF_UNIT[UNITS[metric]])
-
-
-def needs_replay(metrics: Iterable[str]) -> bool:
-    """Whether one of these is only known after a replay of the step."""
-    return not _OF_THE_REPLAY.isdisjoint(metrics)

@@ -1,11 +1,11 @@
-"""Sentences of a Check, with as many digits as tell its numbers apart."""
+"""Sentences of a CheckResult, with as many digits as make its numbers distinct."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from launchscope.gate import metrics
-from launchscope.model import LimitCheck, Outcome
+from launchscope.model import LimitCheck, Outcome, PairedChange
 
 
 def figure(value: float | None, unit: str, digits: int = 4) -> str:
@@ -20,33 +20,43 @@ def figure(value: float | None, unit: str, digits: int = 4) -> str:
     return f"{text}x" if unit == "x" else f"{text} {unit}"
 
 
+def difference_unit(unit: str) -> str:
+    """The unit of a difference of two figures."""
+    return "pp" if unit == "%" else unit
+
+
+def change_figure(change: PairedChange, value: float) -> str:
+    """A change in its unit, with its sign: `+6.8 %`, `-0.31 ms`, `0`."""
+    text = figure(value, change.change_unit, digits=3)
+    return f"+{text}" if value > 0 else text
+
+
 def reason_against_limit(limit: LimitCheck) -> str:
     bound, value = figure(limit.bound, limit.unit), figure(limit.value, limit.unit)
-    least = metrics.higher_is_better(limit.metric)
+    higher = metrics.higher_is_better(limit.metric)
     if limit.outcome == "passed":
-        return f"{value}; the limit allows {'at least' if least else 'at most'} {bound}"
-    side = "below" if least else "above"
+        return f"{value}; the limit allows {'at least' if higher else 'at most'} {bound}"
+    text = f"is {value}, {'below' if higher else 'above'} the limit of {bound}"
     if limit.outcome == "failed":
-        return f"is {value}, {side} the limit of {bound}"
-    best = figure(limit.high if least else limit.low, limit.unit)
-    return f"is {value}, {side} the limit of {bound}, but {best} at best"
+        return text
+    return f"{text}, but {figure(limit.high if higher else limit.low, limit.unit)} at best"
 
 
 def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
     unit, passed = limit.unit, limit.outcome == "passed"
+    higher = metrics.higher_is_better(limit.metric)
     digits = 4 if passed else _digits(limit.baseline, limit.value, limit.bound)
     before, now = figure(limit.baseline, unit, digits), figure(limit.value, unit, digits)
     if new_blockers:
         return f"went from {before} to {now}, {new_blockers} of them new"
     if limit.value == limit.baseline or (passed and now == before):
-        worst = limit.low if metrics.higher_is_better(limit.metric) else limit.high
         if limit.outcome == "inconclusive":
-            return f"{now}, but {figure(worst, unit)} at worst; {before} in the baseline"
+            worst = figure(limit.low if higher else limit.high, unit)
+            return f"{now}, but {worst} at worst; {before} in the baseline"
         return f"{now}, as in the baseline"
     rose = (limit.value or 0.0) > (limit.baseline or 0.0)
     moved = f"{'rose' if rose else 'fell'} from {before} to {now}"
-    least = metrics.higher_is_better(limit.metric)
-    allowed = f"{'at least' if least else 'at most'} {figure(limit.bound, unit, digits)}"
+    allowed = f"{'at least' if higher else 'at most'} {figure(limit.bound, unit, digits)}"
     if limit.outcome == "failed":
         return f"{moved}; the limit {limit.limit} allows {allowed}"
     if limit.outcome == "inconclusive":
@@ -57,8 +67,18 @@ def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
     return moved
 
 
+def reason_within_noise(limit: LimitCheck) -> str:
+    """Of a timed limit that failed by less than unchanged code may differ."""
+    before, now = figure(limit.baseline, limit.unit), figure(limit.value, limit.unit)
+    moved = f"went from {before} to {now}"
+    if limit.noise is None:
+        return f"{moved}, but how much unchanged code differs on this machine is not known"
+    noise = figure(limit.noise, difference_unit(limit.unit), 2)
+    return f"{moved}, but unchanged code differs by {noise} on this machine"
+
+
 def _digits(*values: float | None) -> int:
-    """The number of digits, from 4 to 9, that tells these values apart."""
+    """The fewest digits, from 4 to 9, with which these values differ."""
     different = {value for value in values if value is not None}
     enough = (d for d in range(4, 10) if len({f"{v:.{d}g}" for v in different}) == len(different))
     return next(enough, 4)
@@ -67,22 +87,23 @@ def _digits(*values: float | None) -> int:
 def headline(outcome: Outcome, decided: Sequence[LimitCheck], problem: str | None) -> str:
     """One sentence about all limits."""
     chosen = [d for d in decided if d.outcome == outcome]
-    names = ", ".join(d.metric for d in chosen)
     if outcome == "failed":
-        first = chosen[0]
         more = f" ({len(chosen) - 1} more failed)" if len(chosen) > 1 else ""
-        return f"{first.metric} {first.reason}{more}."
+        return f"{chosen[0].metric} {chosen[0].reason}{more}."
     if outcome == "not_compared":
-        return f"Nothing was compared: {problem or _because(chosen)}."
+        first = f"{chosen[0].metric}: {chosen[0].reason}" if chosen else "no limit is in force"
+        return f"Nothing was compared: {problem or first}."
     if outcome == "inconclusive":
-        return f"Inconclusive: {names} may have become worse."
+        return f"Inconclusive: {', '.join(d.metric for d in chosen)} may have become worse."
     compared = [d for d in decided if d.outcome != "not_compared"]
+    skipped = [d.metric for d in decided if d.outcome == "not_compared"]
     better = [d.metric for d in compared if d.better]
-    if better:
-        return f"Within every limit. The baseline is stale: {', '.join(better)} improved."
     count = len(compared)
-    return f"Within {'its limit' if count == 1 else f'all {count} limits'}."
-
-
-def _because(chosen: Sequence[LimitCheck]) -> str:
-    return f"{chosen[0].metric}: {chosen[0].reason}" if chosen else "no limit is in force"
+    within = "Within its limit" if count == 1 else f"Within all {count} limits"
+    if skipped:
+        within = (
+            f"{', '.join(skipped)} could not be evaluated. Within the other "
+            f"{'limit' if count == 1 else f'{count} limits'}"
+        )
+    stale = f" The baseline is stale: {', '.join(better)} improved." if better else ""
+    return f"{within}.{stale}"

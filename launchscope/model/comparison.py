@@ -1,18 +1,21 @@
-"""The Comparison: several measurements of one script, side by side, and what follows from them."""
+"""Measurements side by side: points of one script, two Profiles, or the ranks of one run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-from launchscope.model.profile import Metric, Profile
+from launchscope.model.profile import Metric, Profile, Recommendation
 from launchscope.model.reason import Reason
-from launchscope.model.recording import Cause, StrategyResult
-from launchscope.model.run import Environment, Mode, Target
-from launchscope.model.source_line import SourceLine
-from launchscope.model.tensor_shape import TensorShape
-
-COMPARISON_SCHEMA = "launchscope/comparison/2"
+from launchscope.model.recording import (
+    Cause,
+    Environment,
+    Mode,
+    SourceLine,
+    StrategyResult,
+    Target,
+    TensorShape,
+)
 
 StrategyName = Literal["eager", "replay", "compile", "graphed"]
 STRATEGIES: tuple[StrategyName, ...] = ("eager", "replay", "compile", "graphed")
@@ -20,8 +23,7 @@ STRATEGIES: tuple[StrategyName, ...] = ("eager", "replay", "compile", "graphed")
 
 @dataclass(frozen=True)
 class PointFailure:
-    """Why a point has no measurement, or not all of it. `exit_code` is the script's, if it ended
-    with one of its own."""
+    """Why a point was not, or not completely, measured. `exit_code` is the script's own."""
 
     reason: Reason
     exit_code: int | None = None
@@ -35,10 +37,8 @@ class PointFailure:
 
 @dataclass(frozen=True)
 class Point:
-    """One run of the script. `profile` None: nothing was measured, and `failure` says why.
-
-    Samples per second are of whole iterations: measured eagerly, projected with the replay.
-    """
+    """One run of the script. `profile` None: nothing was measured, and `failure` says why. Samples
+    per second are of whole iterations: measured eagerly, projected with the replay."""
 
     parameters: dict[str, str]
     target: Target
@@ -66,11 +66,9 @@ class NearestPoint:
 class Crossover:
     """The batch size at which the gain falls under the threshold.
 
-    `between`: at `batch_size`, interpolated over the logarithm of the batch size from `by`.
-    `above`, `below`: the gain is on that side of the threshold at every size measured.
-    `rising`: the gain rises with the batch size; `several`: it crosses more than once;
-    `unknown`: fewer than two sizes have a gain. `confirmed`: replays measured at both
-    neighbours lie on either side.
+    `between`: at `batch_size`, interpolated over its logarithm from the gains in `by`. `above`,
+    `below`: the gain is on that side at every measured size. `rising`: it rises with the batch
+    size. `several`: it crosses more than once. `unknown`: fewer than two sizes have a gain.
     """
 
     status: Literal["between", "above", "below", "rising", "several", "unknown"]
@@ -80,53 +78,46 @@ class Crossover:
     by: Literal["exposed", "removable"] | None = None
     pays: NearestPoint | None = None  # the nearest measured size that still pays
     pays_not: NearestPoint | None = None
-    confirmed: bool = False
+    confirmed: bool = False  # by replays measured at both neighbors
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """How the losses (or outputs) of a way to adopt follow those of eager on the same seed.
-
-    `largest_pct` is the largest difference of any step, relative to eager's value.
-    """
+    """How the losses (or outputs) of a strategy follow those of eager on the same seed."""
 
     status: Literal["reference", "follows", "differs", "not_compared"]
     what: Literal["loss", "output", "update"] = "loss"
     steps: int = 0
-    largest_pct: float | None = None
+    largest_pct: float | None = None  # difference of a step, relative to eager's value
     tolerance_pct: float | None = None
     reason: Reason | None = None
     causes: tuple[Cause, ...] = ()  # why the replay differs
 
 
 @dataclass(frozen=True)
-class Rung:
-    """One way to adopt graphs, measured in a process of its own.
-
-    `iteration_ms` is measured for eager, compile and graphed; for replay it is the projection
-    from the replay measured in place. `setup_ms` is what adopting cost before the first fast
-    step. `memory_mib` is the most that torch reserved on the device.
-    """
+class Strategy:
+    """One strategy for adopting graphs, measured in a process of its own. For `replay` the
+    iteration is projected from the replay measured in place."""
 
     mode: StrategyName
     iteration_ms: Metric | None = None
     step_ms: Metric | None = None
-    speedup: float | None = None  # of the iteration, against the eager rung
+    speedup: float | None = None  # of the iteration, against the eager strategy
     projected: bool = False
-    setup_ms: float | None = None
-    memory_mib: float | None = None
+    setup_ms: float | None = None  # before the first fast step
+    memory_mib: float | None = None  # the most that torch reserved on the device
     graph_share_pct: float | None = None  # kernels of the step that ran inside graphs
     launches_per_step: float | None = None
     trajectory: Trajectory = Trajectory("not_compared")
-    adoption: StrategyResult | None = None
+    result: StrategyResult | None = None
     failure: PointFailure | None = None
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """Every way that was tried. `best` None: none is better than eager."""
+class Strategies:
+    """Every strategy that was tried. `best` None: none is better than eager."""
 
-    rungs: tuple[Rung, ...]
+    tried: tuple[Strategy, ...]
     best: StrategyName | None = None
     headline: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
@@ -134,10 +125,8 @@ class Ladder:
 
 @dataclass(frozen=True)
 class SizeCount:
-    """How many of the observed steps had inputs of these shapes.
-
-    `size` is the one dimension that varies, None where more than one does.
-    """
+    """How many of the observed steps had inputs of these shapes. `size` is the one dimension that
+    varies, None where more than one does."""
 
     inputs: tuple[TensorShape, ...]
     steps: int
@@ -157,13 +146,9 @@ class Bucket:
 
 @dataclass(frozen=True)
 class BucketPlan:
-    """Padded sizes with a graph each, and what they are predicted to give.
-
-    Times are means over the steps of the most frequent structure of inputs, per iteration.
-    `covered_pct` of all observed steps run a graph; the others stay eager. `growing`: sizes grow
-    by one from step to step, and a static cache of `high` of the only bucket takes the place of
-    padding.
-    """
+    """Padded sizes with a graph each; times are predicted means per iteration over the steps with
+    the most frequent structure of inputs. `growing`: sizes grow by one from step to step, and a
+    static cache of the only bucket's `high` replaces padding."""
 
     kind: Literal["padded", "growing", "unplanned"]
     observed_steps: int
@@ -173,7 +158,7 @@ class BucketPlan:
     buckets: tuple[Bucket, ...] = ()
     max_graphs: int | None = None
     memory_limit_mib: float | None = None
-    covered_pct: float | None = None
+    covered_pct: float | None = None  # of all observed steps; the others stay eager
     padding_pct: float | None = None  # of the padded size that is padding, over covered steps
     eager_ms: float | None = None
     planned_ms: float | None = None
@@ -182,7 +167,8 @@ class BucketPlan:
     memory_mib: float | None = None  # without buckets and above the limit: of the smallest graph
     recommendation: Literal["adopt_bucketed", "stay_eager", "inconclusive"] = "inconclusive"
     headline: str = ""
-    phases: tuple[str, ...] = ()  # prefill and decode, told apart
+    phases: tuple[str, ...] = ()  # such as prefill and decode
+    times_unknown: Reason | None = None  # why there is no plan of buckets
     notes: tuple[str, ...] = ()
 
 
@@ -198,7 +184,111 @@ class Comparison:
     threshold_pct: float = 15.0
     headline: str = ""
     crossovers: tuple[Crossover, ...] = ()
-    ladders: tuple[Ladder, ...] = ()
+    strategies: tuple[Strategies, ...] = ()
     buckets: tuple[BucketPlan, ...] = ()
     notes: tuple[str, ...] = ()
-    schema: str = COMPARISON_SCHEMA
+    schema: str = "launchscope/comparison/2"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two Profiles: what was measured, and its step in words."""
+
+    name: str
+    device: str | None
+    step: str
+    recommendation: Recommendation | None
+
+
+@dataclass(frozen=True)
+class MetricChange:
+    """A metric on both sides; None where it was not measured. `beyond_spread` None: unknown."""
+
+    key: str
+    unit: str
+    before: float | None
+    after: float | None
+    beyond_spread: bool | None = None
+
+    @property
+    def change_pct(self) -> float | None:
+        """Of `before`; None where one of the two is not known or `before` is 0."""
+        if self.before is None or self.after is None or not self.before:
+            return None
+        return 100.0 * (self.after - self.before) / abs(self.before)
+
+
+@dataclass(frozen=True)
+class KernelDifference:
+    """A kernel with another count or time per step on the two sides; 0 where it is missing."""
+
+    name: str
+    state: Literal["appeared", "vanished", "changed"]
+    before_count: float
+    after_count: float
+    before_us: float
+    after_us: float
+
+    @property
+    def change_us(self) -> float:
+        return self.after_us - self.before_us
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Metrics in the Profile's order; kernels by the change of their GPU time."""
+
+    before: Side
+    after: Side
+    metrics: tuple[MetricChange, ...]
+    kernels: tuple[KernelDifference, ...]
+    same_kernels: int
+    notes: tuple[str, ...] = ()
+    schema: str = "launchscope/difference/1"
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """One file. None: not measured, or not known. With a `problem` it could not be read."""
+
+    name: str
+    rank: int | None = None
+    iteration_ms: float | None = None
+    busy_ms: float | None = None  # of an iteration
+    communication_ms: float | None = None  # in NCCL or RCCL kernels, per step
+    own_ms: float | None = None  # of an iteration, outside of those
+    launches_per_step: float | None = None
+    launch_overhead_pct: float | None = None
+    removable_pct: float | None = None
+    recommendation: Recommendation | None = None
+    problem: str | None = None
+    target: str | None = None  # the command that was profiled
+
+
+@dataclass(frozen=True)
+class Skew:
+    """The spread of one figure over the ranks: smallest, median and largest."""
+
+    key: str
+    low: float
+    middle: float
+    high: float
+
+    @property
+    def pct(self) -> float | None:
+        """Largest less smallest, of the median."""
+        return 100.0 * (self.high - self.low) / self.middle if self.middle else None
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Rows by rank, or by name where the files are `workloads` and not ranks of one run. `slowest`
+    is the rank with the most time of its own: in a collective the others wait for it."""
+
+    rows: tuple[RankRow, ...]
+    skews: tuple[Skew, ...]
+    slowest: str | None
+    headline: str
+    notes: tuple[str, ...] = ()
+    kind: Literal["ranks", "workloads"] = "ranks"
+    schema: str = "launchscope/ranks/1"

@@ -1,27 +1,23 @@
-"""The Check: what the gate makes of a Profile, its baseline and the limits."""
+"""The CheckResult: what the gate makes of a Profile, its baseline and the limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from launchscope.model.run import Environment, Mode, Target
-from launchscope.model.source_line import SourceLine
-
-CHECK_SCHEMA = "launchscope/check/2"
+from launchscope.model.profile import PeriodicWork
+from launchscope.model.recording import Environment, Mode, SourceLine, Target
 
 Outcome = Literal["passed", "failed", "inconclusive", "not_compared"]
+# Of a pair: the GPU was slowed down, or had another clock in one run than in the other.
+Disturbance = Literal["throttled", "other_clock"]
 LimitSource = Literal["flag", "config", "default"]
 
 
 @dataclass(frozen=True)
 class LimitCheck:
-    """One limit and what became of it.
-
-    `value` is the median over fresh processes, `low` and `high` their range; the same of the
-    baseline. `bound` is the worst value that still passes. All in `unit`; None: not measured,
-    or without a baseline.
-    """
+    """One limit and its outcome, from medians over fresh processes and their ranges. None: not
+    measured, or without a baseline."""
 
     metric: str
     unit: str
@@ -35,25 +31,36 @@ class LimitCheck:
     baseline: float | None = None
     baseline_low: float | None = None
     baseline_high: float | None = None
-    bound: float | None = None
+    bound: float | None = None  # the worst value that still passes
     exact: bool = False
     better: bool = False  # than the whole range of the baseline
+    noise: float | None = None  # of a timed metric: by how much unchanged code differs in this run
     relative: bool = False  # the limit is on the difference from the baseline
 
 
 @dataclass(frozen=True)
-class Change:
-    """A kernel, op or blocker that a step has more or less often than in the baseline.
+class TimedFigure:
+    """A figure that no limit decides on, beside that of the baseline."""
 
-    `where` are the person's lines at which it appeared, the first the likeliest; of what
-    disappeared they are lines of the baseline's source.
-    """
+    metric: str
+    unit: str
+    baseline: float
+    value: float
+    noise: float | None = None  # as of a LimitCheck
+
+
+@dataclass(frozen=True)
+class Change:
+    """A kernel, op or blocker that a step, or the work `between` two steps, has more or less often
+    than in the baseline. `where` are lines of the script, the likeliest first; of what disappeared,
+    lines of the old source."""
 
     kind: Literal["kernel", "op", "blocker"]
     name: str
     before: float  # per step
     after: float
     where: tuple[SourceLine, ...] = ()
+    between: bool = False
 
     @property
     def appeared(self) -> bool:
@@ -61,7 +68,41 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Check:
+class PairedChange:
+    """How far a metric of the current version is from the base version's. A timed metric has the
+    medians over all pairs, the Hodges-Lehmann estimate of its change and the interval of that (None
+    with too few pairs); a count the range of its change over all runs."""
+
+    metric: str
+    unit: str
+    base: float
+    value: float
+    change: float
+    low: float | None
+    high: float | None
+    change_unit: str  # of the three: "%" of the base version, "pp", or the metric's own
+    exact: bool = False
+    pairs: tuple[tuple[float, float], ...] = ()  # the base version's value and the current one
+
+
+@dataclass(frozen=True)
+class PairedRuns:
+    """Runs of a base version and of the current one in pairs, in random order. Each version ran
+    `discarded` times before the first pair."""
+
+    reference: str  # as it was typed
+    commit: str
+    pairs: int  # that were compared
+    planned: int
+    discarded: int
+    confidence_pct: float
+    disturbed: tuple[Disturbance, ...] = ()  # of each pair that was dropped, the reason
+    clocks_mhz: tuple[tuple[float | None, float | None], ...] = ()  # of each pair that was compared
+    changes: tuple[PairedChange, ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckResult:
     """The gate's answer. `not_compared`: nothing that was asked for could be compared."""
 
     workload: str
@@ -72,14 +113,18 @@ class Check:
     headline: str
     limits: tuple[LimitCheck, ...] = ()
     changes: tuple[Change, ...] = ()
+    timings: tuple[TimedFigure, ...] = ()  # for information
     baseline: str | None = None  # where it was read
     baseline_environment: Environment | None = None
+    renewable: bool = True  # --update-baseline may replace the baseline
     source: SourceLine | None = None  # the line at which the step begins
     processes: int = 1
     written: str | None = None  # where this measurement was written as the baseline
     warnings: tuple[str, ...] = ()
+    paired: PairedRuns | None = None  # where the base version was measured in the same run
+    periodic: tuple[PeriodicWork, ...] = ()  # between steps, not in every iteration
     excused: bool = False  # a baseline was written or may be missing: nothing fails for the outcome
-    schema: str = CHECK_SCHEMA
+    schema: str = "launchscope/check/2"
 
     @property
     def stale(self) -> bool:

@@ -6,15 +6,19 @@ from dataclasses import dataclass, field, replace
 from statistics import median, quantiles
 from typing import Any, Literal
 
-from launchscope.model.facts import Facts
-from launchscope.model.optimizer_change import OptimizerChange
 from launchscope.model.reason import Reason
-from launchscope.model.recording import Cause, ReplayStatus, StepBoundary
-from launchscope.model.run import Environment, Mode, Target
-from launchscope.model.source_line import SourceLine
-from launchscope.model.tensor_shape import TensorShape
-
-PROFILE_SCHEMA = "launchscope/profile/2"
+from launchscope.model.recording import (
+    Cause,
+    Environment,
+    LibraryStep,
+    Mode,
+    OptimizerChange,
+    ReplayStatus,
+    SourceLine,
+    StepBoundary,
+    Target,
+    TensorShape,
+)
 
 Recommendation = Literal[
     "adopt",
@@ -31,11 +35,8 @@ Severity = Literal["info", "advice", "warning", "error"]
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure. `value` None means not measured; `exact` that all samples agree.
-
-    An estimate lies between `low` and `high`; None for a figure whose only spread is that of its
-    samples.
-    """
+    """One figure. `value` None means not measured; `exact` that all samples agree. An estimate
+    lies between `low` and `high`; other figures have no spread but that of their samples."""
 
     value: float | int | None
     unit: str
@@ -81,9 +82,9 @@ class Blocker:
     op: str
     where: SourceLine | None
     count: int
-    advice: str
     category: str = "other"
     code: str | None = None
+    inside: LibraryStep | None = None  # None: the person's own code
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class KernelChange:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkComparison:
     """Whether the replay ran the GPU work eager ran. `same` None: not compared."""
 
     same: bool | None
@@ -109,6 +110,7 @@ class Correctness:
     max_update_diff: float | None = None
     reason: Reason | None = None
     causes: tuple[Cause, ...] = ()
+    noise_floor: float | None = None  # the same difference between two replays of one batch
 
     @property
     def distinct_causes(self) -> tuple[Cause, ...]:
@@ -119,10 +121,8 @@ class Correctness:
 
 @dataclass(frozen=True)
 class ScopeReplay:
-    """What capturing only a first part of the step gives, with the rest of it left eager.
-
-    `eager_ms` and `replay_ms` are of that part; `removable_pct` is of the iteration.
-    """
+    """What capturing only a first part of the step gives, with the rest of it left eager. Times
+    are of that part; `removable_pct` is of the iteration."""
 
     scope: str  # forward_backward | forward
     status: ReplayStatus
@@ -139,7 +139,7 @@ class Replay:
     where: SourceLine | None = None
     scope: str | None = None
     changes: tuple[OptimizerChange, ...] = ()
-    work: Work = Work(None)
+    work: WorkComparison = WorkComparison(None)
     correct: Correctness = Correctness()
     scopes: tuple[ScopeReplay, ...] = ()  # smaller ones, where the whole step was not captured
 
@@ -189,6 +189,79 @@ class OpRow:
 
 
 @dataclass(frozen=True)
+class PeriodicWork:
+    """Work between steps that was seen before only some of the observed steps. `counts` are of one
+    occurrence, by metric. `period` is in iterations; None: not seen often enough to know it."""
+
+    seen: int
+    observed: int
+    period: int | None
+    counts: dict[str, int]
+    where: tuple[SourceLine, ...] = ()
+
+
+@dataclass(frozen=True)
+class BetweenSteps:
+    """What runs before each of the `observed` steps, after the one before it."""
+
+    observed: int = 0
+    ops: tuple[OpRow, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
+    kernels: tuple[KernelRow, ...] = ()
+    periodic: tuple[PeriodicWork, ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What rules, reports and the gate need that is no metric; None: not known. Shares are of GPU
+    time unless they say otherwise; counts are per step."""
+
+    # Of the run.
+    timing_steps: int | None = None  # of the timing pass
+    timing_window_iteration_ms: tuple[float, ...] | None = None  # the median of each window
+    unsteady: bool | None = None  # the windows disagree, and the times are those of the fastest
+    iteration_check_pct: float | None = None  # |wall time - event clock| of the timing pass
+    has_pass_failures: bool | None = None
+    side_stream: bool | None = None  # whether the traced steps ran on a stream of ours
+    rank: int | None = None  # of the trace's process in a run of several
+    sm_clock_mhz: float | None = None  # of the GPU, at the end of the timing pass
+    throttled: tuple[str, ...] | None = None  # what slowed the GPU down during that pass
+
+    # Of the step.
+    scheduler_live: bool | None = None
+    scheduler_where: SourceLine | None = None
+    optimizer_classes: tuple[str, ...] | None = None
+    amp_left_out: bool | None = None  # of a rehearsal: autocast or GradScaler did nothing in it
+    input_tensors: int | None = None  # to be copied in before a replay
+    input_bytes: int | None = None
+
+    # Of the trace.
+    join_coverage_pct: float | None = None  # of the device work, joined to its launch
+    sync_names: tuple[str, ...] | None = None  # calls that wait
+    inside_step_syncs: float | None = None
+    between_step_syncs: float | None = None
+    median_kernel_us: float | None = None
+    large_kernel_share_pct: float | None = None
+    graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
+    needs_legacy_stream: bool | None = None
+    legacy_stream_kernels: int | None = None
+    legacy_kernels_names: tuple[str, ...] | None = None
+    busy_exceeds_interval_pct: float | None = None  # traced busy time over the untraced iteration
+
+    # Of the gain.
+    gain_unknown: Reason | None = None
+    replay_ms_source: Literal["measured", "predicted"] | None = None
+    removable_step_pct: float | None = None  # of the step
+    simulation_error_pct: float | None = None  # of the iteration that the queue simulation gives
+    projected_from_bursts: bool | None = None  # without a trace, or against a stretched one
+
+    # Of several processes, or of a baseline.
+    processes: int | None = None
+    ranges: dict[str, tuple[float, float]] | None = None  # by metric, where processes differed
+    blocker_ranges: dict[str, tuple[int, int]] | None = None  # by op, likewise
+
+
+@dataclass(frozen=True)
 class Profile:
     """The one file of a measurement; every report is rendered from it."""
 
@@ -204,11 +277,12 @@ class Profile:
     findings: tuple[Finding, ...] = ()
     kernels: tuple[KernelRow, ...] = ()
     ops: tuple[OpRow, ...] = ()  # of the inspected step, in the order in which they first ran
+    between: BetweenSteps | None = None  # None: not observed
     notes: tuple[str, ...] = ()
     facts: Facts = field(default_factory=Facts)
     threshold_pct: float = 15.0
     expected_steps: int | None = None
-    schema: str = PROFILE_SCHEMA
+    schema: str = "launchscope/profile/2"
 
     def value(self, key: str) -> float | None:
         """The value of a metric, None if it is absent or was not measured."""

@@ -36,6 +36,9 @@ ReasonCode = Literal[
     "process_died",
     "other_step",
     "unreadable_result",
+    # An error of launchscope's own, and one of the script that launchscope may have caused.
+    "launchscope_failed",
+    "raised_in_pass",
     # What a replay was measured with.
     "blockers_stubbed",
     "blockers_skipped",
@@ -67,6 +70,20 @@ ReasonCode = Literal[
     "no_gpu_work",
     "no_step_timed",
     "no_replay_measured",
+    # The times of a bucket plan are unknown.
+    "sizes_not_timed",
+    "sizes_not_traced",
+    "sizes_without_gpu",
+    "trace_unreadable",
+    # The script is run once more.
+    "legacy_stream_needed",
+    "suspected_pass",
+    "own_process",
+    "pass_ended_process",
+    "smaller_part",
+    "fewer_steps",
+    "optimizer_steps",
+    "forward_steps",
     # The gain is unknown.
     "file_cut",
     "launches_unknown",
@@ -75,10 +92,8 @@ ReasonCode = Literal[
 
 @dataclass(frozen=True)
 class Reason:
-    """`details` fill the sentence in; nothing decides on a text among them.
-
-    Of an error they are `kind`, the name of its class, and `error`, its text.
-    """
+    """`details` complete the sentence; no code decides on a text among them. Of an error they are
+    `kind`, the name of its class, and `error`, its text."""
 
     code: ReasonCode
     details: Mapping[str, str | int | float] = field(default_factory=dict)

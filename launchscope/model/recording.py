@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from launchscope.model.optimizer_change import OptimizerChange
 from launchscope.model.reason import Reason
-from launchscope.model.run import Environment, Mode, Schedule, Target
-from launchscope.model.source_line import SourceLine
-from launchscope.model.tensor_shape import TensorShape
-
-RECORDING_SCHEMA = "launchscope/recording/2"
 
 # Names of ranges in traces: the prefix of each step's, the profiler's calibration loop, and
 # the eager step that is traced beside the replays, under the optimizer flags of the capture.
@@ -20,8 +14,104 @@ CALIBRATION_RANGE = "launchscope.calibration"
 SAME_FLAGS_RANGE = "launchscope.same_flags"
 
 ReplayStatus = Literal["measured", "what_if", "blocked", "failed", "skipped"]
+# What a step is made of; a range is one of somebody else's trace.
+StepEvent = Literal["forward", "backward", "optimizer", "marker", "range"]
 # Of a training step: up to its first backward, up to the end of its last one, and the rest.
 StepPart = Literal["forward", "backward", "optimizer"]
+# Whose `step` reads a value: PyTorch's own code between the person's line and the op.
+LibraryStep = Literal["optimizer", "lbfgs", "grad_scaler"]
+# Which kind of evidence a recording holds: a GPU run, a run without a GPU, a foreign trace.
+Mode = Literal["gpu", "rehearsal", "trace"]
+
+
+@dataclass(frozen=True, order=True)
+class SourceLine:
+    """`file` is relative to the working directory where it lies below it; lines count from 1."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        """`train.py:41`, for people."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class TensorShape:
+    """`dtype` as PyTorch names it, without the module: "float32"."""
+
+    dims: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        """`(8, 16) float32`, for people."""
+        return f"{self.dims} {self.dtype}"
+
+
+@dataclass(frozen=True)
+class OptimizerChange:
+    """`optimizer` is the name of its class, `flag` one of its arguments."""
+
+    optimizer: str
+    flag: str
+    value: bool
+
+    def __str__(self) -> str:
+        """`AdamW capturable=True`, for people."""
+        return f"{self.optimizer} {self.flag}={self.value}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is profiled: a script, a module (`-m`), or a callable (`measure`). `path`, as recorded:
+    that of the script, or of the folder in which the module ran, from the root of the repository;
+    None outside of one."""
+
+    kind: Literal["script", "module", "callable", "trace"]
+    name: str
+    args: tuple[str, ...] = ()
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a measurement was made. None where it does not apply."""
+
+    device: str | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    driver: str | None = None
+    python: str | None = None
+    platform: str | None = None
+    world_size: int = 1
+    git: str | None = None
+    recorded_at: str | None = None  # UTC, ISO 8601
+    launchscope: str | None = None
+
+
+@dataclass(frozen=True)
+class GpuClock:
+    """Of the GPU, at the ends of the timed passes: the lowest clock of its multiprocessors, and
+    what slowed it down (not the usual power limit). None: not measured."""
+
+    sm_mhz: float | None
+    throttled: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How many steps each pass takes; 0 leaves the pass out."""
+
+    warmup: int = 10
+    timing: int = 30
+    trace: int = 5
+    inspect: int = 3
+    replay: int = 30
+    verify: int = 4
+    sizes: int = 0  # steps whose input shapes are counted
+    strategy: int = 0  # steps after a strategy is applied, before it is timed
+    step_from: Literal["auto", "marker", "optimizer", "forward", "none"] = "auto"
+    full: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,16 +125,12 @@ class StepKind:
 
 @dataclass(frozen=True)
 class StepBoundary:
-    """Where a step begins and ends, as found in the warm-up.
-
-    `period` lists the events of one step in order ("forward", "backward",
-    "optimizer", "marker"); `names` the class names behind them, index by index. Of a trace it
-    is "range" with the range's name, "launches" for a period found in the launches, or
-    "none": the whole span as one step.
-    """
+    """Where a step begins and ends. `period` lists the events of one step, `names` the classes or
+    ranges behind them. In a trace without such events a step is a number of `launches`, or the
+    whole span ("none")."""
 
     boundary: Literal["period", "marker", "optimizer", "forward", "callable", "launches", "none"]
-    period: tuple[str, ...]
+    period: tuple[StepEvent, ...]
     names: tuple[str, ...]
     scope: Literal["full_step", "forward_backward", "forward", "region"]
     source: SourceLine | None = None  # at which the step begins
@@ -52,40 +138,33 @@ class StepBoundary:
     warmup_steps: int = 0
     kinds: tuple[StepKind, ...] = ()
     closure: bool = False  # forward and backward run inside the optimizer's step
+    launches: int | None = None  # in a period of launches
 
 
 @dataclass(frozen=True)
 class TimingResult:
-    """The timing pass: N consecutive steps, no profiler, no synchronisation inside.
-
-    All host times are `time.perf_counter_ns` of the child. GPU times are CUDA event
-    times in ms after an event recorded right after the synchronisation that opens the
-    pass; empty without CUDA, None at the begin of a step that has no event there. `kind[i]`
-    indexes `StepBoundary.kinds`, 0 if there are none.
-    """
+    """The timing pass: consecutive steps without a profiler and without synchronization inside.
+    Host times are `time.perf_counter_ns`. GPU times count from the synchronization that opens the
+    pass; they are empty without CUDA, and None where a step begins without an event."""
 
     host_open_ns: int
     host_begin_ns: tuple[int, ...]
     host_end_ns: tuple[int, ...]
-    host_close_ns: int  # after the closing synchronisation
+    host_close_ns: int  # after the closing synchronization
     gpu_begin_ms: tuple[float | None, ...]
     gpu_end_ms: tuple[float, ...]
-    kind: tuple[int, ...] = ()
+    kind: tuple[int, ...] = ()  # of each step, an index of `StepBoundary.kinds`
     complete: bool = True  # False: the script ended before the pass was full
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the profiler itself costs per launch on this machine, from one tiny in-place op.
+    """What the profiler costs per launch on this machine: median host times of a tiny op."""
 
-    Medians over repeats, microseconds of host time per op: without a profiler, under the
-    profiler as the trace ran, and under one that records the GPU side alone. The last tells
-    what lies inside the launch call; the rest of the difference lies around it.
-    """
-
-    plain_op_us: float
-    traced_op_us: float
+    plain_op_us: float  # without a profiler
+    traced_op_us: float  # under the profiler as the trace ran
     ops: int
+    # Under a profiler of the GPU side alone: what recording costs inside the launch call.
     launch_op_us: float | None = None
 
     @property
@@ -97,10 +176,8 @@ class Calibration:
 
 @dataclass(frozen=True)
 class TraceResult:
-    """The trace pass. `file` is a Kineto trace beside the results, gzipped or not.
-
-    Steps are ranges named `launchscope.step#<i>`; the first `drop_first` are not used.
-    """
+    """The trace pass. `file` is a Kineto trace beside the results, gzipped or not; its steps are
+    ranges named `launchscope.step#<i>`, and the first `drop_first` are not used."""
 
     file: str
     steps: int
@@ -121,7 +198,8 @@ class BlockerRecord:
     where: SourceLine | None
     count: int  # per step
     code: str | None = None  # the source text of that line
-    part: StepPart = "forward"  # of the step, in which it stands
+    part: StepPart = "forward"  # of the step, in which it runs
+    inside: LibraryStep | None = None  # None: the person's own code
 
 
 @dataclass(frozen=True)
@@ -133,51 +211,65 @@ class OpRecord:
 
 
 @dataclass(frozen=True)
+class OpCount:
+    """How often one line of the user's runs an op. A `where` of None: no such line is known."""
+
+    op: str
+    where: SourceLine | None
+    count: int
+
+
+@dataclass(frozen=True)
+class BetweenRecord:
+    """The work between one step and the next: its device ops and what blocks. `copies` between
+    host and device are only counted in a rehearsal; a trace has those of a GPU. Not `complete`:
+    there was too much, such as a long evaluation, and what came last is missing."""
+
+    ops: tuple[OpCount, ...] = ()
+    blockers: tuple[BlockerRecord, ...] = ()
+    copies: int = 0
+    complete: bool = True
+
+
+@dataclass(frozen=True)
 class HostInput:
     """A tensor on the host that a line of the step copies to the device."""
 
-    expression: str  # in the source: "x.to(device)"
     tensor: TensorShape
 
 
 @dataclass(frozen=True)
 class InspectResult:
-    """The inspect pass: the ops of a few steps.
-
-    `signatures[i]` hashes step i's ops with shapes and dtypes; `inputs[i]` are the tensors
-    that the step reads but does not make, parameters and state excluded.
-    `device_ops[i]` counts ops that run on the device, views and allocations excluded.
-    `ops` is the op order of the last step, one entry per device op.
-    """
+    """The inspect pass: the ops of a few steps, with one entry per step in most fields. `inputs`
+    are the tensors that the step reads but does not make, parameters and state excluded."""
 
     steps: int
-    signatures: tuple[str, ...]
+    signatures: tuple[str, ...]  # hashes of the step's ops with shapes and dtypes
     inputs: tuple[tuple[TensorShape, ...], ...]
-    device_ops: tuple[int, ...]
+    device_ops: tuple[int, ...]  # their number without views and allocations
     blockers: tuple[BlockerRecord, ...]
-    ops: tuple[OpRecord, ...] = ()
+    ops: tuple[OpRecord, ...] = ()  # device ops of the last step in dispatch order
     scheduler_live: bool = False
     scheduler_where: SourceLine | None = None
     optimizer_classes: tuple[str, ...] = ()
     input_tensors: int | None = None
     input_bytes: int | None = None
-    rng_used: bool = False
     # Parameters, and their groups, whose optimizer lacks the `capturable` that a capture needs.
     uncapturable_tensors: int = 0
     uncapturable_groups: int = 0
     forwards: tuple[int, ...] = ()  # per step; none in a recording that did not count them
+    copies: tuple[int, ...] = ()  # per step of a rehearsal, between host and device
+    between: tuple[BetweenRecord, ...] = ()  # before each step; none in an old recording
     host_inputs: tuple[HostInput, ...] = ()
+    graph_breaks: int | None = None  # in all graphs that were compiled before the pass
     partial: bool = False  # autocast or GradScaler did nothing and are not in the count
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """The replay pass: the step captured in place and replayed against eager, in turn.
-
-    `eager_bursts[i]` and `replay_bursts[i]` are GPU times per step in ms, the first of each
-    burst already dropped. `host_replay_us` is the host time of one replay call.
-    """
+    """The replay pass: the step captured in place, and bursts of eager steps and replays in turn.
+    Bursts are GPU times per step in ms, without the first step of each burst."""
 
     status: ReplayStatus
     reason: Reason | None = None
@@ -186,7 +278,7 @@ class ReplayResult:
     changes: tuple[OptimizerChange, ...] = ()
     eager_bursts: tuple[tuple[float, ...], ...] = ()
     replay_bursts: tuple[tuple[float, ...], ...] = ()
-    host_replay_us: tuple[float, ...] = ()
+    host_replay_us: tuple[float, ...] = ()  # host time of each replay call
     capture_ms: float | None = None
     instantiate_ms: float | None = None
     first_replay_ms: float | None = None
@@ -199,19 +291,13 @@ class ReplayResult:
 
 @dataclass(frozen=True)
 class ReplayTraceResult:
-    """Kernels of the replay: a Kineto trace of `replays` replays, same naming as TraceResult."""
+    """Kernels of the replay: a Kineto trace of some replays, same naming as TraceResult."""
 
     file: str
-    replays: int
 
 
 CauseKind = Literal[
-    "learning_rate",
-    "hyperparameter",
-    "scalar",
-    "branch",
-    "cross_step_state",
-    "unjoined_stream",
+    "learning_rate", "hyperparameter", "scalar", "branch", "cross_step_state", "unjoined_stream"
 ]
 # Where a tensor comes from that the step reads and that is no input of it.
 TensorOrigin = Literal["host", "state", "previous_step"]
@@ -219,11 +305,9 @@ TensorOrigin = Literal["host", "state", "previous_step"]
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a replay is not eager's step. `before`: the value at capture; `after`: a later one.
-
-    `op` ran in the eager step; `captured_op` ran in its place in the captured one. One of a
-    branch is None if that step had no further op; both are equal if only the shapes differ.
-    """
+    """Why a replay differs from the eager step. `before` is the value at capture, `after` a later
+    one. In place of the eager `op` the captured step ran `captured_op`: None at its end, the same
+    op if only the shapes differ."""
 
     kind: CauseKind
     where: SourceLine | None = None
@@ -239,46 +323,33 @@ class Cause:
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """The verify pass: replay against eager over recorded batches.
-
-    `update_diff[i]` is ||p_replay - p_eager|| / ||p_eager - p_before|| for batch i; of a step
-    that changes no state, the same for its outputs, relative to their size. `noise_floor[i]`
-    is that of two replays of batch i. A cause can be known although the figures agree.
-    """
+    """The verify pass: replay against eager, batch by batch. `update_diff` is
+    ||p_replay - p_eager|| / ||p_eager - p_before||; of a step that changes no state, the difference
+    of its outputs relative to their size. A cause can be known although the figures agree."""
 
     status: Literal["verified", "different", "skipped"]
     reason: Reason | None = None
     update_diff: tuple[float, ...] = ()
-    noise_floor: tuple[float, ...] = ()
+    noise_floor: tuple[float, ...] = ()  # `update_diff` of two replays of one batch
     causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True)
 class SizesResult:
-    """The sizes pass: shapes of many steps, how long each took, and the memory it needed.
-
-    `inputs[i]` are the tensors handed to the forward that opens step i. `step_ms` and
-    `iteration_ms` are on the GPU's clock, `iteration_ms[i]` from the end of step i - 1 (the
-    first is None); `peak_mib[i]` is the most memory the step held beyond what it began with,
-    asked of some steps, which then are not timed. All three are empty without CUDA.
-    """
+    """The sizes pass: for many steps, the inputs of the forward that opens it and its GPU times.
+    Memory is measured in some steps, which are not timed. Without CUDA there are only inputs."""
 
     inputs: tuple[tuple[TensorShape, ...], ...]
     step_ms: tuple[float | None, ...] = ()
-    iteration_ms: tuple[float | None, ...] = ()
-    peak_mib: tuple[float | None, ...] = ()
+    iteration_ms: tuple[float | None, ...] = ()  # from the end of the step before
+    peak_mib: tuple[float | None, ...] = ()  # beyond what the step began with
 
 
 @dataclass(frozen=True)
 class StrategyResult:
-    """A script run under a way to adopt graphs, from the warm-up on, without an edit to it.
-
-    `values[i]` is the loss of the i-th backward since the script began, those before
-    `adopted_at` as the script has them; of inference, the mean absolute output of each call
-    since it was adopted; None where it is no finite number. `settle_ms` are host times of the
-    steps after it, each waited for. `skips` are Inductor's own words for what it did not put
-    into graphs, with their counts.
-    """
+    """The unmodified script, run from the warm-up on under a strategy for adopting graphs.
+    `values` are the losses of all backward calls, eager before `adopted_at`; in inference, the
+    mean absolute outputs of the calls since it was adopted."""
 
     mode: str
     status: Literal["adopted", "failed"]
@@ -286,16 +357,16 @@ class StrategyResult:
     where: SourceLine | None = None
     modules: tuple[str, ...] = ()
     setup_ms: float | None = None  # of the call that adopts
-    settle_ms: tuple[float, ...] = ()
-    values: tuple[float | None, ...] = ()  # JSON has neither NaN nor infinity
+    settle_ms: tuple[float, ...] = ()  # host times of the synchronized steps after it
+    values: tuple[float | None, ...] = ()  # None: NaN or infinity, which JSON lacks
     of: Literal["loss", "output"] = "loss"
     adopted_at: int = 0
     graphs: int | None = None  # that Dynamo compiled
     recompilations: int | None = None
     graph_breaks: int | None = None
+    skipped_graphs: int | None = None  # how often Inductor made no graph, and why, so far as known
     skips: tuple[tuple[str, int], ...] = ()
     reserved_mib: float | None = None
-    device_used_mib: float | None = None
 
 
 @dataclass(frozen=True)
@@ -309,16 +380,13 @@ class PassFailure:
 
 @dataclass(frozen=True)
 class Recording:
-    """Everything the runner found, in the order the passes ran; None = not run.
-
-    `directory` is where the files named by the results lie.
-    """
+    """Everything the runner found; None: not run. The files of the results lie in `directory`."""
 
     target: Target
     environment: Environment
     mode: Mode
     schedule: Schedule
-    directory: str
+    directory: str = ""
     step: StepBoundary | None = None
     timing: TimingResult | None = None
     trace: TraceResult | None = None
@@ -329,7 +397,7 @@ class Recording:
     scope_forward: ReplayResult | None = None
     verify: VerifyResult | None = None
     sizes: SizesResult | None = None
-    adoption: StrategyResult | None = None
+    strategy: StrategyResult | None = None
     timing_second: TimingResult | None = None  # fewer steps, at the end of the run
     # Results of passes that have no field of their own, by pass name, as JSON data.
     other_results: dict[str, Any] = field(default_factory=dict)
@@ -337,5 +405,6 @@ class Recording:
     notes: tuple[str, ...] = ()
     needs_legacy_stream: bool = False  # some kernels do: all of it was measured there
     runs: int = 1
+    clock: GpuClock | None = None
     exit_code: int | None = None
-    schema: str = RECORDING_SCHEMA
+    schema: str = "launchscope/recording/2"

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from launchscope.parser.files import (
-    SAVED,
-    parse_profile,
-    read_comparison,
-    read_profile,
-    read_recording,
-    read_saved,
-)
+from launchscope.parser.files import SAVED, parse_saved, read_profile, read_recording, read_saved
 from launchscope.parser.sources import Reading, is_trace, read_trace
 
 __all__ = [
     "SAVED",
     "Reading",
     "is_trace",
-    "parse_profile",
-    "read_comparison",
+    "parse_saved",
     "read_profile",
     "read_recording",
     "read_saved",

@@ -1,53 +1,43 @@
-"""Decodes the events of a Chrome trace that belong in a table: their fields, and times in ns."""
+"""Decodes the events of a Chrome trace that belong in a table, and gives their columns."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Ints
+from launchscope.parser.trace import Bools, Ints
 
 # The table that an event goes into.
 CALL, DEVICE, RANGE, OP = "call", "device", "range", "op"
 # Categories as PyTorch 2 writes them (also for HIP), and as PyTorch 1.8 to 1.12 did.
-_GROUPS = {
-    "cuda_runtime": CALL, "cuda_driver": CALL, "Runtime": CALL, "hip_runtime": CALL,
-    "kernel": DEVICE, "Kernel": DEVICE, "gpu_memcpy": DEVICE, "Memcpy": DEVICE,
-    "gpu_memset": DEVICE, "Memset": DEVICE,
-    "user_annotation": RANGE, "cpu_op": OP, "Operator": OP,
-}  # fmt: skip
 _KINDS = {
     "kernel": c.KERNEL, "Kernel": c.KERNEL, "gpu_memcpy": c.MEMCPY, "Memcpy": c.MEMCPY,
     "gpu_memset": c.MEMSET, "Memset": c.MEMSET,
+}  # fmt: skip
+_TABLES = {
+    "cuda_runtime": CALL, "cuda_driver": CALL, "Runtime": CALL, "hip_runtime": CALL,
+    **dict.fromkeys(_KINDS, DEVICE),
+    "user_annotation": RANGE, "cpu_op": OP, "Operator": OP,
 }  # fmt: skip
 
 # The first bytes of an event in Kineto's own layout, after its brace.
 _EVENT_START = b'\n    "ph": "X", "cat": "'
 _KEY = len(_EVENT_START) + 8
-_KEYS = {(_EVENT_START + name.encode() + b'", "name"')[:_KEY]: name for name in _GROUPS}
+_KEYS = {(_EVENT_START + name.encode() + b'", "name"')[:_KEY]: name for name in _TABLES}
 # Events that are dropped undecoded: flow arrows, other categories, names of threads.
 _DROPPED = (
     b'\n    "ph": "s"', b'\n    "ph": "f"', b'\n    "ph": "i"', b'\n    "ph": "M"', _EVENT_START,
     b'\n    "name": "process_', b'\n    "name": "thread_',
 )  # fmt: skip
-_NAMED = re.compile(rb'"cat"\s*:\s*"(' + "|".join(_GROUPS).encode() + rb')"')
+_NAMED = re.compile(rb'"cat"\s*:\s*"(' + "|".join(_TABLES).encode() + rb')"')
 # An escape could hide a category's name: such an event is decoded.
 _HIDDEN = re.compile(rb'\\u00|"\\')
-
-# The autograd engine runs it once per backward for each parameter that gets a gradient.
-_ACCUMULATES = "torch::autograd::AccumulateGrad"
-_GRADIENTS = tuple(
-    _EVENT_START + f'{name}", "name": "{_ACCUMULATES}"'.encode()
-    for name, group in _GROUPS.items()
-    if group == OP
-)
 
 # A microsecond clock since 1970 stays under this until the year 5138; nanoseconds pass it.
 _NANOSECOND_CLOCK = 1e17
@@ -57,8 +47,9 @@ _MAX_NS = 4 * 10**18  # two of them can be added
 _WORDS = re.compile(
     rb'(":\s*|[\[,]\s*)(?:N/A|-?nan|-?NaN|-?inf|-?Infinity|None)(?=\s*(?:[,}\]]|$))'
 )
-UTF8 = "invalid UTF-8 replaced"
-BARE_WORDS = "bare words such as N/A and NaN read as null"
+_UTF8 = "invalid UTF-8 replaced"
+_BARE_WORDS = "bare words such as N/A and NaN read as null"
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Args(msgspec.Struct, gc=False):
@@ -75,254 +66,229 @@ _NO_ARGS = _Args()
 
 
 class _Event(msgspec.Struct, gc=False):
+    ph: Any = None
+    cat: Any = None
     name: Any = None
-    ts: Any = None
+    ts: int | float | None = None
     dur: Any = None
     pid: Any = -1
     tid: Any = -1
     args: _Args | None = None
 
 
-class _Any(_Event, gc=False):
-    ph: Any = None
-    cat: Any = None
+class _Start(msgspec.Struct, gc=False):
+    """For files whose times do not fit in a double."""
+
+    ts: Decimal
 
 
-class _Mark(msgspec.Struct, gc=False):
-    """An operator whose name was not asked for."""
-
-    ts: Any = None
-    dur: Any = 0
-    pid: Any = -1
-
-
-class _Digits(msgspec.Struct, gc=False):
-    """A time as text, for files whose times do not fit in a double."""
-
-    ts: msgspec.Raw
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Events of one category, with their times in ns. `names` is empty if nobody asked for them."""
-
-    events: list[Any]
-    args: list[_Args]
-    names: list[str]
-    start: Ints
-    duration: Ints
-    kind: str | None  # of an activity
-    gradients: bool  # only operators that hand a parameter its gradient
+_EVENT, _EVENTS = msgspec.json.Decoder(_Event), msgspec.json.Decoder(list[_Event])
+_STARTS = msgspec.json.Decoder(list[_Start])
 
 
 class Decoder:
-    """Turns the bytes of events into rows, and counts what it cannot decode."""
+    """Turns the bytes of events into columns, and counts what it cannot decode."""
 
-    def __init__(self, *, op_names: bool) -> None:
+    def __init__(self) -> None:
         self.dropped = 0
-        self.durations_mended = 0
-        self.halves = 0  # events that only begin or end, which PyTorch does not write
+        self.durations_repaired = 0
         self.repairs: list[str] = []
-        self._op_names = op_names
+        # The number of each distinct shape of a launch: few, however many kernels there are.
+        self.launch_shapes: dict[tuple[Any, ...], int] = {}
         self._scale: int | None = None
-        self._types: dict[type, msgspec.json.Decoder[Any]] = {}
 
-    def decoded(self, pieces: list[bytes], *, kineto_layout: bool) -> Iterator[tuple[str, Rows]]:
-        """Rows of each table, from the bytes of events without their outer braces."""
-        sorted_: dict[str, list[bytes]] = {name: [] for name in _GROUPS}
-        unknown: list[bytes] = []
+    def columns(
+        self, pieces: list[bytes], *, kineto_layout: bool
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Columns for each table, from the bytes of events without their outer braces. SHARE holds
+        the number of the launch's shape in `launch_shapes`."""
+        known: dict[str, list[bytes]] = {category: [] for category in _TABLES}
         if kineto_layout:
-            find = {key: sorted_[name].append for key, name in _KEYS.items()}.get
+            find = {key: known[category].append for key, category in _KEYS.items()}.get
+            others = []
             for piece in pieces:
                 put = find(piece[:_KEY])
                 if put is not None:
                     put(piece)
                 elif not piece.startswith(_DROPPED):
-                    unknown.append(piece)
+                    others.append(piece)
         else:
-            unknown = [p for p in pieces if _NAMED.search(p) or _HIDDEN.search(p)]
-        for name, found in sorted_.items():
-            is_op = _GROUPS[name] == OP
-            form = _Mark if is_op and not self._op_names else _Event
-            gradients = [p for p in found if p.startswith(_GRADIENTS)] if is_op else []
-            others = [p for p in found if not p.startswith(_GRADIENTS)] if gradients else found
-            for mine in (others, gradients):
-                if mine:
-                    yield from self._rows(name, *self._events(mine, form), mine is gradients)
-        if unknown:
-            yield from self._by_category(unknown)
-
-    def _by_category(self, pieces: list[bytes]) -> Iterator[tuple[str, Rows]]:
-        events, texts = self._events(pieces, _Any)
-        by_name: dict[tuple[str, bool], list[int]] = {}
+            others = [p for p in pieces if _NAMED.search(p) or _HIDDEN.search(p)]
+        for category, mine in known.items():
+            yield from self._columns(category, *self._events(mine))
+        events, texts = self._events(others)
+        rows: dict[str, list[int]] = {category: [] for category in _TABLES}
         for row, event in enumerate(events):
-            if not isinstance(event.cat, str) or event.cat not in _GROUPS:
+            if str(event.cat) not in rows:
                 continue
             if event.ph == "X":
-                gradient = event.name == _ACCUMULATES and _GROUPS[event.cat] == OP
-                by_name.setdefault((event.cat, gradient), []).append(row)
-            elif event.ph in ("B", "E"):
-                self.halves += 1
-        for (name, gradients), rows in by_name.items():
-            mine = [events[r] for r in rows], [texts[r] for r in rows]
-            yield from self._rows(name, *mine, gradients)
+                rows[event.cat].append(row)
+            # What only begins or ends has no duration; PyTorch does not write it.
+            self.dropped += event.ph in ("B", "E")
+        for category, chosen in rows.items():
+            yield from self._columns(
+                category, [events[row] for row in chosen], [texts[row] for row in chosen]
+            )
+
+    def _columns(
+        self, category: str, events: list[_Event], texts: list[bytes]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """One chunk, or none where no event has a time."""
+        starts = [event.ts for event in events]
+        if None in starts:
+            timed = [row for row, time in enumerate(starts) if time is not None]
+            self.dropped += len(events) - len(timed)
+            events, texts = [events[row] for row in timed], [texts[row] for row in timed]
+        if not events:
+            return
+        start, duration, valid = self._times(events, texts)
+        if not valid.all():
+            self.dropped += int((~valid).sum())
+            events = [event for event, kept in zip(events, valid) if kept]
+            start, duration = start[valid], duration[valid]
+        table = _TABLES[category]
+        names = [e.name if type(e.name) is str else str(e.name) for e in events]
+        values = {
+            c.NAME: names,
+            c.START: start,
+            c.DUR: duration,
+            c.PID: _integers([e.pid for e in events]),
+            c.TID: _integers([e.tid for e in events]),
+        }
+        if table in (CALL, DEVICE):
+            args = [event.args or _NO_ARGS for event in events]
+            values[c.CORRELATION] = _integers([arg.correlation for arg in args])
+            if table == DEVICE:
+                values |= self._device_columns(_KINDS[category], names, events, args)
+        yield table, values
+
+    def _device_columns(
+        self, kind: str, names: list[str], events: list[_Event], args: list[_Args]
+    ) -> dict[str, Any]:
+        count, unknown = len(events), np.full(len(events), -1, np.int64)
+        # Kineto's pid and tid of a device event are its device and stream.
+        device = [e.pid if a.device is None else a.device for e, a in zip(events, args)]
+        stream = [e.tid if a.stream is None else a.stream for e, a in zip(events, args)]
+        return {
+            c.PID: unknown,
+            c.KIND: [kind] * count,
+            c.DEVICE: _integers(device),
+            c.STREAM: _integers(stream),
+            c.COPY: [_copy(name) for name in names] if kind == c.MEMCPY else [""] * count,
+            c.SHARE: self._shape_numbers(args) if kind == c.KERNEL else unknown,
+        }
+
+    def _shape_numbers(self, args: list[_Args]) -> Ints:
+        """The number of each launch's shape; -1 for one that is no shape at all."""
+        known, found = self.launch_shapes, []
+        for arg in args:
+            shape = (arg.blocks, arg.warps, arg.registers, arg.shared)
+            try:
+                found.append(known.setdefault(shape, len(known)))
+            except TypeError:  # a list where a number belongs
+                found.append(-1)
+        return np.asarray(found, np.int64)
 
     # ------------------------------------------------------------------- decoding
 
-    def _events(self, pieces: list[bytes], form: type) -> tuple[list[Any], list[bytes]]:
-        """The pieces decoded as one list; one by one where one of them is dirty."""
+    def _events(self, pieces: list[bytes]) -> tuple[list[_Event], list[bytes]]:
+        """The pieces decoded as one list; one by one where one of them is damaged."""
+        if not pieces:
+            return [], []
         try:
-            whole: list[Any] = self._decoder(list[form]).decode(  # type: ignore[valid-type]
-                b"[{" + b"},{".join(pieces) + b"}]"
-            )
+            whole = _EVENTS.decode(_list_of(pieces))
             if len(whole) == len(pieces):
                 return whole, pieces
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except _UNDECODABLE:
             pass
-        events, texts = [], []
-        for piece in pieces:
-            found = self._mended(piece, form)
-            if found is None:
-                self.dropped += 1
-            else:
-                events.append(found[0])
-                texts.append(found[1])
-        return events, texts
+        decoded = [found for piece in pieces if (found := self._repaired(piece))]
+        self.dropped += len(pieces) - len(decoded)
+        return [event for event, _ in decoded], [text for _, text in decoded]
 
-    def _mended(self, piece: bytes, form: type) -> tuple[Any, bytes] | None:
+    def _repaired(self, piece: bytes) -> tuple[_Event, bytes] | None:
         """One event with its bytes: as they are, made UTF-8, or with bare words as null too."""
         as_utf8 = piece.decode(errors="replace").encode()
         with_nulls = _WORDS.sub(rb"\1null", as_utf8)
         for text in dict.fromkeys((piece, as_utf8, with_nulls)):
             try:
-                event = self._decoder(form).decode(b"{" + text + b"}")
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                event = _EVENT.decode(b"{" + text + b"}")
+            except _UNDECODABLE:
                 continue
             if text != piece:
-                made = [UTF8] * (as_utf8 != piece) + [BARE_WORDS] * (text != as_utf8)
+                made = [_UTF8] * (as_utf8 != piece) + [_BARE_WORDS] * (text != as_utf8)
                 self.repairs += [repair for repair in made if repair not in self.repairs]
             return event, text
         return None
 
-    def _decoder(self, form: Any) -> msgspec.json.Decoder[Any]:
-        if form not in self._types:
-            self._types[form] = msgspec.json.Decoder(form)
-        return self._types[form]
-
     # ------------------------------------------------------------------ times
 
-    def _rows(
-        self, name: str, events: list[Any], texts: list[bytes], gradients: bool
-    ) -> Iterator[tuple[str, Rows]]:
-        if not events:
-            return
-        group = _GROUPS[name]
-        times = self._times(events, texts)
-        if times is None:
-            kept = [row for row, event in enumerate(events) if _is_time(event.ts)]
-            self.dropped += len(events) - len(kept)
-            if not kept:
-                return
-            events, texts = [events[row] for row in kept], [texts[row] for row in kept]
-            times = self._times(events, texts)
-            assert times is not None
-        start, duration = times
-        valid = (np.abs(start) <= _MAX_NS) & (duration <= _MAX_NS)
-        if not valid.all():
-            self.dropped += int((~valid).sum())
-            rows = np.flatnonzero(valid)
-            events = [events[row] for row in rows.tolist()]
-            start, duration = start[rows], duration[rows]
-        if not events:
-            return
-        names: list[str] = []
-        if group != OP or self._op_names:
-            names = [e.name if type(e.name) is str else str(e.name) for e in events]
-        args = [] if group in (OP, RANGE) else [event.args or _NO_ARGS for event in events]
-        kind = _KINDS.get(name)
-        yield group, Rows(events, args, names, start, duration, kind, gradients)
-
-    def _times(self, events: list[Any], texts: list[bytes]) -> tuple[Ints, Ints] | None:
-        """Start and duration in ns; None if a start is no time.
-
-        A missing or negative duration becomes 0 and is counted.
-        """
+    def _times(self, events: list[_Event], texts: list[bytes]) -> tuple[Ints, Ints, Bools]:
+        """Start and duration in ns, and whether both are within what a trace can hold. A missing or
+        negative duration becomes 0 and is counted."""
         starts = _numbers([event.ts for event in events])
-        if starts is None:
-            return None
         if self._scale is None:
             typical = float(np.median(np.abs(starts.astype(np.float64))))
             self._scale = 1 if typical > _NANOSECOND_CLOCK else 1000
-        durations = _numbers([event.dur for event in events])
-        if durations is None:
-            kept = [event.dur if _is_time(event.dur) else -1 for event in events]
-            durations = _numbers(kept)
-            assert durations is not None
-        self.durations_mended += int((durations < 0).sum())
-        if starts.dtype == np.float64 and float(np.abs(starts).max(initial=0)) >= _EXACT_US:
-            start = self._exact(texts)
+        if starts.dtype == np.float64 and float(np.abs(starts).max()) >= _EXACT_US:
+            start = _exact_ns(texts, self._scale)
         else:
             start = _nanoseconds(starts, self._scale)
-        return start, np.maximum(_nanoseconds(durations, self._scale), 0)
+        durations = _numbers([e.dur if type(e.dur) in (int, float) else -1 for e in events])
+        self.durations_repaired += int((durations < 0).sum())
+        duration = np.maximum(_nanoseconds(durations, self._scale), 0)
+        return start, duration, (np.abs(start) <= _MAX_NS) & (duration <= _MAX_NS)
 
-    def _exact(self, texts: list[bytes]) -> Ints:
-        """Starts from their digits, where a double would round them."""
-        decoder = self._decoder(_Digits)
-        scale = self._scale or 1000
-        digits = 3 if scale == 1000 else 0
-        found = []
-        for text in texts:
-            number = bytes(decoder.decode(b"{" + text + b"}").ts).decode()
-            whole, point, fraction = number.partition(".")
-            if point and fraction.isdigit() and whole.lstrip("-").isdigit():
-                part = int((fraction + "000")[:digits] or 0)
-                part += digits < len(fraction) and fraction[digits] >= "5"
-                part = -part if whole.startswith("-") else part
-                found.append(_bounded(int(whole) * scale + part))
-            else:
-                found.append(_bounded(float(number) * scale))
-        return np.asarray(found, np.int64)
+
+def _list_of(pieces: list[bytes]) -> bytes:
+    return b"[{" + b"},{".join(pieces) + b"}]"
 
 
 def _numbers(values: list[Any]) -> Any:
-    """An int64 or float64 array; None when one of the values is no finite number."""
-    try:
-        found = np.asarray(values)
-    except (ValueError, OverflowError):
-        return None
-    if found.dtype == np.int64:
+    """An int64 array, or a float64 array where one of the numbers is no such integer."""
+    found = np.asarray(values)
+    if found.dtype in (np.int64, np.float64):
         return found
-    if found.dtype == np.float64 and np.isfinite(found).all():
-        if not any(isinstance(value, bool) for value in values):
-            return found
-        return None
-    if found.dtype in (np.uint64, object) and all(_is_time(value) for value in values):
-        return np.asarray([float(value) for value in values])
-    return None
-
-
-def _is_time(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and abs(value) < 1e19
+    return np.asarray([max(min(value, 1e19), -1e19) for value in values], np.float64)
 
 
 def _nanoseconds(values: Any, scale: int) -> Ints:
-    """Whole and fractional part apart, so that a large clock keeps its last digits.
-
-    What does not fit comes out beyond the bound that `_rows` drops."""
-    if values.dtype == np.int64:
-        edge = _MAX_NS // scale + 1
-        bounded: Ints = np.clip(values, -edge, edge) * scale
-        return bounded
-    edge_us = float(_MAX_NS // scale + 1)
-    values = np.clip(values, -edge_us, edge_us)
-    whole = np.floor(values)
-    rest = np.rint((values - whole) * scale).astype(np.int64)
-    found: Ints = whole.astype(np.int64) * scale + rest
+    """The fraction is scaled by itself, so that a large clock keeps its last digits; what does not
+    fit comes out beyond `_MAX_NS`."""
+    edge = _MAX_NS // scale + 1
+    values = np.clip(values, -edge, edge)
+    whole = values.astype(np.int64)
+    found: Ints = whole * scale + np.rint((values - whole) * scale).astype(np.int64)
     return found
 
 
-def _bounded(value: float) -> int:
-    """An integer of 64 bits; what does not fit comes out beyond the bound that `_rows` drops."""
-    return int(max(min(value, 2 * _MAX_NS), -2 * _MAX_NS))
+def _exact_ns(texts: list[bytes], scale: int) -> Ints:
+    """Starts from their digits, where a double would round them."""
+    edge = Decimal(2 * _MAX_NS)
+    scaled = (event.ts * scale for event in _STARTS.decode(_list_of(texts)))
+    bounded = (max(min(time, edge), -edge) for time in scaled)
+    return np.asarray([int(time.to_integral_value(ROUND_HALF_UP)) for time in bounded], np.int64)
+
+
+def _integers(values: list[Any]) -> Ints:
+    """-1 for what is no integer, or does not fit in 64 bits."""
+    try:
+        found = np.asarray(values)
+        if found.dtype == np.int64:
+            return found
+    except (ValueError, OverflowError):
+        pass
+    return np.asarray([_integer(value) for value in values], np.int64)
+
+
+def _integer(value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return -1
+    return number if abs(number) < 2**63 else -1
+
+
+def _copy(name: str) -> str:
+    """ "Pageable -> Device" of "Memcpy HtoD (Pageable -> Device)"."""
+    inside = re.search(r"\(([^)]*->[^)]*)\)", name)
+    return inside[1] if inside else name

@@ -1,8 +1,5 @@
-"""The names of the columns that the frames of parser and analysis have.
-
-Use as `from launchscope.parser import columns as c`. Times are integer nanoseconds on the
-trace's own clock; `end_ns` is exclusive.
-"""
+"""The names of the columns that the frames of parser and analysis have, imported as `c`. Times are
+integer nanoseconds on the trace's own clock; `end_ns` is exclusive."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _GZIP = b"\x1f\x8b"
 # Trace JSON shrinks to between a tenth and a fortieth. What grows more than this is no trace.
 MAX_GROWTH, ALWAYS_ALLOWED = 200, 1 << 30
 
-_BROKEN: tuple[type[Exception], ...] = (EOFError, zlib.error, inflate.error)
+_BROKEN: tuple[type[Exception], ...] = (zlib.error, inflate.error)  # isal has its own
 _UNREADABLE: tuple[type[Exception], ...] = (OSError, *_BROKEN)
 
 
@@ -43,11 +43,8 @@ def beginning(path: Path, size: int = 1 << 16) -> bytes:
 
 
 def decompress(path: Path, repairs: list[str]) -> Iterator[bytes]:
-    """The file's content, block by block.
-
-    A gzip stream that breaks off is read up to there, and `repairs` says so. Raises InputError
-    when the file cannot be read, or is a gzip file that grows beyond what a trace does.
-    """
+    """The file's content, block by block; a gzip stream that breaks off up to there, as `repairs`
+    says. InputError for a file that cannot be read or grows beyond what a trace does."""
     try:
         with path.open("rb") as file:
             packed = file.read(2) == _GZIP
@@ -62,34 +59,31 @@ def decompress(path: Path, repairs: list[str]) -> Iterator[bytes]:
 
 
 def _inflated(file: BinaryIO, path: Path, repairs: list[str]) -> Iterator[bytes]:
-    written = 0
-    complete = False
+    written, data = 0, b""
     stream = inflate.decompressobj(wbits=31)
     try:
-        while data := file.read(_PACKED):
-            while data:
-                if complete:
-                    # Several gzip streams in a row are one file; zeros may fill it up.
-                    data = data.lstrip(b"\0")
-                    if not _GZIP.startswith(data[:2]):
-                        repairs.append("the bytes after the gzip stream are ignored")
-                        return
-                    if not data:
-                        break
-                block = stream.decompress(data, BLOCK)
-                complete, data = stream.eof, stream.unconsumed_tail
-                if complete:
-                    data = stream.unused_data
-                    stream = inflate.decompressobj(wbits=31)
-                written += len(block)
-                if written > max(ALWAYS_ALLOWED, MAX_GROWTH * file.tell()):
-                    raise InputError(
-                        f"{path} grows more than {MAX_GROWTH} times when it is decompressed; "
-                        f"stopped after {written / 1e9:.1f} GB",
-                        hint="if it is a trace all the same, decompress it first (gunzip)",
-                    )
-                if block:
-                    yield block
+        while data or (data := file.read(_PACKED)):
+            if stream.eof:
+                # Several gzip streams in a row are one file; zeros may fill it up.
+                data = data.lstrip(b"\0")
+                if not _GZIP.startswith(data[:2]):
+                    repairs.append("the bytes after the gzip stream are ignored")
+                    return
+                if not data:
+                    continue
+                stream = inflate.decompressobj(wbits=31)
+            block = stream.decompress(data, BLOCK)
+            data = stream.unused_data if stream.eof else stream.unconsumed_tail
+            written += len(block)
+            if written > max(ALWAYS_ALLOWED, MAX_GROWTH * file.tell()):
+                raise InputError(
+                    f"{path} grows more than {MAX_GROWTH} times when it is decompressed; "
+                    f"stopped after {written / 1e9:.1f} GB",
+                    hint="if it is a trace all the same, decompress it first (gunzip)",
+                )
+            if block:
+                yield block
+        complete = stream.eof
     except _BROKEN:
         complete = False
     if not complete:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import stat
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,20 +14,24 @@ from typing import Any, TypeVar
 import msgspec
 
 from launchscope.errors import InputError
-from launchscope.model import Check, Comparison, Difference, Profile, Ranks, Recording
+from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks, Recording
 
-RECORDING_FILE = "recording.json"
-
-Saved = Comparison | Difference | Ranks | Check
 # What is rendered again as it was saved, by the word that its schema has for it.
-SAVED: dict[str, type[Saved]] = {
+SAVED: dict[str, type[Comparison | Difference | Ranks | CheckResult]] = {
     "comparison": Comparison,
     "difference": Difference,
     "ranks": Ranks,
-    "check": Check,
+    "check": CheckResult,
+}
+_NOUNS: dict[type, str] = {
+    Recording: "recording",
+    Profile: "Profile",
+    **{SAVED[noun]: noun for noun in SAVED},
 }
 
-Kind = TypeVar("Kind", bound=Saved | Profile)
+_LONG_NUMBER = re.compile(rb"\d{300}")
+
+Kind = TypeVar("Kind", bound=Recording | Profile | Comparison | Difference | Ranks | CheckResult)
 # How to make a file again that another version wrote.
 _MADE_BY = {
     "recording": "launchscope profile --keep-trace SCRIPT",
@@ -41,60 +49,54 @@ class _Head(msgspec.Struct):
 
 
 def read_recording(path: str | Path) -> Recording:
-    """The recording in a directory that holds `recording.json`, or in that file itself.
-
-    `directory` of the result is where the file lies, whatever it said when it was written.
-    Like all functions here, raises InputError for a file that is missing, damaged, foreign or of
-    another schema version.
-    """
-    path = Path(path)
-    file = path / RECORDING_FILE if path.is_dir() else path
-    content = _content(file, "recording")
-    _check(content, str(file), "recording", Recording.schema)
-    try:
-        fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        fields["directory"] = msgspec.Raw(b'""')  # set below: a path need not be valid Unicode
-        recording = msgspec.json.decode(msgspec.json.encode(fields), type=Recording)
-    except msgspec.MsgspecError as error:
-        raise _damaged(file, "recording", error) from error
+    """The recording in a directory that holds `recording.json`, or in that file itself. Like all
+    functions here, raises InputError for a missing, damaged, foreign or outdated file."""
+    file = Path(path) / "recording.json" if Path(path).is_dir() else Path(path)
+    recording = read_saved(file, Recording)
+    for traced in (recording.trace, recording.replay_trace):
+        if traced is not None and os.path.basename(traced.file) != traced.file:
+            raise InputError(f"{file} names a trace that is not beside it: {traced.file}")
     return replace(recording, directory=str(file.parent))
 
 
 def read_profile(path: str | Path) -> Profile:
     """The Profile in this JSON file."""
-    return parse_profile(_content(Path(path), "Profile"), str(path))
+    return read_saved(path, Profile)
 
 
-def parse_profile(content: bytes, place: str) -> Profile:
-    """The Profile in these bytes, which came from `place`."""
-    return _decoded(content, place, "Profile", Profile)
-
-
-def read_comparison(path: str | Path) -> Comparison:
-    """The Comparison in this JSON file."""
-    return _decoded(_content(Path(path), "comparison"), str(path), "comparison", Comparison)
-
-
-def read_saved(path: str | Path, noun: str) -> Saved:
-    """The saved value that a report was rendered from; `noun` is a key of `SAVED`."""
-    return _decoded(_content(Path(path), noun), str(path), noun, SAVED[noun])
-
-
-def _content(file: Path, noun: str) -> bytes:
+def read_saved(path: str | Path, kind: type[Kind]) -> Kind:
+    """The value of this kind in this JSON file."""
     try:
-        return file.read_bytes()
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe or a device could block forever
+            raise InputError(f"{path} is not a file, and cannot be read as a {_NOUNS[kind]}")
+        content = Path(path).read_bytes()
     except FileNotFoundError as error:
-        raise InputError(f"no {noun} at {file}") from error
+        raise InputError(f"no {_NOUNS[kind]} at {path}") from error
     except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    return parse_saved(content, str(path), kind)
 
 
-def _decoded(content: bytes, place: str, noun: str, kind: type[Kind]) -> Kind:
+def parse_saved(content: bytes, place: str, kind: type[Kind]) -> Kind:
+    """The value of this kind in these bytes, which came from `place`."""
+    noun = _NOUNS[kind]
     _check(content, place, noun, kind.schema)
     try:
-        return msgspec.json.decode(content, type=kind)
-    except msgspec.MsgspecError as error:
+        value = msgspec.json.decode(content, type=kind)
+        if _LONG_NUMBER.search(content):
+            _require_finite(msgspec.json.decode(content))
+        return value
+    except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
         raise _damaged(place, noun, error) from error
+
+
+def _require_finite(value: Any) -> None:
+    """OverflowError for a whole number in plain data that no float can hold."""
+    if isinstance(value, int):
+        float(value)
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _require_finite(item)
 
 
 def _check(content: bytes, file: str, noun: str, schema: str) -> None:
@@ -103,31 +105,29 @@ def _check(content: bytes, file: str, noun: str, schema: str) -> None:
         found = msgspec.json.decode(content, type=_Head).schema
     except msgspec.ValidationError as error:
         raise InputError(f"{file} is not a launchscope {noun}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise _damaged(file, noun, _named(error, content)) from error
     if found == schema:
         return
-    family = schema.rsplit("/", 1)[0]
-    if isinstance(found, str) and re.fullmatch(re.escape(family) + r"/\S+", found):
+    known = found if isinstance(found, str) else ""
+    if known.startswith(schema.rpartition("/")[0] + "/"):
         raise InputError(
             f"another version of launchscope wrote {file} ({found}), and this one reads {schema}",
             hint=f"make it again: {_MADE_BY.get(noun, 'launchscope report')}",
         )
-    if isinstance(found, str) and found.startswith("launchscope/"):
+    if known.startswith("launchscope/"):
         raise InputError(f"{file} is a launchscope file of another kind ({found}), not a {noun}")
     raise InputError(f"{file} is not a launchscope {noun}")
 
 
 def _named(error: Exception, content: bytes) -> Exception:
     """Names the most frequent mistake: a value that Python writes and JSON does not have."""
-    place = re.search(r"\(byte (\d+)\)", str(error))
-    at = int(place[1]) if place else len(content)
-    word = re.match(rb"NaN|Infinity", content[at:])
-    if word is None:
-        return error
-    return ValueError(f"{word[0].decode()} at byte {at} is not JSON")
+    found: list[str] = []
+    with suppress(ValueError, RecursionError):
+        json.loads(content, parse_constant=found.append)
+    return ValueError(f"{found[0]} is not a JSON value") if found else error
 
 
-def _damaged(file: Path | str, noun: str, error: Exception) -> InputError:
+def _damaged(file: str, noun: str, error: Exception) -> InputError:
     article = "" if noun == "ranks" else "a "
     return InputError(f"{file} is damaged and cannot be read as {article}{noun}: {error}")

@@ -1,7 +1,7 @@
 """Cuts Chrome-trace JSON into the bytes of its events, block by block.
 
 Kineto puts each event on lines of its own with two spaces before its braces. A JSON string
-holds no line break, so its events can be cut apart at those lines alone. Any other layout goes
+holds no line break, so its events can be split at those lines. Any other layout goes
 through a scan of quotes and brackets; so does the end of every file.
 """
 
@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
-
-from launchscope.parser.trace import Ints
 
 # No event is as long as this: a file without an event for so many bytes is no trace.
 MAX_EVENT = 16 << 20
@@ -34,14 +33,11 @@ class BeyondRepairError(Exception):
 
 
 class Events:
-    """The events of one file as lists of bytes, each a JSON object without its outer braces.
-
-    `head` and `tail` are the bytes around the list of events; `strays` counts array items that are
-    no objects; `complete` says that the list was closed.
-    """
+    """The events of one file as lists of bytes, each a JSON object without its outer braces. `head`
+    and `tail` surround the list; `strays` counts items that are no objects; `complete`: it ends."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
+        self._blocks = self._counted(blocks)
         self.head = b""
         self.tail = b""
         self.strays = 0
@@ -54,7 +50,7 @@ class Events:
         self.kineto_layout = data.startswith(_FIRST)
         if self.kineto_layout:
             data = data[len(_FIRST) - 5 :]
-            for block in self._more():
+            for block in chain((b"",), self._blocks):
                 pieces = (data + block).split(_BETWEEN)
                 data = self._bounded(pieces.pop())
                 yield pieces
@@ -62,26 +58,21 @@ class Events:
             data = b"{" + data
         yield from self._scanned(data)
 
-    def _more(self) -> Iterator[bytes]:
-        yield b""  # what the beginning left over
-        for block in self._blocks:
+    def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        for block in blocks:
             self.bytes_read += len(block)
             yield block
 
     def _begin(self) -> bytes:
-        """Reads up to the list of events; what follows is returned."""
+        """Reads up to the list of events; returns what follows of the last block."""
         data = b""
         for block in self._blocks:
-            self.bytes_read += len(block)
             data += block
             if data.lstrip(_SPACE)[:1] == b"[":
-                start = data.index(b"[") + 1
-                self.head = b""
-                return data[start:]
+                return data[data.index(b"[") + 1 :]
             found = _ARRAY.search(data)
             if found is not None and found.end() + len(_FIRST) <= len(data):
-                self.head = data[: found.end()]
-                return data[found.end() :]
+                break
             self._bounded(data)
         found = _ARRAY.search(data)
         if found is None:
@@ -98,7 +89,7 @@ class Events:
 
     def _scanned(self, data: bytes) -> Iterator[list[bytes]]:
         """The scan of quotes and brackets. `data` begins between two events."""
-        for block in self._more():
+        for block in chain((b"",), self._blocks):
             if self.complete:
                 if len(self.tail) < MAX_EVENT >> 2:
                     self.tail += block
@@ -117,12 +108,12 @@ class Events:
 
 def _scan(data: bytes) -> tuple[list[bytes], int, bool, int]:
     """Whole events of `data`, how far it was used, whether the list ended there, stray items."""
-    text = np.frombuffer(data, np.uint8)
+    # Escaped backslashes first: the last one of an even run does not escape the quote after it.
+    text = np.frombuffer(data.replace(b"\\\\", b"__").replace(b'\\"', b"__"), np.uint8)
     kind = _CLASS[text]
     place = np.flatnonzero(kind)
     kind = kind[place]
     quote = place[kind == _QUOTE]
-    quote = quote[~_escaped(text, quote)]
     bracket, sign = place[kind != _QUOTE], kind[kind != _QUOTE]
     outside = np.searchsorted(quote, bracket) % 2 == 0
     bracket, sign = bracket[outside], np.where(sign[outside] == _OPEN, 1, -1)
@@ -138,22 +129,7 @@ def _scan(data: bytes) -> tuple[list[bytes], int, bool, int]:
     through = end if closed else int(ends[-1]) + 1 if len(ends) else 0
     inner = quote[quote < through]
     level = np.concatenate(([0], depth))[np.searchsorted(bracket, inner)]
-    strays = int((level == 0).sum()) // 2
-    objects = text[opens] == ord("{")
-    strays += int((~objects).sum())
-    pairs = zip(opens[objects].tolist(), ends[objects].tolist())
+    is_object = text[opens] == ord("{")
+    strays = int((level == 0).sum()) // 2 + int((~is_object).sum())
+    pairs = zip(opens[is_object].tolist(), ends[is_object].tolist())
     return [data[begin + 1 : stop] for begin, stop in pairs], through, closed, strays
-
-
-def _escaped(text: np.ndarray[tuple[int], np.dtype[np.uint8]], quote: Ints) -> Ints:
-    """Of each quote, whether an odd number of backslashes stands before it."""
-    escaped = np.zeros(len(quote), bool)
-    if not len(quote):
-        return escaped
-    suspects = np.flatnonzero((text[quote - 1] == ord("\\")) & (quote > 0))
-    for row in suspects.tolist():
-        at = int(quote[row]) - 1
-        while at >= 0 and text[at] == ord("\\"):
-            at -= 1
-        escaped[row] = (int(quote[row]) - 1 - at) % 2 == 1
-    return escaped

@@ -1,9 +1,6 @@
-"""The only definition of a launch.
-
-A launch is a runtime or driver call whose process and correlation id reach at least one
-device activity; never a call of a certain name (a list of names loses a third of the
-launches on real traces). One graph launch reaches many kernels and is one launch.
-"""
+"""The only definition of a launch: a runtime or driver call whose process and correlation id reach
+at least one device activity, never a call of a certain name (a list of names loses a third of the
+launches on real traces). One graph launch reaches many kernels and is one launch."""
 
 from __future__ import annotations
 
@@ -27,10 +24,8 @@ _ROUNDING_NS = 1000
 class Launches:
     """The launches of a trace, by start, and its activities with the launch they came from.
 
-    `calls` has the call's columns and KIND (kernel, memcpy, memset, graph), KERNELS, FIRST, LAST
-    and BLOCKING. `coverage_pct` is the share of device activities that found their launch; None
-    when there are none. `reused` counts the activities whose id several calls of their process
-    had: they get no launch.
+    `calls` has the call's columns and KIND, KERNELS, FIRST, LAST and BLOCKING. `coverage_pct`: the
+    share of activities that found their launch. `reused` ones did not: several calls had their id.
     """
 
     calls: pd.DataFrame
@@ -123,11 +118,8 @@ def _with_device_work(calls: pd.DataFrame, activities: pd.DataFrame, launch: Int
 
 
 def synchronizations(trace: Trace, launches: Launches) -> pd.DataFrame:
-    """Host calls that wait for the device, by start: a call's columns and `counted`.
-
-    A pageable copy is one. It is not `counted` when the next call of its thread is a
-    synchronization: PyTorch makes one blocking copy of both, which counts once.
-    """
+    """Host calls that wait for the device, by start: a call's columns and `counted`. A pageable
+    copy is one; together with the synchronization that PyTorch makes after it, it counts once."""
     columns = [c.NAME, c.START, c.DUR, c.END, c.PID, c.TID, c.CORRELATION]
     explicit = trace.calls[trace.calls[c.NAME].str.contains(_SYNC, regex=True)]
     count, blocking = len(explicit), launches.calls[c.BLOCKING].to_numpy(bool)

@@ -1,9 +1,7 @@
 """Reads the SQLite export of NVIDIA Nsight Systems (`nsys export --type sqlite`).
 
-The file is opened read-only. Tables and columns that an older version does not have, or that
-were empty when it was exported, are no error. Calls and device work are joined on process and
-correlation id: the process is the upper part of nsys' global thread id. With graphs traced as
-a whole, a replay is one row; it becomes an activity of its own kind, so that it is busy time.
+The file may lack tables and columns: older versions do not write them, and empty ones are not
+exported. A graph traced as a whole is one row and an activity of its own kind: busy time.
 """
 
 from __future__ import annotations
@@ -40,6 +38,7 @@ _VERSION = re.compile(r"_v\d+(?:_ptsz|_ptds)?$")
 _OPERATOR = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*$")
 _OPS = ("aten::", "autograd::", "torch::", "c10d::")
 _MOST_NS = 4 * 10**18
+_LOCKED = (5, 6)  # SQLITE_BUSY and SQLITE_LOCKED
 _ROWS = 50_000  # read at once
 # Whatever a damaged row holds is read as an integer: -1 if it does not begin like a number (a plain
 # cast would make 0 of it, which is a time).
@@ -72,25 +71,31 @@ def _opened(path: Path) -> sqlite3.Connection:
     """Read-only. A database that another program is writing to is refused, not read halfway."""
     place = f"file:{quote(str(path.resolve()))}?mode=ro"
     for uri in (place, f"{place}&immutable=1"):
-        connection = sqlite3.connect(uri, uri=True, timeout=1.0, check_same_thread=True)
+        connection = sqlite3.connect(uri, uri=True, timeout=1.0)
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             connection.text_factory = lambda content: content.decode(errors="replace")
             return connection
-        except sqlite3.OperationalError as error:
+        except (sqlite3.DatabaseError, UnicodeError) as error:
             connection.close()
-            if "locked" in str(error):
+            if _is_locked(error):
                 raise InputError(
                     f"{path} is locked: another program is writing to it",
                     hint="wait until the export is complete",
                 ) from error
-            failed: Exception = error
-        except (sqlite3.DatabaseError, UnicodeError) as error:
-            connection.close()
-            raise InputError(
-                f"{path} is damaged and cannot be read as SQLite: {error}", hint="export it again"
-            ) from error
+            if not isinstance(error, sqlite3.OperationalError):
+                what = f"{path} is damaged and cannot be read as SQLite: {error}"
+                raise InputError(what, hint="export it again") from error
+            failed = error
     raise InputError(f"cannot read {path}: {failed}")
+
+
+def _is_locked(error: Exception) -> bool:
+    """Whether another program holds the database."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:  # Python 3.10 keeps the code to itself: only the text tells
+        return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+    return code & 0xFF in _LOCKED  # the rest of an extended code says in which way
 
 
 class _Export:
@@ -100,7 +105,7 @@ class _Export:
         self._path = path
         self._connection = connection
         self._limit = reading.limit()
-        self._dropped = self._mended = 0
+        self._dropped = self._repaired = 0
         self._broken = False  # a table of events breaks off
         self._repairs: list[str] = []
         self._strings: dict[int, str] = {}
@@ -108,11 +113,12 @@ class _Export:
         self._activities = Table(c.ACTIVITY_COLUMNS)
         self._ranges = Table(c.RANGE_COLUMNS)
         self._ops = Table(c.OP_COLUMNS if reading.op_names else c.OP_MARKS)
+        self._tables = (self._calls, self._activities, self._ranges, self._ops)
         self._columns = self._schema()
 
     def trace(self) -> Trace:
-        for numbers, texts in self._rows("StringIds", ("id",), text="value"):
-            pairs = zip(numbers["id"].tolist(), texts)
+        for rows, texts in self._rows("StringIds", ("id",), text="value"):
+            pairs = zip(rows["id"].tolist(), texts)
             self._strings.update((number, text) for number, text in pairs if text is not None)
         self._read_calls()
         self._read_synchronizations()
@@ -122,9 +128,7 @@ class _Export:
             raise self._damaged("; ".join(self._repairs))
         names = (text for _, texts in self._rows("TARGET_INFO_GPU", (), "name") for text in texts)
         device_name = next((name for name in names if name), None)
-        frames = (t.frame() for t in (self._calls, self._activities, self._ranges, self._ops))
-        calls, activities, ranges, ops = _with_one_process(*frames)
-        repairs = (*_left_beside(self._path), *self._repairs)
+        calls, activities, ranges, ops = _with_one_process(*(t.frame() for t in self._tables))
         return Trace(
             calls=calls,
             activities=activities,
@@ -132,7 +136,7 @@ class _Export:
             ops=ops,
             gradients=Table(c.OP_MARKS).frame(),  # the engine has no NVTX range
             source="nsys",
-            damage=Damage(self._dropped, 0, self._mended, repairs, self._broken),
+            damage=Damage(self._dropped, 0, self._repaired, tuple(self._repairs), self._broken),
             device_name=device_name,
         )
 
@@ -178,7 +182,9 @@ class _Export:
                 columns = list(zip(*chunk))
                 numbers = {n: np.asarray(columns[i], np.int64) for i, n in enumerate(wanted)}
                 yield numbers, [None if t is None else str(t) for t in columns[-1]]
-                self._bounded()
+                if sum(table.bytes for table in self._tables) > self._limit:
+                    rows = sum(map(len, self._tables))
+                    raise too_large(self._path, f"after {rows:,} rows", self._limit)
         except (sqlite3.Error, OverflowError) as error:
             self._broken |= "ACTIVITY" in table
             self._repairs.append(f"{table} breaks off after {read:,} rows ({error})")
@@ -189,24 +195,19 @@ class _Export:
             valid = (rows["start"] >= 0) & (np.maximum(rows["start"], rows["end"]) <= _MOST_NS)
             self._dropped += int((~valid).sum())
             duration = np.maximum(rows["end"], -1) - rows["start"]
-            self._mended += int((valid & (duration < 0)).sum())
+            self._repaired += int((valid & (duration < 0)).sum())
             rows["end"] = np.maximum(duration, 0)
             yield {name: values[valid] for name, values in rows.items()}
-
-    def _bounded(self) -> None:
-        tables = (self._calls, self._activities, self._ranges, self._ops)
-        if sum(table.bytes for table in tables) > self._limit:
-            raise too_large(self._path, f"after {sum(map(len, tables)):,} rows", self._limit)
 
     # ------------------------------------------------------------------- host side
 
     def _read_calls(self) -> None:
         wanted = ("start", "end", "globalTid", "correlationId", "nameId")
         for rows in self._timed("RUNTIME", wanted):
-            names = [self._strings.get(number, "call") for number in rows["nameId"].tolist()]
-            names = [_VERSION.sub("", name) for name in names]
+            texts = (self._strings.get(number, "call") for number in rows["nameId"].tolist())
+            names = [_VERSION.sub("", text) for text in texts]
             pid, tid = _process(rows["globalTid"]), _thread(rows["globalTid"])
-            self._calls.add(_call_columns(rows, names, pid, tid))
+            self._add_calls(rows, names, pid, tid)
 
     def _read_synchronizations(self) -> None:
         """Those that no call of the file explains: they waited all the same."""
@@ -218,28 +219,39 @@ class _Export:
             rows = {name: values[chosen] for name, values in rows.items()}
             names = [_SYNC_CALLS[kind] for kind in rows["syncType"].tolist()]
             no_thread = np.full(len(names), -1, np.int64)
-            pid = _process(rows["globalPid"])
-            self._calls.add(_call_columns(rows, names, pid, no_thread))
+            self._add_calls(rows, names, _process(rows["globalPid"]), no_thread)
+
+    def _add_calls(self, rows: dict[str, Ints], names: list[str], pid: Ints, tid: Ints) -> None:
+        self._calls.add(
+            {
+                c.NAME: names,
+                c.START: rows["start"],
+                c.DUR: rows["end"],
+                c.PID: pid,
+                c.TID: tid,
+                c.CORRELATION: rows["correlationId"],
+            }
+        )
 
     def _read_ranges(self) -> None:
         wanted = ("start", "end", "eventType", "textId", "globalTid")
         for rows, texts in self._rows("NVTX_EVENTS", wanted, text="text"):
             kept = np.isin(rows["eventType"], _NVTX_RANGES) & (rows["end"] >= rows["start"])
             kept &= np.abs(rows["start"]) <= _MOST_NS
-            chosen = np.flatnonzero(kept)
-            pairs = zip((texts[row] for row in chosen.tolist()), rows["textId"][chosen].tolist())
-            named = [self._strings.get(i, "") if text is None else text for text, i in pairs]
-            names = [_OPERATOR.sub("", name) for name in named]
-            values = {
-                c.START: rows["start"][chosen],
-                c.DUR: (rows["end"] - rows["start"])[chosen],
-                c.PID: _process(rows["globalTid"][chosen]),
-                c.TID: _thread(rows["globalTid"][chosen]),
-            }
-            operator = np.fromiter((name.startswith(_OPS) for name in names), np.bool_, len(names))
-            for table, mine in ((self._ops, operator), (self._ranges, ~operator)):
-                part = {column: value[mine] for column, value in values.items()}
-                table.add({c.NAME: [n for n, is_mine in zip(names, mine) if is_mine], **part})
+            pairs = zip(texts, rows["textId"].tolist())
+            named = (self._strings.get(i, "") if text is None else text for text, i in pairs)
+            names = np.asarray([_OPERATOR.sub("", name) for name in named], object)
+            operator = np.asarray([name.startswith(_OPS) for name in names], np.bool_)
+            for table, mine in ((self._ops, kept & operator), (self._ranges, kept & ~operator)):
+                table.add(
+                    {
+                        c.NAME: names[mine].tolist(),
+                        c.START: rows["start"][mine],
+                        c.DUR: (rows["end"] - rows["start"])[mine],
+                        c.PID: _process(rows["globalTid"][mine]),
+                        c.TID: _thread(rows["globalTid"][mine]),
+                    }
+                )
 
     # ----------------------------------------------------------------- device side
 
@@ -279,19 +291,6 @@ class _Export:
         )
 
 
-def _call_columns(
-    rows: dict[str, Ints], names: list[str], pid: Ints, tid: Ints
-) -> dict[str, Ints | list[str]]:
-    return {
-        c.NAME: names,
-        c.START: rows["start"],
-        c.DUR: rows["end"],
-        c.PID: pid,
-        c.TID: tid,
-        c.CORRELATION: rows["correlationId"],
-    }
-
-
 def _process(global_id: Ints) -> Ints:
     """nsys' process without its lower 24 bits, which are the thread's; -1 unknown."""
     # The topmost bit is a part of the machine's number, not a sign.
@@ -306,16 +305,6 @@ def _copy(kind: int, source: int, target: int) -> tuple[str, str]:
     """ "HtoD" and "Pageable -> Device", as Kineto writes them; "" where the ends are unknown."""
     known = source in _MEMORY and target in _MEMORY
     return _COPIES.get(kind, "copy"), f"{_MEMORY[source]} -> {_MEMORY[target]}" if known else ""
-
-
-def _left_beside(path: Path) -> tuple[str, ...]:
-    """What a program that writes to the database, or died doing so, leaves beside it."""
-    left = [Path(f"{path}{suffix}") for suffix in ("-journal", "-wal")]
-    return tuple(
-        f"{file.name} lies beside it: the export may not be complete"
-        for file in left
-        if file.is_file() and file.stat().st_size
-    )
 
 
 def _with_one_process(*frames: pd.DataFrame) -> tuple[pd.DataFrame, ...]:

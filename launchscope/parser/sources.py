@@ -41,8 +41,7 @@ class Source:
 @cache
 def sources() -> tuple[Source, ...]:
     """All trace formats, by name."""
-    found = load_plugins("launchscope.parser", "SOURCE", Source)
-    return tuple(sorted(found, key=lambda source: source.name))
+    return load_plugins("launchscope.parser", "SOURCE", Source)
 
 
 def is_trace(path: str | Path) -> bool:
@@ -52,11 +51,8 @@ def is_trace(path: str | Path) -> bool:
 
 
 def read_trace(path: str | Path, reading: Reading = Reading()) -> Trace:
-    """The trace in this file, whichever known format it has.
-
-    Raises InputError when the file is missing, of no known format, beyond repair, or too large
-    for the memory that `reading` allows.
-    """
+    """The trace in this file. Raises InputError when the file is missing, of no known format,
+    beyond repair, or too large for the memory that `reading` allows."""
     # A recording names its traces as they were written; stored ones may be gzipped since.
     path = next((p for p in (Path(path), Path(f"{path}.gz")) if p.is_file()), Path(path))
     if not path.is_file():
@@ -76,10 +72,9 @@ def not_a_trace(path: Path) -> InputError:
         )
     if path.is_file() and not path.stat().st_size:
         return InputError(f"{path} is empty, so it is not a trace", hint="record the trace again")
-    known = ", ".join(source.name for source in sources())
     return InputError(
         f"{path} is not a trace that launchscope can read",
-        hint=f"known trace formats: {known}",
+        hint=f"known trace formats: {', '.join(source.name for source in sources())}",
     )
 
 
@@ -88,7 +83,7 @@ def too_large(path: Path, read: str, limit: int) -> InputError:
     return InputError(
         f"{path} does not fit in the memory that may be used: {read}, its events fill "
         f"{limit / 1e6:,.0f} MB, and analyzing them takes {_ANALYSIS} times that",
-        hint="--max-memory 32G allows more; a trace of fewer steps says the same",
+        hint="--max-memory 32G allows more; a trace of fewer steps gives the same figures",
     )
 
 

@@ -1,9 +1,5 @@
-"""A trace as pandas frames; `columns` names what they hold.
-
-Times are integer nanoseconds on the trace's own clock; `end_ns` is exclusive. A frame is sorted
-by `start_ns` and has a plain 0..n-1 index. Text columns are categorical: a name is kept once,
-however many million events carry it.
-"""
+"""A trace as pandas frames; `columns` names what they hold. A frame is sorted by `start_ns` and has
+a plain 0..n-1 index. Text columns are categorical: a name is kept once."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ class Damage:
 
     events_dropped: int = 0  # events that could not be decoded, or lacked a time
     ambiguous_activities: int = 0  # correlation id used by several processes
-    durations_mended: int = 0  # missing or negative ones, taken as 0
+    durations_repaired: int = 0  # missing or negative ones, taken as 0
     repairs: tuple[str, ...] = ()  # what was done to the file before it could be read
     cut: bool = False  # the file ends before its list of events does, or a table broke off
 
@@ -40,16 +36,13 @@ class Damage:
     @property
     def text(self) -> str:
         """What was left out and repaired, as a part of a sentence."""
-        said = list(self.repairs)
-        if self.events_dropped:
-            said.append(f"{plural(self.events_dropped, 'event')} dropped")
-        if self.durations_mended:
-            said.append(
-                f"{plural(self.durations_mended, 'missing or negative duration')} taken as 0"
-            )
-        if self.ambiguous_activities:
-            said.append(f"{plural(self.ambiguous_activities, 'GPU event')} of unknown process")
-        return "; ".join(said)
+        counts = (
+            (self.events_dropped, "event", "dropped"),
+            (self.durations_repaired, "missing or negative duration", "taken as 0"),
+            (self.ambiguous_activities, "GPU event", "of unknown process"),
+        )
+        counted = [f"{plural(count, noun)} {what}" for count, noun, what in counts if count]
+        return "; ".join((*self.repairs, *counted))
 
 
 @dataclass(frozen=True)
@@ -123,33 +116,15 @@ class Table:
 
 
 def deduplicate(trace: Trace) -> Trace:
-    """The trace with each event once, and a repair that counts what was left out.
-
-    Two overlapping files that were put into one hold events twice. Only calls show it: one thread
-    cannot make the same call, with one correlation id, twice in one nanosecond, whereas equal
-    ranges, operators and device work can be real.
-    """
+    """The trace with each event once: two overlapping files in one hold some twice. Only calls show
+    that; equal ranges, operators and device work in one nanosecond can be real."""
     known = trace.calls[ints(trace.calls, c.CORRELATION) > 0]
-    if not _repeated(known).any():
+    if not known[known[c.START].duplicated(keep=False)].duplicated().any():
         return trace
-    frames, count = {}, 0
-    for name in ("calls", "activities", "ranges", "ops", "gradients"):
-        table = getattr(trace, name)
-        repeated = _repeated(table)
-        if name != "gradients":  # these are among the operators
-            count += int(repeated.sum())
-        frames[name] = table[~repeated].reset_index(drop=True)
+    names = ("calls", "activities", "ranges", "ops", "gradients")
+    frames = {name: getattr(trace, name).drop_duplicates(ignore_index=True) for name in names}
+    # The gradients are among the operators.
+    count = sum(len(getattr(trace, name)) - len(frames[name]) for name in names[:-1])
     repair = f"{count:,} duplicated events left out"
     damage = replace(trace.damage, repairs=(*trace.damage.repairs, repair))
     return replace(trace, damage=damage, **frames)
-
-
-def _repeated(table: pd.DataFrame) -> Bools:
-    """Rows that equal an earlier one in every column. Rows are by start."""
-    start = ints(table, c.START)
-    same = np.zeros(len(table) + 1, np.bool_)
-    same[1:-1] = start[1:] == start[:-1]
-    near = np.flatnonzero(same[1:] | same[:-1])
-    repeated = np.zeros(len(table), np.bool_)
-    repeated[near] = table.iloc[near].duplicated().to_numpy(bool)
-    return repeated

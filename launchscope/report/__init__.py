@@ -2,14 +2,128 @@
 
 from __future__ import annotations
 
-from launchscope.report.loader import all_reporters, render, reporter_for_path, reporter_named
-from launchscope.report.reporter import RenderOptions, Reporter
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-__all__ = [
-    "RenderOptions",
-    "Reporter",
-    "all_reporters",
-    "render",
-    "reporter_for_path",
-    "reporter_named",
-]
+from launchscope.errors import UsageError
+from launchscope.plugins import load_plugins
+from launchscope.visible import visible
+
+if TYPE_CHECKING:
+    from launchscope.model import SourceLine
+
+
+@dataclass(frozen=True)
+class RenderOptions:
+    """How a report is laid out. A format ignores what it has no use for."""
+
+    width: int = 80
+    color: bool = False
+    unicode: bool = True
+    top: int | None = None  # rows of long tables; None: what suits the format
+    repository: str = ""  # the absolute path of its root; empty: the working directory
+    folder: str = ""  # where the script ran, below the repository
+    next_commands: tuple[str, ...] = ()  # what to type next
+
+    def in_repository(self, where: SourceLine | None) -> SourceLine | None:
+        """A line relative to the repository, as code review names it; None for one outside."""
+        if where is None or not where.file or where.line < 1:
+            return None
+        path = os.path.normpath(os.path.join(self.repository, self.folder, where.file))
+        if self.repository:
+            path = os.path.relpath(path, self.repository)
+        is_outside = os.path.isabs(path) or path.split(os.sep)[0] == os.pardir
+        return None if is_outside else replace(where, file=path)
+
+
+T = TypeVar("T")
+DEFAULTS = RenderOptions()
+Render = Callable[[Any, RenderOptions], str | bytes]
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """One format. `suffixes` are in lower case with their dot; empty for stdout only.
+
+    `renders` has a function for each type of value that the format can show. It gets the value
+    with visible texts, because names come from anywhere; an `exact` format gets them as they are.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    renders: Mapping[type, Render]
+    exact: bool = False
+
+    def render(self, value: object, options: RenderOptions = DEFAULTS) -> str | bytes:
+        """The value in this format; UsageError for one of a type it cannot show."""
+        renderer = self.renderer(type(value))
+        if not self.exact:
+            value, options = with_texts(value, visible), with_texts(options, visible)
+        return renderer(value, options)
+
+    def renderer(self, kind: type) -> Render:
+        """What renders values of this type; UsageError if nothing does."""
+        if kind not in self.renders:
+            raise UsageError(
+                f"the format {self.name} cannot show a {kind.__name__}",
+                hint="terminal, markdown, html and json show everything",
+            )
+        return self.renders[kind]
+
+
+def with_texts(value: T, change: Callable[[str], str]) -> T:
+    """A value with every text in it changed; the same object where nothing changes."""
+    made: Any = value
+    if isinstance(value, str):
+        made = change(value)
+    elif isinstance(value, tuple | list):
+        made = type(value)(with_texts(item, change) for item in value)
+    elif isinstance(value, Mapping):
+        made = {with_texts(key, change): with_texts(item, change) for key, item in value.items()}
+    elif is_dataclass(value):
+        old = {field.name: getattr(value, field.name) for field in fields(value)}
+        new = {name: with_texts(item, change) for name, item in old.items()}
+        made = value if new == old else replace(value, **new)  # type: ignore[type-var]
+    return cast("T", made)
+
+
+@cache
+def all_reporters() -> tuple[Reporter, ...]:
+    """Every format, sorted by name."""
+    found = load_plugins("launchscope.report", "REPORTER", Reporter)
+    return tuple(sorted(found, key=lambda reporter: reporter.name))
+
+
+def reporter_named(name: str) -> Reporter:
+    """The format of that name; UsageError with the nearest name otherwise."""
+    known = {reporter.name: reporter for reporter in all_reporters()}
+    if name.lower() in known:
+        return known[name.lower()]
+    suffix = f".{name.lower().lstrip('.')}"
+    near = [known_as for known_as, kind in known.items() if suffix in kind.suffixes]
+    near = near or get_close_matches(name.lower(), known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"the formats are {', '.join(known)}"
+    raise UsageError(f"unknown format {name!r}", hint=hint)
+
+
+def reporter_for_path(path: Path) -> Reporter:
+    """The format that a file's suffix chooses; UsageError for an unknown suffix."""
+    known = {suffix: reporter for reporter in all_reporters() for suffix in reporter.suffixes}
+    suffix = path.suffix.lower()
+    if suffix in known:
+        return known[suffix]
+    what = f"suffix {suffix!r}" if suffix else "a file without a suffix"
+    raise UsageError(
+        f"{path}: no output format for {what}",
+        hint=f"the suffixes are {', '.join(sorted(known))}",
+    )
+
+
+def render(value: object, format_name: str, options: RenderOptions = DEFAULTS) -> str | bytes:
+    """A Profile or another value of the model, in the format of that name."""
+    return reporter_named(format_name).render(value, options)

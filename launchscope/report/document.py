@@ -7,12 +7,12 @@ what a text means, not which color it has.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from launchscope.model import Metric
-from launchscope.wording import NOT_MEASURED, SPREAD, pct, shows_spread, with_unit
+from launchscope.wording import SPREAD, pct, sentence, shows_spread, with_unit
 
 T = TypeVar("T")
 _CODE = re.compile(r"`([^`]+)`")
@@ -60,7 +60,6 @@ class Cell:
 
 
 MISSING = Cell("–", "dim")
-UNKNOWN = Cell(NOT_MEASURED, "dim")
 
 
 @dataclass(frozen=True)
@@ -85,10 +84,6 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     rows_left: int = 0
 
-    @property
-    def has_heading(self) -> bool:
-        return any(column.heading for column in self.columns)
-
     @classmethod
     def of(
         cls,
@@ -100,12 +95,14 @@ class Table:
 
         None marks a missing value. A column whose cells are all empty is left out.
         """
-        made = [
-            (column, [_cell(make(value)) for value in values[:top]]) for column, make in columns
+        made = [[make(value) for value in values[:top]] for _, make in columns]
+        cells = [
+            [MISSING if c is None else Cell(c) if isinstance(c, str) else c for c in column]
+            for column in made
         ]
-        kept = [(column, cells) for column, cells in made if any(cell.text for cell in cells)]
-        rows = tuple(zip(*(cells for _, cells in kept)))
-        return cls(tuple(column for column, _ in kept), rows, len(values) - len(rows))
+        kept = [i for i, column in enumerate(cells) if any(cell.text for cell in column)]
+        rows = tuple(zip(*(cells[i] for i in kept)))
+        return cls(tuple(columns[i][0] for i in kept), rows, len(values) - len(rows))
 
 
 @dataclass(frozen=True)
@@ -141,20 +138,15 @@ class Bars:
         )
 
 
-@dataclass(frozen=True)
-class Series:
-    """A named curve: x above 0, ascending, and y above 0."""
-
-    name: str
-    points: tuple[tuple[float, float], ...]
+Curve = tuple[tuple[float, float], ...]  # points: x above 0, ascending, and y above 0
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Curves over logarithmic axes, with two points at least; `mark` is an x with its label."""
+    """Curves of two points at least, by name, on logarithmic axes; `mark`: an x and its label."""
 
     title: str
-    series: tuple[Series, ...]
+    curves: Mapping[str, Curve]
     mark: tuple[float, str] | None = None
 
 
@@ -187,15 +179,9 @@ class Document:
     sections: tuple[Section, ...] = ()
 
 
-def _cell(made: Cell | str | None) -> Cell:
-    if made is None:
-        return MISSING
-    return Cell(made) if isinstance(made, str) else made
-
-
-def sections(*made: Section | None) -> tuple[Section, ...]:
-    """All but None, with the meaning of ± after the first table that has one."""
-    found = [section for section in made if section is not None]
+def sections(*made: Section) -> tuple[Section, ...]:
+    """All but empty ones, with the meaning of ± after the first table that has one."""
+    found = [section for section in made if not all(map(_is_empty, section.blocks))]
     for index, section in enumerate(found):
         for at, block in enumerate(section.blocks, 1):
             if isinstance(block, Table) and any(cell.spread for row in block.rows for cell in row):
@@ -205,10 +191,22 @@ def sections(*made: Section | None) -> tuple[Section, ...]:
     return tuple(found)
 
 
-def items(heading: str, texts: Iterable[str], *, numbered: bool = False) -> Section | None:
-    """A section of one list; None without texts."""
-    listed = tuple(texts)
-    return Section(heading, (Items(listed, numbered),)) if listed else None
+def _is_empty(block: Block) -> bool:
+    match block:
+        case Items(()) | Entries(()) | Table(rows=()) | Bars(bars=()):
+            return True
+        case _:
+            return False
+
+
+def items(heading: str, texts: Iterable[str], *, numbered: bool = False) -> Section:
+    """A section of one list."""
+    return Section(heading, (Items(tuple(texts), numbered),))
+
+
+def notes(clauses: Iterable[str]) -> Section:
+    """The section of remarks, each written as a sentence."""
+    return items("Notes", map(sentence, clauses))
 
 
 def facts(rows: Sequence[tuple[str, Cell | str]]) -> Table:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from launchscope.report import RenderOptions, Reporter
 from launchscope.report.document import spans
 from launchscope.report.documents import DOCUMENTS, document_of
-from launchscope.report.plot import drawing_of
-from launchscope.report.reporter import RenderOptions, Reporter
+from launchscope.report.plot import axes_of, tick_label
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -35,13 +35,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"prose": _prose, "kind": _kind, "drawing": drawing_of}
+    environment.filters |= {"prose": _prose, "axes": axes_of, "tick_label": tick_label}
     return environment
-
-
-def _kind(block: object) -> str:
-    """The name of a block's type, by which the template chooses its layout."""
-    return type(block).__name__
 
 
 def _prose(text: str) -> Markup:

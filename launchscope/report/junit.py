@@ -1,26 +1,22 @@
-"""JUnit XML: one test case per limit of a Check, or per finding of a Profile.
+"""JUnit XML: one test case per limit of a CheckResult, or per rule that has a finding in a Profile.
 
-An inconclusive limit passes, with its reason as output. Source lines are part of the texts,
-because strict readers accept no attributes for them.
+The names are the same from run to run, because CI services follow a test by its name. An
+inconclusive limit passes, with its reason as output. Source lines are part of the texts: strict
+readers accept no attributes for them.
 """
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
 
-from launchscope.model import Check, Finding, LimitCheck, Profile
-from launchscope.report.documents.check import change_text, warnings
-from launchscope.report.reporter import RenderOptions, Reporter
-
-# Characters that XML 1.0 does not allow.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from launchscope.model import CheckResult, Finding, LimitCheck, Profile
+from launchscope.report import RenderOptions, Reporter
+from launchscope.report.documents.check import change_text, paired_text, warnings
 
 
-def render_check(check: Check, options: RenderOptions) -> bytes:
+def render_check(check: CheckResult, options: RenderOptions) -> bytes:
     """A test suite named after the workload."""
-    suite = ET.Element("testsuite", name=_clean(f"launchscope.check.{check.workload}"))
+    suite = ET.Element("testsuite", name=f"launchscope.check.{check.workload}")
     properties = ET.SubElement(suite, "properties")
     for name, value in (
         ("outcome", check.outcome),
@@ -30,29 +26,42 @@ def render_check(check: Check, options: RenderOptions) -> bytes:
         ("processes", str(check.processes)),
     ):
         if value is not None:
-            ET.SubElement(properties, "property", name=name, value=_clean(value))
+            ET.SubElement(properties, "property", name=name, value=value)
+    measurement = _case(suite, check.workload, "measurement")
+    if not check.processes:
+        _add(measurement, "error", check.headline)
     changed = [change_text(change) for change in check.changes]
     for limit in check.limits:
-        _limit(suite, check, limit, changed)
-    if not check.limits:
+        _limit(_case(suite, check.workload, limit.metric), check, limit, changed)
+    if check.processes and not check.limits:
         case = _case(suite, check.workload, "limits")
         _add(case, "skipped" if check.excused else "error", check.headline)
-    _output(suite, "\n".join((check.headline, *warnings(check))))
-    return _document(suite)
+    paired = check.paired.changes if check.paired is not None else ()
+    changes = (f"{found.metric} {paired_text(found)}" for found in paired)
+    return _document(suite, "\n".join((check.headline, *warnings(check), *changes)))
 
 
 def render_profile(profile: Profile, options: RenderOptions) -> bytes:
-    """A test suite with a case for every finding; errors fail."""
-    suite = ET.Element("testsuite", name=_clean(f"launchscope.profile.{profile.target.name}"))
-    for finding in profile.findings:
-        _finding(suite, profile, finding)
-    if profile.verdict is not None:
-        _output(suite, profile.verdict.headline)
-    return _document(suite)
+    """A test suite with a case for every rule that has a finding; errors fail."""
+    suite = ET.Element("testsuite", name=f"launchscope.profile.{profile.target.name}")
+    for code in dict.fromkeys(finding.code for finding in profile.findings):
+        case = _case(suite, profile.target.name, code)
+        found = [finding for finding in profile.findings if finding.code == code]
+        errors = [finding for finding in found if finding.severity == "error"]
+        if errors:
+            _add(case, "failure", errors[0].title, "\n".join(map(_advice, errors)))
+        others = [finding for finding in found if finding.severity != "error"]
+        if others:
+            texts = (f"{other.severity}: {other.title}\n{_advice(other)}" for other in others)
+            _output(case, "\n".join(texts))
+    return _document(suite, None if profile.verdict is None else profile.verdict.headline)
 
 
-def _limit(suite: ET.Element, check: Check, limit: LimitCheck, changed: Sequence[str]) -> None:
-    case = _case(suite, check.workload, limit.metric)
+def _advice(finding: Finding) -> str:
+    return f"{finding.where}: {finding.advice}" if finding.where else finding.advice
+
+
+def _limit(case: ET.Element, check: CheckResult, limit: LimitCheck, changed: list[str]) -> None:
     if check.excused and limit.outcome in ("failed", "not_compared"):
         _add(case, "skipped", limit.reason)
     elif limit.outcome == "failed":
@@ -65,47 +74,30 @@ def _limit(suite: ET.Element, check: Check, limit: LimitCheck, changed: Sequence
         _output(case, f"{limit.outcome}: {limit.reason}")
 
 
-def _finding(suite: ET.Element, profile: Profile, finding: Finding) -> None:
-    case = _case(suite, profile.target.name, f"{finding.code} {finding.title}")
-    advice = f"{finding.where}: {finding.advice}" if finding.where else finding.advice
-    if finding.severity == "error":
-        _add(case, "failure", finding.title, advice)
-    else:
-        _output(case, f"{finding.severity}: {finding.title}\n{advice}")
-
-
 def _case(suite: ET.Element, group: str, name: str) -> ET.Element:
-    return ET.SubElement(
-        suite, "testcase", classname=_clean(f"launchscope.{group}"), name=_clean(name)
-    )
+    return ET.SubElement(suite, "testcase", classname=f"launchscope.{group}", name=name)
 
 
 def _add(case: ET.Element, kind: str, message: str, text: str = "") -> None:
-    attributes = {"message": _clean(message)}
-    if kind != "skipped":
-        attributes["type"] = "launchscope"
-    ET.SubElement(case, kind, attributes).text = _clean(text) or None
+    details = {"message": message} | ({} if kind == "skipped" else {"type": "launchscope"})
+    ET.SubElement(case, kind, details).text = text or None
 
 
 def _output(element: ET.Element, text: str) -> None:
-    ET.SubElement(element, "system-out").text = _clean(text)
+    ET.SubElement(element, "system-out").text = text
 
 
-def _document(suite: ET.Element) -> bytes:
-    counts = {"tests": len(suite.findall("testcase"))}
+def _document(suite: ET.Element, output: str | None) -> bytes:
+    if output is not None:
+        _output(suite, output)
+    suite.set("tests", str(len(suite.findall("testcase"))))
     for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        counts[name] = len(suite.findall(f"testcase/{kind}"))
-    for name, count in counts.items():
-        suite.set(name, str(count))
+        suite.set(name, str(len(suite.findall(f"testcase/{kind}"))))
     root = ET.Element("testsuites")
     root.append(suite)
     ET.indent(root, " ")
-    text: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
-    return text + b"\n"
+    text = ET.tostring(root, encoding="unicode")
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n".encode()
 
 
-def _clean(text: str) -> str:
-    return _FORBIDDEN.sub("?", text)
-
-
-REPORTER = Reporter("junit", (".xml",), {Check: render_check, Profile: render_profile})
+REPORTER = Reporter("junit", (".xml",), {CheckResult: render_check, Profile: render_profile})

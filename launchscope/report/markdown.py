@@ -3,110 +3,122 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from launchscope.report.document import (
-    Bars,
-    Block,
-    Cell,
-    Commands,
-    Document,
-    Entries,
-    Entry,
-    Items,
-    Paragraph,
-    Plot,
-    Table,
-    spans,
-)
+from launchscope.report import RenderOptions, Reporter, document
 from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.plot import text_plot
-from launchscope.report.reporter import RenderOptions, Reporter
 
 _TOP = 30
 _PLOT_WIDTH = 76
-_LINE_BREAKS = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_SIGNS = re.compile(r"[\\`*_<>|~\[\]#!$&]")
+# What begins a list or is a rule at the beginning of a block.
+_BEGINNING = re.compile(r"^(\d*)([-+.)](?=\s|$)|-(?=[\s-]*$))")
+# Where GitHub and GitLab look for links, mentions, issues and emoji in the text of the page, which
+# has no backslashes any more. A space without a width after it prevents that.
+_LIVE = re.compile(
+    r"@|[#!$&%](?=[\w\"])|~(?=[^\W\d]|\")|\[(?=\w+:)|:(?=//|[\w+-]+:)"
+    r"|(?<![^\W_])(?:(?:gh|ghsa|cve)-(?=\w)|www(?=\.)|(?:mailto|xmpp):)",
+    re.IGNORECASE,
+)
+_NO_WIDTH = "\u200b"
+_TICKS = re.compile("`+")
 
 
 def render(value: object, options: RenderOptions) -> str:
     """GitHub-flavored Markdown, every paragraph on one line."""
-    document = document_of(value, options.top or _TOP, options.next_commands)
-    return "\n\n".join(_parts(document)) + "\n"
+    parts = _parts(document_of(value, options.top or _TOP, options.next_commands))
+    return "\n\n".join(parts) + "\n"
 
 
-def _parts(document: Document) -> Iterator[str]:
-    yield f"# {document.badge}: {code(document.title)}"
-    yield f"**{escape(document.headline)}**"
-    if document.basis:
-        yield escape(document.basis)
-    if document.context:
-        yield "\n".join(f"- {escape(line)}" for line in document.context)
-    for section in document.sections:
+def _parts(report: document.Document) -> Iterator[str]:
+    yield f"# {report.badge}: {code(report.title)}"
+    if report.headline.strip():
+        yield f"**{escape(report.headline.strip())}**"
+    if report.basis:
+        yield _begun(escape(report.basis))
+    if report.context:
+        yield "\n".join(f"- {_begun(escape(line))}" for line in report.context)
+    for section in report.sections:
         yield f"## {escape(section.heading)}"
         yield from map(_block, section.blocks)
 
 
-def _block(block: Block) -> str:
+def _block(block: document.Block) -> str:
     match block:
-        case Paragraph(text):
+        case document.Paragraph(text):
             return prose(text)
-        case Items(texts, numbered):
+        case document.Items(texts, numbered):
             return "\n".join(
                 f"{f'{i}.' if numbered else '-'} {prose(text)}" for i, text in enumerate(texts, 1)
             )
-        case Entries(entries):
+        case document.Entries(entries):
             return "\n".join(map(_entry, entries))
-        case Table():
+        case document.Table():
             return _table(block)
-        case Bars():
+        case document.Bars():
             return _table(block.table(lambda bar: ""))
-        case Plot():
-            lines = ("".join(sign.sign for sign in line).rstrip()
-                     for line in text_plot(block, _PLOT_WIDTH))  # fmt: skip
-            return "```text\n" + "\n".join(lines) + "\n```"
-        case Commands(lines):
-            return "```sh\n" + "\n".join(lines) + "\n```"
+        case document.Plot():
+            lines = [line.plain.rstrip() for line in text_plot(block, _PLOT_WIDTH)]
+            return _fenced("text", lines)
+        case document.Commands(lines):
+            return _fenced("sh", lines)
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: document.Entry) -> str:
     where = f"{code(entry.where)}: " if entry.where else ""
     advice = f" {prose(entry.advice)}" if entry.advice else ""
-    return f"- {entry.code} {where}{prose(entry.title.rstrip('.'))}.{advice}"
+    return f"- {_begun(escape(entry.code))} {where}{prose(entry.title.rstrip('.'))}.{advice}"
 
 
-def _table(block: Table) -> str:
+def _table(block: document.Table) -> str:
     columns = block.columns
 
-    def cells(row: tuple[Cell, ...]) -> list[str]:
+    def cells(row: tuple[document.Cell, ...]) -> list[str]:
         return [
-            code(cell.text) if column.code and cell.text else escape(cell.text)
+            code(cell.text).replace("|", "\\|") if column.code else escape(cell.text)
             for cell, column in zip(row, columns)
         ]
 
     marks = ["---:" if column.align == "right" else "---" for column in columns]
-    rows = [[column.heading for column in columns], marks, *map(cells, block.rows)]
+    rows = [[escape(column.heading) for column in columns], marks, *map(cells, block.rows)]
     if block.rows_left:
         rows.append([*[""] * (len(columns) - 1), f"and {block.rows_left} more"])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def prose(text: str) -> str:
-    """A sentence: text between backticks stays code, the rest is escaped."""
-    return "".join(code(part) if is_code else escape(part) for part, is_code in spans(text))
+    """A sentence at the beginning of a block: text between backticks stays code."""
+    parts = ((code(part) if is_code else escape(part)) for part, is_code in document.spans(text))
+    return _begun("".join(parts))
+
+
+def _begun(text: str) -> str:
+    return _BEGINNING.sub(r"\1\\\2", text.strip())
 
 
 def escape(text: str) -> str:
-    """Plain text on one line: signs that would become formatting or end a cell are escaped."""
-    text = _LINE_BREAKS.sub(" ", text)
-    for sign in "\\`*_<>|~":
-        text = text.replace(sign, f"\\{sign}")
-    return text
+    """Plain text in a line: no sign in it formats, ends a cell, links or mentions."""
+    text = _SIGNS.sub(r"\\\g<0>", _LIVE.sub(rf"\g<0>{_NO_WIDTH}", text))
+    return text.replace(_NO_WIDTH, "&#8203;")
 
 
 def code(text: str) -> str:
-    """Code; a pipe would end a table cell even inside code."""
-    text = _LINE_BREAKS.sub(" ", text)
-    return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
+    """Code between more backticks than it has in a row."""
+    if not text.strip():
+        return ""
+    ticks = _ticks(text, 1)
+    pad = " " if text[0] in "` " or text[-1] in "` " else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def _fenced(language: str, lines: Iterable[str]) -> str:
+    text = "\n".join(lines)
+    return f"{_ticks(text, 3)}{language}\n{text}\n{_ticks(text, 3)}"
+
+
+def _ticks(text: str, least: int) -> str:
+    return "`" * max(least, *(len(run) + 1 for run in _TICKS.findall(text)), 0)
 
 
 REPORTER = Reporter("markdown", (".md",), dict.fromkeys(DOCUMENTS, render))

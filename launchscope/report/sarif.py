@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+import os
+import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 from launchscope import __version__
-from launchscope.model import Check, Profile, SourceLine
+from launchscope.model import CheckResult, Profile, SourceLine
+from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.check import change_text
-from launchscope.report.reporter import RenderOptions, Reporter
-from launchscope.report.source_location import in_repository
+from launchscope.report.json import encoded
+from launchscope.rules import find_rule
+from launchscope.wording import installed
 
-_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_ROOT = "%SRCROOT%"
-_LEVELS = {"error": "error", "warning": "warning", "advice": "note", "info": "note"}
 _KINDS = {
     "blocker": "A step has an operation that stops a capture, and the baseline did not have it",
     "op": "A step runs a device operation more often than the baseline",
@@ -23,100 +23,96 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class _Result:
-    """`title` is what the rule checks in general."""
-
-    rule: str
-    title: str
-    level: str
-    text: str
-    lines: tuple[SourceLine, ...]
+_LINK = re.compile(r"\](?=\()")  # viewers make `[text](target)` a link
 
 
-def render_check(check: Check, options: RenderOptions) -> bytes:
+class _Log:
+    """A run of launchscope with its results and the rules that they name."""
+
+    def __init__(self, options: RenderOptions) -> None:
+        self.options = options
+        self.titles: dict[str, str] = {}  # what each rule checks in general
+        self.results: list[dict[str, Any]] = []
+
+    def add(self, rule: str, title: str, level: str, text: str, *lines: SourceLine | None) -> None:
+        """A result at the first line. Without any there is none: GitHub would refuse the file."""
+        locations = [found for found in map(self._location, lines) if found is not None]
+        if not locations:
+            return
+        self.titles[rule] = _LINK.sub("] ", title)
+        first, *others = locations
+        result = {
+            "ruleId": rule,
+            "ruleIndex": list(self.titles).index(rule),
+            "level": level,
+            "message": {"text": _LINK.sub("] ", text)},
+            "locations": [first],
+        }
+        self.results.append(result | ({"relatedLocations": others} if others else {}))
+
+    def _location(self, line: SourceLine | None) -> dict[str, Any] | None:
+        """A line of the repository or of an installed library; no other path leaves the machine."""
+        if line is None:
+            return None
+        base, found = "%SRCROOT%", self.options.in_repository(line)
+        if found is None:
+            path = os.path.normpath(line.file)
+            base, found = "%SITEPACKAGES%", replace(line, file=installed(path))
+            if found.file == path:
+                return None
+        uri = quote(found.file.replace(os.sep, "/"), errors="backslashreplace")
+        return {
+            "physicalLocation": {
+                "artifactLocation": {"uri": uri, "uriBaseId": base},
+                "region": {"startLine": line.line},
+            }
+        }
+
+    def encoded(self) -> bytes:
+        driver = {
+            "name": "launchscope",
+            "semanticVersion": __version__,
+            "rules": [
+                {"id": rule, "shortDescription": {"text": title}}
+                for rule, title in self.titles.items()
+            ],
+        }
+        log = {
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "version": "2.1.0",
+            "runs": [{"tool": {"driver": driver}, "results": self.results}],
+        }
+        return encoded(log)
+
+
+def render_check(check: CheckResult, options: RenderOptions) -> bytes:
     """Failed limits at the line where the step begins, and changes at their own lines."""
-    results = []
-    step = in_repository(check.source, options.folder)
+    log = _Log(options)
     for limit in check.limits:
-        if step is not None and limit.outcome in ("failed", "inconclusive"):
-            level = "error" if limit.outcome == "failed" else "warning"
-            level = "note" if check.excused else level
+        if limit.outcome in ("failed", "inconclusive"):
+            level = "note" if check.excused else "error" if limit.outcome == "failed" else "warning"
             title, text = f"{limit.metric} is within its limit", f"{limit.metric} {limit.reason}"
-            results.append(_Result(f"limit/{limit.metric}", title, level, text, (step,)))
+            log.add(f"limit/{limit.metric}", title, level, text, check.source)
     level = "error" if check.outcome == "failed" and not check.excused else "note"
     for change in check.changes:
-        found = (in_repository(where, options.folder) for where in change.where)
-        lines = tuple(line for line in found if line is not None)
-        if change.appeared and lines:
-            rule, title = f"new-{change.kind}", _KINDS[change.kind]
-            results.append(_Result(rule, title, level, change_text(change), lines))
-    return _log(results)
+        if change.appeared:
+            title = _KINDS[change.kind]
+            log.add(f"new-{change.kind}", title, level, change_text(change), *change.where)
+    return log.encoded()
 
 
 def render_profile(profile: Profile, options: RenderOptions) -> bytes:
     """Findings that name a line."""
-    from launchscope.rules import find_rule
-
-    results = []
+    log = _Log(options)
     for finding in profile.findings:
-        line = in_repository(finding.where, options.folder)
-        if line is not None:
-            rule = find_rule(finding.code)
-            title = rule.title if rule is not None else finding.code
-            text = f"{finding.title.rstrip('.')}. {finding.advice}".strip()
-            level = _LEVELS[finding.severity]
-            results.append(_Result(finding.code, title, level, text, (line,)))
-    return _log(results)
+        rule = find_rule(finding.code)
+        title = rule.title if rule is not None else finding.code
+        text = f"{finding.title.rstrip('.')}. {finding.advice}".strip()
+        level = finding.severity if finding.severity in ("error", "warning") else "note"
+        log.add(finding.code, title, level, text, finding.where)
+    return log.encoded()
 
 
-def _log(results: list[_Result]) -> bytes:
-    import msgspec
-
-    titles = {result.rule: result.title for result in results}
-    order = list(titles)
-    driver = {
-        "name": "launchscope",
-        "semanticVersion": __version__,
-        "rules": [
-            {"id": rule, "shortDescription": {"text": title}} for rule, title in titles.items()
-        ],
-    }
-    log = {
-        "$schema": _SCHEMA,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {"driver": driver},
-                "results": [_result(result, order.index(result.rule)) for result in results],
-            }
-        ],
-    }
-    return msgspec.json.format(msgspec.json.encode(log), indent=1) + b"\n"
-
-
-def _result(result: _Result, index: int) -> dict[str, Any]:
-    first, *others = [_location(line) for line in result.lines]
-    found: dict[str, Any] = {
-        "ruleId": result.rule,
-        "ruleIndex": index,
-        "level": result.level,
-        "message": {"text": result.text},
-        "locations": [first],
-    }
-    if others:
-        found["relatedLocations"] = others
-    return found
-
-
-def _location(line: SourceLine) -> dict[str, Any]:
-    """Relative paths are relative to the root of the repository."""
-    path = Path(line.file)
-    if path.is_absolute():
-        artifact = {"uri": path.as_uri()}
-    else:
-        artifact = {"uri": quote(path.as_posix()), "uriBaseId": _ROOT}
-    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": line.line}}}
-
-
-REPORTER = Reporter("sarif", (".sarif",), {Check: render_check, Profile: render_profile})
+REPORTER = Reporter(
+    "sarif", (".sarif",), {CheckResult: render_check, Profile: render_profile}, exact=True
+)

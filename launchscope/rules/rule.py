@@ -1,12 +1,17 @@
-"""What a rule is: a code, a function from Profile to findings, and a page that explains it."""
+"""What a rule is: a code, a function from Profile to findings, and a page that explains it.
+
+The rules are the modules of `findings` that expose a RULE.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from inspect import cleandoc
 
 from launchscope.model import Finding, Profile, Severity, SourceLine
+from launchscope.plugins import load_plugins
 
 Findings = Iterable[Finding]
 
@@ -45,3 +50,21 @@ class Rule:
     @property
     def title(self) -> str:
         return self.page.partition("\n")[0].removeprefix("# ")
+
+
+def rule(
+    code: str, doc: str | None, *, fixable: bool = False
+) -> Callable[[Callable[[Profile], Findings]], Rule]:
+    """Makes a function that finds into the rule: `RULE`, the one constant of its file."""
+    return lambda find: Rule(code, find, doc, fixable)
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, in the order of the files, which is that of the codes."""
+    return load_plugins("launchscope.rules.findings", "RULE", Rule)
+
+
+def find_rule(code: str) -> Rule | None:
+    """The rule with this code, whatever its case."""
+    return next((rule for rule in all_rules() if rule.code == code.strip().upper()), None)

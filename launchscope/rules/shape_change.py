@@ -1,8 +1,4 @@
-"""How the input shapes and the ops differ between the inspected steps.
-
-Only a few steps are inspected. If each of them has shapes of its own, their number does not show
-how many shapes there are.
-"""
+"""How the input shapes and the ops differ between the inspected steps, which are only a few."""
 
 from __future__ import annotations
 
@@ -23,7 +19,6 @@ class Growth:
 
     @property
     def dimension(self) -> int:
-        """The dimension that grows."""
         return [a == b for a, b in zip(self.first, self.second)].index(False)
 
     def __str__(self) -> str:
@@ -32,36 +27,31 @@ class Growth:
 
 def calls_seen(profile: Profile) -> list[int]:
     """The different numbers of model calls in a step, ascending; empty if they are not known."""
-    counts = [signature.forwards for signature in profile.shapes.signatures]
-    known = {count for count in counts if count is not None}
-    return [] if None in counts else sorted(known)
+    counts = {signature.forwards for signature in profile.shapes.signatures}
+    known = sorted(count for count in counts if count is not None)
+    return known if len(known) == len(counts) else []
 
 
 def distinct_inputs(profile: Profile) -> int:
-    """How many different sets of input shapes the steps have.
-
-    A step that calls its model more often reads one more input per call, and stacks the results
-    of the calls. Such steps have the same inputs: padding those of one call changes nothing.
-    """
+    """How many different sets of input shapes the steps have. Steps that only call their model more
+    often, each call with one more input and a longer stack of results, have the same."""
     signatures = profile.shapes.signatures
     seen = [frozenset(signature.inputs) for signature in signatures]
-    calls = [signature.forwards or 0 for signature in signatures]
     if len(set(seen)) < 2 or len(calls_seen(profile)) < 2 or not all(seen):
         return len(set(seen))
     common = frozenset.intersection(*seen)
     # A stack whose length equals the width of another input is in `common`.
-    stacks = [(sorted(own - common, key=_key), n) for own, n in zip(seen, calls) if own > common]
-    return 1 if _follow([own for own, _ in stacks], [n for _, n in stacks]) else len(set(seen))
+    stacks = [
+        (signature.forwards or 0, sorted(own - common, key=_key))
+        for own, signature in zip(seen, signatures)
+        if own > common
+    ]
+    return 1 if _follow(*zip(*stacks)) else len(set(seen))
 
 
 def branches(profile: Profile) -> bool:
     """Whether steps with equal input shapes ran different ops."""
     return len(profile.shapes.signatures) > max(1, distinct_inputs(profile))
-
-
-def calls_change(profile: Profile) -> bool:
-    """Whether steps with equal input shapes call the model a different number of times."""
-    return branches(profile) and len(calls_seen(profile)) > 1
 
 
 def every_step_differs(profile: Profile) -> bool:
@@ -73,9 +63,7 @@ def every_step_differs(profile: Profile) -> bool:
 
 def growth(profile: Profile) -> Growth | None:
     """The input that grows by one along one dimension from step to step, if nothing else changes.
-
-    Signatures that occur equally often are in the order of their steps.
-    """
+    Signatures that occur equally often are in the order of their steps."""
     if not every_step_differs(profile):
         return None
     inputs = list(zip(*_dims(profile)))  # of each input, its shape in every step
@@ -86,10 +74,8 @@ def growth(profile: Profile) -> Growth | None:
 
 
 def shorter_batch(profile: Profile) -> tuple[int, int] | None:
-    """Sizes (usual, other) of the first dimension if one step alone had a smaller one.
-
-    The last batch of an epoch looks like this: everything else about its inputs is the same.
-    """
+    """Sizes (usual, other) of the first dimension if one step alone had a smaller one and nothing
+    else changed, as in the last batch of an epoch."""
     ordered = sorted(profile.shapes.signatures, key=lambda signature: -signature.steps)
     if [min(signature.steps, 2) for signature in ordered] != [2, 1]:
         return None
@@ -121,7 +107,7 @@ def _key(shape: TensorShape) -> tuple[int, str, tuple[int, ...]]:
     return len(shape.dims), shape.dtype, shape.dims
 
 
-def _follow(stacks: Sequence[Sequence[TensorShape]], calls: Sequence[int]) -> bool:
+def _follow(calls: Sequence[int], stacks: Sequence[Sequence[TensorShape]]) -> bool:
     """Whether these shapes differ only in sizes that follow from the number of calls."""
     if len({tuple(_key(shape)[:2] for shape in shapes) for shapes in stacks}) > 1:
         return False

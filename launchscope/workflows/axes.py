@@ -10,25 +10,28 @@ from difflib import get_close_matches
 from math import prod
 from types import MappingProxyType
 
-from launchscope.config import BATCH_VARIABLE
+from launchscope.config import BATCH_VARIABLE, Positive, convert
 from launchscope.errors import UsageError
 from launchscope.model import Target
 from launchscope.workflows.script_flags import ScriptOptions
 
 BATCH_SIZE = "batch_size"
-# What scripts call it, the usual names first.
-_BATCH_FLAGS = (
-    "batch-size", "bs", "batchsize", "batch", "train-batch-size", "per-device-train-batch-size",
-    "per-gpu-batch-size", "micro-batch-size", "eval-batch-size", "b",
-)  # fmt: skip
+# What scripts call it, without what separates words; each form counts only if no earlier one is
+# there. `--test-batch-size` beside `--batch-size` is no second candidate.
+_BATCH_NAMES = (
+    re.compile(r"(?!.*(eval|test|val|infer|auto|find|scale|max)).*batch(size|sz).*|bs|batch"),
+    re.compile(r"b"),
+    re.compile(r".*batch(size|sz).*"),
+)
 _MAX_POINTS = 64
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+_SAME = "so every point would measure the same thing"
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter and its values as text. `flag` None: the value replaces `{name}` in the
-    arguments, or is only in the environment."""
+    """One parameter and its values as text. A `flag` that ends with "=" and the value are one word.
+    `flag` None: the value replaces `{name}` in the arguments, or is only in the environment."""
 
     name: str
     values: tuple[str, ...]
@@ -42,6 +45,10 @@ class Combination:
     parameters: dict[str, str]
     target: Target
     environ: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return ", ".join(f"{key} {value}" for key, value in self.parameters.items())
 
     @property
     def batch_size(self) -> int | None:
@@ -76,20 +83,17 @@ def axes_of(
     parameters: Mapping[str, Sequence[object]] = MappingProxyType({}),
     batch_flag: str | None = None,
 ) -> tuple[Axis, ...]:
-    """Every axis with the flag that the script has for it.
-
-    Raises UsageError for an axis that the script would ignore: every point would then measure
-    the same thing.
-    """
+    """Every axis with the flag that the script has for it; UsageError for one that the script would
+    ignore, so that every point would measure the same thing."""
     axes: list[Axis] = []
     if batch_sizes is not None:
+        if BATCH_SIZE in parameters:
+            raise _given_twice(BATCH_SIZE)
         sizes = _sizes(batch_sizes, "--batch-sizes")
         axes.append(Axis(BATCH_SIZE, sizes, _batch_flag(target, options, batch_flag)))
     elif batch_flag is not None:
         raise UsageError("--batch-flag has no effect without --batch-sizes")
     for name, given in parameters.items():
-        if name in {axis.name for axis in axes}:
-            raise _given_twice(name)
         if not all(part.isidentifier() for part in name.replace("-", "_").split(".")):
             raise UsageError(f"--param: {name} is not a name")
         values = tuple(map(str, given))
@@ -114,45 +118,38 @@ def _given_twice(name: str) -> UsageError:
 
 def _sizes(words: Sequence[int | str], option: str) -> tuple[str, ...]:
     """Batch sizes in ascending order; UsageError for anything but distinct whole numbers from 1."""
-    sizes: list[int] = []
-    for word in words:
-        try:
-            size = int(word)
-        except ValueError:
-            problem = f"expected whole numbers, not {word}" if word else "a size is missing"
-            raise UsageError(f"{option}: {problem}", hint="write them as 8,32,128") from None
-        if size < 1:
-            raise UsageError(f"{option}: a batch of {size} holds no sample", hint="1 or more")
-        if size in sizes:
+    sizes = [convert(word, Positive, option, UsageError) for word in words]
+    for size in sizes:
+        if sizes.count(size) > 1:
             raise UsageError(f"{option}: {size} is given twice", hint="each size runs once")
-        sizes.append(size)
     return tuple(map(str, sorted(sizes)))
 
 
 def combinations(axes: Sequence[Axis], target: Target) -> tuple[Combination, ...]:
     """The cross product, the last axis running fastest; one point where there is no axis."""
-    return tuple(
-        _combined(axes, values, target)
-        for values in itertools.product(*(axis.values for axis in axes))
-    )
+    found = []
+    for values in itertools.product(*(axis.values for axis in axes)):
+        given = {axis.name: value for axis, value in zip(axes, values)}
+        args = [_filled(arg, given) for arg in target.args]
+        for axis, value in zip(axes, values):
+            if axis.flag is not None:
+                args = _with_option(args, axis.flag, value)
+        environ = {BATCH_VARIABLE: given[BATCH_SIZE]} if BATCH_SIZE in given else {}
+        found.append(Combination(given, replace(target, args=tuple(args)), environ))
+    return tuple(found)
 
 
-def _combined(axes: Sequence[Axis], values: Sequence[str], target: Target) -> Combination:
-    parameters = {axis.name: value for axis, value in zip(axes, values)}
-    # In one pass: a value that looks like a placeholder stays a value.
-    args = [
-        _PLACEHOLDER.sub(lambda found: parameters.get(found[1], found[0]), arg)
-        for arg in target.args
-    ]
-    for axis, value in zip(axes, values):
-        if axis.flag is not None:
-            args += [axis.flag, value]
-    batch = parameters.get(BATCH_SIZE)
-    return Combination(
-        parameters,
-        replace(target, args=tuple(args)),
-        {} if batch is None else {BATCH_VARIABLE: batch},
-    )
+def _with_option(args: list[str], flag: str, value: str) -> list[str]:
+    """The last option counts for most parsers; some refuse a setting that comes twice."""
+    if not flag.endswith("="):
+        return [*args, flag, value]
+    changed = [flag + value if arg.startswith(flag) else arg for arg in args]
+    return changed if any(arg.startswith(flag) for arg in args) else [*args, flag + value]
+
+
+def _filled(arg: str, values: Mapping[str, str]) -> str:
+    """In one pass: a value that looks like a placeholder stays a value."""
+    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), arg)
 
 
 def _batch_flag(target: Target, options: ScriptOptions, given: str | None) -> str | None:
@@ -162,24 +159,53 @@ def _batch_flag(target: Target, options: ScriptOptions, given: str | None) -> st
             raise UsageError("the arguments contain {batch_size}, so --batch-flag has no effect")
         return None
     if given is not None:
-        wanted = given if given.startswith("-") else f"--{given}"
-        flag = options.spelled(wanted)
+        wanted = given if given.startswith("-") or given.endswith("=") else f"--{given}"
+        flag = wanted if wanted.endswith("=") else options.spelled(wanted)
         if flag is None and options.opaque is None and options.found:
             raise _no_option("--batch-flag", wanted, target, options)
         return flag or wanted
-    for name in _BATCH_FLAGS:
-        flag = options.spelled(name)
-        if flag is not None:
-            return flag
+    # A setting that is typed already shows the spelling that this script reads.
+    typed = {f"{arg.partition('=')[0]}=" for arg in target.args if "=" in arg}
+    for words, forms in (
+        ([(word,) for word in sorted(typed)], _BATCH_NAMES[:1]),
+        (sorted(options.declared), _BATCH_NAMES),
+        ([(word,) for word in sorted(options.settings)], _BATCH_NAMES[:1]),
+    ):
+        found = _candidates(words, forms)
+        if len(found) > 1:
+            raise UsageError(
+                f"{target.name} has {len(found)} options that may be its batch size: "
+                f"{', '.join(found[:-1])} and {found[-1]}",
+                hint=f"--batch-flag {found[0]} takes this one",
+            )
+        if found:
+            return found[0]
     if any(BATCH_VARIABLE in word for word in options.words):
         return None
     known = f"it reads its options with {options.opaque}" if options.opaque else _known(options)
     raise UsageError(
-        f"{target.name} has no option for a batch size, so every point would measure the same "
-        "thing",
+        f"{target.name} has no option for a batch size, {_SAME}",
         hint=f"{known}; put {{batch_size}} into its arguments, name its flag with --batch-flag, or "
         f"have the script read {BATCH_VARIABLE}",
     )
+
+
+def _candidates(options: Sequence[tuple[str, ...]], forms: Sequence[re.Pattern[str]]) -> list[str]:
+    """What may set the batch size among options, each given by its spellings: the longest one."""
+    for form in forms:
+        found = [
+            max(spellings, key=len)
+            for spellings in options
+            if any(form.fullmatch(_bare(word)) for word in spellings)
+        ]
+        if found:
+            return list(dict.fromkeys(found))
+    return []
+
+
+def _bare(word: str) -> str:
+    """`batchsize` of `--data.batch_size=`."""
+    return re.sub(r"[\W_]", "", word.rstrip("=").rpartition(".")[2]).lower()
 
 
 def _parameter_flag(name: str, target: Target, options: ScriptOptions) -> str | None:
@@ -196,8 +222,7 @@ def _parameter_flag(name: str, target: Target, options: ScriptOptions) -> str | 
 def _no_option(place: str, wanted: str, target: Target, options: ScriptOptions) -> UsageError:
     near = get_close_matches(wanted, sorted(options.flags), n=1)
     return UsageError(
-        f"{place}: {target.name} has no option {wanted}, so every point would measure the same "
-        "thing",
+        f"{place}: {target.name} has no option {wanted}, {_SAME}",
         hint=f"did you mean {near[0]}?" if near else _known(options),
     )
 

@@ -3,61 +3,49 @@
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from launchscope.config import Positive, Settings, convert, load_settings
+from launchscope.config import Settings, load_settings
 from launchscope.errors import InputError, MeasureError, MissingOptionError, UsageError
-from launchscope.gate import (
-    Baseline,
-    BaselinePlace,
-    baseline_place,
-    check_profile,
-    confirmed,
-    limits_from_flags,
-    limits_in_force,
-    merged,
-    needs_replay,
-    not_comparable,
-    sound,
-)
-from launchscope.gate.limits import Limits
-from launchscope.gate.settings import CheckSettings, MissingPolicy, check_settings
-from launchscope.model import Check, Profile, Target
+from launchscope.gate.baseline import Baseline, BaselinePlace, baseline_place
+from launchscope.gate.comparability import mismatch
+from launchscope.gate.decide import check_profile, confirmed
+from launchscope.gate.limits import Limits, limits_from_flags, limits_in_force
+from launchscope.gate.measurement import merged, sound
+from launchscope.gate.metrics import NEEDS_REPLAY
+from launchscope.gate.settings import CHECK_FLAGS, CheckSettings, check_settings
+from launchscope.model import CheckResult, Environment, Profile, Target
 from launchscope.parser import read_profile
+from launchscope.recorded import recorded, shown_command
+from launchscope.workflows.against import Base, check_against, find_base
 from launchscope.workflows.load_input import RECORDING, ReadOptions, is_recording, profile_of
+from launchscope.workflows.profile import ScriptRunner
 from launchscope.workflows.progress import Progress
-from launchscope.workflows.recording import ScriptRunner
 from launchscope.workflows.target import exists, script_target, without_python
 
-_DEFAULT_REPEATS = 3
+_LONGEST_NAME = 200  # bytes; the device comes behind it, and file systems take 255
+# What a script does now and then, or by chance, is in fewer of more inspected iterations.
+_DEFAULTS = {"inspect": 10}
 
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """What a check measures and what it compares with.
-
-    `words` name the target as on the command line. `saved`: a Profile that was measured before,
-    so that nothing runs. `flags` and `config` are limits of the command line and of the
-    settings file.
-    """
+    """What a check measures and compares with. `words` name the target as on the command line, and
+    `flag_limits` come from there. `saved`: a Profile measured before, so that nothing runs."""
 
     words: tuple[str, ...]
     target: Target
     settings: Settings
+    own: CheckSettings
     workload: str
     place: BaselinePlace | None
-    flags: Limits
-    config: Limits
+    flag_limits: Limits
     saved: Profile | None
-    repeats: int
-    missing: MissingPolicy
-    strict: bool
-    confirm: bool
     update: bool
+    base: Base | None = None
 
     def require_spared(self, path: Path) -> None:
         """UsageError if a report at this path would replace what is compared."""
@@ -72,147 +60,165 @@ class CheckPlan:
             )
 
 
+@dataclass(frozen=True)
+class CheckRun:
+    """The CheckResult, and what kept the step from being measured (None: nothing did)."""
+
+    result: CheckResult
+    problem: MeasureError | None = None
+
+
 def plan_check(
     words: Sequence[str],
     flags: Mapping[str, object],
     *,
     module: bool = False,
     config: Path | None = None,
-    baseline: str | None = None,
     limits: Sequence[str] = (),
-    repeats: int | str | None = None,
-    confirm: bool | None = None,
-    strict: bool | None = None,
     update_baseline: bool = False,
-    missing_baseline: str | None = None,
     workload: str | None = None,
 ) -> CheckPlan:
     """What to check. `words` are a script and its arguments, or a saved Profile; without any, the
-    settings file has the command. What is None comes from the settings file.
-
-    Raises UsageError for what cannot work, before anything runs.
-    """
-    own = check_settings(config)
+    settings file has the command, as it has what is None in `flags` (Settings and CheckSettings).
+    Raises UsageError for what cannot work, before anything runs."""
+    own = check_settings(config, {name: flags[name] for name in flags if name in CHECK_FLAGS})
     limits_of_flags = limits_from_flags(limits)
     if not words:
         workload, words, configured_module = _configured(own, workload)
         module = module or configured_module
     saved = None if module else _saved(words)
     target = saved.target if saved else script_target(words, module=module, command="check")
-    workload = workload or workload_of(target)
-    limits_of_file = own.limits_for(workload)
-    flags = {**flags, "verify": flags.get("verify") or 0}
-    if flags.get("replay") is None and not needs_replay([*limits_of_flags, *limits_of_file]):
-        flags["replay"] = 0
+    workload = workload or workload_of(target if saved else recorded(target), own.workloads)
+    if len(workload.encode(errors="replace")) > _LONGEST_NAME:
+        raise UsageError(
+            f"the name of the workload is longer than {_LONGEST_NAME} bytes: {workload}",
+            hint="--workload gives it a shorter one; it is part of the name of a file",
+        )
+    own = _one_comparison(own, flags, saved, update_baseline)
+    flags = {name: flags[name] for name in flags if name not in CHECK_FLAGS}
+    flags["verify"] = flags.get("verify") or 0
+    if flags.get("replay") is None:
+        limited = {*limits_of_flags, *own.limits_for(workload)}
+        flags["replay"] = None if limited & NEEDS_REPLAY else 0
     plan = CheckPlan(
         (*(["-m"] if module else []), *words),
         target,
-        load_settings(flags, config=config),
+        load_settings(flags, config=config, defaults=_DEFAULTS),
+        own,
         workload,
-        _place(baseline if baseline is not None else own.baseline),
+        None if own.baseline is None else baseline_place(own.baseline),
         limits_of_flags,
-        limits_of_file,
         saved,
-        own.repeats or _DEFAULT_REPEATS
-        if repeats is None
-        else convert(repeats, Positive, "--repeats", UsageError),
-        own.missing_baseline or "fail"
-        if missing_baseline is None
-        else convert(missing_baseline, MissingPolicy, "--missing-baseline", UsageError),
-        strict=own.strict if strict is None else strict,
-        confirm=own.confirm if confirm is None else confirm,
-        update=update_baseline,
+        update_baseline,
+        None if own.against is None else find_base(own, target),
     )
     _require_something_to_compare(plan)
     return plan
 
 
-def check(plan: CheckPlan, progress: Progress) -> Check:
-    """Measure and decide. `written` is set where the measurement became the baseline.
-
-    Raises MeasureError if the script fails or has no step, InputError for a baseline that cannot
-    be read.
-    """
-    measuring = nullcontext() if plan.saved else ScriptRunner(plan.settings, progress)
-    with measuring as runner:
-        result = _check(plan, _Measurements(plan, runner), progress)
-    return replace(result, excused=_excused(plan, result))
-
-
-class _Measurements:
-    """Profiles of fresh processes that measure the same target, `plan.repeats` of them at most."""
-
-    def __init__(self, plan: CheckPlan, runner: ScriptRunner | None):
-        self._plan = plan
-        self._runner = runner
-        self.profiles = [plan.saved] if plan.saved else []
-        self.more()
-
-    @property
-    def profile(self) -> Profile:
-        return merged(self.profiles)
-
-    def more(self) -> bool:
-        """Measure one more; False if there are enough."""
-        if self._runner is None or len(self.profiles) >= self._plan.repeats:
-            return False
-        run = self._runner.run(self._plan.target)
-        if run.problem is not None:
-            text = "interrupted" if run.interrupted else str(run.problem)
-            code = run.problem.exit_code if run.interrupted else None
-            raise MeasureError(text, hint=run.problem.hint, exit_code=code)
-        assert run.profile is not None
-        self.profiles.append(run.profile)
-        return True
-
-    def all(self) -> None:
-        """Measure all of them."""
-        while self.more():
-            pass
-
-    def restart(self) -> bool:
-        """Drop what was measured and measure again; False for a saved Profile."""
-        if self._runner is not None:
-            self.profiles = []
-        return self.more()
+def check(plan: CheckPlan, progress: Progress) -> CheckRun:
+    """Measures and decides. Raises InputError for a baseline that cannot be read."""
+    with nullcontext() if plan.saved else ScriptRunner(plan.settings, progress) as runner:
+        try:
+            if plan.base is not None and runner is not None:
+                return CheckRun(_against(plan, plan.base, runner, progress))
+            result = _check(plan, runner, progress)
+        except MeasureError as error:
+            return CheckRun(_unmeasured(plan, error), error)
+    return CheckRun(replace(result, excused=_excused(plan, result)))
 
 
-def _check(plan: CheckPlan, measured: _Measurements, progress: Progress) -> Check:
-    if plan.update:
-        measured.all()
-    baseline, missing = _baseline(plan, measured.profile)
-    limits = limits_in_force(plan.flags, plan.config, measured.profile.mode)
+def _against(plan: CheckPlan, base: Base, runner: ScriptRunner, progress: Progress) -> CheckResult:
+    return check_against(
+        base,
+        plan.target,
+        plan.own,
+        runner,
+        progress,
+        flag_limits=plan.flag_limits,
+        workload=plan.workload,
+        timeout_s=plan.settings.timeout,
+    )
 
-    def decide() -> Check:
+
+def _unmeasured(plan: CheckPlan, problem: MeasureError) -> CheckResult:
+    return CheckResult(
+        workload=plan.workload,
+        target=recorded(plan.target),
+        environment=Environment(),
+        mode="rehearsal",
+        outcome="not_compared",
+        headline=f"Nothing was measured: {problem}.",
+        processes=0,
+    )
+
+
+def _measured(plan: CheckPlan, runner: ScriptRunner) -> Profile:
+    run = runner.run(plan.target)
+    if run.problem is not None:
+        text = "interrupted" if run.interrupted else str(run.problem)
+        code = run.problem.exit_code if run.interrupted else None
+        raise MeasureError(text, hint=run.problem.hint, exit_code=code)
+    assert run.profile is not None
+    return run.profile
+
+
+def _check(plan: CheckPlan, runner: ScriptRunner | None, progress: Progress) -> CheckResult:
+    profiles = [plan.saved] if plan.saved else []
+    before = plan.place.state() if plan.place is not None and _may_write(plan) else None
+
+    def measure_more(number: int = plan.own.repeats) -> bool:
+        """Measure in up to `number` more processes, within the settings; False if in none."""
+        done = len(profiles)
+        while runner is not None and len(profiles) < min(done + number, plan.own.repeats):
+            profiles.append(_measured(plan, runner))
+        return len(profiles) > done
+
+    measure_more(plan.own.repeats if plan.update else 1)
+    first = merged(profiles)
+    baseline, missing = _baseline(plan, first)
+    limits = limits_in_force(
+        plan.flag_limits,
+        plan.own.limits_for(plan.workload),
+        first.mode,
+        with_baseline=plan.place is not None,
+    )
+
+    def decide() -> CheckResult:
         return check_profile(
-            measured.profile,
+            merged(profiles),
             baseline,
             limits,
             workload=plan.workload,
-            strict=plan.strict,
+            strict=plan.own.strict,
             missing=missing,
         )
 
     result = decide()
-    while not plan.update and result.outcome == "failed" and measured.more():
-        result = decide()
-    if plan.confirm and not plan.update and result.outcome == "failed" and measured.restart():
-        progress.message("measuring again, to confirm")
-        measured.all()
-        result = confirmed(result, decide(), strict=plan.strict)
-    writes = plan.update or (baseline is None and plan.missing == "write")
-    if plan.place is None or not writes:
+    if not plan.update:
+        while result.outcome == "failed" and measure_more(1):
+            result = decide()
+        if plan.own.confirm and not plan.saved and result.outcome == "failed":
+            progress.message("measuring again, to confirm")
+            profiles.clear()
+            measure_more()
+            result = confirmed(result, decide(), strict=plan.own.strict)
+        if baseline is not None or plan.own.missing_baseline != "write":
+            return result
+    if plan.place is None:
         return result
-    measured.all()
-    apart = baseline and not_comparable(measured.profile, baseline.profile)
-    if baseline is not None and apart:
-        # A folder has one file per device; a single file never changes its device.
+    measure_more()
+    now = merged(profiles)
+    problem = mismatch(now, baseline.profile) if baseline is not None else None
+    if baseline is not None and problem is not None and not problem.renewable:
+        # A folder has one file per workload and device, and a file never changes either of them.
         raise InputError(
-            f"{baseline.place} stays as it is: {apart}",
-            hint="name a folder with --baseline: it holds one file per device",
+            f"{baseline.place} stays as it is: {problem.text}",
+            hint="name a folder with --baseline, which holds one file per script and device; "
+            "--workload gives a script another name there",
         )
-    written = plan.place.write(plan.workload, measured.profile)
-    return replace(result, written=str(written), processes=len(measured.profiles))
+    written = plan.place.write(plan.workload, now, before)
+    return replace(result, written=written, processes=len(profiles))
 
 
 def _baseline(plan: CheckPlan, profile: Profile) -> tuple[Baseline | None, str | None]:
@@ -227,20 +233,21 @@ def _baseline(plan: CheckPlan, profile: Profile) -> tuple[Baseline | None, str |
     return None, f"there is no baseline of {plan.workload} in {plan.place}{known}"
 
 
-def _excused(plan: CheckPlan, result: Check) -> bool:
-    """Whether an outcome that would fail passes, because a baseline is written or may be missing.
+def _may_write(plan: CheckPlan) -> bool:
+    return plan.update or plan.own.missing_baseline == "write"
 
-    A limit of the command line that could not be compared is never excused.
-    """
+
+def _excused(plan: CheckPlan, result: CheckResult) -> bool:
+    """Whether an outcome that would fail passes, because a baseline is written or may be missing. A
+    limit of the command line that could not be compared is never excused."""
     if plan.update:
         return result.outcome in ("failed", "not_compared")
-    missing = plan.place is not None and result.baseline is None and plan.missing != "fail"
+    if plan.place is None or result.baseline is not None or plan.own.missing_baseline == "fail":
+        return False
     unmeasured = [limit for limit in result.limits if limit.value is None]
-    compared = len(unmeasured) < len(result.limits)
     return (
         result.outcome == "not_compared"
-        and missing
-        and compared
+        and len(unmeasured) < len(result.limits)
         and all(limit.source != "flag" for limit in unmeasured)
     )
 
@@ -248,9 +255,16 @@ def _excused(plan: CheckPlan, result: Check) -> bool:
 # ------------------------------------------------------------------------- before the run
 
 
-def workload_of(target: Target) -> str:
-    """The name of a workload that has no other."""
-    return Path(target.name).stem if target.kind == "script" else target.name
+def workload_of(target: Target, known: Collection[str] = ()) -> str:
+    """The name of a workload that has no other, from a recorded target: where its script lies in
+    the repository. The name of the script alone is enough for one that the settings know."""
+    if target.kind != "script":
+        inside = target.path not in (None, ".")
+        return f"{target.path}/{target.name}" if inside else target.name
+    short = Path(target.name).stem
+    if target.path is None or short in known:
+        return short
+    return Path(target.path).with_suffix("").as_posix()
 
 
 def _configured(own: CheckSettings, workload: str | None) -> tuple[str | None, Sequence[str], bool]:
@@ -274,15 +288,14 @@ def _configured(own: CheckSettings, workload: str | None) -> tuple[str | None, S
 def _saved(words: Sequence[str]) -> Profile | None:
     """The saved Profile or recording that the words name; None if they name a script."""
     path = Path(words[0]) if words else Path()
-    recording = os.path.isfile(path / RECORDING)
-    if not recording and path.suffix != ".json":
+    if path.suffix != ".json" and not os.path.isfile(path / RECORDING):
         return None
     if not exists(path):
         raise UsageError(f"{path}: no such file")
     if len(words) > 1:
         raise UsageError(
             f"{path} is a saved Profile, and nothing can follow it",
-            hint=f"launchscope check {shlex.join([*words[1:], words[0]])}"
+            hint=f"launchscope check {shown_command([*words[1:], words[0]])}"
             if words[1].startswith("-")
             else "check takes one Profile at a time",
         )
@@ -291,28 +304,49 @@ def _saved(words: Sequence[str]) -> Profile | None:
     return sound(read_profile(path), str(path))
 
 
-def _place(text: str | None) -> BaselinePlace | None:
-    if text is not None and not text.strip():
-        # An unset variable of a CI workflow; "" would be the working directory.
-        raise UsageError("--baseline is empty", hint="it names a file, a folder or git:REF:PATH")
-    return None if text is None else baseline_place(text)
+def _one_comparison(
+    own: CheckSettings, flags: Mapping[str, object], saved: Profile | None, update: bool
+) -> CheckSettings:
+    """The settings with --against or --baseline, not both: what was typed counts more than the
+    settings file. Raises UsageError for both of one kind, and for what --against cannot do."""
+    typed = {name for name in ("against", "baseline") if flags.get(name) is not None}
+    if own.against is None or typed == {"baseline"}:
+        if flags.get("link") and own.against is None:
+            raise UsageError("--link needs --against", hint="it is for the files of that version")
+        return replace(own, against=None)
+    if typed == {"against"}:
+        own = replace(own, baseline=None)
+    if own.baseline is not None:
+        raise UsageError(
+            "--against and --baseline exclude each other",
+            hint="--against measures what it compares with; --baseline reads it from a file",
+        )
+    if saved is not None:
+        raise UsageError("--against runs a script, not a saved Profile", hint="name the script")
+    if update:
+        raise UsageError("--against writes no baseline", hint="leave out one of the two options")
+    return own
 
 
 def _require_something_to_compare(plan: CheckPlan) -> None:
-    limits = {**plan.config, **plan.flags}
-    relative = [limit.metric for limit in limits.values() if limit is not None and limit.relative]
-    if plan.place is None and (plan.update or relative or not limits):
-        if plan.update:
-            problem = "--update-baseline needs --baseline, which is not given"
-        elif relative:
-            problem = f"the limit on {relative[0]} is relative, and there is no baseline"
-        else:
-            problem = "there is nothing to compare with: no baseline and no limit"
-        raise MissingOptionError(
-            problem,
-            hint="--baseline baselines/ names a folder; --limit launches_per_step=900 sets a limit",
-        )
+    if plan.base is not None:
+        return
     if plan.place is not None:
         plan.place.require_readable()
         if plan.update:
             plan.place.require_writable()
+        return
+    limits = {**plan.own.limits_for(plan.workload), **plan.flag_limits}
+    relative = [limit.metric for limit in limits.values() if limit is not None and limit.relative]
+    if plan.update:
+        problem = "--update-baseline needs --baseline, which is not given"
+    elif relative:
+        problem = f"the limit on {relative[0]} is relative, and there is no baseline"
+    elif not limits:
+        problem = "there is nothing to compare with: no baseline and no limit"
+    else:
+        return
+    raise MissingOptionError(
+        problem,
+        hint="--baseline baselines/ names a folder; --limit launches_per_step=900 sets a limit",
+    )

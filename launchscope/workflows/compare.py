@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from launchscope.config import Settings
+from launchscope.analysis.comparison.buckets import bucket_plan
+from launchscope.analysis.comparison.points import crossovers, same_work, with_rates
+from launchscope.analysis.comparison.strategies import Trial, compare_strategies
+from launchscope.config import Settings, convert
 from launchscope.errors import (
     LaunchscopeError,
     MeasureError,
@@ -21,25 +22,26 @@ from launchscope.model import (
     BucketPlan,
     Comparison,
     Environment,
-    Ladder,
     Point,
     PointFailure,
     Reason,
-    Recording,
     Schedule,
+    Strategies,
     StrategyName,
     Target,
 )
 from launchscope.reason_text import failure_text
+from launchscope.recorded import recorded
+from launchscope.rules.verdict import bucket_plan as bucket_rule
+from launchscope.rules.verdict import strategies as strategy_rule
+from launchscope.rules.verdict.crossover import SAME_WORK, headline_of
+from launchscope.wording import plural
 from launchscope.workflows.axes import Axis, Combination, axes_of, combinations
+from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
-from launchscope.workflows.recording import ScriptRun, ScriptRunner
 from launchscope.workflows.script_flags import options_of
 from launchscope.workflows.signals import exit_code_of
 from launchscope.workflows.target import relative, script_target, without_python
-
-if TYPE_CHECKING:
-    from launchscope.analysis.comparison.ladder import Trial
 
 # Steps whose shapes a bucket plan looks at, and how many of them are traced.
 _SIZES, _TRACED = 100, 16
@@ -77,10 +79,8 @@ def plan_compare(
     modes: Sequence[str] = (),
     buckets: bool = False,
 ) -> ComparePlan:
-    """What to run. `words` are the script and its arguments; without any, the settings have them.
-
-    Raises UsageError for anything that the script or launchscope does not know.
-    """
+    """What to run: a script and its arguments, or the command of the settings. Raises UsageError
+    for anything that the script or launchscope does not know."""
     strategies = _strategies(modes)
     if batch_sizes is None and not (parameters or strategies or buckets):
         raise MissingOptionError(
@@ -103,34 +103,24 @@ def plan_compare(
 
 
 def compare(plan: ComparePlan, progress: Progress) -> CompareResult:
-    """Run every point and strategy in order.
-
-    A run that fails is a row, and an interrupt ends with what there is. Raises MeasureError if
-    it is interrupted before the first row.
-    """
+    """Runs every point and strategy. A run that fails is a row, and an interrupt ends with what
+    there is; MeasureError if that is nothing."""
     with ScriptRunner(plan.settings, progress) as runner:
         rows = _Rows(plan, runner, progress)
-        interrupt = rows.measure()
+        code = rows.measure()
     comparison = rows.comparison()
-    if interrupt is not None:
-        if not comparison.points and not comparison.ladders:
-            raise MeasureError(
-                "interrupted before anything was measured", exit_code=interrupt.exit_code
-            )
-        text = "interrupted; this is what was measured until then"
-        return CompareResult(comparison, MeasureError(text, exit_code=interrupt.exit_code))
-    return CompareResult(comparison, _problem_of(comparison))
+    if code is None:
+        return CompareResult(comparison, _problem_of(comparison))
+    if not comparison.points and not comparison.strategies:
+        raise MeasureError("interrupted before anything was measured", exit_code=code)
+    text = "interrupted; this is what was measured until then"
+    return CompareResult(comparison, MeasureError(text, exit_code=code))
 
 
 def _strategies(names: Sequence[str]) -> tuple[StrategyName, ...]:
-    """In the order of the ladder; UsageError for an unknown or repeated one."""
+    """In the order of the strategies; UsageError for an unknown or repeated one."""
     for name in names:
-        if name not in STRATEGIES:
-            near = get_close_matches(name, STRATEGIES, n=1, cutoff=0.4)
-            raise UsageError(
-                f"--modes: unknown mode {name!r}" if name else "--modes: a name is missing",
-                hint=f"did you mean {near[0]}?" if near else f"known: {', '.join(STRATEGIES)}",
-            )
+        convert(name, StrategyName, "--modes", UsageError)
         if names.count(name) > 1:
             raise UsageError(f"--modes: {name} is given twice", hint="each mode runs once")
     return tuple(mode for mode in STRATEGIES if mode in names)
@@ -138,37 +128,35 @@ def _strategies(names: Sequence[str]) -> tuple[StrategyName, ...]:
 
 @dataclass
 class _Rows:
-    """What a comparison has measured so far."""
+    """What a comparison has measured so far. Methods that measure return the exit code of the
+    interrupt that ended them early, or None."""
 
     plan: ComparePlan
     runner: ScriptRunner
     progress: Progress
     points: list[Point] = field(default_factory=list)
-    ladders: list[Ladder] = field(default_factory=list)
-    plans: list[BucketPlan] = field(default_factory=list)
+    strategies: list[Strategies] = field(default_factory=list)
+    buckets: list[BucketPlan] = field(default_factory=list)
     environments: list[Environment] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def measure(self) -> LaunchscopeError | None:
-        """Run everything; the interrupt that ended it early, or None."""
+    def measure(self) -> int | None:
         every = combinations(self.plan.axes, self.plan.target)
         for number, combination in enumerate(every, 1):
-            name = ", ".join(f"{key} {value}" for key, value in combination.parameters.items())
+            place = f"point {number} of {len(every)}: {combination.name}"
             if len(every) > 1:
-                self.progress.message(f"point {number} of {len(every)}: {name}")
+                self.progress.message(place)
             try:
-                interrupt = self._measure_point(combination, name)
+                code = self._measure_point(combination)
             except KeyboardInterrupt as error:  # between two runs
-                interrupt = MeasureError("interrupted", exit_code=exit_code_of(error))
-            if interrupt is not None:
+                code = exit_code_of(error)
+            if code is not None:
                 if len(every) > 1:
-                    self.notes.append(f"interrupted at point {number} of {len(every)}: {name}")
-                return interrupt
+                    self.notes.append(f"interrupted at {place}")
+                return code
         return None
 
-    def _measure_point(self, combination: Combination, name: str) -> LaunchscopeError | None:
-        from launchscope.analysis.comparison.points import with_rates
-
+    def _measure_point(self, combination: Combination) -> int | None:
         modes, buckets = self.plan.modes, self.plan.buckets
         replay: ScriptRun | None = None
         if not modes or "replay" in modes or buckets:
@@ -180,46 +168,37 @@ class _Rows:
             if not replay.interrupted or replay.profile is not None:
                 point = Point(
                     combination.parameters,
-                    combination.target,
+                    recorded(combination.target),
                     combination.batch_size,
                     replay.profile,
                     _failure_of(replay),
                 )
                 self.points.append(with_rates(point))
-            plan = self._bucket_plan(replay, combination)
-            if plan is not None:
-                self.plans.append(plan)
-            elif buckets and replay.recording is not None:
-                self.notes.append(_why_no_plan(replay.recording, name))
+            self._plan_buckets(replay, combination)
             if replay.interrupted:
-                return replay.problem
-        return self._climb(combination, replay) if modes else None
+                return _exit_code(replay)
+        return self._measure_strategies(combination, replay) if modes else None
 
-    def _climb(self, combination: Combination, replay: ScriptRun | None) -> LaunchscopeError | None:
+    def _measure_strategies(self, combination: Combination, replay: ScriptRun | None) -> int | None:
         """One run per strategy, eager first: it is what the others are compared with."""
-        from launchscope.analysis.comparison.ladder import Trial, ladder_of
-        from launchscope.rules.verdict.ladder import advised
-
         schedule = self.plan.settings.schedule
         schedule = replace(
-            schedule, adoption=_SETTLING, inspect=0, replay=0, verify=0,
+            schedule, strategy=_SETTLING, inspect=0, replay=0, verify=0,
             timing=max(schedule.timing, 2),
         )  # fmt: skip
         eager: StrategyName = "eager"
         trials: list[Trial] = []
-        interrupt: LaunchscopeError | None = None
+        code = None
         for mode in [eager, *(mode for mode in self.plan.modes if mode != eager)]:
-            if mode == "replay" and replay is not None:
-                run = replay
-            else:
-                run = self._run(combination, schedule, mode)
+            run = replay if mode == "replay" else None
+            run = run or self._run(combination, schedule, mode)
             trials.append(Trial(mode, run.recording, run.profile, _failure_of(run)))
             if run.interrupted:
-                interrupt = run.problem
+                code = _exit_code(run)
                 break
-        ladder = ladder_of(trials, combination.parameters)
-        self.ladders.append(advised(ladder, self.plan.settings.threshold))
-        return interrupt
+        found = compare_strategies(trials, combination.parameters)
+        self.strategies.append(strategy_rule.advised(found, self.plan.settings.threshold))
+        return code
 
     def _run(
         self, combination: Combination, schedule: Schedule, strategy: StrategyName | None = None
@@ -232,50 +211,53 @@ class _Rows:
             strategy=strategy,
             label="".join(f"-{word}" for word in words),
         )
-        if run.profile is not None:
-            self.environments.append(run.profile.environment)
-        elif run.recording is not None and run.recording.environment.torch is not None:
-            self.environments.append(run.recording.environment)
+        source = run.profile or run.recording
+        if source is not None and source.environment.torch is not None:
+            self.environments.append(source.environment)
         return run
 
-    def _bucket_plan(self, run: ScriptRun, combination: Combination) -> BucketPlan | None:
-        from launchscope.analysis.comparison.sizes import bucket_plan
-        from launchscope.rules.verdict.bucket_plan import advised
-
-        if run.recording is None or run.profile is None:
-            return None
-        settings = self.plan.settings
-        plan = bucket_plan(
-            run.recording,
-            run.profile,
-            max_graphs=settings.max_graphs,
-            memory_limit_mib=settings.graph_memory,
-        )
-        if plan is None:
-            return None
-        return advised(replace(plan, parameters=combination.parameters), settings.threshold)
+    def _plan_buckets(self, run: ScriptRun, combination: Combination) -> None:
+        """Adds a bucket plan if the shapes of the steps vary, and otherwise a note."""
+        settings, recording = self.plan.settings, run.recording
+        if recording is None:
+            return
+        plan = None
+        if run.profile is not None:
+            plan = bucket_plan(
+                recording,
+                run.profile,
+                max_graphs=settings.max_graphs,
+                memory_limit_mib=settings.graph_memory,
+            )
+        if plan is not None:
+            plan = replace(plan, parameters=combination.parameters)
+            self.buckets.append(bucket_rule.advised(plan, settings.threshold))
+        elif self.plan.buckets:
+            at = f" with {combination.name}" if combination.name else ""
+            inputs = recording.sizes.inputs if recording.sizes is not None else ()
+            self.notes.append(
+                f"the inputs had one shape in {plural(len(inputs), 'observed step')}{at}: "
+                "there is nothing to bucket"
+                if any(inputs)
+                else f"no bucket plan{at}: the shapes of the steps were not seen"
+            )
 
     def comparison(self) -> Comparison:
         """All of it in one value, with its headline."""
-        from launchscope.analysis.comparison.crossover import crossovers
-        from launchscope.analysis.comparison.points import same_work
-        from launchscope.rules.verdict.crossover import SAME_WORK, headline_of
-
         axes, threshold = self.plan.axes, self.plan.settings.threshold
         same = same_work(self.points)
         found = () if same else crossovers(self.points, threshold)
         profiles = [point.profile for point in self.points if point.profile is not None]
-        headlines = [
-            headline_of(self.points, found, same) if axes else "",
-            *(ladder.headline for ladder in self.ladders if not axes),
-            *(plan.headline for plan in self.plans if not axes and not self.ladders),
-        ]
+        if axes:
+            headlines = [headline_of(self.points, found, same)]
+        else:
+            headlines = [part.headline for part in self.strategies or self.buckets]
         headline = " ".join(filter(None, headlines))
         if not headline and profiles and profiles[0].verdict is not None:
             headline = profiles[0].verdict.headline
         environment = self.environments[0] if self.environments else Environment()
         return Comparison(
-            target=relative(self.plan.target),
+            target=recorded(relative(self.plan.target)),
             environment=environment,
             mode="gpu" if environment.device is not None else "rehearsal",
             axes={axis.name: axis.values for axis in axes},
@@ -283,8 +265,8 @@ class _Rows:
             threshold_pct=threshold,
             headline=headline,
             crossovers=found,
-            ladders=tuple(self.ladders),
-            buckets=tuple(self.plans),
+            strategies=tuple(self.strategies),
+            buckets=tuple(self.buckets),
             notes=(
                 *self.notes,
                 *([SAME_WORK] if same else []),
@@ -293,12 +275,8 @@ class _Rows:
         )
 
 
-def _why_no_plan(recording: Recording, name: str) -> str:
-    at = f" with {name}" if name else ""
-    if recording.sizes is None or not any(recording.sizes.inputs):
-        return f"no bucket plan{at}: the shapes of the steps were not seen"
-    steps = len(recording.sizes.inputs)
-    return f"the inputs had one shape in all {steps} steps{at}: there is nothing to bucket"
+def _exit_code(run: ScriptRun) -> int:
+    return run.problem.exit_code if run.problem is not None else MeasureError.exit_code
 
 
 def _failure_of(run: ScriptRun) -> PointFailure | None:
@@ -306,30 +284,26 @@ def _failure_of(run: ScriptRun) -> PointFailure | None:
     error = run.problem
     if error is None or run.interrupted:
         return PointFailure(Reason("interrupted")) if run.interrupted else None
-    if not isinstance(error, ScriptError):
-        return PointFailure(Reason("run_failed", {"error": str(error)}), hint=error.hint)
-    if error.exception != "OutOfMemoryError":
-        reason = Reason("run_failed", {"error": str(error)})
-        return PointFailure(reason, error.exit_code, hint=error.hint)
-    partly = {"measured_in_part": int(run.profile is not None)}
-    return PointFailure(Reason("script_out_of_memory", partly), error.exit_code)
+    code = error.exit_code if isinstance(error, ScriptError) else None
+    if isinstance(error, ScriptError) and error.out_of_memory:
+        partly = {"measured_in_part": int(run.profile is not None)}
+        return PointFailure(Reason("script_out_of_memory", partly), code)
+    return PointFailure(Reason("run_failed", {"error": str(error)}), code, hint=error.hint)
 
 
 def _problem_of(comparison: Comparison) -> MeasureError | None:
     """Why a finished comparison compares nothing; None if it does."""
-    from launchscope.analysis.comparison.points import same_work
-
-    rungs = [rung for ladder in comparison.ladders for rung in ladder.rungs]
+    tried = [strategy for strategies in comparison.strategies for strategy in strategies.tried]
     measured = any(point.profile is not None for point in comparison.points)
-    if not measured and all(rung.iteration_ms is None for rung in rungs):
-        failures = [*(p.failure for p in comparison.points), *(r.failure for r in rungs)]
-        first = next(filter(None, failures), None)
+    if not measured and all(strategy.iteration_ms is None for strategy in tried):
+        failures = [p.failure for p in comparison.points if p.failure]
+        failures += [strategy.failure for strategy in tried if strategy.failure]
         return MeasureError(
             "nothing could be measured at any point"
-            + (f"; first: {failure_text(first)}" if first else ""),
-            hint=first.hint if first else None,
+            + (f"; first: {failure_text(failures[0])}" if failures else ""),
+            hint=failures[0].hint if failures else None,
         )
-    if same_work(comparison.points) and not (comparison.ladders or comparison.buckets):
+    if same_work(comparison.points) and not (comparison.strategies or comparison.buckets):
         return MeasureError(
             "nothing was compared: every point measured the same thing",
             hint=f"does {comparison.target.name} use the batch size that it gets?",

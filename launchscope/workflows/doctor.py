@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from importlib.metadata import version
 from typing import Literal
+
+import msgspec
+
+from launchscope import __version__
 
 _TIMEOUT_S = 120
 
 # Runs in the interpreter that would run the script, in a process of its own: it may crash.
+# Python puts the working directory on sys.path, whose files are not to run here.
 _PROBE = """
-import json, platform, sys
+import sys
+if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated): del sys.path[0]
+import json, platform
 
 def report(state, name, text):
     print(json.dumps([state, name, text]), flush=True)
@@ -33,7 +37,7 @@ def traces():
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
         torch.zeros(8, device="cuda").add_(1)
         torch.cuda.synchronize()
-    return any(str(event.device_type).endswith("CUDA") for event in seen.events())
+    return any(event.device_type == torch.autograd.DeviceType.CUDA for event in seen.events())
 
 def captures():
     x, graph = torch.zeros(8, device="cuda"), torch.cuda.CUDAGraph()
@@ -44,11 +48,6 @@ def captures():
     return True
 
 report("ok", "python", f"{platform.python_version()} ({sys.executable})")
-try:
-    import nvtx
-    report("ok", "nvtx", getattr(nvtx, "__version__", "installed"))
-except Exception:
-    report("note", "nvtx", "not in this interpreter; launchscope lends its own copy")
 try:
     import torch
 except Exception as error:
@@ -73,11 +72,14 @@ attempt("CUDA graphs", "a capture and its replay worked", "no capture worked", c
 """
 
 
+State = Literal["ok", "missing", "note"]
+
+
 @dataclass(frozen=True)
 class Diagnosis:
     """One thing that was looked at, and what was found."""
 
-    state: Literal["ok", "missing", "note"]
+    state: State
     name: str
     text: str
 
@@ -95,13 +97,10 @@ def doctor(python: str | None = None) -> DoctorResult:
     """Look at an interpreter (None: this one), its GPU, and what launchscope itself needs."""
     found = _probe(python or sys.executable)
     works = {diagnosis.name for diagnosis in found if diagnosis.state == "ok"}
-    diagnoses = (
-        *found,
-        *(_installed(name) for name in ("launchscope", "msgspec", "pandas", "rich", "typer")),
-        _folder("temporary files", Path(tempfile.gettempdir()), "missing"),
-        _folder("this folder", Path.cwd(), "note"),
-    )
-    return DoctorResult(diagnoses, _conclusion(works), "torch" in works)
+    found.append(Diagnosis("ok", "launchscope", __version__))
+    for name in ("msgspec", "pandas", "rich", "typer"):
+        found.append(Diagnosis("ok", name, version(name)))
+    return DoctorResult(tuple(found), _conclusion(works), "torch" in works)
 
 
 def _probe(interpreter: str) -> list[Diagnosis]:
@@ -111,41 +110,24 @@ def _probe(interpreter: str) -> list[Diagnosis]:
             [interpreter, "-c", _PROBE],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_TIMEOUT_S,
             check=False,
         )
-    except OSError as error:
-        problem = f"cannot be started: {error.strerror or error}"
-        return [Diagnosis("missing", "python", f"{interpreter} {problem}")]
-    except subprocess.TimeoutExpired:
+    except (OSError, subprocess.TimeoutExpired) as error:
         problem = f"did not answer within {_TIMEOUT_S} s"
+        if isinstance(error, OSError):
+            problem = f"cannot be started: {error.strerror or error}"
         return [Diagnosis("missing", "python", f"{interpreter} {problem}")]
     found = []
     for line in result.stdout.splitlines():
-        with suppress(ValueError, TypeError):  # what a library prints
-            found.append(Diagnosis(*json.loads(line)))
+        with suppress(msgspec.MsgspecError, UnicodeError):  # what a library prints
+            found.append(Diagnosis(*msgspec.json.decode(line, type=tuple[State, str, str])))
     if result.returncode != 0:
         last = (result.stderr.strip().splitlines() or ["no output"])[-1]
         text = f"{interpreter} ended with exit code {result.returncode}: {last}"
         found.append(Diagnosis("missing", "probe", text))
     return found
-
-
-def _installed(name: str) -> Diagnosis:
-    try:
-        return Diagnosis("ok", name, version(name))
-    except PackageNotFoundError:
-        if name == "launchscope":
-            return Diagnosis("note", name, "runs from its sources, not installed")
-        return Diagnosis("missing", name, "not installed: install launchscope again")
-
-
-def _folder(name: str, path: Path, otherwise: Literal["missing", "note"]) -> Diagnosis:
-    try:
-        with tempfile.TemporaryFile(dir=path):
-            return Diagnosis("ok", name, f"{path} is writable")
-    except OSError as error:
-        return Diagnosis(otherwise, name, f"{path} is not writable: {error.strerror or error}")
 
 
 def _conclusion(works: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""Reads what a person names: a saved report, a recording, traces; told apart by content."""
+"""Reads what a person names: a saved report, a recording, traces; recognized by content."""
 
 from __future__ import annotations
 
@@ -6,17 +6,28 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from launchscope.analysis import build_profile, profile_of_trace
+from launchscope.analysis.comparison.profiles import difference
+from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.errors import InputError, LaunchscopeError, UsageError
-
-if TYPE_CHECKING:
-    from launchscope.model import Check, Comparison, Difference, Profile, Ranks, Recording
-    from launchscope.model.ranks import RankRow
-    from launchscope.workflows.progress import Progress
-
-    Value = Profile | Difference | Ranks | Comparison | Check
+from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks, Recording
+from launchscope.model.comparison import RankRow
+from launchscope.parser import (
+    SAVED,
+    Reading,
+    is_trace,
+    read_profile,
+    read_recording,
+    read_saved,
+    read_trace,
+)
+from launchscope.parser.sources import not_a_trace, usable_memory
+from launchscope.rules import advise
+from launchscope.workflows.progress import Progress
 
 RECORDING = "recording.json"
 _SCHEMA = re.compile(rb'"launchscope/(\w+)/')
@@ -24,16 +35,14 @@ _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
 # Below this size in bytes, starting processes takes longer than reading.
 _WORTH_PROCESSES = 30e6
 
+Value = Profile | Difference | Ranks | Comparison | CheckResult
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are read.
-
-    `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are ranks of one run, not a
-    before and an after. `given` names the options that a person chose, for error messages.
-    """
+    """How files are read. `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are
+    ranks of one run. `given`: the options that a person chose, for error messages."""
 
     threshold: float
     expected_steps: int | None
@@ -47,45 +56,26 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Input:
-    """Files that were recognized but not read yet. `kind` is the type of what `read` returns."""
+    """Files that were recognized but not read yet: the type of their value, and what reads it (or
+    raises InputError)."""
 
     kind: type
-    paths: tuple[Path, ...]
-    options: ReadOptions
-    saved_as: str | None = None  # the noun of a finished report, such as "comparison"
-
-    def read(self, progress: Progress) -> Value:
-        """Raises InputError for a file that cannot be read."""
-        from launchscope.model import Difference, Ranks
-        from launchscope.parser import read_saved
-
-        if self.saved_as is not None:
-            return read_saved(self.paths[0], self.saved_as)
-        if self.kind is Ranks:
-            return _ranks(self.paths, self.options, progress)
-        if self.kind is Difference:
-            return _difference(self.paths, self.options, progress)
-        return profile_of(self.paths[0], self.options)
+    read: Callable[[Progress], Value]
 
 
 def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
     """One path is a Profile (or another report that was saved), two are a Difference, and a
     folder of files or more than two are Ranks, or workloads where nothing says that they are.
-
-    Raises InputError for what is not there, UsageError for options that do not apply.
-    """
-    from launchscope.model import Difference, Profile, Ranks
-    from launchscope.parser import SAVED
-
+    Raises InputError for what is not there, UsageError for options that do not apply."""
     for path in paths:
         check_readable(path)
     first = paths[0]
     if len(paths) == 1 and first.is_dir() and not is_recording(first):
-        return Input(Ranks, tuple(files_in(first)), options)
+        return Input(Ranks, partial(_ranks, files_in(first), options))
     if options.ranks or len(paths) > 2:
-        return Input(Ranks, tuple(paths), options)
+        return Input(Ranks, partial(_ranks, paths, options))
     if len(paths) == 2:
-        return Input(Difference, tuple(paths), options)
+        return Input(Difference, partial(_difference, paths, options))
     noun = _schema(first) if first.is_file() else None
     if noun in SAVED:
         if options.given:
@@ -93,7 +83,8 @@ def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
                 f"{first} holds a finished report ({noun}), which {options.given[0]} cannot change",
                 hint=f"leave {options.given[0]} out, or make the report again with it",
             )
-        return Input(SAVED[noun], (first,), options, noun)
+        kind = SAVED[noun]
+        return Input(kind, lambda progress: read_saved(first, kind))
     if is_recording(first) and (options.step_range is not None or options.step_from != "auto"):
         option = "--step-from" if options.step_range is None else "--step-range"
         raise UsageError(
@@ -103,16 +94,12 @@ def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
             if first.is_dir()
             else "leave it out",
         )
-    return Input(Profile, (first,), options)
+    return Input(Profile, lambda progress: profile_of(first, options))
 
 
 def profile_of(path: Path, options: ReadOptions) -> Profile:
-    """The Profile of a recording, a trace or a saved Profile, with its verdict.
-
-    Raises InputError when the file is none of them or cannot be read.
-    """
-    from launchscope.parser import is_trace, read_recording
-
+    """The Profile of a recording, a trace or a saved Profile, with its verdict; InputError when the
+    file is none of them or cannot be read."""
     check_readable(path)
     if is_recording(path):
         return analyze(read_recording(path), options.threshold, options.expected_steps)
@@ -121,9 +108,6 @@ def profile_of(path: Path, options: ReadOptions) -> Profile:
 
 def analyze(recording: Recording, threshold: float, expected_steps: int | None) -> Profile:
     """The Profile of a recording, with its verdict."""
-    from launchscope.analysis import build_profile
-    from launchscope.rules import advise
-
     return advise(build_profile(recording, threshold_pct=threshold, expected_steps=expected_steps))
 
 
@@ -140,10 +124,6 @@ def check_readable(path: Path) -> None:
 
 
 def _of_trace(path: Path, options: ReadOptions) -> Profile:
-    from launchscope.analysis import profile_of_trace
-    from launchscope.parser import Reading, read_trace
-    from launchscope.rules import advise
-
     trace = read_trace(path, Reading(op_names=False, memory_bytes=options.memory_bytes))
     try:
         profile = profile_of_trace(
@@ -165,10 +145,6 @@ def _of_trace(path: Path, options: ReadOptions) -> Profile:
 
 
 def _saved(path: Path, options: ReadOptions) -> Profile:
-    from launchscope.parser import read_profile
-    from launchscope.parser.sources import not_a_trace
-    from launchscope.rules import advise
-
     if _schema(path) is None:
         raise not_a_trace(path)
     profile = read_profile(path)
@@ -190,10 +166,8 @@ def is_recording(path: Path) -> bool:
 
 
 def _schema(path: Path) -> str | None:
-    """The noun of a file's launchscope schema ("profile", "comparison", ...); None without one.
-
-    The schema is among the first or the last bytes.
-    """
+    """The noun of a file's launchscope schema ("profile", "comparison", ...), which is among the
+    first or the last bytes; None without one."""
     try:
         with path.open("rb") as file:
             head = file.read(4096)
@@ -208,8 +182,6 @@ def _schema(path: Path) -> str | None:
 
 
 def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Difference:
-    from launchscope.analysis.comparison.profiles import difference
-
     progress.status("reading both files")
     before, after = each(profile_of, paths, options)
     ranks = [p.facts.rank if p.environment.world_size > 1 else None for p in (before, after)]
@@ -221,8 +193,6 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 
 
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
-    from launchscope.analysis.comparison.ranks import ranks_of
-
     found = []
     for row in each(rank_of, paths, options):
         found.append(row)
@@ -238,8 +208,6 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
 
 def files_in(folder: Path) -> list[Path]:
     """The traces, Profiles and recordings of a folder, by name; InputError if it has none."""
-    from launchscope.parser import is_trace
-
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -260,9 +228,6 @@ def files_in(folder: Path) -> list[Path]:
 
 def rank_of(path: Path, options: ReadOptions) -> RankRow:
     """One file as a row of Ranks. If it cannot be read, the row says why."""
-    from launchscope.analysis.comparison.ranks import rank_row
-    from launchscope.model.ranks import RankRow
-
     named = _RANK.search(path.name) or _RANK.search(path.resolve().parent.name)
     try:
         row = rank_row(profile_of(path, options), path.name)
@@ -287,19 +252,15 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
 def each(
     work: Callable[[Path, ReadOptions], T], paths: Sequence[Path], options: ReadOptions
 ) -> Iterator[T]:
-    """`work` on every file, in as many processes as there are cores; results in their order.
-
-    The processes share the memory that may be used.
-    """
+    """`work` on every file, in as many processes as there are cores, which share the memory that
+    may be used; results in the order of the files."""
     size = sum(path.stat().st_size for path in paths if path.is_file())
     workers = min(len(paths), os.cpu_count() or 1)
     if workers < 2 or size < _WORTH_PROCESSES:
         yield from (work(path, options) for path in paths)
         return
-    import multiprocessing
+    import multiprocessing  # registers at exit, which fails in a thread that outlives a command
     from concurrent.futures import ProcessPoolExecutor
-
-    from launchscope.parser.sources import usable_memory
 
     memory_bytes = (options.memory_bytes or usable_memory()) // workers
     share = replace(options, memory_bytes=memory_bytes)

@@ -1,14 +1,41 @@
-"""Measures one script: run, analysis and advice."""
+"""Measures one script: the run, the folder of its recording, analysis and advice."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
+import shutil
+import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from launchscope.config import Settings
-from launchscope.errors import LaunchscopeError
-from launchscope.model import Profile, Target
+from launchscope.errors import InputError, LaunchscopeError, MeasureError, UsageError
+from launchscope.host import working_directory
+from launchscope.model import Profile, Recording, Schedule, Target
+from launchscope.runner.parent import session
+from launchscope.runner.protocol.events import FilesLoaded
+from launchscope.runner.protocol.folder import SourceTree
 from launchscope.workflows.progress import Progress
-from launchscope.workflows.recording import ScriptRunner
+from launchscope.workflows.signals import exit_code_of, held_back, ignore_further_signals
+from launchscope.workflows.temporary import TemporaryFolder
+
+_STDERR = 2
+_LONGEST_STEM = 60  # at four bytes each; file systems take names of 255 bytes
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """One run of the script. With a Profile, `problem` is what went wrong after it was measured;
+    without one, why there is none."""
+
+    recording: Recording | None
+    profile: Profile | None
+    problem: LaunchscopeError | None
+    interrupted: bool = False
+    loaded: tuple[FilesLoaded, ...] = ()  # below the tree that was named
 
 
 @dataclass(frozen=True)
@@ -19,14 +46,152 @@ class ProfileResult:
     problem: LaunchscopeError | None = None
 
 
-def profile(target: Target, settings: Settings, progress: Progress) -> ProfileResult:
-    """Measure the step of a script.
+class ScriptRunner:
+    """Runs a script under the same settings, one process after another, which print to the file
+    descriptor `stdout` (None: that of this process). The files of a recording exist until the next
+    run or the end of the `with` block; with `keep_trace` they stay."""
 
-    Raises the problem of the run (ScriptError, MeasureError) if nothing could be measured.
-    """
+    def __init__(self, settings: Settings, progress: Progress, *, stdout: int | None = _STDERR):
+        if settings.python is not None and shutil.which(settings.python) is None:
+            raise UsageError(
+                f"--python: {settings.python} is not an executable program",
+                hint="give the path of a Python interpreter, such as /opt/env/bin/python",
+            )
+        if settings.step_from == "none":
+            raise UsageError(
+                "--step-from none is for reading traces: a run needs the steps of the script",
+                hint="leave it out, or use auto, marker, optimizer or forward",
+            )
+        self._settings = settings
+        self._progress = progress
+        self._stdout = stdout
+        self._folder: Path | TemporaryFolder | None = None
+
+    def __enter__(self) -> ScriptRunner:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._release()
+
+    def run(
+        self,
+        target: Target,
+        *,
+        schedule: Schedule | None = None,
+        environ: Mapping[str, str] | None = None,
+        strategy: str | None = None,
+        label: str = "",
+        folder: str | None = None,
+        tree: SourceTree | None = None,
+        timeout_s: float | None = None,
+    ) -> ScriptRun:
+        """Run the target once. `strategy` is what it runs under; `label` makes the name of a kept
+        recording's folder differ from those of other runs. It runs in `folder` (None: here), for
+        `timeout_s` at most (None: as in the settings)."""
+        self._release()
+        loading = threading.Thread(target=_load_analysis, daemon=True)
+        loading.start()
+        options = session.RunOptions(
+            python=self._settings.python,
+            timeout_s=timeout_s or self._settings.timeout,
+            max_runs=self._settings.max_runs,
+            environ=environ or {},
+            stdout=self._stdout,
+            strategy=strategy,
+            folder=folder,
+            tree=tree,
+        )
+        schedule = schedule or self._settings.schedule
+        outcome: session.Outcome | None = None
+        try:
+            with held_back():
+                self._folder = self._new_folder(target, label)
+            outcome = session.record(
+                target, schedule, options, Path(self._folder), self._progress.on_event
+            )
+            if outcome.interrupted:
+                ignore_further_signals()
+            loading.join()
+            return self._analyzed(outcome)
+        except LaunchscopeError as error:
+            return ScriptRun(None, None, error)
+        except KeyboardInterrupt as error:
+            problem = MeasureError("interrupted", exit_code=exit_code_of(error))
+            return ScriptRun(None, None, problem, interrupted=True)
+        finally:
+            self._progress.status("")
+            if outcome is not None:
+                outcome.settle()
+
+    def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
+        from launchscope.parser import read_recording
+        from launchscope.workflows.load_input import analyze
+
+        settings, problem = self._settings, outcome.problem
+        recording: Recording | None = None
+        with contextlib.suppress(InputError):
+            recording = read_recording(outcome.directory)
+        if recording and (recording.timing or recording.inspect or recording.trace):
+            profile = analyze(recording, settings.threshold, settings.expected_steps)
+            end = "; this is what was measured until then"
+        else:
+            profile, end = None, " before anything was measured"
+        if outcome.interrupted and problem is None:
+            problem = MeasureError(f"interrupted{end}", exit_code=outcome.exit_code)
+        if profile is None and problem is None:
+            problem = MeasureError(
+                "the run left nothing to report on",
+                hint="0 steps leave a pass out; without a GPU only --inspect measures anything"
+                if recording and not (settings.inspect and settings.timing)
+                else None,
+            )
+        return ScriptRun(recording, profile, problem, outcome.interrupted, outcome.loaded)
+
+    def _new_folder(self, target: Target, label: str) -> Path | TemporaryFolder:
+        """A temporary folder, or `train.launchscope` (`train-2.launchscope`, ...) here."""
+        if not self._settings.keep_trace:
+            try:
+                return TemporaryFolder()
+            except OSError as error:
+                raise MeasureError(
+                    f"cannot make a folder for the results: {error.strerror or error}",
+                    hint="set TMPDIR to a writable folder with room",
+                ) from error
+        stem = (Path(target.name).stem if target.kind == "script" else target.name) + label
+        stem = stem.replace(os.sep, "-")[:_LONGEST_STEM]
+        names = (f"{stem}{'' if n == 1 else f'-{n}'}.launchscope" for n in itertools.count(1))
+        here = Path(working_directory())
+        folder = next(path for path in map(here.joinpath, names) if not path.exists())
+        try:
+            folder.mkdir()
+        except OSError as error:
+            raise UsageError(
+                f"--keep-trace: cannot make {folder}: {error.strerror or error}",
+                hint="run from a folder that you can write to",
+            ) from error
+        return folder
+
+    def _release(self) -> None:
+        """Remove the folder of the last run, or say where it is kept."""
+        folder, self._folder = self._folder, None
+        if isinstance(folder, Path):
+            self._progress.message(f"kept the recording in {folder}")
+        elif folder is not None:
+            with held_back():  # whatever signal comes meanwhile
+                folder.remove()
+
+
+def profile(target: Target, settings: Settings, progress: Progress) -> ProfileResult:
+    """Measures the step of a script. Raises the problem of the run (ScriptError, MeasureError) if
+    nothing could be measured."""
     with ScriptRunner(settings, progress, stdout=None) as runner:
         run = runner.run(target)
     if run.profile is None:
         assert run.problem is not None
         raise run.problem
     return ProfileResult(run.profile, run.problem)
+
+
+def _load_analysis() -> None:
+    """Imports pandas and what builds on it while the script runs, so that the report is quick."""
+    import launchscope.workflows.load_input  # noqa: F401

@@ -1,15 +1,15 @@
-"""How a workflow tells whoever waits for it what it is doing."""
+"""How a workflow reports what it is doing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from launchscope.runner.parent.child_watch import ProgressEvent
 
 
-class Progress(Protocol):
-    """Receives news while a workflow runs. A terminal shows them; `Silent` drops them."""
+class Progress:
+    """Receives news while a workflow runs, and drops them; a terminal shows them."""
 
     def on_event(self, event: ProgressEvent) -> None:
         """A run of the script starts, or one of its passes starts, advances or ends."""
@@ -22,15 +22,3 @@ class Progress(Protocol):
 
     def note(self, text: str) -> None:
         """Something to know about the result."""
-
-
-class Silent:
-    """Drops all news."""
-
-    def on_event(self, event: ProgressEvent) -> None: ...
-
-    def message(self, text: str) -> None: ...
-
-    def status(self, text: str) -> None: ...
-
-    def note(self, text: str) -> None: ...

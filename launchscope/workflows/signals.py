@@ -38,10 +38,8 @@ def exit_code_of(error: KeyboardInterrupt) -> int:
 
 @contextlib.contextmanager
 def ends_on_signals() -> Iterator[None]:
-    """Around a command: SIGTERM, SIGHUP and Ctrl-C end it as a MeasureError.
-
-    While a script runs the runner handles them.
-    """
+    """Around a command: SIGTERM, SIGHUP and Ctrl-C end it as a MeasureError. While a script runs
+    the runner handles them."""
     global _may_raise
     _may_raise = True
     try:
@@ -53,10 +51,8 @@ def ends_on_signals() -> Iterator[None]:
 
 
 def ignore_further_signals() -> None:
-    """After a signal that the runner handled: from now on only Ctrl-C cuts the report short.
-
-    Batch systems and `timeout` send theirs twice, to the process and to its group.
-    """
+    """After a signal that the runner handled: from now on only Ctrl-C cuts the report short:
+    batch systems and `timeout` signal twice, the process and its group."""
     global _may_raise
     _may_raise = False
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 from launchscope.errors import UsageError
+from launchscope.host import working_directory
 from launchscope.model import Target
+from launchscope.recorded import shown_command
 
 _INTERPRETER = re.compile(r"python[\d.]*")
 
 
 def script_target(words: Sequence[str], *, module: bool, command: str) -> Target:
-    """The target that these words name, as after `python` (or `python -m` for a module).
-
-    `command` is the launchscope command that hints show. Raises UsageError for anything that
-    cannot run.
-    """
+    """The target that these words name, as after `python` (or `python -m` for a module). Hints show
+    `command`. Raises UsageError for anything that cannot run."""
     if not words or not words[0].strip():
         raise UsageError(
             "no script was given", hint=f"launchscope {command} [options] script.py [script args]"
@@ -30,20 +28,28 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
     if module:
         return Target("module", name, args)
     path = Path(name)
+    if name == "-":
+        return Target("script", name, args)
     if _INTERPRETER.fullmatch(path.name) and args:
         python = "" if path.name == name else f"--python {shlex.quote(name)} "
         raise UsageError(
             f"{name} is an interpreter, not a script",
-            hint=f"launchscope {command} [options] {python}{shlex.join(args)}",
+            hint=f"launchscope {command} [options] {python}{shown_command(args)}",
         )
     if not exists(path):
         raise UsageError(f"{path}: no such file", hint=_nearest_script(path, command))
-    if path.is_dir():
+    import zipfile  # slow to import, and nothing else needs it
+
+    # A pipe can be read only once.
+    is_archive = path.is_file() and zipfile.is_zipfile(path)
+    inside = zipfile.Path(path) if is_archive else path
+    if (is_archive or path.is_dir()) and not any(
+        (inside / main).is_file() for main in ("__main__.py", "__main__.pyc")
+    ):
         raise UsageError(
-            f"{name} is a directory", hint="give the script in it, or run a package with -m"
+            f"{name} is {'an archive' if is_archive else 'a directory'} without a __main__.py",
+            hint="give a script, or run a package with -m",
         )
-    if _is_archive(path):
-        raise UsageError(f"{name} is an archive", hint="unpack it and give the script in it")
     return Target("script", name, args)
 
 
@@ -62,27 +68,12 @@ def exists(path: Path) -> bool:
         raise UsageError(f"{path}: {error.strerror or error}") from error
 
 
-def require_interpreter(python: str | None) -> None:
-    """UsageError unless this interpreter can be started; None is launchscope's own."""
-    if python is not None and shutil.which(python) is None:
-        raise UsageError(
-            f"--python: {python} is not an executable program",
-            hint="give the path of a Python interpreter, such as /opt/env/bin/python",
-        )
-
-
 def relative(target: Target) -> Target:
     """The target with its script relative to the working directory, if it is below it."""
     if target.kind != "script" or not os.path.isabs(target.name):
         return target
-    shorter = os.path.relpath(target.name)
+    shorter = os.path.relpath(target.name, working_directory())
     return target if shorter.startswith("..") else Target("script", shorter, target.args)
-
-
-def _is_archive(path: Path) -> bool:
-    import zipfile  # slow to import, and nothing else needs it
-
-    return zipfile.is_zipfile(path)
 
 
 def _nearest_script(path: Path, command: str) -> str | None:

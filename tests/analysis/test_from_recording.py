@@ -92,7 +92,7 @@ def test_idle_time_is_the_sum_of_its_causes(tmp_path: Path) -> None:
     assert split == pytest.approx(profile.value("launch_overhead_ms"))
 
 
-def test_without_a_replay_the_prediction_stands_in(tmp_path: Path) -> None:
+def test_without_a_replay_the_prediction_is_used(tmp_path: Path) -> None:
     profile = whole(tmp_path)
     assert profile.value("predicted_replay_ms") == pytest.approx(0.5 + KERNEL_MS * 100 + START_MS)
     predicted = profile.metrics["predicted_replay_ms"]
@@ -134,7 +134,7 @@ def test_a_full_step_inside_a_longer_iteration_still_gains(tmp_path: Path) -> No
     assert profile.value("removable_pct") == pytest.approx(18.5, abs=1.5)
 
 
-def test_a_synchronisation_in_each_step_has_its_cost(tmp_path: Path) -> None:
+def test_a_synchronization_in_each_step_has_its_cost(tmp_path: Path) -> None:
     def body(b: TraceBuilder) -> None:
         for _ in range(100):
             b.launch(20, call_us=10)
@@ -151,7 +151,7 @@ def test_a_synchronisation_in_each_step_has_its_cost(tmp_path: Path) -> None:
     assert profile.value("sync_wait_ms") == pytest.approx(0.5, abs=0.05)
 
 
-def test_busy_above_the_interval_is_told_and_never_clamped(tmp_path: Path) -> None:
+def test_busy_time_above_the_interval_is_noted_and_never_clamped(tmp_path: Path) -> None:
     profile = whole(tmp_path, timing=timing(iteration_ms=0.45, step_ms=0.4))
     assert profile.facts.busy_exceeds_interval_pct == pytest.approx(11.1, abs=0.1)
     assert profile.value("gpu_idle_ms") is None
@@ -159,7 +159,7 @@ def test_busy_above_the_interval_is_told_and_never_clamped(tmp_path: Path) -> No
     assert any("its idle time is unknown" in note for note in profile.notes)
 
 
-def test_waits_longer_than_the_idle_time_keep_the_sum_and_are_told(tmp_path: Path) -> None:
+def test_waits_longer_than_the_idle_time_keep_the_sum_and_are_noted(tmp_path: Path) -> None:
     built = loop_trace(5, lambda b: b.launch(2000), lambda b: b.sync().data(1900))
     profile = build_profile(
         recording(tmp_path, built, timing=timing(iteration_ms=3.0, step_ms=2.0, host_ms=0.01))
@@ -211,14 +211,14 @@ def test_a_trace_alone_gives_counts_and_busy_time(tmp_path: Path) -> None:
     assert not {"step_ms", "gpu_idle_ms", "removable_pct", "launch_share_pct"} & found
 
 
-def test_a_lost_trace_costs_only_what_it_would_have_told(tmp_path: Path) -> None:
+def test_a_missing_trace_costs_only_what_it_would_have_shown(tmp_path: Path) -> None:
     lost = TraceResult("gone.json", 4, 1, False)
     profile = build_profile(recording(tmp_path, timing=timing(), trace=lost))
     assert profile.value("step_ms") == pytest.approx(2.5)
     assert any("cannot be read" in note for note in profile.notes)
 
 
-def test_a_trace_without_a_whole_step_is_told(tmp_path: Path) -> None:
+def test_a_trace_without_a_whole_step_is_noted(tmp_path: Path) -> None:
     profile = build_profile(recording(tmp_path, trace().calibration(), timing=timing()))
     assert profile.value("launches_per_step") is None
     assert any("no whole step" in note or "no work" in note for note in profile.notes)
@@ -236,7 +236,7 @@ def test_a_step_without_device_work_measures_no_gpu(tmp_path: Path) -> None:
     assert profile.value("gpu_busy_ms") is None
 
 
-def test_failed_passes_are_told(tmp_path: Path) -> None:
+def test_failed_passes_are_noted(tmp_path: Path) -> None:
     failures = (
         PassFailure("replay", Reason("hung"), SourceLine("train.py", 3)),
         PassFailure("verify", Reason("time_limit")),
@@ -281,7 +281,9 @@ def test_steps_of_another_kind_are_left_out(tmp_path: Path) -> None:
     assert len(profile.metrics["step_ms"].samples) == 3
 
 
-def test_kernels_on_the_legacy_stream_are_told_when_a_side_stream_was_set(tmp_path: Path) -> None:
+def test_kernels_on_the_legacy_stream_are_counted_when_a_side_stream_was_set(
+    tmp_path: Path,
+) -> None:
     built = loop_trace(4, lambda b: b.launch().launch(name="foreign", stream=7).work(30))
     profile = build_profile(recording(tmp_path, built, timing=timing()))
     assert profile.facts.legacy_stream_kernels == 1
@@ -300,7 +302,7 @@ def test_kernels_on_the_legacy_stream_are_kept_when_all_of_it_was_measured_there
     assert build_profile(replace(rec, trace=unread)).facts.legacy_stream_kernels == 2
 
 
-def test_the_bounds_take_in_what_eager_took_beside_the_replays(tmp_path: Path) -> None:
+def test_the_bounds_include_the_eager_steps_between_the_replays(tmp_path: Path) -> None:
     times = timing(iteration_ms=3.0, step_ms=2.5)
     calm = replace(MEASURED, eager_bursts=((2.5,), (2.5,)))
     quicker = replace(MEASURED, eager_bursts=((1.5,), (1.5,)))
@@ -334,7 +336,7 @@ def test_a_measured_replay_without_a_trace_projects_the_iteration(tmp_path: Path
     assert (verdict.recommendation, verdict.basis) == ("adopt", "measured")
 
 
-def test_a_trace_that_was_stretched_counts_for_less_than_steps_timed_twice(
+def test_steps_timed_twice_outweigh_a_stretched_trace(
     tmp_path: Path,
 ) -> None:
     times = timing(iteration_ms=0.45, step_ms=0.44)  # the trace: 0.5 ms busy
@@ -361,7 +363,7 @@ def test_with_a_trace_the_queue_simulation_projects_the_iteration(tmp_path: Path
     assert whole(tmp_path, replay=MEASURED).facts.projected_from_bursts is None
 
 
-def test_counts_that_were_read_off_are_exact(tmp_path: Path) -> None:
+def test_counts_from_the_recording_are_exact(tmp_path: Path) -> None:
     inspected = InspectResult(2, ("a", "a"), (FOUR, FOUR), (7, 7), ())
     result = replace(MEASURED, graph_nodes=101)
     profile = build_profile(recording(tmp_path, inspect=inspected, replay=result))
@@ -383,7 +385,7 @@ FOUND = sorted(RECORDINGS.glob("*/recording.json"))
 
 
 @pytest.mark.parametrize("file", FOUND, ids=lambda path: str(path.parent.name))
-def test_a_real_recording_holds_together(file: Path) -> None:
+def test_the_figures_of_a_real_recording_agree(file: Path) -> None:
     profile = build_profile(read_recording(file))
     assert list(profile.metrics) == list(UNITS)
     idle = profile.value("gpu_idle_ms")

@@ -78,7 +78,7 @@ def test_the_verdict_of_the_file_is_predicted_and_goes_the_same_way(folder: Path
     assert one is not None
     assert other is not None
     assert other.basis == "predicted"
-    # What has to be mended first, or would be wrong, is nothing that a trace could show.
+    # A trace does not show what has to be fixed first, nor a wrong result.
     assert (other.recommendation == "adopt") == (one.recommendation != "stay_eager")
 
 
@@ -119,7 +119,7 @@ def test_orphans_are_busy_time_of_the_whole_span() -> None:
     assert read.value("gpu_busy_ms") == pytest.approx(0.013)
 
 
-def test_what_recording_cost_is_taken_off_and_told() -> None:
+def test_the_cost_of_recording_is_subtracted_and_noted() -> None:
     built = loop_trace(6, step)
     read = profile(built)
     # 40 recorded events of 2.2 us each, all of them while the GPU waited.
@@ -136,12 +136,12 @@ def test_where_the_gpu_is_busy_recording_costs_nothing() -> None:
     assert read.verdict.recommendation == "stay_eager"
 
 
-def test_a_trace_without_device_work_is_told() -> None:
+def test_a_trace_without_device_work_is_an_error() -> None:
     with pytest.raises(InputError, match="no device work"):
         profile(trace().step().sync().end())
 
 
-def test_steps_without_device_work_are_told() -> None:
+def test_steps_without_device_work_are_an_error() -> None:
     built = loop_trace(3, lambda builder: builder.work(100))
     with pytest.raises(InputError, match="launched no work"):
         profile(built.work(50).launch())
@@ -158,7 +158,7 @@ def test_a_whole_graph_of_nsys_is_busy_and_already_graphed(tmp_path: Path) -> No
     assert read.verdict.recommendation == "already_graphed"
 
 
-def test_of_two_processes_one_is_reported_and_the_other_told(tmp_path: Path) -> None:
+def test_of_two_processes_one_is_reported_and_both_are_noted(tmp_path: Path) -> None:
     built = nsys()
     for pid in (5, 6):
         built.process(pid, pid - 5)
@@ -170,7 +170,7 @@ def test_of_two_processes_one_is_reported_and_the_other_told(tmp_path: Path) -> 
     assert any("2 processes" in note and "process 5" in note for note in read.notes)
 
 
-def test_idle_time_that_no_launch_ended_is_nobodys_and_gives_no_verdict() -> None:
+def test_idle_time_that_no_launch_ended_has_no_cause_and_gives_no_verdict() -> None:
     built = trace()
     for _ in range(20):
         built.orphan(us=5).work(50)
@@ -182,16 +182,16 @@ def test_idle_time_that_no_launch_ended_is_nobodys_and_gives_no_verdict() -> Non
     assert found.verdict.recommendation == "inconclusive"
 
 
-def test_work_of_which_no_launch_is_known_belongs_to_no_step() -> None:
+def test_work_without_a_known_launch_belongs_to_no_step() -> None:
     built = trace().step().orphan().work(50).step().orphan().work(50).end()
-    with pytest.raises(InputError, match="none of the 2 kernels and copies"):
+    with pytest.raises(InputError, match="no launch call for its 2 GPU events"):
         profile(built)
 
 
-def test_a_kernel_before_its_launch_is_told() -> None:
+def test_a_kernel_before_its_launch_is_noted() -> None:
     built = loop_trace(5, lambda b: b.work(20).launch(delay_us=-3))
     (said,) = (note for note in profile(built).notes if "clocks" in note)
-    assert said.startswith("5 launches reached the GPU up to 3 us before")
+    assert said.startswith("5 launches reached the GPU up to 3 us before the call")
     assert not any("clocks" in note for note in profile(loop_trace(5, lambda b: b.launch())).notes)
 
 
@@ -214,7 +214,7 @@ def test_a_total_over_several_processes_says_so(tmp_path: Path) -> None:
     assert found.value("launches_per_step") == 3
 
 
-def told(built: TraceBuilder) -> tuple[str, ...]:
+def instructions(built: TraceBuilder) -> tuple[str, ...]:
     verdict = advise(profile(built)).verdict
     assert verdict is not None
     assert verdict.recommendation == "adopt"
@@ -222,8 +222,8 @@ def told(built: TraceBuilder) -> tuple[str, ...]:
 
 
 def test_a_trace_of_inference_is_given_no_training_loop() -> None:
-    steps = " ".join(told(loop_trace(6, step, lambda b: b.work(50))))
-    assert "copy an output that you keep" in steps
+    steps = " ".join(instructions(loop_trace(6, step, lambda b: b.work(50))))
+    assert "copy any output that you keep" in steps
     assert "loss" not in steps
 
 
@@ -235,10 +235,10 @@ def test_a_trace_of_training_names_what_its_optimizer_needs_for_a_capture() -> N
 
     built = loop_trace(6, trained, lambda b: b.work(50))
     assert profile(built).facts.optimizer_classes == ("SGD",)
-    assert "optimizer" not in " ".join(told(built))
+    assert "optimizer" not in " ".join(instructions(built))
     for event in built.events:
         event["name"] = event["name"].replace("#SGD", "#AdamW")
-    assert told(built)[0].endswith("refuses the capture otherwise: AdamW capturable=True.")
+    assert instructions(built)[0].endswith("refuses the capture otherwise: AdamW capturable=True.")
 
 
 def test_a_backward_without_an_optimizer_is_training_too() -> None:
@@ -246,17 +246,17 @@ def test_a_backward_without_an_optimizer_is_training_too() -> None:
         step(builder)
         builder.work(20).launch(tid=705)
 
-    assert "read the loss" in told(loop_trace(6, trained, lambda b: b.work(50)))[-1]
+    assert "read the loss" in instructions(loop_trace(6, trained, lambda b: b.work(50)))[-1]
 
 
-def test_a_synchronization_in_the_step_of_a_trace_is_to_be_taken_out_first() -> None:
-    steps = told(loop_trace(6, step, lambda b: b.sync()))
+def test_a_synchronization_in_the_step_of_a_trace_is_the_first_to_remove() -> None:
+    steps = instructions(loop_trace(6, step, lambda b: b.sync()))
     assert "synchronization" not in " ".join(steps)
 
     def reads_its_loss(builder: TraceBuilder) -> None:
         step(builder)
         builder.sync()
 
-    first, *_ = told(loop_trace(6, reads_its_loss, lambda b: b.work(50)))
+    first, *_ = instructions(loop_trace(6, reads_its_loss, lambda b: b.work(50)))
     assert first.startswith("Move the operations that make the host wait out of the captured part")
     assert "the trace has 1 synchronization per step" in first

@@ -1,7 +1,7 @@
-"""`launchscope compare` on the samples: five batch sizes of three, and the ladder on four.
+"""`launchscope compare` on the samples: five batch sizes of three, and the strategies on four.
 
-Each comparison is written as compare_NAME.json into --results, and all of them are told in
-compare.md there. A run that is there already is not made again without --again.
+Each comparison is written as compare_NAME.json into --results, and compare.md there
+reports them all. A run that is there already is not made again without --again.
 
 Run from the top of the checkout: python -m tests.benchmarks.compare [--results FOLDER]
 """
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launchscope.model import Comparison
-from launchscope.parser import read_comparison
+from launchscope.parser import read_saved
 from launchscope.report import render
 from tests.benchmarks import bench
 
-WAYS = "eager,replay,compile,graphed"
+STRATEGIES = "eager,replay,compile,graphed"
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ RUNS = (
         "transformer_inference",
         ("--batch-sizes", "1,4,16,64,256", "--verify", "0"),
     ),
-    Run("ladder_small_mlp", "small_mlp", ("--modes", WAYS)),
-    Run("ladder_small_gpt", "small_gpt", ("--modes", WAYS)),
-    Run("ladder_convnet", "convnet", ("--modes", WAYS)),
-    Run("ladder_transformer_inference", "transformer_inference", ("--modes", WAYS)),
+    Run("strategies_small_mlp", "small_mlp", ("--modes", STRATEGIES)),
+    Run("strategies_small_gpt", "small_gpt", ("--modes", STRATEGIES)),
+    Run("strategies_convnet", "convnet", ("--modes", STRATEGIES)),
+    Run("strategies_transformer_inference", "transformer_inference", ("--modes", STRATEGIES)),
     Run("buckets_variable_lengths", "variable_lengths", ("--buckets", "--verify", "0")),
     Run("buckets_generate", "generate", ("--buckets", "--verify", "0")),
 )
@@ -59,7 +59,7 @@ def made(run: Run, folder: Path) -> Comparison:
     path = file_of(run, folder)
     command = ["-m", "launchscope", "compare", "-q", *run.options, "-o", str(path)]
     bench.run([*command, f"sample_workloads/{run.sample}.py", *run.args])
-    return read_comparison(path)
+    return read_saved(path, Comparison)
 
 
 def summary(found: list[tuple[Run, Comparison]]) -> str:
@@ -103,7 +103,7 @@ def main() -> None:
         comparison = made(run, args.results)
         print(f"{run.name}, {time.monotonic() - begun:.0f} s: {comparison.headline}", flush=True)
     found = [
-        (run, read_comparison(file_of(run, args.results)))
+        (run, read_saved(file_of(run, args.results), Comparison))
         for run in RUNS
         if file_of(run, args.results).exists()
     ]

@@ -1,4 +1,4 @@
-"""Mutates trace files for as long as it is told to, and stops at the first that does harm.
+"""Mutates trace files for --seconds, and stops at the first one that does harm.
 
     python -m tests.benchmarks.fuzz --seconds 600
 

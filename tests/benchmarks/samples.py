@@ -82,7 +82,7 @@ def row_of(name: str, profile: Profile) -> dict[str, Any]:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """The table as it stands in the README."""
+    """The table of the README."""
     head = ["sample", "verdict", "basis", *(title for _, title, _ in _COLUMNS)]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for row in rows:

@@ -2,7 +2,7 @@
 
 Goal: under 1 % for steps of 2 ms and more. Two processes of one script differ by a tenth
 on a busy host, so both sides run in one process and take turns step by step: a training
-loop is followed by the real hooks, recogniser and timing pass, and for every other step
+loop is followed by the real hooks, step search and timing pass, and for every other step
 (the order within a pair changes at random) all of that is taken out of torch again, so
 that the step is the plain one. Steps of the pass are not all alike (of short ones one in three
 has an event at its begin), so what is compared is three in a row: reported is the median over
@@ -103,8 +103,7 @@ def pairs(torch: Any, layers: int, count: int) -> tuple[list[float], list[float]
     """Step times in ms, plain and followed, index by index from the same pair."""
     from launchscope.model import Schedule, Target
     from launchscope.runner.child.step_controller import StepController
-    from launchscope.runner.protocol.folder import ChildFolder
-    from launchscope.runner.protocol.plan import Plan
+    from launchscope.runner.protocol.folder import ChildFolder, Plan
 
     plain: list[float] = []
     followed: list[float] = []

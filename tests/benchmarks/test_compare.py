@@ -17,7 +17,10 @@ def test_every_run_names_a_sample_that_is_there() -> None:
 
 
 def test_the_summary_holds_every_comparison_that_was_made(tmp_path: Path) -> None:
-    made = {"convnet": comparisons.comparison(), "ladder_small_mlp": comparisons.ladder()}
+    made = {
+        "convnet": comparisons.comparison(),
+        "strategies_small_mlp": comparisons.strategies(),
+    }
     for run in RUNS:
         if run.name in made:
             content = render(made[run.name], "json")

@@ -171,9 +171,9 @@ def test_the_fit_finds_the_constants_that_made_the_rows() -> None:
         work = StepWork(0.98, 0.98, int(kernels), int(copies))
         made["measured"]["predicted_replay_ms"] = predict(work).ms
         rows.append(made)
-    (line,) = fit.told(rows)
+    (line,) = fit.fitted_constants(rows)
     assert "0.100 us a kernel, 0.50 us a copy or set, 2.0 us a replay" in line
-    assert fit.told(rows[:3]) == []
+    assert fit.fitted_constants(rows[:3]) == []
 
 
 def test_the_zoo_has_enough_steps_each_named_once() -> None:
@@ -191,6 +191,7 @@ def test_steps_are_chosen_by_family_or_by_name() -> None:
         chosen(["moth"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_a_step_of_torch_alone_can_be_built_and_run(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from launchscope.cli import main
-from launchscope.model import KernelRow, OpRow, Profile, SourceLine
+from launchscope.model import KernelRow, OpRow, Profile, SourceLine, Target
 from launchscope.parser import read_profile
+from launchscope.recorded import recorded
 from launchscope.report import render
 from launchscope.workflows.target import without_python
 from tests.gate.profiles import OPS, elsewhere, gpu, item, rehearsal
@@ -164,7 +165,7 @@ def test_a_missing_baseline_does_not_excuse_a_limit_that_was_not_measured(capsys
     assert check(*written, "--limit", "launches_per_step=900", "dry.json") == 3
     # A default that was not measured is no more asked for than where there is a baseline.
     whole = gpu()
-    rest = {name: own for name, own in whole.metrics.items() if name != "launch_overhead_pct"}
+    rest = {name: own for name, own in whole.metrics.items() if name != "launches_per_step"}
     save("part.json", replace(whole, metrics=rest))
     assert check(*absent, "part.json") == 0
 
@@ -191,7 +192,7 @@ def test_a_missing_baseline_does_not_excuse_a_limit_that_was_not_measured(capsys
             3,
             "(launchscope/profile/1), and this one reads",
         ),
-        (("--baseline", "nan.json", "now.json"), 3, "is not JSON"),
+        (("--baseline", "nan.json", "now.json"), 3, "is not a JSON value"),
         (("--baseline", "before.json", "nan.json"), 3, "nan.json is damaged"),
         (("--baseline", "before.json", "--limit", "launch=+0", "now.json"), 2, "no metric"),
         (("--baseline", "before.json", "--limit", "speedup=+5%", "now.json"), 2, "demand an"),
@@ -308,8 +309,11 @@ def test_no_format_shows_an_excused_outcome_as_a_failure(
     arguments: tuple[str, ...], level: str, monkeypatch: pytest.MonkeyPatch, capsys: Streams
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     assert check("-o", "a.xml", "-o", "a.sarif", "-o", "a.json", *arguments) == 0
     out = capsys.readouterr().out
+    excuse = "The check passes because of --missing-baseline."
+    assert (excuse in Path("summary.md").read_text()) == ("pass" in arguments)
     assert f"::{level} " in out
     assert "::error " not in out
     text = Path("a.xml").read_text()
@@ -383,8 +387,60 @@ def test_strict_fails_what_is_inconclusive(capsys: Streams) -> None:
     now = gpu({"launch_overhead_pct": 66.0})
     facts = replace(now.facts, ranges={"launch_overhead_pct": (62.0, 67.0)})
     save("unsure.json", replace(now, facts=facts))
-    assert check("--baseline", "before.json", "unsure.json") == 0
-    assert check("--strict", "--baseline", "before.json", "unsure.json") == 1
+    timed = ("--limit", "launch_overhead_pct=+2pp", "--baseline", "before.json", "unsure.json")
+    assert check(*timed) == 0
+    assert check("--strict", *timed) == 1
+
+
+def test_an_upgrade_of_pytorch_asks_for_a_new_baseline_and_may_replace_it(capsys: Streams) -> None:
+    save("upgraded.json", elsewhere(gpu({"launches_per_step": 540}), torch="2.12.0"))
+    arguments = ("--baseline", "before.json", "upgraded.json")
+    assert check(*arguments) == 3
+    out = " ".join(capsys.readouterr().out.replace("│", "").split())
+    assert "made with PyTorch 2.11.0, this run with 2.12.0" in out
+    assert "check --baseline before.json --update-baseline upgraded.json" in out
+    assert check("--update-baseline", *arguments) == 0
+    assert check(*arguments) == 0
+
+
+def test_limits_of_your_own_keep_the_defaults(capsys: Streams) -> None:
+    Path("pyproject.toml").write_text(
+        "[tool.launchscope.check]\nbaseline = 'dry.json'\n"
+        "[tool.launchscope.check.limits]\ndevice_ops_per_step = '+5'\n"
+    )
+    assert check("dry_worse.json") == 1
+    assert "blockers went from 0 to 1, 1 of them new" in capsys.readouterr().out
+    assert check("--limit", "blockers=off", "dry_worse.json") == 0
+
+
+def test_a_baseline_of_another_script_is_neither_compared_nor_replaced(capsys: Streams) -> None:
+    def of(folder: str) -> Profile:
+        return replace(gpu(), target=Target("script", "train.py", (), f"{folder}/train.py"))
+
+    save("vae.json", of("vae"))
+    save("gan.json", of("gan"))
+    for name in ("vae.json", "gan.json"):
+        assert check("--baseline", "bl", "--update-baseline", name) == 0
+    names = sorted(path.name for path in Path("bl").iterdir())
+    assert names == ["gan-train.nvidia-h200.json", "vae-train.nvidia-h200.json"]
+    whole = Path("vae.json").read_bytes()
+    capsys.readouterr()
+    for options in ((), ("--workload", "train")):
+        assert check("--baseline", "vae.json", *options, "gan.json") == 3
+        out = " ".join(capsys.readouterr().out.replace("│", "").split())
+        assert "the baseline belongs to vae/train.py, and this is gan/train.py" in out
+        assert "--update-baseline" not in out
+        assert check("--baseline", "vae.json", "--update-baseline", *options, "gan.json") == 3
+        assert "vae.json stays as it is" in capsys.readouterr().err
+    assert Path("vae.json").read_bytes() == whole
+
+
+def test_no_secret_reaches_a_file_or_the_terminal(capsys: Streams) -> None:
+    args = recorded(Target("script", "train.py", ("--hf-token", "hf_abc", "--epochs", "1"))).args
+    assert args == ("--hf-token", "***", "--epochs", "1")
+    save("before.json", replace(gpu(), target=Target("script", "train.py", ("--lr", "1"))))
+    assert check("--baseline", "before.json", "now.json", "--api-key=s3cret") == 2
+    assert "s3cret" not in capsys.readouterr().err
 
 
 def test_a_profile_cannot_be_shown_as_annotations(capsys: Streams) -> None:

@@ -10,12 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.regressions import REGRESSIONS, SCRIPT, Regression
+from tests.regressions import BETWEEN, REGRESSIONS, SCRIPT, Regression, all_at_once
 
 
 def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "launchscope", "check", "--warmup", "5", *arguments],
+        [
+            sys.executable,
+            "-m",
+            "launchscope",
+            "check",
+            "--warmup",
+            "5",
+            "--inspect",
+            "3",
+            *arguments,
+        ],
         capture_output=True,
         text=True,
         timeout=300,
@@ -55,6 +65,30 @@ def test_a_regression_fails_and_shows_its_line(
     assert "launchscope: finding the step" in done.stderr
 
 
+def test_what_was_added_between_steps_fails_and_every_line_is_named(
+    baselines: Path, tmp_path: Path
+) -> None:
+    script = all_at_once()
+    (tmp_path / "train.py").write_text(script)
+    done = check(
+        tmp_path, "--baseline", str(baselines), "--repeats", "1", "-o", "out.json", "train.py"
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = json.loads((tmp_path / "out.json").read_text())
+    failed = {d["metric"] for d in report["limits"] if d["outcome"] == "failed"}
+    assert failed >= {"between_ops", "between_syncs", "between_copies"}
+    lines = script.splitlines()
+    named = {
+        (change["name"], lines[where["line"] - 1].strip())
+        for change in report["changes"]
+        for where in change["where"]
+    }
+    for regression in BETWEEN.values():
+        assert any(regression.line in line for _, line in named), regression.line
+    assert ("aten.add_", "optimizer.zero_grad(set_to_none=False)") in named
+    assert "between steps" in done.stdout
+
+
 def test_unchanged_code_passes_and_what_it_prints_goes_to_stderr(
     baselines: Path, tmp_path: Path
 ) -> None:
@@ -79,10 +113,17 @@ def test_a_failure_is_measured_in_every_process_before_it_counts(
 
 def test_a_script_that_fails_does_not_pass_the_check(baselines: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit(7)\n")
-    done = check(tmp_path, "--baseline", str(baselines), "-q", "train.py")
+    names = [
+        f"out{suffix}" for suffix in (".json", ".md", ".html", ".txt", ".xml", ".csv", ".sarif")
+    ]
+    outputs = [word for name in names for word in ("-o", name)]
+    done = check(tmp_path, "--baseline", str(baselines), "-q", *outputs, "train.py", "--token=s3c")
     assert done.returncode == 3
     assert "the script ended with exit code 7" in done.stderr
-    assert done.stdout == ""
+    files = [(tmp_path / name).read_text() for name in names]
+    assert all("the script ended with exit code 7" in text for text in files[:5])
+    assert '<error message="Nothing was measured' in files[4]
+    assert not any("s3c" in text for text in (*files, done.stdout))
 
 
 def test_an_unreadable_baseline_is_refused_before_the_script_runs(tmp_path: Path) -> None:

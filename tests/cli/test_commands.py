@@ -209,8 +209,13 @@ def test_a_command_may_follow_two_dashes(capsys: Streams) -> None:
 
 
 @pytest.mark.parametrize("typed", ["ls2", "2", "LS02"])
-def test_the_number_of_a_rule_suggests_its_code(typed: str, capsys: Streams) -> None:
-    assert main(["rules", typed]) == 2
+def test_a_rule_is_found_by_its_number(typed: str, capsys: Streams) -> None:
+    assert main(["rules", typed]) == 0
+    assert capsys.readouterr().out.startswith("# LS002")
+
+
+def test_an_unknown_rule_suggests_the_nearest(capsys: Streams) -> None:
+    assert main(["rules", "LSS002"]) == 2
     assert "did you mean LS002?" in capsys.readouterr().err
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from launchscope.cli import main
-from launchscope.parser import read_comparison
+from launchscope.model import Comparison
+from launchscope.parser import read_saved
 
 SCRIPT = """
 import argparse, os, sys, torch
@@ -55,7 +56,7 @@ def test_a_point_that_fails_is_a_row_and_the_others_are_measured(tmp_path: Path)
         tmp_path, "compare", *QUICK, "--batch-sizes", "16,4,8,32", *saved, "train.py"
     )
     assert done.returncode == 0, done.stderr
-    comparison = read_comparison(tmp_path / "c.json")
+    comparison = read_saved(tmp_path / "c.json", Comparison)
     measured = {point.batch_size: point.profile is not None for point in comparison.points}
     assert measured == {4: True, 8: False, 16: False, 32: True}
     exited, starved = (comparison.points[i].failure for i in (1, 2))
@@ -112,7 +113,7 @@ def test_modes_that_need_a_gpu_say_so(tmp_path: Path) -> None:
         (["--batch-sizes", "8", "trian.py"], "trian.py: no such file\nhint: did you mean train.py"),
         (["--modes", "eager,compil", "train.py"], "did you mean compile?"),
         (["--modes", "eager,eager", "train.py"], "eager is given twice"),
-        (["--modes", "eager,", "train.py"], "a name is missing"),
+        (["--modes", "eager,", "train.py"], "expected one of eager"),
         (["--max-graphs", "0", "train.py"], "--max-graphs: expected a whole number, 1 or more"),
         (["--graph-memory", "much", "train.py"], "--graph-memory: expected"),
         (["--batch-sizes", "8", "-o", "c.pdf", "train.py"], "no output format for suffix '.pdf'"),
@@ -163,7 +164,7 @@ def test_a_note_says_that_shapes_that_do_not_vary_have_no_buckets(tmp_path: Path
     (tmp_path / "train.py").write_text(source)
     done = launchscope(tmp_path, "compare", *QUICK, "--buckets", "train.py")
     assert done.returncode == 0, done.stderr
-    assert "the inputs had one shape in all 100 steps" in done.stdout
+    assert "The inputs had one shape in 100 observed steps" in done.stdout
 
 
 def test_shapes_that_vary_are_counted_without_a_gpu_too(tmp_path: Path) -> None:
@@ -182,5 +183,5 @@ def test_buckets_are_measured_beside_modes_without_a_replay(tmp_path: Path) -> N
     (tmp_path / "train.py").write_text(source)
     done = launchscope(tmp_path, "compare", *QUICK, "--buckets", "--modes", "eager", "train.py")
     assert done.returncode == 0, done.stderr
-    assert "the inputs had one shape in all 100 steps" in done.stdout
+    assert "The inputs had one shape in 100 observed steps" in done.stdout
     assert "Strategies" in done.stdout

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from launchscope.cli.console import Console
-from launchscope.errors import UsageError
 
 
 class Screen(io.StringIO):
@@ -44,7 +43,8 @@ def stderr_of(given: Console) -> str:
     ],
 )
 def test_color(terminal: bool, environ: dict[str, str], color: bool) -> None:
-    assert console(terminal, environ).color is color
+    given = console(terminal, environ)
+    assert given.has_color(given.stdout) is color
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_quiet_silences_all_but_errors() -> None:
     given.message("timing")
     given.note("a note")
     assert stderr_of(given) == ""
-    given.problem(UsageError("no such file", hint="did you mean train.py?"))
+    given.error("no such file", "did you mean train.py?")
     assert "no such file" in stderr_of(given)
 
 
 def test_an_error_is_a_sentence_and_a_hint() -> None:
     given = console()
-    given.problem(UsageError("tain.py: no such file", hint="did you mean train.py?"))
+    given.error("tain.py: no such file", "did you mean train.py?")
     assert stderr_of(given) == "error: tain.py: no such file\nhint: did you mean train.py?\n"
 
 

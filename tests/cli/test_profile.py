@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import launchscope.analysis
 import launchscope.parser
 from launchscope.cli import main
 from launchscope.errors import InputError, LaunchscopeError, NoStepError, ScriptError
@@ -24,6 +23,7 @@ from launchscope.model import (
 from launchscope.parser import read_profile
 from launchscope.runner.parent import child_watch as watch
 from launchscope.runner.parent import session
+from launchscope.workflows import load_input
 from tests.builders import trace
 from tests.rules.profiles import profile
 
@@ -78,7 +78,7 @@ def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runner:
     (tmp_path / "train.py").write_text("print('hello')\n")
     monkeypatch.setattr(session, "record", given.record)
     monkeypatch.setattr(launchscope.parser, "read_recording", given.read)
-    monkeypatch.setattr(launchscope.analysis, "build_profile", given.build)
+    monkeypatch.setattr(load_input, "build_profile", given.build)
     return given
 
 
@@ -233,7 +233,7 @@ def test_an_internal_error_asks_for_a_report(runner: Runner, capsys: Streams) ->
     assert main(["profile", "train.py"]) == 3
     err = capsys.readouterr().err
     assert "error: launchscope failed: ZeroDivisionError: division by zero" in err
-    assert "please report it" in err
+    assert "report it, with the output" in err
     assert "Traceback" not in err
     assert main(["profile", "-v", "train.py"]) == 3
     assert "Traceback" in capsys.readouterr().err
@@ -254,12 +254,14 @@ def test_a_profile_is_saved_elsewhere_if_its_folder_is_gone(
     saved.parent.rmdir()
 
 
-def test_an_archive_is_refused_with_a_hint(runner: Runner, tmp_path: Path, capsys: Streams) -> None:
+def test_an_archive_without_a_main_is_refused(
+    runner: Runner, tmp_path: Path, capsys: Streams
+) -> None:
     with zipfile.ZipFile("app.zip", "w") as archive:
-        archive.writestr("__main__.py", "import torch")
+        archive.writestr("train.py", "import torch")
     assert main(["profile", "app.zip"]) == 2
     err = capsys.readouterr().err
-    assert "error: app.zip is an archive\nhint: unpack it and give the script in it" in err
+    assert "error: app.zip is an archive without a __main__.py\nhint: give a script" in err
     assert runner.asked == {}
 
 

@@ -57,7 +57,7 @@ def test_a_script_is_rehearsed_and_its_profile_saved(tmp_path: Path) -> None:
     [
         ("import sys; sys.exit(7)", 7, "exit code 7"),
         ("def f(:", 1, "SyntaxError"),
-        ("import torch; print(torch.ones(2).sum())", 3, "without a forward of"),
+        ("import torch; print(torch.ones(2).sum())", 3, "without calling a torch.nn.Module"),
     ],
     ids=["exit 7", "syntax error", "no step"],
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.cli import main
+from launchscope.model import CheckResult
 from launchscope.parser import read_saved
 from launchscope.report import RenderOptions, reporter_named
 from launchscope.report.json import render as render_json
@@ -127,7 +128,7 @@ def test_two_ranks_are_compared_unless_ranks_is_given(
     assert "the kernels are the same" in shown.out
     assert "--ranks shows them side by side" in shown.err
     assert main(["report", *paths, "--ranks"]) == 0
-    assert "2 ranks, alike" in capsys.readouterr().out
+    assert "2 ranks: outside of collectives" in capsys.readouterr().out
 
 
 def test_a_folder_is_reported_by_rank_with_what_could_not_be_read(
@@ -213,7 +214,7 @@ def test_ranks_are_read_in_processes_when_they_are_large(
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     paths = [str(kineto(tmp_path / f"rank{rank}.json")) for rank in range(3)]
     assert main(["report", *paths]) == 0
-    assert "3 ranks, alike" in capsys.readouterr().out
+    assert "3 ranks: outside of collectives" in capsys.readouterr().out
 
 
 def test_a_folder_of_unrelated_recordings_is_a_table_of_workloads(
@@ -310,7 +311,7 @@ def test_a_saved_check_is_rendered_again_in_every_format(
 ) -> None:
     saved = tmp_path / "check.json"
     saved.write_bytes(render_json(failed_on_gpu(), RenderOptions()))
-    shown = reporter_named(name).render(read_saved(saved, "check"))
+    shown = reporter_named(name).render(read_saved(saved, CheckResult))
     assert main(["report", str(saved), "-f", name]) == 0
     assert capsys.readouterr().out == (shown if isinstance(shown, str) else shown.decode())
 

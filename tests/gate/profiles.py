@@ -6,21 +6,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from launchscope.gate import Baseline, check_profile, limits_from_flags, limits_in_force
+from launchscope.gate.baseline import Baseline
+from launchscope.gate.decide import check_profile
+from launchscope.gate.limits import limits_from_flags, limits_in_force
+from launchscope.gate.paired import CONFIDENCE_PCT, check_pairs, default_timed_limit
 from launchscope.model import (
+    BetweenSteps,
     Blocker,
-    Check,
+    CheckResult,
     Environment,
     KernelRow,
     LimitCheck,
     Metric,
     OpRow,
+    PairedRuns,
     Profile,
     SourceLine,
 )
 from tests.rules.profiles import profile as gpu_profile
 from tests.rules.profiles import rehearsal as bare_rehearsal
 
+BETWEEN = ("between_launches", "between_syncs", "between_copies", "between_ops")
 OPS = (
     OpRow("aten.addmm", 2, SourceLine("train.py", 28)),
     OpRow("aten.relu", 1, SourceLine("train.py", 28)),
@@ -34,10 +40,14 @@ def gpu(metrics: Mapping[str, Metric | float | None] | None = None, **changes: A
     """A measured step; `metrics` may be whole Metrics, or values without samples."""
     made = gpu_profile(ops=OPS, **changes)
     known = dict(made.metrics)
+    known["memcpys_per_step"] = Metric(2, "1", exact=True)
+    known["device_ops_per_step"] = Metric(sum(op.count for op in OPS), "1", exact=True)
+    known["graph_breaks"] = Metric(0, "1", exact=True)
+    known |= {key: Metric(0, "1", exact=True) for key in BETWEEN}
     for key, value in (metrics or {}).items():
         exact = known[key].exact
         known[key] = value if isinstance(value, Metric) else Metric(value, known[key].unit, exact)
-    return replace(made, metrics=known)
+    return replace(made, metrics=known, between=BetweenSteps(10))
 
 
 def rehearsal(
@@ -47,22 +57,35 @@ def rehearsal(
     made = bare_rehearsal(ops=tuple(ops), blockers=tuple(blockers), **changes)
     count = sum(op.count for op in ops)
     counted = Metric(count, "1", exact=True, samples=(count, count, count))
-    return replace(made, metrics={**made.metrics, "device_ops_per_step": counted})
+    nothing = ("graph_breaks", "memcpys_per_step", *BETWEEN[1:])
+    found = {"device_ops_per_step": counted}
+    found |= {key: Metric(0, "1", exact=True) for key in nothing}
+    between = BetweenSteps(10)
+    return replace(made, metrics={**made.metrics, **found}, between=between)
+
+
+def with_between(profile: Profile, between: BetweenSteps, **counts: float) -> Profile:
+    """The Profile with this work between its steps."""
+    changed = {key: Metric(value, "1", exact=True) for key, value in counts.items()}
+    return replace(profile, metrics={**profile.metrics, **changed}, between=between)
 
 
 def item(line: int = 29, code: str = "total += loss.item()") -> Blocker:
     where = SourceLine("train.py", line)
-    return Blocker("aten._local_scalar_dense", where, 1, "Keep it on the GPU.", "sync", code)
+    return Blocker("aten._local_scalar_dense", where, 1, "sync", code)
 
 
-def checked(profile: Profile, baseline: Profile | None, *limits: str, **options: Any) -> Check:
+def checked(
+    profile: Profile, baseline: Profile | None, *limits: str, **options: Any
+) -> CheckResult:
     """The gate's answer, with the limits as typed or, without any, the defaults."""
     found = None if baseline is None else Baseline(baseline, "baselines/train.json")
-    chosen = limits_in_force(limits_from_flags(limits), {}, profile.mode)
+    given = limits_from_flags(limits)
+    chosen = limits_in_force(given, {}, profile.mode, with_baseline=baseline is not None)
     return check_profile(profile, found, chosen, workload="train", **options)
 
 
-def limit(result: Check, metric: str) -> LimitCheck:
+def limit(result: CheckResult, metric: str) -> LimitCheck:
     return next(found for found in result.limits if found.metric == metric)
 
 
@@ -71,7 +94,7 @@ def elsewhere(profile: Profile, **changes: Any) -> Profile:
     return replace(profile, environment=replace(profile.environment, **changes))
 
 
-def failed_rehearsal() -> Check:
+def failed_rehearsal() -> CheckResult:
     """An op and a blocker more than the baseline, further down the file."""
     ops = (
         *OPS[:2],
@@ -84,8 +107,8 @@ def failed_rehearsal() -> Check:
     return checked(rehearsal(ops, [item(31)]), rehearsal())
 
 
-def failed_on_gpu() -> Check:
-    """Two launches more, an overhead that is not certain, and another PyTorch."""
+def failed_on_gpu() -> CheckResult:
+    """Two launches more, an overhead that is not certain, and another driver."""
     kernels = (
         KernelRow(
             "void at::native::elementwise_kernel<128, 4, mul>", 2, 3.2, SourceLine("train.py", 30)
@@ -95,16 +118,27 @@ def failed_on_gpu() -> Check:
     now = gpu({"launches_per_step": 557, "launch_overhead_pct": 65.0}, kernels=kernels)
     ranges = {"launch_overhead_pct": (62.0, 66.0)}
     now = replace(now, facts=replace(now.facts, ranges=ranges, processes=3))
-    before = elsewhere(gpu(), torch="2.10.0")
-    return checked(now, before)
+    before = elsewhere(gpu(), driver="570.10")
+    return checked(now, before, "launch_overhead_pct=+2pp")
 
 
-def passed_and_stale() -> Check:
+def passed_and_stale() -> CheckResult:
     return checked(gpu({"launches_per_step": 540}), gpu())
 
 
-def not_compared() -> Check:
+def not_compared() -> CheckResult:
     return checked(rehearsal(), gpu())
+
+
+def failed_in_pairs() -> CheckResult:
+    """An iteration that takes longer than in the base version, and two pairs that were dropped."""
+    noise = (0.0, 0.004, -0.003, 0.001, 0.006, -0.005, 0.002, -0.001, 0.003, -0.002)
+    clocks = ((1980.0, 1980.0),) * 9 + ((1980.0, 1965.0),)
+    runs = PairedRuns(
+        "main", "8f4ce093af07" + 28 * "0", 10, 10, 1, CONFIDENCE_PCT, ("throttled",) * 2, clocks
+    )
+    pairs = [(gpu(), gpu({"iteration_ms": 10.2 * (1 + own)})) for own in noise]
+    return check_pairs(pairs, runs, [default_timed_limit(5)], workload="train")
 
 
 def other_environment() -> Environment:

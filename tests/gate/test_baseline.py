@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,14 @@ from pathlib import Path
 import pytest
 
 from launchscope.errors import InputError, UsageError
-from launchscope.gate import baseline_place, merged
-from launchscope.gate.baseline import file_name
-from launchscope.gate.measurement import processes_of, range_of
+from launchscope.gate.baseline import baseline_place, file_name
+from launchscope.gate.measurement import merged, range_of
 from launchscope.parser import read_profile
 from tests.gate.profiles import checked, elsewhere, gpu, item, rehearsal
 
 
 def write(folder: Path, profile: object, workload: str = "train") -> Path:
-    return baseline_place(str(folder)).write(workload, profile)  # type: ignore[arg-type]
+    return Path(baseline_place(str(folder)).write(workload, profile))  # type: ignore[arg-type]
 
 
 def test_a_baseline_has_no_samples_and_gives_the_same_result(
@@ -27,7 +27,7 @@ def test_a_baseline_has_no_samples_and_gives_the_same_result(
     measured = merged([gpu({"iteration_ms": ms}) for ms in (9.0, 9.4, 9.2)])
     kept = read_profile(write(tmp_path, measured))
     assert not any(metric.samples for metric in kept.metrics.values())
-    assert (kept.verdict, kept.findings, processes_of(kept)) == (None, (), 3)
+    assert (kept.verdict, kept.findings, kept.facts.processes) == (None, (), 3)
     assert range_of(kept, "iteration_ms") == range_of(measured, "iteration_ms")
     now = gpu({"iteration_ms": 9.85})
     for limits in ((), ("iteration_ms=+5%",)):
@@ -85,6 +85,40 @@ def test_a_file_that_is_not_a_baseline_is_neither_read_nor_overwritten(
         place.write("train", gpu())
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_file_and_what_no_reader_can_hold_is_damaged_input(tmp_path: Path) -> None:
+    whole = write(tmp_path / "whole.json", gpu()).read_bytes()
+    nested = whole.rstrip()[:-1] + b',"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    numbers = [whole.replace(b'"value":555', b'"value":' + b"9" * n) for n in (400, 5000)]
+    assert whole not in numbers
+    places = [Path("/dev/zero"), tmp_path / "pipe.json", tmp_path / "pipe"]
+    for pipe in places[1:]:
+        os.mkfifo(pipe)
+    for index, content in enumerate([nested, *numbers]):
+        places.append(tmp_path / f"{index}.json")
+        places[-1].write_bytes(content)
+    for path in places:
+        place = baseline_place(str(path))
+        for use in (
+            place.require_readable,
+            lambda place=place: place.find("train", gpu()),
+            lambda place=place: place.write("train", gpu()),
+        ):
+            with pytest.raises(InputError, match="cannot be read as a Profile"):
+                use()
+
+
+def test_two_updates_at_once_do_not_overwrite_one_another(tmp_path: Path) -> None:
+    for place in map(baseline_place, (str(tmp_path / "bl"), str(tmp_path / "one.json"))):
+        for first, second in ((1, 2), (3, 4)):  # the first baseline, and an update of it
+            before = place.state()
+            path = place.write("train", gpu({"launches_per_step": first}), before)
+            place.write("infer" if place.is_folder else "train", gpu(), place.state())
+            place.write("train", gpu({"launches_per_step": first}), place.state())
+            with pytest.raises(InputError, match="changed during the measurement"):
+                place.write("train", gpu({"launches_per_step": second}), before)
+            assert read_profile(path).value("launches_per_step") == first
 
 
 def test_a_write_that_fails_leaves_the_old_baseline(
@@ -242,9 +276,18 @@ def test_a_baseline_keeps_the_range_of_a_blocker_that_only_some_processes_met(
     assert found.profile.facts.blocker_ranges == {"aten._local_scalar_dense": (0, 1)}
 
 
+def test_a_blocker_without_a_line_is_read_back(tmp_path: Path) -> None:
+    place = baseline_place(str(tmp_path))
+    blocker = replace(item(), where=None)
+    place.write("train", rehearsal(blockers=[blocker]))
+    found = place.find("train", rehearsal())
+    assert found is not None
+    assert found.profile.blockers == (blocker,)
+
+
 def test_a_range_of_blockers_with_low_above_high_is_damage(tmp_path: Path) -> None:
     place = baseline_place(str(tmp_path / "train.json"))
-    path = place.write("train", merged([rehearsal(blockers=[item()]), rehearsal()]))
+    path = Path(place.write("train", merged([rehearsal(blockers=[item()]), rehearsal()])))
     path.write_bytes(path.read_bytes().replace(b":[0,1]", b":[1,0]"))
     with pytest.raises(InputError, match="its blockers have a range with low above high"):
         place.find("train", rehearsal())

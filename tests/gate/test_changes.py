@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launchscope.gate.changes import changes
-from launchscope.model import Change, KernelRow, OpRow, SourceLine
-from tests.gate.profiles import OPS, gpu, rehearsal
+from launchscope.model import BetweenSteps, Change, KernelRow, OpRow, SourceLine
+from tests.gate.profiles import OPS, gpu, item, rehearsal, with_between
 
 
 def moved(ops: tuple[OpRow, ...], by: int, beyond: int = 0) -> tuple[OpRow, ...]:
@@ -64,3 +64,24 @@ def test_kernels_are_compared_by_name_and_count() -> None:
 
 def test_a_kind_that_one_side_lacks_is_not_a_change() -> None:
     assert changes(gpu(), replace(gpu(), ops=(), kernels=())) == ()
+
+
+def test_what_appeared_between_steps_is_named_apart_from_the_step() -> None:
+    where = SourceLine("train.py", 33)
+    plain = BetweenSteps(10, ops=(OpRow("aten.add_", 1, SourceLine("train.py", 32)),))
+    more = replace(
+        plain, ops=(*plain.ops, OpRow("aten.lerp_", 4, where)), blockers=(item(34, "x.item()"),)
+    )
+    before, after = (with_between(rehearsal(), steps, between_ops=1) for steps in (plain, more))
+    assert changes(before, before) == ()
+    assert changes(after, before) == (
+        Change("blocker", item().op, 0, 1, (SourceLine("train.py", 34),), between=True),
+        Change("op", "aten.lerp_", 0, 4, (where,), between=True),
+    )
+
+
+def test_kernels_between_steps_are_compared_where_both_were_traced() -> None:
+    plain = gpu()
+    more = with_between(gpu(), BetweenSteps(10, kernels=(KernelRow("ema", 2, 3.0),)))
+    assert changes(more, plain) == (Change("kernel", "ema", 0, 2, (), between=True),)
+    assert changes(more, replace(plain, between=None)) == ()

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import pytest
 
-from launchscope.gate import confirmed, merged
-from launchscope.model import Metric, OpRow, Profile, SourceLine, Target
-from tests.gate.profiles import OPS, checked, elsewhere, gpu, item, limit, rehearsal
+from launchscope.gate.decide import confirmed
+from launchscope.gate.measurement import merged
+from launchscope.model import (
+    BetweenSteps,
+    LimitCheck,
+    Metric,
+    OpRow,
+    PeriodicWork,
+    Profile,
+    SourceLine,
+    StepBoundary,
+    Target,
+)
+from tests.gate.profiles import (
+    OPS,
+    checked,
+    elsewhere,
+    gpu,
+    item,
+    limit,
+    rehearsal,
+    with_between,
+)
 
 
 def test_the_same_profile_passes_every_default() -> None:
@@ -17,7 +36,11 @@ def test_the_same_profile_passes_every_default() -> None:
         result = checked(profile, profile)
         assert {d.outcome for d in result.limits} == {"passed"}
         assert (result.outcome, result.stale, result.changes) == ("passed", False, ())
-        assert len(result.limits) == 3
+        assert all(d.exact for d in result.limits)
+    assert {d.metric for d in checked(gpu(), gpu()).limits} >= {
+        "launches_per_step", "syncs_per_step", "memcpys_per_step", "device_ops_per_step",
+        "blockers", "graph_breaks",
+    }  # fmt: skip
 
 
 def test_one_more_launch_fails_and_shows_both_counts() -> None:
@@ -28,9 +51,42 @@ def test_one_more_launch_fails_and_shows_both_counts() -> None:
     assert result.headline.startswith("launches_per_step rose from 555 to 556")
 
 
+def test_a_step_of_another_form_is_a_warning() -> None:
+    launches = StepBoundary("launches", (), (), "full_step", launches=5)
+    shorter, none = replace(gpu(), step=launches), replace(gpu(), step=None)
+    more = replace(gpu(), step=replace(launches, launches=6))
+    for other in (more, gpu()):
+        said = "the baseline has a different step: 5 launches that repeat"
+        assert said in checked(other, shorter).warnings
+    assert "no step was found in the baseline" in checked(gpu(), none).warnings
+    assert "no step was found in the run" in checked(none, gpu()).warnings
+    assert checked(none, none).warnings == ()
+
+
 def test_a_percentage_may_rise_by_its_points_and_no_further() -> None:
-    assert checked(gpu({"launch_overhead_pct": 63.6}), gpu()).outcome == "passed"
-    assert checked(gpu({"launch_overhead_pct": 63.8}), gpu()).outcome == "failed"
+    def outcome(now: float) -> str:
+        return checked(gpu({"launch_overhead_pct": now}), gpu(), "launch_overhead_pct=+2pp").outcome
+
+    assert outcome(63.6) == "passed"
+    assert outcome(63.8) == "failed"
+    # Without a limit of its own, a time is shown and decides nothing.
+    result = checked(gpu({"launch_overhead_pct": 95.0}), gpu())
+    assert result.outcome == "passed"
+    assert [(t.baseline, t.value) for t in result.timings if t.unit == "%"] == [(61.7, 95.0)]
+
+
+def test_a_time_fails_only_beyond_the_noise_of_the_machine() -> None:
+    def at(early: float, late: float, limit: str = "iteration_ms=+5%") -> LimitCheck:
+        times = Metric.of_samples([early] * 5 + [late] * 5, "ms")
+        return checked(gpu({"iteration_ms": times}), gpu({"iteration_ms": 9.0}), limit).limits[-1]
+
+    steady, busy = at(10.0, 10.2), at(9.0, 12.0)
+    assert (steady.outcome, busy.outcome) == ("failed", "inconclusive")
+    assert busy.noise == pytest.approx(3.0)
+    assert busy.reason.endswith("but unchanged code differs by 3 ms on this machine")
+    unknown = gpu({"iteration_ms": 11.0})
+    (found,) = (d for d in checked(unknown, gpu(), "iteration_ms=+5%").limits if d.unit == "ms")
+    assert (found.outcome, found.noise) == ("inconclusive", None)
 
 
 def test_a_share_of_a_small_value_does_not_count_below_the_floor() -> None:
@@ -71,20 +127,21 @@ def test_a_timing_fails_only_if_its_best_process_is_worse_than_the_baselines_wor
 
     assert result(9.3, 9.6, 9.5) == "passed"
     assert result(9.8, 10.2, 10.4) == "inconclusive"  # 9.8 is within 9.4 + 5 %
-    assert result(9.9, 10.2, 10.4) == "failed"
+    assert result(9.9, 10.2, 10.3) == "failed"
 
 
 def test_figures_have_the_digits_that_tell_them_apart() -> None:
-    (found,) = checked(
-        gpu({"iteration_ms": 123.44}), gpu({"iteration_ms": 123.41}), "iteration_ms=+0"
-    ).limits
-    assert found.reason == (
-        "rose from 123.41 ms to 123.44 ms; the limit +0 allows at most 123.42 ms"
+    def reason(now: float, before: float) -> str:
+        steady = Metric(now, "ms", samples=(now,) * 8)
+        limits = checked(
+            gpu({"iteration_ms": steady}), gpu({"iteration_ms": before}), "iteration_ms=+10us"
+        ).limits
+        return limits[-1].reason
+
+    assert reason(123.44, 123.41) == (
+        "rose from 123.41 ms to 123.44 ms; the limit +10us allows at most 123.42 ms"
     )
-    (found,) = checked(
-        gpu({"iteration_ms": 123.411}), gpu({"iteration_ms": 123.414}), "iteration_ms=+0"
-    ).limits
-    assert found.reason == "123.4 ms, as in the baseline"
+    assert reason(123.411, 123.414) == "123.4 ms, as in the baseline"
 
 
 def test_strict_fails_what_is_inconclusive() -> None:
@@ -108,12 +165,12 @@ def test_a_count_that_varies_is_gated_by_its_range() -> None:
 
 def test_an_inconclusive_count_shows_its_worst_value() -> None:
     often = gpu({"launches_per_step": varying(555, 555, 556)})
-    (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=+0").limits]
+    reason = checked(often, gpu()).limits[0].reason
     assert reason == "555, but 556 at worst; 555 in the baseline"
-    (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=554").limits]
+    reason = checked(often, gpu(), "launches_per_step=554").limits[0].reason
     assert reason == "is 555, above the limit of 554"
     often = gpu({"launches_per_step": varying(556, 556, 555)})
-    (reason,) = [x.reason for x in checked(often, gpu(), "launches_per_step=555").limits]
+    reason = checked(often, gpu(), "launches_per_step=555").limits[0].reason
     assert reason == "is 556, above the limit of 555, but 555 at best"
 
 
@@ -191,14 +248,29 @@ def test_newly_changing_shapes_fail_and_always_changing_shapes_do_not() -> None:
     [
         ({"device": "NVIDIA A100"}, "measured on NVIDIA H200, this run on NVIDIA A100"),
         ({"world_size": 8}, "the baseline has 1 rank, this run 8"),
+        ({"torch": "2.12.0"}, "the baseline was made with PyTorch 2.11.0, this run with 2.12.0"),
+        ({"cuda": "12.6"}, "the baseline was made with CUDA 13.0, this run with 12.6"),
+        ({"torch": "2.12.0", "cuda": None}, "and with CUDA 13.0, this run with one of unknown"),
     ],
 )
-def test_another_device_or_world_size_is_not_comparable(
+def test_another_device_world_size_or_version_is_not_comparable(
     change: dict[str, object], message: str
 ) -> None:
     result = checked(elsewhere(gpu(), **change), gpu())
     assert result.outcome == "not_compared"
     assert message in result.headline
+    assert result.renewable == ("torch" in change or "cuda" in change)
+    # An absolute limit that holds, and --strict, change nothing about that.
+    for options in ((), ("launches_per_step=900",)):
+        again = checked(elsewhere(gpu(), **change), gpu(), *options, strict=True)
+        assert again.outcome == "not_compared"
+    assert checked(elsewhere(gpu(), **change), gpu(), "launches_per_step=1").outcome == "failed"
+
+
+def test_builds_of_one_pytorch_are_compared_in_a_rehearsal() -> None:
+    cpu, cuda = (elsewhere(rehearsal(), torch=f"2.11.0+{build}") for build in ("cpu", "cu130"))
+    assert checked(elsewhere(cpu, cuda=None), elsewhere(cuda, cuda="13.0")).outcome == "passed"
+    assert checked(elsewhere(rehearsal(), torch="2.12.0"), cpu).outcome == "not_compared"
 
 
 def test_a_rehearsal_is_not_compared_with_a_gpu() -> None:
@@ -206,45 +278,63 @@ def test_a_rehearsal_is_not_compared_with_a_gpu() -> None:
     assert checked(gpu(), rehearsal()).outcome == "not_compared"
 
 
-def test_another_driver_or_torch_is_a_warning() -> None:
-    result = checked(elsewhere(gpu(), driver="600.1", torch="2.12.0"), gpu())
+def test_another_driver_is_a_warning() -> None:
+    result = checked(elsewhere(gpu(), driver="600.1"), gpu())
     assert result.outcome == "passed"
-    assert [w.split(",")[0] for w in result.warnings] == [
-        "the baseline was made with PyTorch 2.11.0",
-        "the baseline was made with driver 580.95",
-    ]
+    (warning,) = result.warnings
+    assert warning == "the baseline was made with driver 580.95, this run with 600.1"
 
 
 @pytest.mark.parametrize(
-    ("kind", "now", "before", "differs"),
+    ("now", "before", "refusal"),
     [
-        ("script", "a/train.py", "b/train.py", True),
-        ("script", "train.py", "infer.py", True),
-        ("script", "./train.py", "train.py", False),
-        ("script", "examples/train.py", "train.py", False),  # from another folder
-        ("module", "pkg.train", "pkg.infer", True),
-        ("trace", "monday.json", "friday.json", False),
+        (Target("script", "a/t.py"), Target("script", "b/t.py"), "belongs to b/t.py, and this is"),
+        (Target("script", "t.py"), Target("script", "i.py"), "belongs to i.py, and this is t.py"),
+        (Target("script", "./t.py"), Target("script", "t.py"), None),
+        (Target("script", "ex/t.py"), Target("script", "t.py"), None),  # from another folder
+        # The same words, in other folders of the repository.
+        (Target("script", "t.py", (), "gan/t.py"), Target("script", "t.py", (), "vae/t.py"),
+         "belongs to vae/t.py, and this is gan/t.py"),
+        (Target("script", "t.py", (), "gan/t.py"), Target("script", "gan/t.py", (), "gan/t.py"),
+         None),
+        (Target("module", "p.t"), Target("module", "p.i"), "belongs to -m p.i, and this is -m p.t"),
+        (Target("module", "t", (), "gan"), Target("module", "t", (), "vae"),
+         "belongs to -m t in vae, and this is -m t in gan"),
+        (Target("module", "t", (), "."), Target("script", "t.py", (), "."), "belongs to"),
+        (Target("trace", "monday.json"), Target("trace", "friday.json"), None),
     ],
-)
-def test_a_baseline_of_a_different_script_is_a_warning(
-    kind: Literal["script", "module", "trace"], now: str, before: str, differs: bool
+)  # fmt: skip
+def test_a_baseline_of_another_script_is_refused(
+    now: Target, before: Target, refusal: str | None
 ) -> None:
-    made = [replace(gpu(), target=Target(kind, name)) for name in (now, before)]
-    result = checked(made[0], made[1])
-    found = [text for text in result.warnings if "a different target" in text]
-    assert found == [f"the baseline was made of a different target: {before}"] * differs
+    result = checked(replace(gpu(), target=now), replace(gpu(), target=before))
+    assert result.outcome == ("passed" if refusal is None else "not_compared")
+    assert refusal is None or refusal in result.headline
+    assert result.renewable == (refusal is None)
 
 
 def test_a_check_that_compared_nothing_does_not_pass() -> None:
-    nothing = dict.fromkeys(("launches_per_step", "syncs_per_step", "launch_overhead_pct"))
-    assert checked(gpu(nothing), gpu()).outcome == "not_compared"
-    assert checked(gpu(), gpu(), "launches_per_step=off").outcome == "not_compared"
+    names = [d.metric for d in checked(gpu(), gpu()).limits]
+    nothing = dict.fromkeys(name for name in names if name != "blockers")
+    only = checked(gpu(nothing), gpu(), "blockers=off")
+    assert only.outcome == "not_compared"
+    assert checked(gpu(), gpu(), *(f"{name}=off" for name in names)).outcome == "not_compared"
+    assert checked(rehearsal(), None, "launches_per_step=900").outcome == "not_compared"
 
 
-def test_a_limit_of_the_command_line_that_was_not_measured_is_not_ignored() -> None:
-    result = checked(rehearsal(), rehearsal(), "launches_per_step=+0", "device_ops_per_step=+0")
-    assert result.outcome == "not_compared"
-    assert "launches_per_step: not measured, because nothing ran on a GPU" in result.headline
+def test_a_limit_that_cannot_be_evaluated_is_named_first_and_fails_if_strict() -> None:
+    limits = ("launches_per_step=+0", "device_ops_per_step=+0")
+    result = checked(rehearsal(), rehearsal(), *limits)
+    assert result.outcome == "passed"
+    assert result.headline == (
+        "launches_per_step could not be evaluated. Within the other 8 limits."
+    )
+    strict = checked(rehearsal(), rehearsal(), *limits, strict=True)
+    assert strict.outcome == "failed"
+    assert strict.headline == (
+        "launches_per_step could not be evaluated: not measured, because nothing ran on a GPU "
+        "(strict)."
+    )
 
 
 def test_fewer_launches_than_the_baseline_make_it_stale() -> None:
@@ -263,8 +353,9 @@ def test_fewer_shapes_that_still_change_do_not_make_the_baseline_stale() -> None
 
 
 def test_a_timing_that_happens_to_be_better_does_not_make_the_baseline_stale() -> None:
-    assert not checked(gpu({"launch_overhead_pct": 60.0}), gpu()).stale
-    assert checked(gpu({"launch_overhead_pct": 59.0}), gpu()).stale
+    limit = "launch_overhead_pct=+2pp"
+    assert not checked(gpu({"launch_overhead_pct": 60.0}), gpu(), limit).stale
+    assert checked(gpu({"launch_overhead_pct": 59.0}), gpu(), limit).stale
 
 
 def test_a_blocker_that_only_some_processes_met_does_not_fail_the_gate() -> None:
@@ -285,3 +376,33 @@ def test_blockers_of_several_processes_are_counted_per_process() -> None:
     assert limit(checked(joined, here), "blockers").outcome == "passed"
     twice = rehearsal(blockers=[item(29), item(29)])  # in two parts of the step
     assert limit(checked(merged([twice]), twice), "blockers").value == 2
+
+
+@pytest.mark.parametrize("metric", ["between_launches", "between_syncs", "between_copies"])
+def test_work_between_steps_fails_the_gate_though_the_step_is_as_it_was(metric: str) -> None:
+    steps = BetweenSteps(10)
+    result = checked(with_between(gpu(), steps, **{metric: 1}), gpu())
+    assert result.outcome == "failed"
+    assert [d.metric for d in result.limits if d.outcome == "failed"] == [metric]
+
+
+def test_a_baseline_without_the_work_between_steps_is_still_compared() -> None:
+    old = replace(rehearsal(), between=None)
+    old = replace(old, metrics={k: m for k, m in old.metrics.items() if "between" not in k})
+    result = checked(rehearsal(), old)
+    assert result.outcome == "passed"
+    assert limit(result, "device_ops_per_step").outcome == "passed"
+    assert limit(result, "between_ops").reason == "the baseline does not have it"
+
+
+def test_periodic_work_is_compared_only_with_as_many_observed_iterations() -> None:
+    def logged(observed: int, period: int | None, ops: float) -> Profile:
+        work = PeriodicWork(3, observed, period, {"between_ops": 3})
+        return with_between(rehearsal(), BetweenSteps(observed, periodic=(work,)), between_ops=ops)
+
+    unknown, known, denser = logged(10, None, 2), logged(30, 10, 2.3), logged(30, 5, 2.6)
+    assert limit(checked(known, known), "between_ops").outcome == "passed"
+    assert limit(checked(denser, known), "between_ops").outcome == "failed"
+    assert limit(checked(known, unknown), "between_ops").outcome == "not_compared"
+    assert limit(checked(known, unknown), "between_syncs").outcome == "passed"
+    assert checked(unknown, unknown).periodic == (unknown.between or BetweenSteps()).periodic

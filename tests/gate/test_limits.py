@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from launchscope.errors import ConfigError, UsageError
-from launchscope.gate import limits_from_config, limits_from_flags, limits_in_force
-from launchscope.gate.limits import Limit
+from launchscope.gate.limits import Limit, limits_from_config, limits_from_flags, limits_in_force
+from launchscope.gate.metrics import is_timed
+from launchscope.model import Mode
 
 
 def read(word: str) -> Limit:
@@ -52,6 +53,9 @@ def test_a_limit_is_read_in_the_unit_of_its_metric(
         ("iteration_ms=+2pp", "pp is how much a percentage", "+5%"),
         ("launch_overhead_pct=20pp", "pp is how much a percentage", "write +20pp"),
         ("iteration_ms=-5%", "better when lower", "write +5%"),
+        ("iteration_ms=+0", "differs from run to run, so +0 would fail", "such as +5%"),
+        ("speedup=-0", "differs from run to run", "such as -5%"),
+        ("hdbi=+0", "differs from run to run", "such as"),
         ("speedup=+5%", "better when higher", "write -5%"),
         ("launches_per_step=nan", "is not a limit", "900"),
         ("launches_per_step=1e999", "is not a limit", "or off"),
@@ -89,26 +93,29 @@ def test_a_settings_file_with_another_value_is_refused(value: object) -> None:
 
 
 def test_without_any_limits_the_defaults_of_the_mode_are_in_force() -> None:
-    def named(mode: str) -> dict[str, str]:
-        return {limit.metric: limit.text for limit in limits_in_force({}, {}, mode)}
+    def named(mode: Mode) -> set[str]:
+        limits = limits_in_force({}, {}, mode)
+        assert {limit.text for limit in limits} == {"+0"}
+        assert not any(is_timed(limit.metric) for limit in limits)
+        return {limit.metric for limit in limits}
 
-    assert named("gpu") == {
-        "launches_per_step": "+0",
-        "syncs_per_step": "+0",
-        "launch_overhead_pct": "+2pp",
-    }
-    assert named("rehearsal") == {
-        "device_ops_per_step": "+0",
-        "blockers": "+0",
-        "shape_signatures": "+0",
-    }
+    counts = {"device_ops_per_step", "blockers", "graph_breaks", "shape_signatures"}
+    traced = {"launches_per_step", "syncs_per_step", "memcpys_per_step"}
+    between = {"between_syncs", "between_copies"}
+    assert named("gpu") == counts | traced | between | {"between_launches", "between_ops"}
+    assert named("rehearsal") == counts | between | {"memcpys_per_step", "between_ops"}
+    assert named("trace") == traced | between | {"between_launches"}
+    assert limits_in_force({}, {}, "gpu", with_baseline=False) == ()
 
 
 def test_flags_override_the_settings_file_and_can_lift_a_limit() -> None:
     config = limits_from_config({"launches_per_step": 900, "syncs_per_step": "+0"}, "file")
     flags = limits_from_flags(["launches_per_step=+3", "syncs_per_step=off"])
-    (only,) = limits_in_force(flags, config, "gpu")
-    assert (only.metric, only.text, only.source) == ("launches_per_step", "+3", "flag")
+    found = {limit.metric: limit for limit in limits_in_force(flags, config, "gpu")}
+    only = found.pop("launches_per_step")
+    assert (only.text, only.source) == ("+3", "flag")
+    assert "syncs_per_step" not in found
+    assert {limit.source for limit in found.values()} == {"default"}
 
 
 def test_a_settings_file_for_the_gpu_leaves_a_rehearsal_its_defaults() -> None:

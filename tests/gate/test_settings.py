@@ -38,10 +38,32 @@ def settings(folder: Path, text: str) -> CheckSettings:
 
 def test_the_whole_table_is_read_and_leaves_the_other_settings_alone(tmp_path: Path) -> None:
     found = settings(tmp_path, WHOLE)
-    assert (found.baseline, found.repeats, found.confirm) == ("baselines/", 5, True)
+    assert (found.repeats, found.confirm) == (5, True)
     assert (found.missing_baseline, found.strict) == ("write", False)
     assert found.workloads["decode"].command == ("generate.py", "--tokens", "64")
     assert load_settings(config=tmp_path / "pyproject.toml").timing == 12
+
+
+def test_a_baseline_of_the_settings_file_lies_beside_that_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below, elsewhere = tmp_path / "a" / "b", tmp_path / "c"
+    below.mkdir(parents=True)
+    elsewhere.mkdir()
+
+    def baseline(folder: Path, text: str, **flags: object) -> str | None:
+        (tmp_path / "pyproject.toml").write_text(f"[tool.launchscope.check]\nbaseline = '{text}'\n")
+        monkeypatch.chdir(folder)
+        return check_settings(
+            None if folder != elsewhere else Path("../pyproject.toml"), flags
+        ).baseline
+
+    assert baseline(tmp_path, "base/") == "base/"
+    assert baseline(below, "base/") == "../../base"
+    assert baseline(elsewhere, "base.json") == "../base.json"
+    assert baseline(below, "git:main:base/") == "git:main:../../base"
+    assert baseline(below, "/srv/base") == "/srv/base"
+    assert baseline(below, "base/", baseline="mine/") == "mine/"  # from where you are
 
 
 def test_a_workloads_own_limits_override_those_of_all(tmp_path: Path) -> None:

@@ -70,5 +70,5 @@ def loop(**changes: str) -> str:
 def line_of(source: str, text: str) -> SourceLine:
     """The line of `train.py` that holds this text."""
     numbers = [n for n, line in enumerate(source.splitlines(), 1) if text in line]
-    assert len(numbers) == 1, f"{text!r} stands in lines {numbers}"
+    assert len(numbers) == 1, f"{text!r} is in lines {numbers}"
     return SourceLine("train.py", numbers[0])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.regressions import REGRESSIONS, SCRIPT, Regression
+from tests.regressions import BETWEEN, REGRESSIONS, SCRIPT, UNCHANGED, Regression
 
 pytestmark = pytest.mark.gpu
 
@@ -54,25 +54,53 @@ def test_unchanged_code_passes_with_an_exact_count(baselines: Path, tmp_path: Pa
     done = check(tmp_path, "--baseline", str(baselines), "train.py")
     assert done.returncode == 0, done.stdout + done.stderr
     limits = {d["metric"]: d for d in report(tmp_path)["limits"]}
-    assert list(limits) == ["launches_per_step", "syncs_per_step", "launch_overhead_pct"]
+    assert {"launches_per_step", "syncs_per_step", "memcpys_per_step", "blockers"} <= set(limits)
     assert limits["launches_per_step"]["exact"]
     assert limits["launches_per_step"]["value"] == limits["launches_per_step"]["baseline"] > 0
+
+
+def changes_of(regression: Regression, baselines: Path, folder: Path) -> list[dict[str, Any]]:
+    """What a check reports as changed that has to fail because of the regression."""
+    (folder / "train.py").write_text(regression.script)
+    done = check(folder, "--baseline", str(baselines), "--repeats", "1", "train.py")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert regression.gpu_metric in failed(folder)
+    changes: list[dict[str, Any]] = report(folder)["changes"]
+    return changes
 
 
 @pytest.mark.parametrize("regression", REGRESSIONS.values(), ids=REGRESSIONS)
 def test_a_regression_fails_and_is_named_with_its_line(
     regression: Regression, baselines: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "train.py").write_text(regression.script)
-    done = check(tmp_path, "--baseline", str(baselines), "--repeats", "1", "train.py")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert regression.gpu_metric in failed(tmp_path)
-    changes = report(tmp_path)["changes"]
+    changes = changes_of(regression, baselines, tmp_path)
     appeared = {c["name"]: c["where"] for c in changes if c["after"] > c["before"]}
     for name in (*regression.names, *regression.gpu_names):
         assert any(name in found for found in appeared), (name, sorted(appeared))
     line = {"file": "train.py", "line": regression.line_number}
     assert any(line in where for where in appeared.values()), appeared
+
+
+@pytest.mark.parametrize("regression", BETWEEN.values(), ids=BETWEEN)
+def test_a_regression_between_steps_fails_and_its_line_is_named(
+    regression: Regression, baselines: Path, tmp_path: Path
+) -> None:
+    line = {"file": "train.py", "line": regression.line_number}
+    changes = [c for c in changes_of(regression, baselines, tmp_path) if c["between"]]
+    assert any(line in c["where"] for c in changes), changes
+
+
+@pytest.mark.parametrize("name", UNCHANGED)
+def test_scripts_that_load_log_and_evaluate_pass_unchanged(name: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(UNCHANGED[name])
+    place = ("--baseline", str(tmp_path / "baselines"))
+    made = check(tmp_path, *place, "--update-baseline", "--repeats", "2", "train.py")
+    assert made.returncode == 0, made.stdout + made.stderr
+    for _ in range(3):
+        done = check(tmp_path, *place, "train.py")
+        assert done.returncode == 0, done.stdout + done.stderr
+        limits = {d["metric"]: d for d in report(tmp_path)["limits"]}
+        assert limits["between_copies"]["value"] >= 1  # a batch
 
 
 def test_a_compiled_model_that_is_no_longer_compiled_fails(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""launchscope compare on the GPU: points, a point out of memory, and the ladder."""
+"""launchscope compare on the GPU: points, a point out of memory, and the strategies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.model import Comparison, Rung
-from launchscope.parser import read_comparison
+from launchscope.model import Comparison, Strategy
+from launchscope.parser import read_saved
 
 pytestmark = pytest.mark.gpu
 
@@ -47,7 +47,7 @@ def compared(folder: Path, script: Path, *options: str) -> Comparison:
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
-    return read_comparison(path)
+    return read_saved(path, Comparison)
 
 
 def test_a_point_out_of_memory_is_a_row_and_the_others_are_measured(tmp_path: Path) -> None:
@@ -68,39 +68,47 @@ def test_a_point_out_of_memory_is_a_row_and_the_others_are_measured(tmp_path: Pa
 
 
 @pytest.fixture(scope="module")
-def ladder(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rung]:
-    folder = tmp_path_factory.mktemp("ladder")
-    ways = ("--modes", "eager,replay,compile,graphed")
-    made = compared(folder, SAMPLES / "small_mlp.py", *QUICK[:-2], *ways)
-    return {rung.mode: rung for rung in made.ladders[0].rungs}
+def strategies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Strategy]:
+    folder = tmp_path_factory.mktemp("strategies")
+    modes = ("--modes", "eager,replay,compile,graphed")
+    made = compared(folder, SAMPLES / "small_mlp.py", *QUICK[:-2], *modes)
+    return {strategy.mode: strategy for strategy in made.strategies[0].tried}
 
 
-def test_every_way_is_timed(ladder: dict[str, Rung]) -> None:
-    assert list(ladder) == ["eager", "replay", "compile", "graphed"]
-    for rung in ladder.values():
-        assert rung.failure is None, rung.failure
-        assert rung.iteration_ms is not None
-        assert rung.iteration_ms.value
+def test_every_way_is_timed(strategies: dict[str, Strategy]) -> None:
+    assert list(strategies) == ["eager", "replay", "compile", "graphed"]
+    for strategy in strategies.values():
+        assert strategy.failure is None, strategy.failure
+        assert strategy.iteration_ms is not None
+        assert strategy.iteration_ms.value
 
 
-def test_every_way_gives_the_losses_of_eager(ladder: dict[str, Rung]) -> None:
+def test_every_way_gives_the_losses_of_eager(
+    strategies: dict[str, Strategy],
+) -> None:
     for mode in ("replay", "compile", "graphed"):
-        assert ladder[mode].trajectory.status == "follows", ladder[mode].trajectory
+        assert strategies[mode].trajectory.status == "follows", strategies[mode].trajectory
 
 
-def test_a_compiled_model_is_compiled_and_runs_in_graphs(ladder: dict[str, Rung]) -> None:
-    rung = ladder["compile"]
-    assert rung.adoption is not None
-    assert (rung.adoption.graphs or 0) >= 1
-    assert rung.adoption.recompilations == 0
-    assert (rung.graph_share_pct or 0) > 10
-    assert (rung.setup_ms or 0) > (rung.adoption.settle_ms[-1])
+def test_a_compiled_model_is_compiled_and_runs_in_graphs(
+    strategies: dict[str, Strategy],
+) -> None:
+    strategy = strategies["compile"]
+    assert strategy.result is not None
+    assert (strategy.result.graphs or 0) >= 1
+    assert strategy.result.recompilations == 0
+    assert (strategy.graph_share_pct or 0) > 10
+    assert (strategy.setup_ms or 0) > (strategy.result.settle_ms[-1])
 
 
-def test_a_graphed_model_runs_in_graphs_and_eager_does_not(ladder: dict[str, Rung]) -> None:
-    assert (ladder["graphed"].graph_share_pct or 0) > 10
-    assert ladder["eager"].graph_share_pct == 0
-    assert (ladder["graphed"].launches_per_step or 0) < (ladder["eager"].launches_per_step or 0)
+def test_a_graphed_model_runs_in_graphs_and_eager_does_not(
+    strategies: dict[str, Strategy],
+) -> None:
+    assert (strategies["graphed"].graph_share_pct or 0) > 10
+    assert strategies["eager"].graph_share_pct == 0
+    assert (strategies["graphed"].launches_per_step or 0) < (
+        strategies["eager"].launches_per_step or 0
+    )
 
 
 def test_a_bucket_plan_is_made_of_measured_times(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from launchscope.rules.learning_rate import CAPTURABLE, remedy
+from launchscope.rules.findings.ls035_live_scheduler import CAPTURABLE, remedy
 
 pytestmark = pytest.mark.gpu
 

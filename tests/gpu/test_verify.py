@@ -18,7 +18,7 @@ BUFFER = 'model.register_buffer("ema", torch.zeros(64, 64, device="cuda"))'
 
 @dataclass(frozen=True)
 class Case:
-    """`kind` of the cause that the wrong script is to be told, `at` a text of its line."""
+    """`kind` is the cause that is reported for the wrong script, `at` a text in its line."""
 
     wrong: str
     right: str
@@ -109,7 +109,7 @@ CASES = {
         ),
         "branch",
     ),
-    "state made anew": Case(
+    "new state in each step": Case(
         loop(
             setup="hidden = torch.zeros(64, device='cuda')",
             middle="hidden = 0.9 * hidden + 0.1 * x.mean(0)\nloss = loss + hidden.pow(2).mean()",
@@ -121,7 +121,7 @@ CASES = {
         "cross_step_state",
         "hidden = 0.9 * hidden",
     ),
-    "gradients made anew": Case(
+    "new gradients in each step": Case(
         loop(zero="for p in model.parameters(): p.grad = torch.zeros_like(p)"),
         loop(zero="optimizer.zero_grad(set_to_none=False)"),
         "cross_step_state",

@@ -46,7 +46,7 @@ def test_a_gzip_stream_that_ends_early_is_read_up_to_there(tmp_path: Path, kept:
     assert repairs == ["the gzip stream ends early"]
 
 
-def test_a_gzip_stream_with_a_wrong_checksum_is_told(tmp_path: Path) -> None:
+def test_a_gzip_stream_with_a_wrong_checksum_is_reported(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(CONTENT))
     packed[-6] ^= 0xFF
     _, repairs = read(written(tmp_path, bytes(packed)))
@@ -84,12 +84,12 @@ def test_without_isal_the_standard_library_reads_the_same(
     assert read(written(tmp_path, packed[:-20_000]))[1] == ["the gzip stream ends early"]
 
 
-@pytest.mark.parametrize(("rest", "told"), [(bytes(900_000), False), (b"more", True)])
+@pytest.mark.parametrize(("rest", "reported"), [(bytes(900_000), False), (b"more", True)])
 def test_what_follows_a_gzip_stream_is_no_early_end(
-    tmp_path: Path, rest: bytes, told: bool
+    tmp_path: Path, rest: bytes, reported: bool
 ) -> None:
     path = tmp_path / "t.gz"
     path.write_bytes(gzip.compress(b"content") + rest)
     repairs: list[str] = []
     assert b"".join(decompress(path, repairs)) == b"content"
-    assert repairs == (["the bytes after the gzip stream are ignored"] if told else [])
+    assert repairs == (["the bytes after the gzip stream are ignored"] if reported else [])

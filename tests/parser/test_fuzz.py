@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from tests.fuzzing import bases, holds, mutated
 
+pytestmark = pytest.mark.slow
+
 KINDS = (
     "kineto", "json.dumps", "compact", "indented", "tabs", "events first", "gzip", "nsys",
 )  # fmt: skip

@@ -70,7 +70,7 @@ def test_items_that_are_no_objects_are_counted() -> None:
     assert events.strays == 2  # numbers and null leave no trace of themselves
 
 
-def test_what_stands_before_and_after_the_events_is_kept() -> None:
+def test_fields_before_and_after_the_events_are_kept() -> None:
     _, events = cut('{"first": 1, "traceEvents": [{"a": 1}], "last": 2}', 8)
     assert events.head.startswith(b'{"first": 1')
     assert b'"last": 2' in events.tail
@@ -88,7 +88,7 @@ def test_a_file_that_breaks_off_keeps_its_whole_events(layout: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"traceEvents": 5}', '{"traceEvents": ', "hello"])
-def test_a_file_without_a_list_of_events_is_told(text: str) -> None:
+def test_a_file_without_a_list_of_events_is_refused(text: str) -> None:
     with pytest.raises(BeyondRepairError, match="no list of events"):
         cut(text, 4)
 

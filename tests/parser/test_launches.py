@@ -23,7 +23,7 @@ def test_a_call_that_reaches_nothing_is_none() -> None:
     assert len(find_launches(read).calls) == 1
 
 
-def test_copies_and_sets_are_told_from_kernels() -> None:
+def test_copies_and_sets_are_distinguished_from_kernels() -> None:
     assert kinds(trace().launch().memcpy().memset().trace()) == ["kernel", "memcpy", "memset"]
 
 
@@ -59,34 +59,34 @@ def test_a_runtime_call_and_the_driver_call_inside_it_are_one_launch() -> None:
     assert name == "cudaLaunchKernel"
 
 
-def test_synchronising_calls_are_counted_and_lookalikes_are_not() -> None:
+def test_synchronizing_calls_are_counted_and_lookalikes_are_not() -> None:
     built = trace().sync().sync(api="cudaDeviceSynchronize").sync(api="cuCtxSynchronize")
     built.sync(api="cudaStreamIsCapturing").sync(api="cudaEventSynchronize")
     read = built.trace()
     assert synchronizations(read, find_launches(read))[c.COUNTED].sum() == 4
 
 
-def test_a_pageable_copy_is_a_synchronisation_and_a_pinned_one_is_not() -> None:
+def test_a_pageable_copy_is_a_synchronization_and_a_pinned_one_is_not() -> None:
     built = trace().memcpy(name="Memcpy HtoD (Pageable -> Device)").memcpy()
     read = built.trace()
     found = synchronizations(read, find_launches(read))
     assert list(found[c.COUNTED]) == [True]
 
 
-def test_a_pageable_copy_with_its_stream_synchronisation_counts_once() -> None:
+def test_a_pageable_copy_with_its_stream_synchronization_counts_once() -> None:
     built = trace().memcpy(name="Memcpy DtoH (Device -> Pageable)", blocking=True).sync().launch()
     read = built.trace()
     found = synchronizations(read, find_launches(read))
     assert list(found[c.COUNTED]) == [False, True]
 
 
-def test_a_synchronisation_of_another_thread_does_not_swallow_the_copy() -> None:
+def test_a_synchronization_of_another_thread_does_not_swallow_the_copy() -> None:
     built = trace().memcpy(name="Memcpy DtoH (Device -> Pageable)", tid=7).sync(tid=8)
     read = built.trace()
     assert synchronizations(read, find_launches(read))[c.COUNTED].sum() == 2
 
 
-def test_an_id_that_stands_for_two_calls_of_a_process_joins_neither_and_is_counted() -> None:
+def test_an_id_of_two_calls_of_a_process_joins_neither_and_is_counted() -> None:
     built = trace().launch().launch().launch()
     for event in built.events[2:4]:
         event["args"]["correlation"] = 1

@@ -56,9 +56,7 @@ def test_more_blocks_than_fit_take_the_whole_device(tmp_path: Path) -> None:
     [{}, {**WIDE, "blocks per SM": None}, {**WIDE, "shared memory": "x"},
      {**WIDE, "warps per SM": [1]}, {**WIDE, "blocks per SM": 0}],
 )  # fmt: skip
-def test_a_launch_of_which_too_little_is_said_has_no_share(
-    tmp_path: Path, args: dict[str, Any]
-) -> None:
+def test_a_launch_without_a_full_shape_has_no_share(tmp_path: Path, args: dict[str, Any]) -> None:
     assert shares(tmp_path, args) == -1
 
 
@@ -68,7 +66,7 @@ def test_without_the_limits_of_the_device_no_share_is_known(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_limits_may_stand_before_the_events_or_behind_them(tmp_path: Path, layout: str) -> None:
+def test_limits_may_come_before_or_after_the_events(tmp_path: Path, layout: str) -> None:
     path = tmp_path / "trace.json"
     path.write_text(LAYOUTS[layout](trace().launch(3, share=0.25).memset().document()))
     assert read_trace(path).activities[c.SHARE].tolist() == [250_000, -1]

@@ -1,25 +1,24 @@
-"""Comparisons for tests: five batch sizes, a ladder of four ways, buckets of a varying length."""
+"""Comparisons for tests: five batch sizes, four strategies, buckets of a varying length."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from launchscope.analysis.comparison.crossover import crossovers
-from launchscope.analysis.comparison.points import with_rates
+from launchscope.analysis.comparison.points import crossovers, with_rates
 from launchscope.model import (
     Bucket,
     BucketPlan,
     Comparison,
-    Ladder,
     Metric,
     Point,
     PointFailure,
     Profile,
     Reason,
-    Rung,
     Shapes,
     ShapeSignature,
     SizeCount,
+    Strategies,
+    Strategy,
     StrategyResult,
     Target,
     Trajectory,
@@ -27,7 +26,7 @@ from launchscope.model import (
 from launchscope.rules import advise
 from launchscope.rules.verdict.bucket_plan import advised as advised_plan
 from launchscope.rules.verdict.crossover import headline_of
-from launchscope.rules.verdict.ladder import advised as advised_ladder
+from launchscope.rules.verdict.strategies import advised as advised_strategies
 from tests.rules.profiles import profile, rehearsal
 from tests.shapes import tensors
 
@@ -112,10 +111,10 @@ def _rehearsal(batch_size: int) -> Profile:
     return advise(replace(rehearsal(), shapes=shapes))
 
 
-def ladder() -> Comparison:
-    """Four ways: replay fastest, compile with a skipped graph, graphed refused."""
-    rungs = (
-        Rung(
+def strategies() -> Comparison:
+    """Four strategies: replay fastest, compile with a skipped graph, graphed refused."""
+    tried = (
+        Strategy(
             "eager",
             Metric.of_samples([9.3, 9.4, 9.4, 9.5], "ms"),
             memory_mib=410.0,
@@ -123,7 +122,7 @@ def ladder() -> Comparison:
             graph_share_pct=0.0,
             trajectory=Trajectory("reference"),
         ),
-        Rung(
+        Strategy(
             "replay",
             Metric(3.52, "ms"),
             speedup=9.4 / 3.52,
@@ -133,7 +132,7 @@ def ladder() -> Comparison:
             graph_share_pct=100.0,
             trajectory=Trajectory("follows", "update", 4, 0.0),
         ),
-        Rung(
+        Strategy(
             "compile",
             Metric.of_samples([4.1, 4.2, 4.2, 4.3], "ms"),
             speedup=9.4 / 4.2,
@@ -141,7 +140,7 @@ def ladder() -> Comparison:
             memory_mib=640.0,
             graph_share_pct=71.0,
             trajectory=Trajectory("follows", "loss", 16, 0.021, 1.0),
-            adoption=StrategyResult(
+            result=StrategyResult(
                 "compile",
                 "adopted",
                 settle_ms=(30_120.0, 950.0, 8.1, 4.2),
@@ -150,14 +149,20 @@ def ladder() -> Comparison:
                 skips=(("mutated inputs (2 instances)", 1),),
             ),
         ),
-        Rung(
+        Strategy(
             "graphed",
             failure=PointFailure(Reason("keyword_inputs", {"module": "GPT", "names": "mask"})),
         ),
     )
-    advised = advised_ladder(Ladder(rungs), 15.0)
+    advised = advised_strategies(Strategies(tried), 15.0)
     return Comparison(
-        TARGET, profile().environment, "gpu", {}, (), headline=advised.headline, ladders=(advised,)
+        TARGET,
+        profile().environment,
+        "gpu",
+        {},
+        (),
+        headline=advised.headline,
+        strategies=(advised,),
     )
 
 

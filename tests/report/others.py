@@ -7,7 +7,7 @@ from dataclasses import replace
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.model import Difference, KernelRow, Ranks
-from launchscope.model.ranks import RankRow
+from launchscope.model.comparison import RankRow
 from launchscope.rules import advise
 from tests.rules.profiles import profile
 

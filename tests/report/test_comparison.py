@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 
 from launchscope.model import Comparison, PointFailure, Reason
-from launchscope.parser import read_comparison
+from launchscope.parser import read_saved
 from launchscope.report import render
-from launchscope.report.document import Plot, Series
-from launchscope.report.plot import drawing_of, text_plot
+from launchscope.report.document import Plot
+from launchscope.report.plot import text_plot
 from tests.report import comparisons
 
 COMPARISONS = {
     "comparison": comparisons.comparison,
     "rehearsed": comparisons.rehearsed,
-    "ladder": comparisons.ladder,
+    "strategies": comparisons.strategies,
     "bucketed": comparisons.bucketed,
 }
 
 
 def lines_of(plot: Plot) -> list[str]:
-    return ["".join(sign.sign for sign in line).rstrip() for line in text_plot(plot, 60)]
+    return [line.plain.rstrip() for line in text_plot(plot, 60)]
 
 
 @pytest.mark.parametrize("name", sorted(COMPARISONS))
@@ -34,13 +34,13 @@ def test_a_saved_comparison_is_read_back_as_it_was(name: str, tmp_path: Path) ->
     assert isinstance(content, bytes)
     path = tmp_path / "c.json"
     path.write_bytes(content)
-    again = read_comparison(path)
+    again = read_saved(path, Comparison)
     assert json.loads(render(again, "json")) == json.loads(content)
     assert render(again, "terminal") == render(made, "terminal")
 
 
 def test_a_plot_shows_every_point_at_its_size() -> None:
-    curves = (Series("eager", ((8, 10), (32, 10))), Series("replay", ((8, 1), (32, 10))))
+    curves = {"eager": ((8, 10), (32, 10)), "replay": ((8, 1), (32, 10))}
     lines = lines_of(Plot("ms", curves))
     assert sum(line.count("●") for line in lines[:-1]) == 1  # the other end is both
     assert sum(line.count("◐") for line in lines[:-1]) == 1
@@ -49,7 +49,7 @@ def test_a_plot_shows_every_point_at_its_size() -> None:
 
 
 def test_equal_times_can_be_plotted() -> None:
-    assert lines_of(Plot("ms", (Series("eager", ((8, 2.0), (16, 2.0))),)))
+    assert lines_of(Plot("ms", {"eager": ((8, 2.0), (16, 2.0))}))
 
 
 def test_points_that_all_failed_on_a_gpu_do_not_claim_that_there_was_none() -> None:
@@ -64,20 +64,24 @@ def test_points_that_all_failed_on_a_gpu_do_not_claim_that_there_was_none() -> N
 
 
 def test_a_way_that_failed_after_it_was_timed_says_so() -> None:
-    made = comparisons.ladder()
-    rungs = (
-        made.ladders[0].rungs[0],
-        replace(made.ladders[0].rungs[2], failure=PointFailure(Reason("interrupted"))),
+    made = comparisons.strategies()
+    tried = (
+        made.strategies[0].tried[0],
+        replace(made.strategies[0].tried[2], failure=PointFailure(Reason("interrupted"))),
     )
-    text = render(replace(made, ladders=(replace(made.ladders[0], rungs=rungs),)), "markdown")
+    text = render(
+        replace(
+            made,
+            strategies=(replace(made.strategies[0], tried=tried),),
+        ),
+        "markdown",
+    )
     assert isinstance(text, str)
     assert "compile: interrupted" in text
 
 
-def test_text_and_drawing_mark_the_crossover_alike() -> None:
-    series = (Series("eager", ((2, 4.0), (8, 9.0))), Series("replay", ((2, 1.0), (8, 9.0))))
-    plot = Plot("ms", series, (3.46, "crossover, about 3.5"))
-    mark = drawing_of(plot).mark
-    assert mark is not None
-    assert mark.label in lines_of(plot)[-1]
-    assert all("┊" in line or "·" in line for line in lines_of(plot)[:13])
+def test_text_marks_the_crossover_in_every_line_and_in_the_legend() -> None:
+    curves = {"eager": ((2, 4.0), (8, 9.0)), "replay": ((2, 1.0), (8, 9.0))}
+    lines = lines_of(Plot("ms", curves, (3.46, "crossover, about 3.5")))
+    assert lines[-1].endswith("┊ crossover, about 3.5")
+    assert all("┊" in line or "·" in line for line in lines[:13])

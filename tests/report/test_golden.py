@@ -11,17 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.model import Check, Comparison, Difference, Profile, Ranks
+from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks
 from launchscope.report import RenderOptions, all_reporters, render
 from launchscope.report.documents import DOCUMENTS
 from launchscope.rules import advise
-from tests.gate.profiles import failed_on_gpu, failed_rehearsal, not_compared, passed_and_stale
+from tests.gate.profiles import (
+    failed_in_pairs,
+    failed_on_gpu,
+    failed_rehearsal,
+    not_compared,
+    passed_and_stale,
+)
 from tests.report import comparisons
 from tests.report.others import difference_of_two, ranks_of_three, workloads
 from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
 
 GOLDEN = Path(__file__).parent / "golden"
-VALUES: dict[str, Callable[[], Profile | Check | Comparison | Difference | Ranks]] = {
+VALUES: dict[str, Callable[[], Profile | CheckResult | Comparison | Difference | Ranks]] = {
     "adopt": lambda: advise(profile()),
     "blocked": lambda: advise(blocked()),
     "gpu_bound": lambda: advise(gpu_bound()),
@@ -30,9 +36,10 @@ VALUES: dict[str, Callable[[], Profile | Check | Comparison | Difference | Ranks
     "check_gpu": failed_on_gpu,
     "check_stale": passed_and_stale,
     "check_not_compared": not_compared,
+    "check_paired": failed_in_pairs,
     "comparison": comparisons.comparison,
     "comparison.rehearsed": comparisons.rehearsed,
-    "comparison.ladder": comparisons.ladder,
+    "comparison.tried": comparisons.strategies,
     "comparison.bucketed": comparisons.bucketed,
     "difference": difference_of_two,
     "ranks": ranks_of_three,
@@ -64,6 +71,7 @@ CASES = [
     ("check_gpu", "terminal", "check_gpu.120.txt", RenderOptions(width=120, next_commands=NEXT)),
     ("check_stale", "terminal", "check_stale.ascii.txt", ASCII),
     ("check_not_compared", "terminal", "check_not_compared.80.txt", AT_80),
+    ("check_paired", "terminal", "check_paired.100.txt", RenderOptions(width=100)),
     ("check_gpu", "markdown", "check_gpu.markdown.txt", AT_80),
     ("check_gpu", "html", "check_gpu.html", AT_80),
     ("check_rehearsal", "github", "check_rehearsal.github.txt", AT_80),
@@ -78,14 +86,14 @@ CASES = [
     ("comparison", "terminal", "comparison.ascii.txt", ASCII),
     ("comparison", "terminal", "comparison.color.txt", COLOR),
     ("comparison.rehearsed", "terminal", "comparison.rehearsed.80.txt", AT_80),
-    ("comparison.ladder", "terminal", "comparison.ladder.80.txt", AT_80),
-    ("comparison.ladder", "terminal", "comparison.ladder.120.txt", AT_120),
+    ("comparison.tried", "terminal", "comparison.strategies.80.txt", AT_80),
+    ("comparison.tried", "terminal", "comparison.strategies.120.txt", AT_120),
     ("comparison.bucketed", "terminal", "comparison.bucketed.80.txt", AT_80),
     ("comparison", "markdown", "comparison.markdown.txt", AT_80),
-    ("comparison.ladder", "markdown", "comparison.ladder.markdown.txt", AT_80),
+    ("comparison.tried", "markdown", "comparison.strategies.markdown.txt", AT_80),
     ("comparison.bucketed", "markdown", "comparison.bucketed.markdown.txt", AT_80),
     ("comparison", "html", "comparison.html", AT_80),
-    ("comparison.ladder", "html", "comparison.ladder.html", AT_80),
+    ("comparison.tried", "html", "comparison.strategies.html", AT_80),
     ("comparison.bucketed", "html", "comparison.bucketed.html", AT_80),
     ("comparison.bucketed", "json", "comparison.bucketed.json", AT_80),
     ("difference", "terminal", "difference.80.txt", AT_80),

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from launchscope.analysis import build_profile
-from launchscope.model import Profile, Target
-from launchscope.parser import read_comparison, read_recording
+from launchscope.model import Comparison, Profile, Target
+from launchscope.parser import read_recording, read_saved
 from launchscope.report import render
 from launchscope.rules import advise
 
@@ -61,7 +61,7 @@ def page_of(value: object) -> str:
 
 
 def test_every_tag_is_closed_and_nothing_is_fetched(profile: Profile) -> None:
-    comparison = read_comparison(ROOT / "tests/benchmarks/results/compare_convnet.json")
+    comparison = read_saved(ROOT / "tests/benchmarks/results/compare_convnet.json", Comparison)
     for value in (profile, comparison):
         page = Page(page_of(value))
         assert page.open == []

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from launchscope.model import Facts, KernelRow, Metric, Profile, ScopeReplay, SourceLine, Work
+from launchscope.model import (
+    Facts,
+    KernelRow,
+    Metric,
+    Profile,
+    ScopeReplay,
+    SourceLine,
+    WorkComparison,
+)
 from launchscope.report import RenderOptions, render
 from launchscope.rules import advise, all_rules
 from tests.rules.profiles import blocked, predicted, profile, share
@@ -32,7 +40,7 @@ def test_the_verdict_comes_first() -> None:
     assert "shortens the iteration by 62 %" in lines[1]
 
 
-def test_without_colour_there_is_no_escape_sequence() -> None:
+def test_without_color_there_is_no_escape_sequence() -> None:
     assert "\033" not in text()
     assert "\033[" in text(color=True)
 
@@ -119,7 +127,7 @@ def test_the_replay_of_a_part_is_not_shown_as_that_of_the_step() -> None:
 
 def test_the_replay_of_other_work_is_not_shown_beside_the_prediction_made_of_eagers() -> None:
     base = profile(facts={"replay_ms_source": "predicted"})
-    other = replace(base, replay=replace(base.replay, work=Work(False)))
+    other = replace(base, replay=replace(base.replay, work=WorkComparison(False)))
     assert row(other, "step") == "step 9.02 ± 0.01 ms 3.10 ms 2.91x"
 
 

@@ -22,7 +22,7 @@ from launchscope.model import (
     SourceLine,
     StepBoundary,
     Target,
-    Work,
+    WorkComparison,
 )
 from tests.shapes import tensors
 
@@ -143,7 +143,7 @@ def profile(
             status="measured",
             scope="full_step",
             changes=(OptimizerChange("AdamW", "capturable", True),),
-            work=Work(True),
+            work=WorkComparison(True),
             correct=Correctness("verified", 4, 2e-7),
         ),
         kernels=(
@@ -191,7 +191,6 @@ def item_blocker() -> Blocker:
         op="aten._local_scalar_dense",
         where=SourceLine("train.py", 52),
         count=1,
-        advice="Keep the value on the GPU and read it after the step.",
         category="sync",
         code="total += loss.item()",
     )

@@ -1,4 +1,4 @@
-"""Steps that only call their model more or less often are told from steps whose shapes change."""
+"""Steps that only call their model more or less often are not steps whose shapes change."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def verdict(of: Profile) -> Verdict:
     ("scope", "said"),
     [
         ("full_step", "capture the step that begins at train.py:41 as docs/"),
-        ("forward_backward", "capture the forward and backward of the step that begins"),
-        ("forward", "capture the forward of the step that begins at train.py:41"),
+        ("forward_backward", "capture the forward and backward passes of the step that begins"),
+        ("forward", "capture the forward pass of the step that begins at train.py:41"),
     ],
 )
 def test_instructions_name_the_scope_the_flags_and_the_inputs(scope: str, said: str) -> None:
@@ -47,7 +47,7 @@ def test_inference_is_not_instructed_to_read_a_loss() -> None:
     step = profile().step
     assert step is not None
     given = verdict(profile(step=replace(step, scope="forward")))
-    assert "copy an output that you keep" in given.instructions[-1]
+    assert "copy any output that you keep" in given.instructions[-1]
     assert "loss" not in "".join(given.instructions)
 
 

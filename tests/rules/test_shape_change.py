@@ -1,4 +1,4 @@
-"""Growing inputs are told from shapes that merely differ, and from a few that come back."""
+"""Growing inputs differ from shapes that merely change, and from a few that come back."""
 
 from __future__ import annotations
 

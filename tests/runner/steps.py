@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from launchscope.model import Schedule, StepBoundary, VerifyResult
-from launchscope.runner.child.capture.capture import CapturedStep, LiveReplay
+from launchscope.runner.child.capture.capture import LiveReplay
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
-from launchscope.runner.child.context import Context
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
+from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.verify import VerifyPass
 from launchscope.runner.protocol.folder import ChildFolder
 
@@ -34,9 +34,9 @@ class Graph:
 def context_of(folder: Path, model: Any, optimizer: Any = None, verify: int = 4) -> Context:
     optimizers = [] if optimizer is None else [optimizer]
     hooks = Hooks(torch, NO_OBSERVER)
-    state = DeviceState(torch, [model], optimizers, device="cpu")
+    state = DeviceState(torch, [model], optimizers, {}, device="cpu")
     flags = OptimizerFlags(torch, [])  # there is no capturable optimizer on the CPU
-    replay = LiveReplay(CapturedStep(Graph(), 0.0, None, None, 0), state, flags, [])
+    replay = LiveReplay(Graph(), state, flags, [])
     return Context(
         torch=torch,
         folder=ChildFolder(folder),
@@ -63,13 +63,13 @@ def verified(
     `frozen()` does what a graph of `step(0)` would, on the tensors of that step. The captured
     step runs for real here, so its first replay is left out.
     """
-    graph = Graph()
 
     class Faked:
+        graph = Graph()
+
         def begin(self) -> None: ...
 
-        def end(self) -> CapturedStep:
-            return CapturedStep(graph, 0.0, None, None, 0)
+        def end(self) -> None: ...
 
         def abandon(self) -> None: ...
 
@@ -87,7 +87,7 @@ def verified(
             except StopIteration:  # it has no more batches
                 break
             done = entry.end()
-            graph.captured = frozen
+            Faked.graph.captured = frozen
             between(index)
             del held
             index += 1

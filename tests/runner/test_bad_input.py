@@ -44,7 +44,7 @@ CASES = {
         TRAIN + "step(); step(); net[0] = None; step()", 1, "(TypeError) before it was measured"
     ),
     "no_torch": Case("print('nothing to see')", 3, "without importing torch"),
-    "no_step": Case("import torch\ntorch.ones(3).sum()", 3, "without a forward of"),
+    "no_step": Case("import torch\ntorch.ones(3).sum()", 3, "without calling a torch.nn.Module"),
     "two_steps": Case(TRAIN + "step(); step()", 3, "no repeating step was found"),
     "ends_after_3": Case(
         TRAIN + "for i in range(3): step()", 3, "ended after 3 steps, too few to find the step"
@@ -55,7 +55,7 @@ CASES = {
     "fails_after_the_verdict": Case(
         TRAIN + "for i in range(20): step()\nraise SystemExit(3)",
         0,
-        "after it was measured, the script ended with exit code 3",
+        "After it was measured, the script ended with exit code 3",
         ("--full",),
     ),
     "ends_after_7": Case(TRAIN + "for i in range(7): step()", 0, "its step was seen 7 times"),
@@ -167,19 +167,22 @@ for trial in range(8):
         opt.step()
 """,
         0,
-        "the script trained another model",
+        "the script trained a different model",
     ),
-    "several_threads": Case(
+    "several_threads": Case(  # eight, none of which makes enough forwards alone
         """
-import time, torch
+import threading, time, torch
 from concurrent.futures import ThreadPoolExecutor
 net = torch.nn.Linear(4, 4)
+together = threading.Barrier(8)
 @torch.no_grad()
 def serve(number):
-    time.sleep(0.002)
-    return net(torch.randn(2, 4))
+    together.wait()
+    for _ in range(10):
+        time.sleep(0.002)
+        net(torch.randn(2, 4))
 with ThreadPoolExecutor(8) as pool:
-    list(pool.map(serve, range(80)))
+    list(pool.map(serve, range(8)))
 """,
         3,
         "in several threads, and launchscope follows only one",
@@ -263,13 +266,13 @@ for i in range(9):
     ),
 }
 SLOW = TRAIN + "for i in range(2000):\n    step(); time.sleep(0.01)\n"
-TOLD = "    if i == 30: open('now', 'w')\n"
+SIGNALED = "    if i == 30: open('now', 'w')\n"
 INTERRUPTED = {
-    "in_a_pass": (SLOW + TOLD, ("--inspect", "1500")),
+    "in_a_pass": (SLOW + SIGNALED, ("--inspect", "1500")),
     "before_a_step": ("import time\nopen('now', 'w')\ntime.sleep(60)", ()),
     "ignored": (
         "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "open('now', 'w')\ntime.sleep(60)",
+        "open('now', 'w')\ntime.sleep(2)",
         (),
     ),
 }

@@ -26,7 +26,7 @@ def backend(graph, inputs):
         calls["ran"] += 1
         return graph.forward(*args)
     return run
-def told(): print(calls["compiled"], calls["ran"], file=open(sys.argv[1], "w"))
+def report(): print(calls["compiled"], calls["ran"], file=open(sys.argv[1], "w"))
 """
 LAYERS = """
 class Layer(torch.nn.Module):
@@ -82,7 +82,7 @@ for step in range(11):
     opt.zero_grad()
     F.cross_entropy(call(), y).backward()
     opt.step()
-    told()
+    report()
 for step in range(20):
     opt.zero_grad()
     F.cross_entropy(call(), y).backward()
@@ -132,8 +132,8 @@ def test_a_compiled_region_runs_compiled_and_is_compiled_once(batch: Batch, name
         else ("forward", "backward", "optimizer")
     )
     assert ran.line(step.source).endswith("# begins")
-    told = ran.outcome.directory.parent.parent / f"{name}.txt"
-    compiled, calls = (int(word) for word in told.read_text().split())
+    reported = ran.outcome.directory.parent.parent / f"{name}.txt"
+    compiled, calls = (int(word) for word in reported.read_text().split())
     regions = 2 if name == "compiled_layers" else 1
     assert compiled == regions
     assert calls == 10 * regions  # each step before the inspection, the first included
@@ -146,4 +146,4 @@ def test_code_that_is_compiled_during_the_measurement_is_reported_as_missing(
 ) -> None:
     ran = recorded(tmp_path, HEAD + ADAM + LATE)
     notes = " ".join(ran.recording.notes)
-    assert "torch.compile after 11 steps, when the measurement had begun" in notes
+    assert "torch.compile after step 11, when the measurement had begun" in notes

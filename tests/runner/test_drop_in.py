@@ -17,8 +17,7 @@ import pytest
 
 from tests.runner.children import ENVIRONMENT, Batch, python, recorded
 
-pytestmark = pytest.mark.real_start
-
+real_start = pytest.mark.real_start
 # Runs the runner alone, as the command line does, with nothing of its own on stdout.
 DRIVER = """\
 import json, sys
@@ -45,7 +44,7 @@ def train(steps, hurt=lambda step: None):
 SURROUNDINGS = """
 import atexit, io, os, sys, json
 import helper
-def told():
+def surroundings():
     frame = sys._getframe()
     return {
         "argv": sys.argv, "path": sys.path, "name": __name__, "file": __file__,
@@ -61,7 +60,7 @@ def told():
     }
 atexit.register(print, "goodbye")
 x: int = 1
-print(json.dumps(told(), indent=1))
+print(json.dumps(surroundings(), indent=1))
 print("to stderr", file=sys.stderr)
 sys.stdout.buffer.write(b"\\xff\\x00raw\\n")
 """
@@ -239,12 +238,19 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
 
 
 def without_torch(printed: str) -> str:
-    """Less torch's own frames, some of which only run where there are hooks, and its log lines."""
+    """Without torch's own frames, some of which only run where hooks are, and its log lines."""
     frame = r'  File "[^"]*site-packages/torch/.*\n(?:    .*\n)*'
     return re.sub(r"(?m)^[EW]\d{4} .*\n", "", re.sub(frame, "", printed))
 
 
-@pytest.mark.parametrize("name", [name for name in SAME if name != "surroundings"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if "torch" in source else real_start)
+        for name, source in SAME.items()
+        if name != "surroundings"
+    ],
+)
 def test_output_traceback_and_exit_code_are_those_of_python(batch: Batch, name: str) -> None:
     both: Both = batch[name]
     if name == "group" and sys.version_info < (3, 11):
@@ -257,14 +263,16 @@ def test_output_traceback_and_exit_code_are_those_of_python(batch: Batch, name: 
     assert "launchscope" not in both.ours[2]
 
 
+@real_start
 def test_a_script_sees_the_environment_that_python_gives_it(batch: Batch) -> None:
     both: Both = batch["surroundings"]
-    told, expected = (side[1].partition("\n}\n") for side in (both.ours, both.plain))
-    assert json.loads(told[0] + "}") == json.loads(expected[0] + "}")
-    assert told[2] == expected[2] == "\xff\x00raw\ngoodbye\n"
+    reported, expected = (side[1].partition("\n}\n") for side in (both.ours, both.plain))
+    assert json.loads(reported[0] + "}") == json.loads(expected[0] + "}")
+    assert reported[2] == expected[2] == "\xff\x00raw\ngoodbye\n"
     assert both.ours[2] == both.plain[2]
 
 
+@real_start
 def test_a_module_runs_as_with_python_m(tmp_path: Path) -> None:
     package = tmp_path / "work" / "package"
     package.mkdir(parents=True)
@@ -281,6 +289,7 @@ def test_a_module_runs_as_with_python_m(tmp_path: Path) -> None:
         (tmp_path / "work-results-0module").rename(tmp_path / f"done-{name}")
 
 
+@real_start
 def test_a_missing_module_is_reported_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     code, _, err = under_launchscope(tmp_path / "work", "module", "no_such_package.train")
@@ -289,6 +298,7 @@ def test_a_missing_module_is_reported_in_a_sentence(tmp_path: Path) -> None:
     assert "runner" not in err
 
 
+@real_start
 def test_the_script_knows_that_it_runs_under_launchscope(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "script.py").write_text(
@@ -299,6 +309,7 @@ def test_the_script_knows_that_it_runs_under_launchscope(tmp_path: Path) -> None
     assert out == "1 step\nin\n"
 
 
+@real_start
 def test_another_interpreter_runs_the_script(tmp_path: Path) -> None:
     """A virtual environment of its own, in which launchscope is not installed."""
     home, libraries = tmp_path / "env", Path(json.__file__).parents[1]
@@ -362,6 +373,7 @@ def test_a_model_can_be_copied_and_saved_in_the_middle_of_a_pass(tmp_path: Path)
     assert json.loads(text)["inspect"]["steps"] == 3
 
 
+@real_start
 def test_a_script_that_looks_for_torch_before_importing_it_is_measured(
     tmp_path: Path,
 ) -> None:
@@ -372,5 +384,6 @@ def test_a_script_that_looks_for_torch_before_importing_it_is_measured(
     assert ran.recording.step.names[-1] == "SGD"
 
 
+@real_start
 def test_plain_python_is_what_the_helper_runs(tmp_path: Path) -> None:
     assert python(tmp_path, "-c", "print(1)", code=0).out == "1\n"

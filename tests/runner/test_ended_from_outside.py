@@ -66,13 +66,14 @@ def ended(
     prepare: Callable[[], None] = usual_signals,
     then: int | None = None,
     arguments: Sequence[str] = (),
+    start: Sequence[str] = ("-m", "launchscope"),
 ) -> TerminationSignal:
     """Send `number` to launchscope alone, and `then`, once the script has made the file `now`."""
     temporary = folder / "tmp"
     temporary.mkdir()
     (folder / "script.py").write_text(textwrap.dedent(source))
     with subprocess.Popen(
-        [sys.executable, "-m", "launchscope", *command, "script.py", *arguments],
+        [sys.executable, *start, *command, "script.py", *arguments],
         cwd=folder,
         env={**ENVIRONMENT, "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
@@ -179,7 +180,14 @@ def test_a_second_sigterm_does_not_interrupt_the_ending(tmp_path: Path) -> None:
 
 
 def test_a_script_that_ignores_both_signals_is_killed(tmp_path: Path) -> None:
-    result = ended(tmp_path, DEAF + WAITS, signal.SIGTERM)
+    impatient = """
+    from launchscope.runner.parent import child_watch
+    from launchscope.cli import main
+    child_watch._GRACE_BATCH_S = 0.5
+    raise SystemExit(main())
+    """
+    start = ("-c", textwrap.dedent(impatient))
+    result = ended(tmp_path, DEAF + WAITS, signal.SIGTERM, start=start)
     assert (result.code, result.child_lives, result.folders) == (143, False, [])
     assert (tmp_path / "heard").exists()
 

@@ -1,4 +1,4 @@
-"""A disk that fills up is told in one sentence, and the script never hears of it from us."""
+"""A full disk is reported in one sentence, and the script sees no error from launchscope."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from launchscope.runner.parent import collect, run_folder
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.protocol import folder as child_folder
 from launchscope.runner.protocol.events import Note
-from launchscope.runner.protocol.plan import Plan
+from launchscope.runner.protocol.folder import Plan
 from tests.runner.children import ENVIRONMENT, SMALL_STEP, Said, recorded
 from tests.runner.children import launchscope as profile
 
@@ -55,7 +55,7 @@ def test_a_script_is_stopped_where_no_result_can_be_written(tmp_path: Path) -> N
     said = profile(tmp_path, source)
     assert said.code == 3, said.err
     assert sentence(said).startswith(NO_ROOM)
-    assert "set TMPDIR to a folder that has some" in said.error
+    assert "ulimit -f" in said.error
     assert "not stopped" not in said.err
 
 

@@ -1,4 +1,4 @@
-"""Every sample workload, profiled without a GPU: its step is found, its structure is told."""
+"""Every sample workload, profiled without a GPU: its step is found, its structure reported."""
 
 from __future__ import annotations
 

@@ -53,16 +53,89 @@ def axes(
          "--batch-size"),
         ("import typer\ndef main(batch_size: int = 8): ...\ntyper.run(main)", "--batch-size"),
         ("import fire\ndef main(batch_size=8): ...\nfire.Fire(main)", "--batch_size"),
-        ("from absl import flags\nflags.DEFINE_integer('batch_size', 8, 'n')", "--batch_size"),
-        ("from transformers import HfArgumentParser\nclass A:\n    batch_size: int = 8",
-         "--batch_size"),
         ("import argparse\np = argparse.ArgumentParser()\n"
          'p.add_argument("--per_device_train_batch_size")', "--per_device_train_batch_size"),
     ],
-    ids=["argparse", "underscore", "bs", "click", "typer", "fire", "absl", "fields", "hf"],
+    ids=["argparse", "underscore", "bs", "click", "typer", "fire", "hf"],
 )  # fmt: skip
 def test_the_scripts_own_flag_is_found(tmp_path: Path, source: str, flag: str) -> None:
     assert axes(tmp_path, source)[0].flag == flag
+
+
+def declares(*options: str) -> str:
+    calls = "\n".join(f"p.add_argument({option})" for option in options)
+    return f"import argparse\np = argparse.ArgumentParser()\n{calls}"
+
+
+NANOGPT = """
+batch_size = 12 # if gradient_accumulation_steps > 1, this is the micro-batch size
+eval_iters = 200
+exec(open('configurator.py').read())
+"""
+OMEGACONF = """
+from omegaconf import OmegaConf
+base = OmegaConf.create({"data": {"batch_size": 8, "root": "x"}, "lr": 1e-3})
+cfg = OmegaConf.merge(base, OmegaConf.from_cli())
+loader = make(cfg.data.batch_size, cfg.lr)
+"""
+HYDRA = """
+import hydra
+@hydra.main(config_name="config")
+def main(cfg):
+    make(batch_size=cfg["batch_size"], lr=cfg.optimizer.lr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "flag"),
+    [
+        *((declares(f"'{flag}'"), flag) for flag in (
+            "--batchSize", "--bs", "-b", "--train_batch_size", "--batch", "--data.batch_size",
+            "--per_device_train_batch_size", "--BATCH_SIZE", "--trainBatchSize", "-bs",
+            "--eval-batch-size", "--micro-batch-size", "--batch_sz",
+        )),
+        (declares("'-b', '--batchSize'"), "--batchSize"),
+        (declares("'--batch-size'", "'--test-batch-size'"), "--batch-size"),
+        (declares("'--batch-size'", "'-b'", "'--batch-norm'"), "--batch-size"),
+        (declares("'--train_batch_size'", "'--eval_batch_size'"), "--train_batch_size"),
+        ("from transformers import HfArgumentParser, TrainingArguments",
+         "--per_device_train_batch_size"),
+        (NANOGPT, "--batch_size="),
+        (OMEGACONF, "data.batch_size="),
+        (HYDRA, "batch_size="),
+    ],
+)  # fmt: skip
+def test_flags_and_settings_that_scripts_really_have_are_found(
+    tmp_path: Path, source: str, flag: str
+) -> None:
+    assert axes(tmp_path, source)[0].flag == flag
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        (declares("'--batch-size'", "'--micro-batch-size'"), "--batch-size and --micro-batch-size"),
+        (declares("'--batch'", "'--bs'"), "--batch and --bs"),
+        (OMEGACONF + "make(cfg.batch_size)", "batch_size= and data.batch_size="),
+    ],
+)
+def test_of_two_candidates_both_are_named(tmp_path: Path, source: str, names: str) -> None:
+    with pytest.raises(UsageError, match="2 options that may be its batch size") as caught:
+        axes(tmp_path, source)
+    assert names in str(caught.value)
+    chosen = names.split()[-1]
+    assert caught.value.hint == f"--batch-flag {names.split()[0]} takes this one"
+    assert axes(tmp_path, source, flag=chosen)[0].flag == chosen
+
+
+def test_a_setting_that_was_typed_is_replaced_where_it_stands(tmp_path: Path) -> None:
+    for typed in ("data.batch_size=4", "--batch_size=4", "+train.batch_size=4"):
+        target = Target("script", "train.py", ("lr=1", typed, "x"))
+        found = combinations(axes(tmp_path, "", "8", args=target.args), target)
+        assert found[0].target.args == ("lr=1", typed.replace("=4", "=8"), "x")
+    (point,) = combinations(axes(tmp_path, HYDRA, "8"), Target("script", "train.py", ("lr=1",)))
+    assert point.target.args == ("lr=1", "batch_size=8")
+    assert axes(tmp_path, HYDRA, None, "optimizer.lr=1,2")[0].flag == "optimizer.lr="
 
 
 def test_a_flag_in_a_module_that_the_script_imports_is_found(tmp_path: Path) -> None:
@@ -124,20 +197,28 @@ def test_a_given_flag_is_passed_as_the_script_spells_it(tmp_path: Path) -> None:
     assert axes(tmp_path, source, flag="images-per-step")[0].flag == "--images_per_step"
 
 
-def test_a_given_flag_is_trusted_where_options_cannot_be_read(tmp_path: Path) -> None:
-    assert axes(tmp_path, "import sys\nprint(sys.argv)", flag="--n")[0].flag == "--n"
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import sys\nprint(sys.argv)",
+        "from absl import flags\nflags.DEFINE_integer('n', 8, 'n')",
+        "from transformers import HfArgumentParser\nclass A:\n    n: int = 8",
+    ],
+)
+def test_a_given_flag_is_trusted_where_options_cannot_be_read(tmp_path: Path, source: str) -> None:
+    assert axes(tmp_path, source, flag="--n")[0].flag == "--n"
 
 
 @pytest.mark.parametrize(
     ("sizes", "params", "flag", "message"),
     [
-        ("8,x", (), None, "expected whole numbers, not x"),
-        ("8.5", (), None, "expected whole numbers, not 8.5"),
+        ("8,x", (), None, "expected a whole number, 1 or more, not x"),
+        ("8.5", (), None, "expected a whole number, 1 or more, not 8.5"),
         ("8,8", (), None, "8 is given twice"),
-        ("0", (), None, "a batch of 0 holds no sample"),
-        ("-4", (), None, "a batch of -4 holds no sample"),
-        ("", (), None, "a size is missing"),
-        ("8,,9", (), None, "a size is missing"),
+        ("0", (), None, "expected a whole number, 1 or more, not 0"),
+        ("-4", (), None, "expected a whole number, 1 or more, not -4"),
+        ("", (), None, "expected a whole number, 1 or more, not ''"),
+        ("8,,9", (), None, "expected a whole number, 1 or more, not ''"),
         ("8", (), "--nope", "no option --nope"),
         (None, (), "--batch-size", "no effect without --batch-sizes"),
         (None, ("width",), None, "expected NAME=a,b"),

@@ -102,11 +102,11 @@ def test_compare_reports_the_points_before_the_signal(
     seen = struck(tmp_path, number, where, *command, nth=2, source=TRAIN + LOOP)
     assert (seen.code, seen.folders) == (128 + number, []), seen.err
     assert seen.err.endswith("error: interrupted; this is what was measured until then\n")
-    assert "interrupted at point 2 of 3: x 2" in seen.out
+    assert "Interrupted at point 2 of 3: x 2" in seen.out
 
 
 def test_a_signal_after_the_child_ended_is_not_lost(tmp_path: Path) -> None:
-    where = "launchscope.runner.parent.collect._git_revision"
+    where = "launchscope.runner.parent.collect.describe_head"
     seen = struck(tmp_path, signal.SIGTERM, where, "profile", "script.py", source=TRAIN + LOOP)
     assert (seen.code, seen.folders) == (143, []), seen.err
     assert "device operations per step" in seen.out

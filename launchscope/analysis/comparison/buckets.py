@@ -1,32 +1,263 @@
-"""The padded sizes that minimise the expected time of a step, with a graph for each.
-
-Exact, by dynamic programming over the sizes that were seen: some best set of buckets has only
-such sizes, because lowering a bucket to the largest size it serves makes no step slower.
-"""
+"""The bucket plan for a script whose shapes vary: padded sizes with a graph for each."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+from statistics import median
 
 import numpy as np
+import pandas as pd
 
-from launchscope.parser.trace import Floats, Ints
+from launchscope.analysis.replay_model.prediction import Optimizer, predict, step_works
+from launchscope.analysis.steps.iterations import find_iterations
+from launchscope.analysis.steps.shapes import Varying, phases_of, varying_of
+from launchscope.analysis.timeline.work import gather
+from launchscope.errors import InputError
+from launchscope.model import (
+    Bucket,
+    BucketPlan,
+    Profile,
+    Reason,
+    Recording,
+    SizeCount,
+    SizesResult,
+)
+from launchscope.parser import read_trace
+from launchscope.parser.trace import Ints
+from launchscope.wording import plural
 
-# The memory limit is divided into so many parts, and what a graph needs is rounded up to one.
+# With fewer observed steps, how often a size comes is a guess.
+FEW_STEPS = 20
+# A curve through noisy times goes through the medians of at most this many groups of sizes.
+_KNOTS = 8
+# A graph that shortens the time by less than this share is not worth its capture.
+_NOT_WORTH_A_GRAPH = 0.02
+# The memory limit is divided into this many parts, and the need of a graph is rounded up to one.
 PARTS = 256
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """`edges` index the sizes that are padded to, ascending; `total` is the time of all steps.
+class _Times:
+    """Of each observed size, ascending: its steps, and an iteration and its `rest` outside the step
+    in ms. `memory` is what a graph of each size holds in MiB; None: not measured."""
 
-    `graphed[i]` tells whether size i runs a graph: one that is slower padded stays eager.
+    sizes: list[int]
+    steps: list[int]
+    eager: list[float]
+    replayed: list[float]
+    rest: float
+    memory: list[float] | None
+
+
+def bucket_plan(
+    recording: Recording,
+    profile: Profile,
+    *,
+    max_graphs: int,
+    memory_limit_mib: float | None = None,
+) -> BucketPlan | None:
+    """The plan for a script whose shapes vary; None where they do not, or were not counted.
+
+    Eager iterations are measured at each size. Replays are predicted from the traced steps and
+    interpolated over the padded size; the rest comes from the projection of the iteration.
     """
+    seen = recording.sizes
+    if seen is None or len(set(seen.inputs)) < 2:
+        return None
+    shapes = seen.inputs
+    varying = varying_of(shapes)
+    if varying is None or len(set(varying.sizes)) < 2:
+        return BucketPlan(
+            "unplanned",
+            len(shapes),
+            tuple(SizeCount(inputs, n) for inputs, n in Counter(shapes).most_common()),
+            max_graphs=max_graphs,
+            notes=("several dimensions vary independently, and a bucket plan covers only one",),
+        )
+    # All inputs of one size agree.
+    inputs_of = {size: shapes[step] for step, size in zip(varying.steps, varying.sizes)}
+    per_size = Counter(varying.sizes)
+    few = f"only {plural(len(shapes), 'step')} were observed, so the share of each size is a guess"
+    plan = BucketPlan(
+        "growing" if varying.growing else "padded",
+        len(shapes),
+        tuple(SizeCount(inputs_of[size], per_size[size], size) for size in sorted(per_size)),
+        dimension=varying.dimension,
+        max_graphs=1 if varying.growing else max_graphs,
+        memory_limit_mib=memory_limit_mib,
+        phases=phases_of(varying, shapes),
+        notes=() if len(shapes) >= FEW_STEPS else (few,),
+    )
+    times = _times(recording, profile, seen, varying, per_size)
+    if isinstance(times, Reason):
+        return replace(plan, times_unknown=times)
+    return _with_buckets(plan, times)
+
+
+def curve(known: Sequence[tuple[int, float]], sizes: Sequence[int]) -> list[float]:
+    """Times at other sizes: linear between the medians of up to eight groups of equal count, with
+    the slope of the line through all of them beyond the outermost groups."""
+    x, y = np.asarray(sorted(known, key=lambda pair: pair[0]), float).T
+    groups = np.array_split(np.arange(len(x)), min(_KNOTS, len(set(x))))
+    middle = pd.DataFrame([(np.median(x[group]), np.median(y[group])) for group in groups])
+    knots = middle.groupby(0)[1].median()
+    kx, ky = knots.index.to_numpy(float), knots.to_numpy(float)
+    wanted = np.asarray(sizes, float)
+    found = np.interp(wanted, kx, ky)
+    if len(kx) > 1:
+        slope = max(float(np.polyfit(kx, ky, 1)[0]), 0.0)
+        below, above = wanted < kx[0], wanted > kx[-1]
+        found[below] = ky[0] - slope * (kx[0] - wanted[below])
+        found[above] = ky[-1] + slope * (wanted[above] - kx[-1])
+        found = np.maximum(found, 0.0)
+    return list(map(float, found))
+
+
+def _times(
+    recording: Recording, profile: Profile, seen: SizesResult, varying: Varying, steps: Counter[int]
+) -> _Times | Reason:
+    """What each size takes, or the reason why that is unknown."""
+    eager = _by_size(varying, seen.iteration_ms)
+    if recording.mode != "gpu":
+        return Reason("sizes_without_gpu")
+    try:
+        replays = _replays(recording, seen)
+    except InputError as error:
+        return Reason("trace_unreadable", {"error": str(error)})
+    if not eager or not replays:
+        return Reason("sizes_not_traced" if eager else "sizes_not_timed")
+    sizes = sorted(steps)
+    rest = _rest(profile, seen)
+    peaks = _by_size(varying, seen.peak_mib)
+    return _Times(
+        sizes,
+        [steps[size] for size in sizes],
+        curve(eager, sizes),
+        [ms + rest for ms in curve(replays, sizes)],
+        rest,
+        curve(peaks, sizes) if peaks else None,
+    )
+
+
+def _by_size(varying: Varying, values: Sequence[float | None]) -> list[tuple[int, float]]:
+    """The values of the steps whose size is known, with their sizes."""
+    return [
+        (size, value)
+        for step, size in zip(varying.steps, varying.sizes)
+        if step < len(values) and (value := values[step]) is not None
+    ]
+
+
+def _replays(recording: Recording, seen: SizesResult) -> list[tuple[int, float]]:
+    """Predicted replay, in ms, of each traced step with its size; InputError without its trace."""
+    traced = recording.trace
+    if traced is None or not traced.inputs:
+        return []
+    trace = read_trace(Path(recording.directory) / traced.file)
+    iterations = find_iterations(trace, traced.drop_first)
+    # The same structure and dimension as in the steps whose sizes were counted.
+    varying = varying_of([*seen.inputs, *traced.inputs])
+    if iterations is None or len(iterations) != len(traced.inputs) or varying is None:
+        return []
+    optimizer = Optimizer.of(recording.inspect)
+    offset = len(seen.inputs)
+    size_of = {step - offset: size for step, size in zip(varying.steps, varying.sizes)}
+    return [
+        (size_of[int(row)], predict(work, optimizer).ms)
+        for row, work in zip(iterations.used, step_works(gather(trace, iterations)))
+        if int(row) in size_of and work.busy_ms > 0
+    ]
+
+
+def _rest(profile: Profile, seen: SizesResult) -> float:
+    """Milliseconds of an iteration outside the replay of its step."""
+    projected, replay = profile.value("projected_iteration_ms"), profile.value("replay_ms")
+    replay = profile.value("predicted_replay_ms") if replay is None else replay
+    if projected is not None and replay is not None:
+        return max(0.0, projected - replay)
+    pairs = zip(seen.iteration_ms, seen.step_ms)
+    between = [whole - step for whole, step in pairs if whole is not None and step is not None]
+    return max(0.0, median(between)) if between else 0.0
+
+
+def _with_buckets(plan: BucketPlan, times: _Times) -> BucketPlan:
+    """The plan with the buckets that take the least time, and with that time."""
+    chosen = _chosen(plan, times)
+    edges, total, graphed = chosen.edges, chosen.total, np.array(chosen.graphed)
+    sizes, counts, memory = np.array(times.sizes), np.array(times.steps), times.memory
+    steps = int(counts.sum())
+    others = plan.observed_steps - steps  # steps with inputs of another structure
+    buckets = tuple(
+        Bucket(
+            times.sizes[low + 1],
+            times.sizes[high],
+            int(counts[low + 1 : high + 1][graphed[low + 1 : high + 1]].sum()),
+            times.replayed[high] - times.rest,
+            None if memory is None else memory[high],
+        )
+        for low, high in pairwise([-1, *edges])
+    )
+    padded_to = np.repeat(sizes[list(edges)], np.diff([-1, *edges]))
+    covered = np.flatnonzero(graphed)
+    padded = (counts[covered] * padded_to[covered]).sum()
+    padding = padded - (counts[covered] * sizes[covered]).sum()
+    eager_ms = float(np.dot(counts, times.eager)) / steps
+    exact_ms = float(np.dot(counts, np.minimum(times.eager, times.replayed))) / steps
+    notes = list(plan.notes)
+    if plan.memory_limit_mib is not None and memory is None:
+        notes.append("the memory of a step was not measured, so the limit was not applied")
+    held = None
+    if memory is not None:
+        smallest = memory[-1] if plan.kind == "growing" else min(memory)
+        exceeds = plan.memory_limit_mib is not None and smallest > plan.memory_limit_mib
+        held = smallest if exceeds else sum(memory[edge] for edge in edges)
+    if others and not plan.phases:
+        notes.append(
+            f"the inputs of {plural(others, 'step')} have another structure: a graph serves only "
+            f"the other {plan.observed_steps - others}, and the times are theirs"
+        )
+    return replace(
+        plan,
+        buckets=buckets,
+        covered_pct=float(100 * counts[covered].sum() / plan.observed_steps),
+        padding_pct=float(100 * padding / padded) if padded else None,
+        eager_ms=eager_ms,
+        planned_ms=total / steps,
+        exact_ms=exact_ms if plan.kind == "padded" else None,
+        removable_pct=100 * (1 - total / steps / eager_ms),
+        memory_mib=held,
+        notes=tuple(notes),
+    )
+
+
+def _chosen(plan: BucketPlan, times: _Times) -> Chosen:
+    if plan.kind == "growing":
+        longest = max(times.replayed)  # with a static cache every step takes as long as the longest
+        fits = not times.memory or times.memory[-1] <= (plan.memory_limit_mib or inf)
+        graphed = tuple(fits and longest < ms for ms in times.eager)
+        eager = np.minimum(times.eager, longest) if fits else times.eager
+        edges = (len(times.sizes) - 1,) if any(graphed) else ()
+        return Chosen(edges, float(np.dot(times.steps, eager)), graphed)
+    known, limit = (times.steps, times.eager, times.replayed), plan.memory_limit_mib
+    most = range(1, (plan.max_graphs or 1) + 1)
+    plans = [choose_buckets(*known, graphs, times.memory, limit) for graphs in most]
+    # The fewest graphs whose time is near the best, because each of them has to be captured.
+    enough = plans[-1].total * (1 + _NOT_WORTH_A_GRAPH)
+    return next(chosen for chosen in plans if chosen.total <= enough)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """`edges` index the sizes to pad to, ascending; `total` is the time of all steps."""
 
     edges: tuple[int, ...]
     total: float
-    graphed: tuple[bool, ...]
+    graphed: tuple[bool, ...]  # of each size; one that is slower when padded stays eager
 
 
 def choose_buckets(
@@ -37,81 +268,56 @@ def choose_buckets(
     memory: Sequence[float] | None = None,
     limit: float | None = None,
 ) -> Chosen:
-    """The best buckets for distinct sizes in ascending order.
+    """The buckets that minimize the time of all steps, for distinct sizes in ascending order.
 
     `counts[i]` steps of size i take `eager[i]` each without a graph, and `replay[j]` padded to
     size j >= i. A step above every bucket, or faster eagerly, stays eager. The graphs together
-    hold at most `limit` of `memory`, to one part in 256 of it, rounded up. Of plans of equal
-    time the one with the fewest graphs is taken.
+    hold at most `limit` of `memory`, to one part in 256 of it, rounded up. Of equal plans the one
+    with the fewest graphs is taken. Exact, by dynamic programming over the sizes: lowering a
+    bucket to the largest size it serves makes no step slower.
     """
-    count = np.asarray(counts, np.float64)
-    alone = np.asarray(eager, np.float64)
-    # A replay of a longer step is no faster: what says so is the noise of its measurement.
+    count, alone = np.asarray(counts, np.float64), np.asarray(eager, np.float64)
+    # A replay of a longer step is not faster. Where it was measured faster, that is noise.
     padded = np.maximum.accumulate(np.asarray(replay, np.float64))
     n = len(count)
     if n == 0 or max_graphs < 1:
         return Chosen((), float(count @ alone), (False,) * n)
-    weights, parts = _weights(memory, limit, n)
-    # cost[i, j]: sizes i..j-1 in the bucket of size j-1, each the faster of the two ways.
+    weights, parts = np.zeros(n, np.int64), 0
+    if memory is not None and limit is not None:
+        share = np.asarray(memory, np.float64) / limit * PARTS
+        weights, parts = np.ceil(share - 1e-9).astype(np.int64), PARTS
+    # ends[j] - upto[i, j]: time of sizes i..j, each eager or padded to size j, whichever is faster.
     each = np.minimum(alone[:, None], padded[None, :]) * count[:, None]
     upto = np.vstack([np.zeros(n), np.cumsum(each, axis=0)])
     ends = upto[np.arange(1, n + 1), np.arange(n)]
     left_eager = np.concatenate([np.cumsum((count * alone)[::-1])[::-1], [0.0]])
-    # best[k][j, m]: least time of the first j sizes with k buckets, the last at size j-1, and
-    # m parts of the memory or less.
+    # state[j, m]: least time of the first j sizes with k buckets, the last at size j-1, and
+    # m parts of the memory or less. origins[k-1] holds where the bucket before ended.
     state = np.full((n + 1, parts + 1), np.inf)
     state[0] = 0.0
-    steps: list[Ints] = []
-    found = (float(left_eager[0]), 0, 0)
-    states = [state]
+    origins: list[Ints] = []
+    total, graphs, end = float(left_eager[0]), 0, 0
     for k in range(1, min(max_graphs, n) + 1):
-        after = np.full((n + 1, parts + 1), np.inf)
-        origin = np.zeros((n + 1, parts + 1), np.int64)
+        after, origin = np.full_like(state, np.inf), np.zeros(state.shape, np.int64)
         for j in range(1, n + 1):
             weight = weights[j - 1]
             if weight > parts:
                 continue
-            before = states[-1][:j, : parts + 1 - weight]
+            before = state[:j, : parts + 1 - weight]
             through = before + (ends[j - 1] - upto[:j, j - 1])[:, None]
             origin[j, weight:] = through.argmin(axis=0)
             after[j, weight:] = through.min(axis=0)
-        steps.append(origin)
-        states.append(after)
+        origins.append(origin)
+        state = after
         totals = after[:, parts] + left_eager
         j = int(totals.argmin())
-        if totals[j] < found[0] * (1 - 1e-12):
-            found = (float(totals[j]), k, j)
-    edges = _walk(found[1], found[2], steps, weights, parts)
-    return Chosen(edges, found[0], _graphed(edges, alone, padded))
-
-
-def _weights(memory: Sequence[float] | None, limit: float | None, n: int) -> tuple[Ints, int]:
-    """Parts of the limit that each graph takes, and how many parts there are."""
-    if memory is None or limit is None:
-        return np.zeros(n, np.int64), 0
-    share = np.asarray(memory, np.float64) / limit * PARTS
-    return np.ceil(share - 1e-9).astype(np.int64), PARTS
-
-
-def _walk(
-    k: int,
-    j: int,
-    steps: list[Ints],
-    weights: Ints,
-    parts: int,
-) -> tuple[int, ...]:
+        if totals[j] < total * (1 - 1e-12):
+            total, graphs, end = float(totals[j]), k, j
     edges: list[int] = []
     left = parts
-    while k > 0:
-        edges.append(j - 1)
-        before = int(steps[k - 1][j, left])
-        left -= int(weights[j - 1])
-        k, j = k - 1, before
-    return tuple(reversed(edges))
-
-
-def _graphed(edges: tuple[int, ...], alone: Floats, padded: Floats) -> tuple[bool, ...]:
-    served = np.searchsorted(edges, np.arange(len(alone)))
-    return tuple(
-        bool(at < len(edges) and padded[edges[at]] < alone[i]) for i, at in enumerate(served)
-    )
+    for origin in reversed(origins[:graphs]):
+        edges.insert(0, end - 1)
+        end, left = int(origin[end, left]), left - int(weights[end - 1])
+    served = np.searchsorted(edges, np.arange(n))
+    graphed = (at < len(edges) and padded[edges[at]] < alone[i] for i, at in enumerate(served))
+    return Chosen(tuple(edges), total, tuple(map(bool, graphed)))

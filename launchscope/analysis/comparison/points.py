@@ -1,33 +1,30 @@
-"""What a comparison says of each point beyond its Profile, and of all of them together."""
+"""What a comparison says of each point beyond its Profile, and of all batch sizes together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
-from launchscope.model import Point, Profile, TensorShape
+import numpy as np
 
-# Of kernels the reports of a comparison show none, and its file keeps the longest.
+from launchscope.model import Crossover, NearestPoint, Point
+
+# The reports of a comparison show no kernels, and its file keeps the longest.
 KERNELS_KEPT = 20
 
 
 def with_rates(point: Point) -> Point:
-    """The point with its samples per second; batch size over iteration."""
+    """The point with its samples per second, and only the kernels that take the most time."""
     if point.profile is None:
         return point
-    trimmed = trim(point.profile)
+    longest = sorted(point.profile.kernels, key=lambda kernel: -kernel.total_us)[:KERNELS_KEPT]
     return replace(
         point,
-        profile=trimmed,
+        profile=replace(point.profile, kernels=tuple(longest)),
         samples_per_s=_rate(point, "iteration_ms"),
         replay_samples_per_s=_rate(point, "projected_iteration_ms"),
     )
-
-
-def trim(profile: Profile) -> Profile:
-    """The Profile with the kernels that take the most time only."""
-    longest = sorted(profile.kernels, key=lambda kernel: -kernel.total_us)[:KERNELS_KEPT]
-    return replace(profile, kernels=tuple(longest))
 
 
 def _rate(point: Point, key: str) -> float | None:
@@ -38,15 +35,64 @@ def _rate(point: Point, key: str) -> float | None:
 
 
 def same_work(points: Sequence[Point]) -> bool | None:
-    """Whether steps of different batch sizes read inputs of the same shapes, so that the batch
-    size made no difference. None where the shapes of fewer than two sizes are known."""
-    seen: dict[int, frozenset[tuple[TensorShape, ...]]] = {}
+    """Whether steps of all batch sizes read inputs of the same shapes, so that the script ignores
+    the batch size. None where the shapes of fewer than two sizes are known."""
+    seen = {
+        point.batch_size: shapes
+        for point in points
+        if point.batch_size is not None
+        and point.profile is not None
+        and (shapes := frozenset(known.inputs for known in point.profile.shapes.signatures))
+    }
+    return len(set(seen.values())) == 1 if len(seen) > 1 else None
+
+
+def crossovers(points: Iterable[Point], threshold_pct: float) -> tuple[Crossover, ...]:
+    """One for each combination of the other parameters, in the order in which they were run."""
+    groups: dict[tuple[tuple[str, str], ...], list[Point]] = {}
     for point in points:
-        if point.batch_size is None or point.profile is None:
-            continue
-        shapes = frozenset(signature.inputs for signature in point.profile.shapes.signatures)
-        if shapes:
-            seen[point.batch_size] = shapes
-    if len(seen) < 2:
-        return None
-    return len(set(seen.values())) == 1
+        if point.batch_size is not None:
+            others = {k: v for k, v in point.parameters.items() if k != "batch_size"}
+            groups.setdefault(tuple(others.items()), []).append(point)
+    return tuple(crossover(group, threshold_pct, dict(others)) for others, group in groups.items())
+
+
+def crossover(
+    points: Sequence[Point], threshold_pct: float, parameters: dict[str, str] | None = None
+) -> Crossover:
+    """Where the share of the iteration that a replay removes falls below `threshold_pct`.
+
+    It is interpolated over the logarithm of the batch size between the measured sizes beside it:
+    from the exposed launch overhead, which is measured eagerly at every size, if that crosses the
+    threshold there too, else from the share removed.
+    """
+    known = [
+        NearestPoint(p.batch_size, removable, p.value("launch_overhead_pct"))
+        for p in points
+        if p.batch_size is not None and (removable := p.value("removable_pct")) is not None
+    ]
+    known.sort(key=lambda near: near.batch_size)
+    found = Crossover("unknown", threshold_pct, parameters or {})
+    pays = [near.removable_pct >= threshold_pct for near in known]
+    changes = [index for index, (a, b) in enumerate(pairwise(pays)) if a != b]
+    if len(known) < 2:
+        return found
+    if not changes and pays[0]:
+        return replace(found, status="above", pays=known[-1])
+    if not changes:
+        return replace(found, status="below", pays_not=known[0])
+    if len(changes) > 1:
+        return replace(found, status="several")
+    before, after = known[changes[0] : changes[0] + 2]
+    measured = {p.batch_size for p in points if p.value("replay_ms") is not None}
+    found = replace(found, confirmed={before.batch_size, after.batch_size} <= measured)
+    if not pays[0]:
+        return replace(found, status="rising", pays=after, pays_not=before)
+    found = replace(found, status="between", by="removable", pays=before, pays_not=after)
+    high, low = before.removable_pct, after.removable_pct
+    above, below = before.exposed_pct, after.exposed_pct
+    if above is not None and below is not None and above >= threshold_pct > below:
+        found, high, low = replace(found, by="exposed"), above, below
+    logs = np.log2([before.batch_size, after.batch_size])
+    share = (high - threshold_pct) / (high - low)
+    return replace(found, batch_size=float(2 ** (logs[0] + share * (logs[1] - logs[0]))))

@@ -4,34 +4,52 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
 import numpy as np
 
-from launchscope.analysis.replay_model.prediction import Prediction
-from launchscope.analysis.replay_model.projection import Model, ReplayCost, fit, host_replay_us
-from launchscope.analysis.replay_model.replay import MeasuredReplay
-from launchscope.analysis.timeline.accounting import Accounting
+from launchscope.analysis.replay_model.prediction import Optimizer, Prediction, predict, step_work
+from launchscope.analysis.replay_model.replay import MeasuredReplay, measured_replay
+from launchscope.analysis.replay_model.simulation import Model, fit
+from launchscope.analysis.timeline.accounting import Accounting, account
+from launchscope.analysis.timeline.timeline import Timeline, build_timeline
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes
-from launchscope.model import HostInput, ReplayResult, TensorShape
+from launchscope.model import HostInput, Recording, ReplayResult, ScopeReplay
 
 # Inputs to copy in per step where the recording does not say: a batch and its targets.
 _USUAL_INPUTS = 2
+# Host time of one replay call where it was not measured: so much and so much more per node.
+# An H200 host took 20 to 350 us for 57 to 1,400 nodes.
+_REPLAY_US, _REPLAY_NODE_US = 20.0, 0.2
 # The driver stages a pageable copy up to this size and returns at once; the call of a larger one
-# lasts until the GPU has taken most of it. The recording says nothing of pinned memory.
+# lasts until the GPU has taken most of it. The recording does not say what memory is pinned.
 STAGED_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Projection:
-    """The iteration with its step replayed.
+class TracedSteps:
+    """What the used steps of a trace show."""
 
-    `low_pct` and `high_pct` bound the share of the iteration that a replay removes; `step_pct` is
-    the share of the step, None where the replay is only a part of it.
-    """
+    work: Work
+    timeline: Timeline
+    accounts: Accounting
+    predicted: Prediction | None
+
+    @classmethod
+    def of(cls, work: Work, optimizer: Optimizer | None, profiler_us: float = 0.0) -> TracedSteps:
+        """`optimizer` is what a capture changes in the optimizers. None: predict no replay."""
+        device_work = step_work(work) if optimizer is not None else None
+        predicted = predict(device_work, optimizer or Optimizer()) if device_work else None
+        return cls(work, build_timeline(work), account(work, profiler_us), predicted)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The iteration with its step replayed, and bounds of the share that this removes. `step_pct`
+    is the share of the step, None where the replay is only a part of it."""
 
     eager_ms: float
     projected_ms: float
@@ -60,58 +78,41 @@ class Projector:
 
     @classmethod
     def of(
-        cls,
-        work: Work,
-        accounts: Accounting,
-        predicted: Prediction | None,
-        times: StepTimes,
-        host_inputs: tuple[HostInput, ...] = (),
+        cls, traced: TracedSteps, times: StepTimes, host_inputs: tuple[HostInput, ...] = ()
     ) -> Projector | None:
         """None where there is nothing to simulate, or no time to compare the simulation with."""
-        iteration, step = times.iteration_ms, times.step_ms
+        iteration, step, predicted = times.iteration_ms, times.step_ms, traced.predicted
         if predicted is None or iteration is None or step is None:
             return None
-        model = fit(work, times, accounts.profiler_us)
+        model = fit(traced.work, times, traced.accounts.profiler_us)
         if model is None:
             return None
-        operations = float(np.median(accounts.operations))
+        operations = float(np.median(traced.accounts.operations))
         return cls(model, times, iteration, step, predicted, operations, moved_inputs(host_inputs))
 
-    @property
-    def error_pct(self) -> float:
-        """By how much the simulation of the unchanged loop misses the measured iteration."""
-        return 100 * (self.model.iteration_ms / self.iteration_ms - 1)
-
-    @property
-    def sync_cost_ms(self) -> float:
-        """What the iteration takes longer for its synchronizations."""
-        return max(self.model.iteration_ms - self.model.without_waits_ms(), 0.0)
-
     def project(
-        self, result: ReplayResult | None, replay: MeasuredReplay | None
+        self, result: ReplayResult | None = None, replay: MeasuredReplay | None = None
     ) -> Projection | None:
         """The iteration with the measured replay, or else with the predicted one.
 
-        The bounds combine the slowest burst, or the prediction's upper bound, with the fastest
-        usual iteration, and the reverse. A replay of forward and backward leaves the rest of the
-        step as it is; None for a smaller part of the step.
+        The lower bound combines the slowest replay with the fastest usual iteration, the upper one
+        the reverse. After forward and backward the rest of the step stays; None for a smaller part.
         """
-        keeps_rest = False
+        keeps_rest = replay is not None and not replay.whole_step
+        if keeps_rest and replay is not None and replay.result.scope != "forward_backward":
+            return None
         timed: MeasuredReplay | Prediction = replay or self.predicted
-        if replay is not None and not replay.whole_step:
-            keeps_rest = replay.result.scope == "forward_backward"
-            if not keeps_rest:
-                return None
-        host = host_replay_us(self.operations)
+        host = _REPLAY_US + _REPLAY_NODE_US * self.operations
+        inputs, size = _USUAL_INPUTS, 0
         if result is not None and result.host_replay_us:
             host = median(result.host_replay_us)
-        inputs, size = _USUAL_INPUTS, 0
         if result is not None and result.input_tensors is not None:
             inputs, size = result.input_tensors, result.input_bytes or 0
 
         def projected(replay_ms: float) -> float:
-            cost = ReplayCost(replay_ms, host, inputs, size, keeps_rest, self.moved_inputs)
-            return self.model.replayed_ms(cost)
+            return self.model.replayed_ms(
+                replay_ms, host, inputs, size, keeps_rest, self.moved_inputs
+            )
 
         whole = projected(timed.ms)
         fast, slow = _usual_iterations(self.times, replay)
@@ -125,22 +126,22 @@ class Projector:
             break_even_steps=_break_even(replay, self.iteration_ms - whole),
         )
 
-    def removable_pct(self, replay: MeasuredReplay) -> float | None:
-        """The share of the iteration that this replay removes; None if it cannot be projected."""
-        projection = self.project(replay.result, replay)
-        return None if projection is None else projection.removable_pct
 
+def project_from_bursts(
+    times: StepTimes, replay: MeasuredReplay, *, stretched: bool
+) -> Projection | None:
+    """The iteration where no trace shows the work between steps, or only a `stretched` one.
 
-def project_from_bursts(times: StepTimes, replay: MeasuredReplay) -> Projection | None:
-    """The iteration where no trace says what lies between the steps, or only one that tracing
-    stretched.
-
-    The replay takes off the iteration what it takes off the step: a host that is behind, or waits
-    between steps, would change that. Bounds as in `Projector.project`. None for a replay of a
-    part of the step.
+    The replay takes off the iteration what it takes off the step, if no host is behind or waits.
+    None for a part of the step, and for a stretched trace unless eager steps beside the replays
+    took as long as in the timing pass.
     """
-    iteration, step = times.iteration_ms, times.step_ms
+    iteration, step, again = times.iteration_ms, times.step_ms, replay.unchanged_eager_ms
     if iteration is None or step is None or iteration <= 0 or not replay.whole_step:
+        return None
+    # A second measurement of the same times outweighs a trace that contradicts them.
+    confirmed = step > 0 and again is not None and abs(again / step - 1) * 100 <= BUSY_TOLERANCE_PCT
+    if stretched and not confirmed:
         return None
     fast, slow = _usual_iterations(times, replay)
     whole = max(iteration - (step - replay.ms), replay.ms)
@@ -157,46 +158,45 @@ def project_from_bursts(times: StepTimes, replay: MeasuredReplay) -> Projection 
     )
 
 
-def timed_again(times: StepTimes, replay: MeasuredReplay) -> bool:
-    """Whether the eager steps between the replays took as long as those of the timing pass.
-
-    Then the steps did not change in between, and a trace that contradicts them was disturbed by
-    its own recording. Unknown, so False, where the capture changed flags.
-    """
-    step, eager = times.step_ms, replay.unchanged_eager_ms
-    if not step or eager is None:
-        return False
-    return 100 * abs(eager / step - 1) <= BUSY_TOLERANCE_PCT
+def scope_replays(
+    recording: Recording, iteration_ms: float | None, projector: Projector | None
+) -> tuple[ScopeReplay, ...]:
+    """Every smaller scope that was tried. Where its iteration cannot be projected, the share
+    removed is what the part of the step saves."""
+    found = []
+    for result in filter(None, (recording.scope_forward_backward, recording.scope_forward)):
+        tried = ScopeReplay(result.scope, result.status, result.reason)
+        replay = measured_replay(result)
+        if replay is None or not replay.eager_ms:
+            found.append(tried)
+            continue
+        eager = median(replay.eager_ms)
+        projection = projector.project(result, replay) if projector is not None else None
+        share = 100.0 * (eager - replay.ms) / iteration_ms if iteration_ms else None
+        share = projection.removable_pct if projection is not None else share
+        found.append(replace(tried, eager_ms=eager, replay_ms=replay.ms, removable_pct=share))
+    return tuple(found)
 
 
 def moved_inputs(inputs: tuple[HostInput, ...]) -> int:
-    """How many host tensors the step copies to the device with `x.to(device)`.
-
-    With a graph such a copy goes straight to the input's fixed address. 0 unless all of them are
-    small enough not to wait.
-    """
-    return len(inputs) if all(_bytes(x.tensor) <= STAGED_BYTES for x in inputs) else 0
-
-
-def _bytes(tensor: TensorShape) -> int:
-    bits = re.search(r"\d+", tensor.dtype)  # of float32, bfloat16, float8_e5m2
-    return math.prod(tensor.dims) * (int(bits[0]) // 8 if bits else 1)
+    """How many host tensors the step copies to the device with `x.to(device)`, as a graph's loop
+    would to the input's address; 0 unless all of them are small enough not to wait."""
+    for tensor in (entry.tensor for entry in inputs):
+        bits = re.search(r"\d+", tensor.dtype)  # of float32, bfloat16, float8_e5m2
+        if math.prod(tensor.dims) * (int(bits[0]) // 8 if bits else 1) > STAGED_BYTES:
+            return 0
+    return len(inputs)
 
 
 def _usual_iterations(times: StepTimes, replay: MeasuredReplay | None) -> tuple[float, float]:
-    """How fast and how slow an iteration usually is.
-
-    The quartiles, widened to what other moments of the run say: timing windows that the quartiles
-    are not of, and the eager bursts between the replays. On a shared host these differ by more
-    than the quartiles of any one moment.
-    """
+    """How fast and how slow an iteration usually is: the quartiles, extended to the other timing
+    windows and the eager bursts, which on a shared host differ by more."""
     quartiles = (float(ms) for ms in np.percentile(times.iteration, (25, 75)))
-    fast, *_, slow = sorted((*quartiles, *(times.windows_ms if times.unsteady else ())))
+    moments = [*quartiles, *(times.windows_ms if times.unsteady else ())]
     if replay is not None and replay.whole_step and replay.unchanged_eager_ms is not None:
         between = (times.iteration_ms or 0.0) - (times.step_ms or 0.0)
-        later = replay.unchanged_eager_ms + max(between, 0.0)
-        fast, slow = min(fast, later), max(slow, later)
-    return fast, slow
+        moments.append(replay.unchanged_eager_ms + max(between, 0.0))
+    return min(moments), max(moments)
 
 
 def _break_even(replay: MeasuredReplay | None, saved_ms: float) -> int | None:

@@ -1,27 +1,23 @@
 """What a replay takes when the streams of a step run side by side.
 
-Kernels are put on the GPU in the order of their streams and of the waits between these. While
-the blocks of those that run do not fit on the device together, all slow down in proportion; of
-several that do fit each takes `SIDE_BY_SIDE` times as long as alone, for the caches, the memory
-and the schedulers that they share. The same rule, read backwards, first takes out of the eager
-durations what eager's own overlap had added.
+Kernels start in the order of their streams and of the waits between streams. While the blocks of
+all running kernels do not fit on the device together, all slow down in proportion. Where they fit,
+each takes `SIDE_BY_SIDE` times as long as alone, because they share caches, memory and schedulers.
+The same rule, applied backwards, first removes eager's own overlap from the eager durations.
 
-A trace tells that events were recorded and waited for, not which event, nor on which stream.
-So, by the order of the host's calls:
+A trace does not show which event a stream waits for, so the order of the host's calls decides: two
+or more waits in a row are a fork or a join of all streams. A single wait holds the next launch's
+stream at most until the newest launch on another stream that has an event behind it. The estimate
+is the mean of the times with and without single waits.
 
-- two or more waits in a row are a fork or a join of all streams;
-- a single wait holds the stream that is launched on next. At most it lasts until the newest
-  launch behind which an event was recorded on another stream; of a pipeline over layers it was
-  an older one. The estimate is the middle of the times with and without that wait.
-
-`SIDE_BY_SIDE` is from graphs whose dependencies were known (`cudaGraphDebugDotPrint` of four
-LSTMs of two and three layers, one of them in both directions; chains of matrix products on two
-and four streams; H200): 1.4 to 1.6 brings each to its measured replay.
+`SIDE_BY_SIDE` is from graphs with known dependencies (`cudaGraphDebugDotPrint` of four LSTMs of
+two and three layers, one bidirectional; chains of matrix products on two and four streams; H200):
+1.4 to 1.6 brings each to its measured replay.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
@@ -50,29 +46,12 @@ class _Nodes:
     recorded: list[bool]  # an event was recorded behind it, before the next launch
 
 
-@dataclass
-class _Order:
-    """Which nodes follow which. Joins are nodes without work, behind those of the step."""
-
-    after: list[list[int]]
-    before: list[int] = field(default_factory=list)  # how many each node waits for
-
-    def put(self, sources: list[int]) -> int:
-        """Adds the next node, after these."""
-        node = len(self.before)
-        self.before.append(len(sources))
-        self.after.append([])
-        for source in sources:
-            self.after[source].append(node)
-        return node
-
-
 def side_by_side_ns(work: Work, node_ns: Floats) -> Floats:
     """GPU time of a replay of each used step, in ns. `node_ns` is what each row of
-    `work.activities` costs as a node of a graph, beside its own duration.
+    `work.activities` costs as a node of a graph, in addition to its own duration.
 
-    NaN for a step of one stream, and for one whose order cannot be told: its trace lacks the
-    waits between streams, the size of a kernel or a launch, or it launched graphs itself.
+    NaN for a step of one stream or of unknown order: its trace lacks waits between streams, the
+    size of a kernel or a launch, or it launched graphs itself.
     """
     found = np.full(len(work.iterations.used), np.nan)
     if work.activities[c.STREAM].nunique() < 2:
@@ -95,7 +74,7 @@ def side_by_side_ns(work: Work, node_ns: Floats) -> Floats:
 
 
 def _calls(work: Work, pattern: str) -> Ints:
-    """When the calls of this name were made, by the process of the steps."""
+    """When the process of the steps made the calls whose names match."""
     calls = work.trace.calls
     named = calls[c.NAME].cat.categories.to_series().astype(str).str.match(pattern).to_numpy(bool)
     wanted: Bools = np.append(named, False)[calls[c.NAME].cat.codes]
@@ -130,76 +109,77 @@ def _nodes(work: Work, rows: Ints, records: Ints, waits: Ints) -> _Nodes | None:
     )
 
 
-def _slowdown(share: Floats, kernels: Ints) -> Floats:
-    """How many times longer than alone kernels take whose shares and number add up to these."""
-    return np.maximum(share, np.where(kernels > 1, SIDE_BY_SIDE, 1.0))
-
-
 def _alone(nodes: _Nodes) -> Floats:
-    """What each would have taken had nothing run beside it, in ns."""
+    """What each node takes in ns when nothing runs beside it."""
     time = np.concatenate((nodes.start, nodes.end))
     order = np.argsort(time, kind="stable")
     share = np.cumsum(np.concatenate((nodes.share, -nodes.share))[order])
     kernels = np.cumsum(np.concatenate((nodes.kernel, -nodes.kernel))[order])
-    passed = np.diff(time[order]) / _slowdown(share, kernels)[:-1]
+    slowdown = np.maximum(share, np.where(kernels > 1, SIDE_BY_SIDE, 1.0))
+    passed = np.diff(time[order]) / slowdown[:-1]
     progress = np.empty(len(time))
     progress[order] = np.append(0.0, np.cumsum(passed))
     done: Floats = progress[len(nodes.start) :] - progress[: len(nodes.start)]
     return done
 
 
-def _order(nodes: _Nodes, strict: bool) -> tuple[_Order, list[int]]:
-    """What waits for what, and the node of each launch; with `strict` single waits count."""
-    order = _Order([])
+def _order(nodes: _Nodes, strict: bool) -> tuple[list[list[int]], list[int]]:
+    """The nodes that each node waits for, and the node of each launch.
+
+    With `strict` single waits count. Joins are nodes without a launch.
+    """
+    sources: list[list[int]] = []
     place: list[int] = []
     latest: dict[int, int] = {}  # node by stream, since the last join
     join: list[int] = []
     newest, other = (-1, -1), (-1, -1)  # stream and node recorded, of two different streams
     for stream, waits, recorded in zip(nodes.stream, nodes.waits, nodes.recorded):
         if waits > 1:
-            join = [order.put([*join, *latest.values()])]
-            latest = {}
-        sources = [latest[stream]] if stream in latest else list(join)
-        if waits == 1 and strict:
-            node = (newest if newest[0] != stream else other)[1]
-            if node >= 0:
-                sources.append(node)
-        node = order.put(sources)
-        place.append(node)
-        latest[stream] = node
+            sources.append([*join, *latest.values()])
+            join, latest = [len(sources) - 1], {}
+        before = [latest[stream]] if stream in latest else list(join)
+        node = (newest if newest[0] != stream else other)[1]
+        if waits == 1 and strict and node >= 0:
+            before.append(node)
+        sources.append(before)
+        latest[stream] = len(sources) - 1
+        place.append(latest[stream])
         if recorded:
             if newest[0] != stream:
                 other = newest
-            newest = (stream, node)
-    return order, place
+            newest = (stream, latest[stream])
+    return sources, place
 
 
 def _simulated(nodes: _Nodes, work_ns: Floats, strict: bool) -> float:
-    """When the last node is through. Progress runs alike for all that are on the device, so
-    that a heap of what each has reached when it is done is all that is needed."""
-    order, place = _order(nodes, strict)
-    count = len(order.before)
+    """When the last node ends. All nodes that run progress at the same rate: a heap holds the
+    progress at which each ends."""
+    sources, place = _order(nodes, strict)
+    count = len(sources)
     work, share, kernel = [0.0] * count, [0.0] * count, [0] * count
     for node, *of in zip(place, work_ns.tolist(), nodes.share.tolist(), nodes.kernel.tolist()):
         work[node], share[node], kernel[node] = of
-    missing = order.before
+    followers: list[list[int]] = [[] for _ in range(count)]
+    for node, before in enumerate(sources):
+        for source in before:
+            followers[source].append(node)
+    missing = [len(before) for before in sources]
     ready = [node for node in range(count) if not missing[node]]
-    through: list[tuple[float, int]] = []
+    ends: list[tuple[float, int]] = []
     progress = time = load = 0.0
     running = 0
-    while ready or through:
+    while ready or ends:
         for node in ready:
-            heappush(through, (progress + work[node], node))
+            heappush(ends, (progress + work[node], node))
             load += share[node]
             running += kernel[node]
-        reached, node = heappop(through)
-        slowdown = max(load, SIDE_BY_SIDE if running > 1 else 1.0)
-        time += (reached - progress) * slowdown
+        reached, node = heappop(ends)
+        time += (reached - progress) * max(load, SIDE_BY_SIDE if running > 1 else 1.0)
         progress = reached
         load -= share[node]
         running -= kernel[node]
         ready = []
-        for later in order.after[node]:
+        for later in followers[node]:
             missing[later] -= 1
             if not missing[later]:
                 ready.append(later)

@@ -2,38 +2,35 @@
 
     replay = busy - overlap + 0.26 us x kernels + 0.44 us x (copies and sets) + 3.2 us + optimizer
 
-- `busy` is the union of the device activity that the eager step launched. Between
-  two nodes of a graph lies a gap, short kernels last a little longer in a replay than launched
-  alone, and each replay has a start of its own.
-- `overlap`: an eager step that is short of launches runs its streams one after another, a
-  replay runs them side by side. What that saves is simulated (`overlap`); nothing for a step of
-  one stream, or where the trace does not tell enough. The busiest stream is the lower bound, the
-  union, without any overlap, the upper one.
-- `optimizer`: a capture needs `capturable=True` of the Adam family, which eager's trace does
-  not have. The foreach implementation then runs two kernels more per tensor, and eight for
-  each group of parameters, of about 1 us. A trace without its run tells of both (`capturable`).
+- `busy` is the union of the eager step's device activity. A replay adds gaps between nodes, a
+  little to each short kernel, and a start of its own.
+- `overlap`: a replay runs streams side by side that an eager step short of launches runs in turn.
+  The module `overlap` simulates what that saves: nothing for one stream or an unknown order. The
+  busiest stream is the lower bound, the union without any overlap the upper one.
+- `optimizer`: with the `capturable=True` that a capture needs, foreach optimizers of the Adam
+  family run two more kernels per tensor and eight per group of parameters, of about 1 us each.
 
 The three costs were fitted on 60 steps of `python -m tests.benchmarks.zoo` whose replay ran the
 same work (NVIDIA H200, CUDA 13.0, PyTorch 2.11; least absolute relative error). With each step
-left out of the fit in turn the error is 0.7 % in the median and 5.3 % at the 90th percentile.
-Earlier constants, fitted on eight sample workloads alone, came to 1.2 % and 11.0 % on these 60:
-too low for small kernels. `overlap` came later. On a run of 69 steps after that, nine of them new
-and of several streams, the error is 0.7 % in the median and 5.8 % at the 90th percentile; of those
-nine 3.2 % in the median and 17 % at most (37 and 149 % with one stream after another). Cold caches
-and clocks are not modelled; the bounds allow for them, and for half a microsecond a node.
+left out of the fit in turn the error is 0.7 % in the median and 5.3 % at the 90th percentile. For
+nine later steps of several streams it is 3.2 % in the median and 17 % at most. The model has no
+cold caches and clocks; the bounds allow for them, and for half a microsecond a node.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from launchscope.analysis.replay_model.overlap import side_by_side_ns
+from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE
 from launchscope.analysis.timeline.intervals import union_ns_by_group
 from launchscope.analysis.timeline.work import Work
+from launchscope.model import InspectResult
 from launchscope.parser import columns as c
-from launchscope.parser.trace import ints
+from launchscope.parser.trace import Bools, Ints, ints
 
 KERNEL_MS = 0.26e-3
 COPY_MS = 0.44e-3
@@ -46,13 +43,24 @@ _SPREAD = 0.03
 _MOST_NODE_MS = 0.5e-3
 _MOST_ADDED_MS = 1.8e-3
 
+# Those of torch.optim that refuse a capture unless every group has capturable=True.
+ASK_FOR_CAPTURABLE = (
+    "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "ASGD", "RMSprop", "Rprop",
+)  # fmt: skip
+_STEP = re.compile(rf"{OPTIMIZER_RANGE}(?:{'|'.join(ASK_FOR_CAPTURABLE)})\.step")
+_FUSED = "Fused"  # kernels of such implementations, which a capture leaves as they are
+
 
 @dataclass(frozen=True)
 class Optimizer:
-    """Parameters that a capture makes capturable and eager's trace does not have so."""
+    """Parameters, and groups of them, that a capture makes capturable and that were not."""
 
     tensors: int = 0
     groups: int = 0
+
+    @classmethod
+    def of(cls, seen: InspectResult | None) -> Optimizer:
+        return cls(seen.uncapturable_tensors, seen.uncapturable_groups) if seen else cls()
 
     @property
     def added_kernels(self) -> int:
@@ -61,22 +69,18 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class StepWork:
-    """Device work of one eager step, or medians over several.
-
-    `longest_stream_ms` is the busy time of the stream with the most of it; `overlap_ms` is what
-    a replay is expected to save by running streams side by side, gaps between nodes included.
-    """
+    """Device work of one eager step, or medians over several."""
 
     busy_ms: float
-    longest_stream_ms: float
+    longest_stream_ms: float  # of the busiest stream
     kernels: float
     copies: float  # and sets
-    overlap_ms: float = 0.0
+    overlap_ms: float = 0.0  # that a replay saves by running streams side by side
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """GPU time of one replay in ms, and the bounds within which it is to be expected."""
+    """GPU time of one replay in ms, and the bounds within which it is expected."""
 
     ms: float
     low_ms: float
@@ -84,8 +88,8 @@ class Prediction:
 
 
 def predict(work: StepWork, optimizer: Optimizer = Optimizer()) -> Prediction:
-    """The model of the module's docstring. Bounds are no confidence interval: they span the
-    errors seen, and the overlap of streams that a replay may find."""
+    """The model in the module's docstring. The bounds are not a confidence interval: they span
+    the errors seen, and the overlap of streams that is possible."""
     nodes = work.kernels + work.copies
     added = optimizer.added_kernels
     gaps = KERNEL_MS * work.kernels + COPY_MS * work.copies + START_MS
@@ -103,12 +107,8 @@ def step_work(work: Work) -> StepWork | None:
     each = step_works(work)
     if not each or not any(step.busy_ms for step in each):
         return None
-    return StepWork(
-        *(
-            float(np.median([getattr(step, field.name) for step in each]))
-            for field in fields(StepWork)
-        )
-    )
+    columns = ([getattr(step, field.name) for step in each] for field in fields(StepWork))
+    return StepWork(*(float(np.median(column)) for column in columns))
 
 
 def step_works(work: Work) -> tuple[StepWork, ...]:
@@ -119,16 +119,64 @@ def step_works(work: Work) -> tuple[StepWork, ...]:
     busy = union_ns_by_group(start, end, step, count)[used] / 1e6
     streams, stream = np.unique(ints(work.activities, c.STREAM), return_inverse=True)
     width = max(len(streams), 1)
-    apart = np.where(step >= 0, step * width + stream, -1)
-    longest = union_ns_by_group(start, end, apart, count * width).reshape(count, width)
+    group = np.where(step >= 0, step * width + stream, -1)
+    longest = union_ns_by_group(start, end, group, count * width).reshape(count, width)
     kernel = (work.activities[c.KIND] == c.KERNEL).to_numpy(bool)
     kernels = np.bincount(step[(step >= 0) & kernel], minlength=count)[used]
     copies = np.bincount(step[(step >= 0) & ~kernel], minlength=count)[used]
     beside = side_by_side_ns(work, np.where(kernel, KERNEL_MS, COPY_MS) * 1e6) / 1e6
-    apart_ms = busy + KERNEL_MS * kernels + COPY_MS * copies
-    # Eager's own order can be replayed too: overlap never costs more than it.
-    saved = np.nan_to_num(np.maximum(apart_ms - beside, 0.0))
+    in_turn = busy + KERNEL_MS * kernels + COPY_MS * copies
+    # A replay in eager's own order is possible, so overlap never costs more than that.
+    saved = np.nan_to_num(np.maximum(in_turn - beside, 0.0))
     return tuple(
         StepWork(float(b), float(most) / 1e6, float(k), float(o), float(less))
         for b, most, k, o, less in zip(busy, longest[used].max(axis=1), kernels, copies, saved)
     )
+
+
+def made_capturable(work: Work) -> Optimizer:
+    """Parameters and groups of the used steps' optimizers, medians, from a trace alone.
+
+    Parameters are the gradients of one backward, of other optimizers too. An optimizer with at
+    least as many launches as a capturable one would add runs tensor by tensor or is capturable,
+    and is not counted. Each optimizer counts as one group.
+    """
+    windows, ranges = work.iterations, work.optimizer_ranges
+    if not len(ranges):
+        return Optimizer()
+    begin, end = ints(ranges, c.START), ints(ranges, c.END)
+    tensors = _parameters(work, begin, end, int(ints(ranges, c.TID)[0]))
+    named = ranges[c.NAME].astype(str).str.fullmatch(_STEP).to_numpy(bool)
+    start = ints(work.launches, c.START)
+    launches = np.searchsorted(start, end) - np.searchsorted(start, begin)
+    short = launches < ADDED_PER_TENSOR * tensors
+    changes = named & short & ~_fused(work, begin, end)
+    step = windows.step_of(begin)
+    held = changes & (step >= 0)
+    count = len(windows)
+    per_step = np.bincount(step[held], weights=tensors[held], minlength=count)[windows.used]
+    groups = np.bincount(step[held], minlength=count)[windows.used]
+    return Optimizer(int(np.median(per_step)), int(np.median(groups)))
+
+
+def _parameters(work: Work, begin: Ints, end: Ints, tid: int) -> Ints:
+    """Of each optimizer step, the gradients of one backward since the step before it."""
+    given = ints(work.iterations.of_process(work.trace.gradients), c.START)
+    forward = ints(work.launches, c.START)[ints(work.launches, c.TID) == tid]
+    first = np.searchsorted(given, np.append(0, end[:-1]))
+    last = np.searchsorted(given, begin)
+    # The engine has a thread of its own: while a backward runs, the script's launches nothing.
+    backward = np.searchsorted(forward, given)
+    opens = np.append(0, np.cumsum(np.diff(backward, prepend=-1) != 0))
+    others = opens[last] - opens[np.minimum(first + 1, last)]
+    return np.asarray(np.maximum(last - first, 0) // (1 + others), np.int64)
+
+
+def _fused(work: Work, begin: Ints, end: Ints) -> Bools:
+    """Of each optimizer step, whether it launched a kernel of a fused implementation."""
+    names = work.activities[c.NAME].cat
+    fused = np.asarray(names.categories.astype(str).str.contains(_FUSED, regex=False), np.bool_)
+    launch = ints(work.activities, c.LAUNCH)
+    mine = launch[fused[names.codes.to_numpy()] & (launch >= 0)]
+    start = np.sort(ints(work.launches, c.START)[mine])
+    return np.searchsorted(start, end) > np.searchsorted(start, begin)

@@ -1,8 +1,7 @@
-"""The measured replay: its times, whether it ran eager's work, and replays of a part of a step."""
+"""The measured replay: its times, and whether it ran the work of the eager step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -19,11 +18,8 @@ from launchscope.model import (
     PassFailure,
     Recording,
     ReplayResult,
-    ScopeReplay,
     VerifyResult,
-)
-from launchscope.model import (
-    Work as WorkComparison,
+    WorkComparison,
 )
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, Trace, ints
@@ -49,7 +45,6 @@ class MeasuredReplay:
 
     @property
     def ms(self) -> float:
-        """The median replay."""
         return median(self.replay_ms)
 
     @property
@@ -79,12 +74,11 @@ def compare_work(
     *,
     without_optimizer: bool = False,
 ) -> WorkComparison:
-    """The multiset of kernels of one replay against that of one eager step.
+    """Compare the kernels of one replay with those of one eager step.
 
-    The eager steps in the replay's trace count, which ran under the flags of the capture. Without
-    them `eager` counts; then, with `changes`, the kernels of optimizers may differ, because eager
-    under the same flags would run them too. `without_optimizer` leaves out what eager launches in
-    an optimizer's step. Copies and sets are left out: a graph may turn one into a kernel.
+    The eager steps in the replay's trace ran under the flags of the capture. Without them `eager`
+    is compared, and with `changes` the kernels of optimizers may differ. `without_optimizer` leaves
+    out what eager launches in an optimizer's step. A graph may turn a copy or set into a kernel.
     """
     window = find_iterations(replay, also=(SAME_FLAGS_RANGE,)) if replay is not None else None
     if replay is None or window is None:
@@ -145,57 +139,29 @@ def _changes(counts: pd.Series[int], mean_us: pd.Series[float]) -> tuple[KernelC
 
 
 def correctness(verify: VerifyResult | None, failures: tuple[PassFailure, ...]) -> Correctness:
-    """What the verify pass found, or why it says nothing."""
+    """What the verify pass found, or why it found nothing."""
     if verify is None:
         failed = [failure.reason for failure in failures if failure.name == "verify"]
         return Correctness(reason=failed[0] if failed else None)
     if verify.status == "skipped":
         return Correctness(reason=verify.reason)
-    largest = max(verify.update_diff, default=None)
+    diffs = verify.update_diff
     return Correctness(
-        verify.status, len(verify.update_diff), largest, verify.reason, verify.causes
+        verify.status,
+        len(diffs),
+        max(diffs, default=None),
+        verify.reason,
+        verify.causes,
+        max(verify.noise_floor, default=None),
     )
 
 
 def with_largest_scope(recording: Recording) -> Recording:
-    """The recording with forward and backward in place of a whole step that was not captured.
-
-    The forward alone does not take its place: what it leaves of an iteration is not known well
-    enough to decide on.
-    """
+    """The recording with forward and backward in place of a whole step that was not captured. With
+    the forward alone, too little is known of the rest of the iteration."""
     whole, part = recording.replay, recording.scope_forward_backward
-    if whole is None or whole.status not in ("blocked", "failed"):
-        return recording
-    if part is None or part.status != "measured":
+    if not (whole and part and whole.status in ("blocked", "failed") and part.status == "measured"):
         return recording
     why = f": {reason_text(whole.reason)}" if whole.reason else ""
     note = f"the whole step was not captured{why}"
     return replace(recording, replay=part, notes=(*recording.notes, note))
-
-
-def scope_replays(
-    recording: Recording,
-    iteration_ms: float | None,
-    removable_pct: Callable[[MeasuredReplay], float | None] | None = None,
-) -> tuple[ScopeReplay, ...]:
-    """Every smaller scope that was tried.
-
-    `removable_pct` projects the iteration for one. Where it cannot, the share is what the part of
-    the step saves.
-    """
-    found = []
-    for result in (recording.scope_forward_backward, recording.scope_forward):
-        replay = measured_replay(result)
-        if result is None:
-            continue
-        if replay is None or not replay.eager_ms:
-            found.append(ScopeReplay(result.scope, result.status, result.reason))
-            continue
-        eager = median(replay.eager_ms)
-        share = removable_pct(replay) if removable_pct is not None else None
-        if share is None and iteration_ms:
-            share = 100.0 * (eager - replay.ms) / iteration_ms
-        found.append(
-            ScopeReplay(result.scope, result.status, result.reason, eager, replay.ms, share)
-        )
-    return tuple(found)

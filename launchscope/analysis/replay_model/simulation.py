@@ -1,22 +1,36 @@
-"""A queue of launches between one host and one GPU stream, simulated.
+"""The loop of a script: a queue of launches between one host and one GPU stream, simulated.
 
     host_i = host_(i-1) + gap_i
     gpu_i  = max(host_i + latency, end_(i-1) + dispatch),   end_i = gpu_i + work_i
 
-A launch call waits while `queue_limit` launches are unfinished; a synchronisation waits until
-the GPU is through. Times are nanoseconds as floats.
+A launch call waits while `queue_limit` launches are unfinished; a synchronization waits until
+the GPU has finished. Times are nanoseconds as floats. A `Model` is the loop of a trace, fitted to
+the untraced times, and simulates it with its step replayed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 
 import numpy as np
 
-from launchscope.analysis.timeline.accounting import QUEUE_LIMIT
-from launchscope.parser.trace import Bools, Floats, Ints
+from launchscope.analysis.timeline.accounting import QUEUE_LIMIT, blocked_ns
+from launchscope.analysis.timeline.work import Work
+from launchscope.analysis.timing import StepTimes
+from launchscope.parser import columns as c
+from launchscope.parser.trace import Bools, Floats, Ints, ints
 
 LAUNCH, SYNC, BEGIN, END = 0, 1, 2, 3  # BEGIN and END: the event records around a step
+# Host cost of copying one input into its static tensor: one eager copy_ and its launch.
+COPY_HOST_US = 5.0
+# A small copy on the device, and the memory speed for larger ones (H200: 2 TB/s read + write).
+COPY_DEVICE_US = 1.5
+COPY_BYTES_PER_US = 2e6
+# The most events of one simulation, so that a report takes seconds at most.
+_MOST_EVENTS = 120_000
+_SCALES = (0.2, 3.0)
+# More than this per recorded event is not the profiler (H200 host: about 1 us).
+_MOST_EVENT_NS = 1500.0
 
 
 @dataclass(frozen=True)
@@ -25,22 +39,18 @@ class Costs:
 
     latency_ns: float = 4000.0  # from a launch call to the start of its kernel on an idle GPU
     dispatch_ns: float = 800.0  # from one kernel's end to the next one's start, if it is queued
-    wake_ns: float = 6000.0  # from the GPU being through to the return of a synchronisation
+    wake_ns: float = 6000.0  # from the GPU's last work to the return of a synchronization
     queue_limit: int = QUEUE_LIMIT
 
 
 @dataclass(frozen=True)
 class Loop:
-    """The events of one or more iterations in host order, ending with an END.
-
-    `gap_ns` is the host's own time from the event before to this one, waits taken out;
-    `work_ns` the GPU time that a launch brings; `waits` marks launches that also wait.
-    """
+    """The events of one or more iterations in host order, ending with an END."""
 
     kind: Ints
-    gap_ns: Floats
-    work_ns: Floats
-    waits: Bools
+    gap_ns: Floats  # the host's own time since the event before, waits taken out
+    work_ns: Floats  # GPU time that a launch brings
+    waits: Bools  # launches that also wait
     in_step: Bools
     behind_backward: Bools  # what a graph of forward and backward leaves eager
     upload: Bools  # copies from the host to the device
@@ -51,10 +61,7 @@ class Loop:
 
     def chosen(self, rows: Bools | Ints) -> Loop:
         """The loop with only these events, or these in this order."""
-        return Loop(
-            self.kind[rows], self.gap_ns[rows], self.work_ns[rows], self.waits[rows],
-            self.in_step[rows], self.behind_backward[rows], self.upload[rows],
-        )  # fmt: skip
+        return Loop(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     def scaled(self, step: float, between: float) -> Loop:
         """The loop with the host's own time stretched, inside steps and between them."""
@@ -65,7 +72,7 @@ class Loop:
         return replace(self, waits=np.zeros_like(self.waits)).without(self.kind == SYNC)
 
     def without(self, rows: Bools) -> Loop:
-        """The loop less these events; the host's time up to one goes to the one that follows."""
+        """The loop without these events. Their gaps are added to the event that follows."""
         elapsed = np.cumsum(self.gap_ns)[~rows]
         return replace(self.chosen(~rows), gap_ns=np.diff(elapsed, prepend=0.0))
 
@@ -78,31 +85,31 @@ class Run:
     step: Floats
     host: Floats
     host_between: Floats
-    host_iteration: Floats
 
 
 def simulate(loop: Loop, iterations: int, costs: Costs = Costs()) -> Run:
-    """`iterations` of the loop in turn, from an idle machine.
-
-    Without waits, and while the queue does not fill, the recurrence has a closed form (a
-    running maximum); otherwise the events are gone through one by one.
-    """
+    """Run `iterations` of the loop one after another on a machine that was idle: in a closed form
+    (a running maximum) if nothing waits and the queue does not fill, else event by event."""
     repeats = -(-iterations // max(loop.iterations, 1))
     unrolled = loop.chosen(np.tile(np.arange(len(loop.kind)), repeats))
     quick = None if unrolled.waits.any() or (loop.kind == SYNC).any() else _closed(unrolled, costs)
     host, gpu = quick if quick is not None else simulate_plainly(unrolled, costs)
-    return _measured(unrolled, host, gpu, iterations)
+    begin = np.flatnonzero(unrolled.kind == BEGIN)[:iterations]
+    end = np.flatnonzero(unrolled.kind == END)[:iterations]
+    return Run(
+        iteration=np.diff(gpu[end]) / 1e6,
+        step=(gpu[end] - gpu[begin]) / 1e6,
+        host=(host[end] - host[begin]) / 1e6,
+        host_between=(host[begin[1:]] - host[end[:-1]]) / 1e6,
+    )
 
 
 def simulate_plainly(loop: Loop, costs: Costs) -> tuple[Floats, Floats]:
-    """Host time and GPU time of every event: of a launch its end, of a mark its passing."""
-    host_at = np.empty(len(loop.kind))
-    gpu_at = np.empty(len(loop.kind))
+    """Host time and GPU time of every event: when a launch's work ends, or a mark is reached."""
+    host_at, gpu_at = np.empty((2, len(loop.kind)))
     ends: list[float] = []
     host, free = 0.0, -costs.dispatch_ns
-    limit, latency, dispatch, wake = (
-        costs.queue_limit, costs.latency_ns, costs.dispatch_ns, costs.wake_ns,
-    )  # fmt: skip
+    latency, dispatch, wake, limit = astuple(costs)
     rows = zip(loop.kind.tolist(), loop.gap_ns.tolist(), loop.work_ns.tolist(), loop.waits.tolist())
     for row, (kind, gap, work, waits) in enumerate(rows):
         host += gap
@@ -121,7 +128,7 @@ def simulate_plainly(loop: Loop, costs: Costs) -> tuple[Floats, Floats]:
 
 
 def _closed(loop: Loop, costs: Costs) -> tuple[Floats, Floats] | None:
-    """The same for a loop that never waits; None when the queue would have filled."""
+    """The same for a loop without waits; None when the queue would have filled."""
     host = np.cumsum(loop.gap_ns)
     launch = np.flatnonzero(loop.kind == LAUNCH)
     work = loop.work_ns[launch]
@@ -137,13 +144,203 @@ def _closed(loop: Loop, costs: Costs) -> tuple[Floats, Floats] | None:
     return host, np.where(loop.kind == LAUNCH, free, marks)
 
 
-def _measured(loop: Loop, host: Floats, gpu: Floats, iterations: int) -> Run:
-    begin = np.flatnonzero(loop.kind == BEGIN)[:iterations]
-    end = np.flatnonzero(loop.kind == END)[:iterations]
-    return Run(
-        iteration=np.diff(gpu[end]) / 1e6,
-        step=(gpu[end] - gpu[begin]) / 1e6,
-        host=(host[end] - host[begin]) / 1e6,
-        host_between=(host[begin[1:]] - host[end[:-1]]) / 1e6,
-        host_iteration=np.diff(host[end]) / 1e6,
+@dataclass(frozen=True)
+class Model:
+    """The fitted loop. Iteration times are medians over the simulated steps, in ms."""
+
+    loop: Loop
+    costs: Costs
+    steps: int
+    iteration_ms: float  # with nothing changed, to compare with the measured one
+
+    def without_waits_ms(self) -> float:
+        return _typical(simulate(self.loop.without_waits(), self.steps, self.costs))
+
+    def replayed_ms(
+        self,
+        gpu_ms: float,
+        host_us: float,
+        input_tensors: int = 0,
+        input_bytes: int = 0,
+        keeps_rest: bool = False,
+        moved_inputs: int = 0,
+    ) -> float:
+        """Iteration time with one graph launch in place of the step's launches and waits.
+
+        `keeps_rest`: the graph holds forward and backward only. The script's own copies of
+        `moved_inputs` from the host then write to the static tensors, and no host waits for them.
+        """
+        moved = _moved(self.loop, moved_inputs)
+        # A synchronization right behind such a copy is its own.
+        behind: Bools = np.append(False, moved[:-1]) & (self.loop.kind == SYNC)
+        copies = max(0, input_tensors - int(moved.sum()) // self.loop.iterations)
+        gap_ns = np.where(moved & self.loop.in_step, COPY_HOST_US * 1e3, self.loop.gap_ns)
+        loop = replace(self.loop, gap_ns=gap_ns, waits=self.loop.waits & ~moved).without(behind)
+        moved = moved[~behind]
+        stays: Bools = ~loop.in_step | (loop.kind == END) | moved
+        own: Bools = ~loop.in_step | moved
+        if keeps_rest:
+            stays, own = stays | loop.behind_backward, own | loop.behind_backward
+        # Host time of what stays is untouched; of the step, only its end mark remains.
+        kept = replace(loop, gap_ns=np.where(own, loop.gap_ns, 0.0)).chosen(stays)
+        each = COPY_DEVICE_US + input_bytes / max(input_tensors, 1) / COPY_BYTES_PER_US
+        gap = [COPY_HOST_US * 1e3] * copies + [host_us * 1e3]
+        work = [each * 1e3] * copies + [gpu_ms * 1e6]
+        begins = kept.kind == BEGIN
+        replayed = kept.chosen(np.repeat(np.arange(len(begins)), np.where(begins, 1 + len(gap), 1)))
+        # Of each BEGIN and its copies, all but the first become launches.
+        new = (replayed.kind == BEGIN) & (np.diff(replayed.kind, prepend=END) == 0)
+        replayed.kind[new] = LAUNCH
+        replayed.gap_ns[new] = np.tile(gap, begins.sum())
+        replayed.work_ns[new] = np.tile(work, begins.sum())
+        return _typical(simulate(replayed, self.steps, self.costs))
+
+
+def fit(work: Work, times: StepTimes, profiler_us: float) -> Model | None:
+    """The loop whose host times inside and between steps agree with the untraced ones.
+
+    Launch calls lose their back-pressure, and each recorded operator and call the same cost, at
+    least `profiler_us` a launch. A factor inside steps and one between them, found by simulations,
+    make up for the rest, unless the host waits for the GPU. None with nothing to simulate.
+    """
+    built = _loop(work, profiler_us, float(np.median(times.host))) if len(times.host) else None
+    if built is None:
+        return None
+    loop, costs = built
+    per_iteration = len(loop.kind) / loop.iterations
+    steps = int(np.clip(_MOST_EVENTS // per_iteration, 6, max(6, min(times.steps, 40))))
+    wanted = _medians(times.host, times.host_between, np.nan)
+    parts = (loop.in_step, ~loop.in_step)
+    own = np.array([loop.gap_ns[rows].sum() for rows in parts]) / loop.iterations / 1e6
+    fits = (own > 0) & ~np.isnan(wanted)
+    own = np.where(fits, own, 1.0)
+    scale = np.ones(2)
+    run = simulate(loop, steps, costs)
+    for _ in range(6):
+        found = _medians(run.host, run.host_between)
+        tried = np.where(fits, np.clip(scale + (wanted - found) / own, *_SCALES), scale)
+        if np.allclose(tried, scale, rtol=2e-3):
+            break
+        moved = simulate(loop.scaled(*tried), steps, costs)
+        expected = (tried - scale) * own
+        change = _medians(moved.host, moved.host_between) - found
+        # Host time that does not follow the host's own work is a wait for the GPU.
+        waits = change * np.sign(expected) < 0.5 * np.abs(expected)
+        scale = np.where(waits, scale, tried)
+        run = simulate(loop.scaled(*scale), steps, costs)
+    return Model(loop.scaled(*scale), costs, steps, _typical(run))
+
+
+def _medians(host: Floats, between: Floats, otherwise: float = 0.0) -> Floats:
+    return np.array([np.median(host), np.median(between) if len(between) else otherwise])
+
+
+def _typical(run: Run) -> float:
+    return float(np.median(run.iteration if len(run.iteration) else run.step))
+
+
+def _loop(work: Work, profiler_us: float, host_ms: float) -> tuple[Loop, Costs] | None:
+    """The used iterations of a trace as one loop, and the machine's costs seen in it."""
+    windows, used = work.iterations, work.iterations.used
+    chosen = np.flatnonzero(np.isin(work.iteration, used))
+    if not len(chosen):
+        return None
+    sync_start = ints(work.syncs, c.START)
+    waiting = np.isin(windows.of(sync_start), used) & (work.own_copy < 0)
+    gpu_work, costs = _gpu(work)
+    waited_copy = _waiting_copies(work)
+    held = np.where(waited_copy > 0, waited_copy, blocked_ns(work.launches))
+    # Once it had to wait, a synchronization's whole duration is waiting and waking up.
+    sync_held = np.where(work.waited > 0, ints(work.syncs, c.DUR), 0)
+    kind = np.repeat([LAUNCH, SYNC, BEGIN, END], [len(chosen), waiting.sum(), len(used), len(used)])
+    calls = np.concatenate((ints(work.launches, c.START)[chosen], sync_start[waiting]))
+    time = np.concatenate((calls, windows.step_begin[used], windows.end[used]))
+    hold = np.concatenate((held[chosen], sync_held[waiting], np.zeros(2 * len(used))))
+    row = np.concatenate((windows.of(calls), used, used))
+    launch = np.full(len(kind), -1)
+    launch[: len(chosen)] = chosen
+    # A step's BEGIN comes before all that starts with it, its END after.
+    rank = np.select([kind == BEGIN, kind == END], [0, 2], 1)
+    order = np.lexsort((rank, time, row))
+    kind, time, hold, row, launch = kind[order], time[order], hold[order], row[order], launch[order]
+    release = np.append(0, (time + hold)[:-1])
+    before = np.where(np.diff(row, prepend=-1) != 0, windows.begin[row], release)
+    gap = np.maximum(time - before, 0.0)
+    in_step = (np.cumsum(kind == BEGIN) > np.cumsum(kind == END)) | (kind == END)
+    in_step &= kind != BEGIN
+    recorded = work.recorded(before, time)
+    inside = max(float(recorded[in_step].sum()), 1.0)
+    # Each event costs at least what the calibration says of a launch, spread over its events.
+    least = profiler_us * 1000 * float((kind == LAUNCH)[in_step].sum()) / inside
+    stretch = (gap[in_step].sum() - host_ms * 1e6 * len(used)) / inside
+    gap = np.maximum(gap - np.clip(stretch, least, _MOST_EVENT_NS) * recorded, 0.3 * gap)
+    loop = Loop(
+        kind=kind,
+        gap_ns=gap,
+        work_ns=np.append(gpu_work, 0.0)[launch],
+        waits=np.append(waited_copy > 0, False)[launch],
+        in_step=in_step,
+        behind_backward=in_step & work.behind_backward(time, row),
+        upload=np.append(_uploads(work), False)[launch],
     )
+    return loop, costs
+
+
+def _gpu(work: Work) -> tuple[Floats, Costs]:
+    """GPU time that each launch adds, overlap counted once, and the machine's own times."""
+    start, end = ints(work.activities, c.START), ints(work.activities, c.END)
+    launch = ints(work.activities, c.LAUNCH)
+    reach = np.maximum.accumulate(end) if len(end) else end
+    before = np.concatenate(([0], reach[:-1]))
+    added = np.maximum(0, end - np.maximum(start, before))
+    idle = np.maximum(start - before, 0)
+    idle[:1] = 0
+    # Gaps between the nodes of one graph belong to the graph.
+    same = np.concatenate(([False], launch[1:] == launch[:-1]))
+    total = np.zeros(len(work.launches))
+    known = launch >= 0
+    np.add.at(total, launch[known], (added + np.where(same, idle, 0))[known])
+    call_start = np.append(ints(work.launches, c.START), 0)[launch]
+    call_end = np.append(ints(work.launches, c.END), 0)[launch]
+    usual = Costs()
+    late = known & ~same & (before < call_start)
+    queued = known & ~same & (call_end <= before) & (idle < 5000)
+    woke = (ints(work.syncs, c.END) - work.drained)[work.waited > 0]
+    return total, Costs(
+        latency_ns=_median((start - call_start)[late], usual.latency_ns),
+        dispatch_ns=_median(idle[queued], usual.dispatch_ns),
+        wake_ns=_median(np.maximum(woke, 0), usual.wake_ns),
+    )
+
+
+def _median(values: Ints, otherwise: float) -> float:
+    return float(np.median(values)) if len(values) >= 3 else otherwise
+
+
+def _waiting_copies(work: Work) -> Ints:
+    """Of each launch: ns it waited, if it is a copy whose call lasted until the copy was done."""
+    launches, duration = work.launches, ints(work.launches, c.DUR)
+    blocking = launches[c.BLOCKING].to_numpy(bool)
+    lasted = blocking & (ints(launches, c.END) >= ints(launches, c.LAST))
+    base = int(np.median(duration[~blocking])) if not blocking.all() else 4000
+    return np.where(lasted, np.maximum(duration - base, 1), 0)
+
+
+def _uploads(work: Work) -> Bools:
+    """Of each launch: whether it copies from the host to the device."""
+    way = work.activities[c.COPY].astype(str)
+    up = way.str.endswith("-> Device") & ~way.str.startswith("Device")
+    found = np.zeros(len(work.launches) + 1, bool)
+    found[ints(work.activities, c.LAUNCH)[up.to_numpy(bool)]] = True
+    return found[:-1]
+
+
+def _moved(loop: Loop, moved_inputs: int) -> Bools:
+    """The script's own copies of `moved_inputs` inputs to the device: the last of an iteration,
+    inside the step or, as in `model(x.to("cuda"))`, before it."""
+    ends = loop.kind == END
+    iteration = (np.cumsum(ends) - ends)[loop.upload]
+    from_last = np.searchsorted(iteration, iteration, "right") - np.arange(len(iteration))
+    found = np.zeros(len(ends), bool)
+    found[np.flatnonzero(loop.upload)[from_last <= moved_inputs]] = True
+    return found

@@ -6,7 +6,7 @@ what the host launched in that window, whenever it ran.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from launchscope.parser.trace import Bools, Ints, Trace, ints
 
 # Ranges that mark a step, best first: our own, those of torch.profiler's schedule, Lightning's.
 STEP_MARKS = (f"{STEP_RANGE}#", STEP_RANGE, "ProfilerStep#", "ProfilerStep*")
+OPTIMIZER_RANGE = "Optimizer.step#"  # how torch's range around an optimizer's step begins
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,10 @@ class Iterations:
 
     @classmethod
     def between(cls, begin: Ints, end: Ints, pid: int, follows: Bools | None = None) -> Iterations:
-        """Iterations of steps by their begins and ends. The first step has no iteration of its own,
-        because the work before it was not traced, nor has one that does not follow another."""
+        """Iterations of steps by their begins and ends. A step that follows no other is not used,
+        unless there is only one: the work before it was not traced."""
         window = np.concatenate((begin[:1], end[:-1]))
-        used = np.arange(len(end))[1:] if len(end) > 1 else np.arange(len(end))
+        used = np.arange(int(len(end) > 1), len(end))
         if follows is not None and follows[used].any():
             used = used[follows[used]]
         return cls(window, np.maximum(begin, window), end, used, pid)
@@ -43,12 +44,15 @@ class Iterations:
     def __len__(self) -> int:
         return len(self.end)
 
+    def of_process(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The rows of the process whose steps these are."""
+        return table if self.pid is None else table[table[c.PID] == self.pid]
+
     def of(self, time: Ints) -> Ints:
         """Row of the iteration that each host time falls in, -1 for none."""
         row = np.searchsorted(self.end, time, side="right")
-        inside = row < len(self.end)
-        row = np.where(inside, row, 0)
-        return np.where(inside & (time >= self.begin[row]), row, -1)
+        begin = np.append(self.begin, np.iinfo(np.int64).max)
+        return np.where(time >= begin[row], row, -1)
 
     def step_of(self, time: Ints) -> Ints:
         """Row of the step that each host time falls in, -1 between steps."""
@@ -65,9 +69,8 @@ def find_iterations(
 ) -> Iterations | None:
     """The iterations between the step ranges of a trace that a run recorded; None without any.
 
-    Of several steps at least the first is dropped. Without any mark the whole trace is taken as
-    one step. `kinds[i]` is the kind of step i; if `kind` is given, only its steps are used. Ranges
-    whose names begin like one of `also` are steps too.
+    Of several steps at least the first is dropped. Without marks the whole trace is one step.
+    `kinds[i]` is the kind of step i, and only those of `kind` are used. `also` are more prefixes.
     """
     for prefix in STEP_MARKS:
         steps = ranges_named(trace, prefix, *also)
@@ -86,7 +89,7 @@ def find_iterations(
     used = found.used[max(drop_first - 1, 0) :] if len(found) > 1 else found.used
     if kind is not None and len(kinds) == len(found):
         used = used[np.asarray(kinds)[used] == kind]
-    return Iterations(found.begin, found.step_begin, found.end, used, pid)
+    return replace(found, used=used)
 
 
 def ranges_named(trace: Trace, *prefixes: str) -> pd.DataFrame:
@@ -102,9 +105,8 @@ def before_calibration(trace: Trace, steps: pd.DataFrame) -> pd.DataFrame:
 
 def whole_span(trace: Trace) -> Iterations | None:
     """All of the trace as one step; None when it holds neither calls nor device work."""
-    tables = [table for table in (trace.calls, trace.activities) if len(table)]
-    if not tables:
+    both = pd.concat([table[[c.START, c.END]] for table in (trace.calls, trace.activities)])
+    if not len(both):
         return None
-    begin = np.asarray([min(int(ints(table, c.START).min()) for table in tables)], np.int64)
-    end = np.asarray([max(int(ints(table, c.END).max()) for table in tables) + 1], np.int64)
+    begin, end = ints(both, c.START).min(keepdims=True), ints(both, c.END).max(keepdims=True) + 1
     return Iterations(begin, begin, end, np.arange(1), None, whole=True)

@@ -1,9 +1,7 @@
 """The repeating part of a sequence of launches: how long a step is where nothing marks one.
 
-The sequence is a code per launch (which kernel, copy or set it starts). A period p shows in how
-often the code p places earlier is the same; a prologue, an epilogue and steps that differ now and
-then lower that share without hiding the period. (The runner looks for the period of a few dozen
-events with their names and nesting, live; here it is one of up to millions of bare codes.)
+Each launch has a code (which kernel, copy or set it starts). For a period p the code p places
+earlier is mostly the same, in spite of a prologue, an epilogue and steps that differ now and then.
 """
 
 from __future__ import annotations
@@ -27,39 +25,26 @@ _WINDOWS = (2, 8, 32, 128)
 
 @dataclass(frozen=True)
 class Period:
-    """`length` launches repeat; `starts` are the rows at which a step begins, by row.
-
-    `follows[i]` says that step i begins where step i-1 ends.
-    """
+    """`length` launches repeat, and steps begin at the rows `starts`. `follows[i]`: step i begins
+    where step i-1 ends."""
 
     length: int
     starts: Ints
     follows: Bools
 
-    @property
-    def covered(self) -> int:
-        """Rows that lie in a step."""
-        return self.length * len(self.starts)
-
 
 def find_period(codes: Ints, gap: Ints) -> Period | None:
     """The smallest period that explains the sequence; None without a clear one.
 
-    `gap[i]` is the host time before launch i: a step begins where its median is longest. Time and
-    memory grow linearly with the sequence.
+    `gap[i]` is the host time before launch i: a step begins where its median is longest.
     """
-    count = len(codes)
-    if count < MIN_STEPS:
+    if len(codes) < MIN_STEPS:
         return None
-    missed = {p: _unexplained(codes, p) for p in _candidates(codes)}
-    if not missed:
-        return None
-    most = _SLACK * min(missed.values()) + _FEW
-    for length in sorted(p for p, places in missed.items() if places <= most):
-        found = _steps(codes, gap, length)
-        if found is not None:
-            return found
-    return None
+    # Per candidate: the places that differ from the place one period earlier.
+    missed = {p: int((codes[p:] != codes[:-p]).sum()) for p in _candidates(codes)}
+    most = _SLACK * min(missed.values(), default=0) + _FEW
+    lengths = sorted(p for p, places in missed.items() if places <= most)
+    return next(filter(None, (_steps(codes, gap, length) for length in lengths)), None)
 
 
 def _candidates(codes: Ints) -> list[int]:
@@ -80,11 +65,6 @@ def _candidates(codes: Ints) -> list[int]:
         found.update(int(length) for length in lengths[ranked[:_CANDIDATES]])
         found.update(int(length) for length in lengths[np.argsort(-often)[:_CANDIDATES]])
     return sorted(found)
-
-
-def _unexplained(codes: Ints, length: int) -> int:
-    """Places that differ from the place one period earlier."""
-    return int((codes[length:] != codes[:-length]).sum())
 
 
 def _steps(codes: Ints, gap: Ints, length: int) -> Period | None:
@@ -110,12 +90,8 @@ def _steps(codes: Ints, gap: Ints, length: int) -> Period | None:
 
 def _longest_run(same: Bools) -> tuple[int, int]:
     """Begin and end of the longest run of True."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False]))))
-    begin, end = edges[::2], edges[1::2]
-    if not len(begin):
-        return 0, 0
-    longest = int(np.argmax(end - begin))
-    return int(begin[longest]), int(end[longest])
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])))).tolist()
+    return max(zip(edges[::2], edges[1::2]), key=lambda run: run[1] - run[0], default=(0, 0))
 
 
 def _without_overlap(places: Ints, length: int) -> Ints:
@@ -128,15 +104,11 @@ def _without_overlap(places: Ints, length: int) -> Ints:
 
 
 def _hashes(codes: Ints, width: int) -> Ints:
-    """A hash of the `width` codes from each place on; equal stretches have equal hashes.
-
-    Zobrist-like: each code becomes a random word w, and the hash is the sum of w * B^k modulo
-    2^64 over the stretch, read off one running sum and scaled back by the inverse of B.
-    """
+    """A hash of the `width` codes from each place on: each code becomes a random word w, and the
+    sum of w * B^k modulo 2^64 is read off one running sum and scaled back by the inverse of B."""
     count = len(codes)
-    words = np.random.default_rng(0).integers(
-        1, 2**63, size=int(codes.max()) + 1 if count else 1, dtype=np.uint64
-    )
+    random = np.random.default_rng(0)
+    words = random.integers(1, 2**63, size=int(codes.max()) + 1, dtype=np.uint64)
     base = np.uint64(0x9E3779B97F4A7C15)
     inverse = np.uint64(pow(int(base), -1, 2**64))
     with np.errstate(over="ignore"):

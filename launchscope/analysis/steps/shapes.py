@@ -45,8 +45,8 @@ def varying_of(shapes: Sequence[Shapes]) -> Varying | None:
 
 
 def _decoding(rows: Ints) -> Bools:
-    """Which rows hold as few tokens as most do: with an attention mask, the prefill of a prompt
-    has inputs of the same structure as the decoding that follows, only more tokens."""
+    """Which rows hold as few tokens as most do: with an attention mask, the inputs of a prefill
+    differ from those of the decoding that follows only in having more tokens."""
     chosen = np.ones(len(rows), bool)
     for column in rows.T:
         least = column.min()
@@ -57,14 +57,12 @@ def _decoding(rows: Ints) -> Bools:
 
 def _of_one_size(shapes: Sequence[Shapes], steps: Sequence[int], rows: Ints) -> Varying | None:
     """The one dimension of these rows that varies by itself; None if there are more."""
-    free = [column for column in range(rows.shape[1]) if len(set(rows[:, column])) > 1]
-    if not free:
-        return None
+    values = [len(set(column)) for column in rows.T]
     # The dimension that determines all the others; the one with the most values can.
-    free.sort(key=lambda column: -len(set(rows[:, column])))
-    first = free[0]
-    pairs = {column: set(zip(rows[:, first], rows[:, column])) for column in free[1:]}
-    if any(len(pair) > len(set(rows[:, first])) for pair in pairs.values()):
+    first = int(np.argmax(values)) if values else 0
+    if max(values, default=1) == 1:
+        return None
+    if any(len(set(zip(rows[:, first], column))) > values[first] for column in rows.T):
         return None
     sizes = tuple(int(size) for size in rows[:, first])
     follow = [(a, b) for (i, a), (k, b) in pairwise(zip(steps, sizes)) if k == i + 1]
@@ -73,35 +71,29 @@ def _of_one_size(shapes: Sequence[Shapes], steps: Sequence[int], rows: Ints) -> 
 
 
 def _named(shapes: Shapes, column: int) -> str:
-    for number, tensor in enumerate(shapes):
-        if column < len(tensor.dims):
-            which = "the input" if len(shapes) == 1 else f"input {number + 1} of {len(shapes)}"
-            return f"dimension {column} of {which}"
-        column -= len(tensor.dims)
-    raise AssertionError("the column is none of the shapes'")
+    inputs = enumerate(shapes, start=1)
+    number, axis = [(n, axis) for n, tensor in inputs for axis in range(len(tensor.dims))][column]
+    which = "the input" if len(shapes) == 1 else f"input {number} of {len(shapes)}"
+    return f"dimension {axis} of {which}"
 
 
 def phases_of(varying: Varying, shapes: Sequence[Shapes]) -> tuple[str, ...]:
     """Prefill and decode, where the sizes grow by one and other steps begin each run."""
     if not varying.growing:
         return ()
-    mine = set(varying.steps)
-    others = [index for index in range(len(shapes)) if index not in mine]
-    low, high = min(varying.sizes), max(varying.sizes)
-    told = [
-        f"decode: {len(mine)} of {len(shapes)} steps, {varying.dimension} grows by one a step, "
-        f"seen from {low} to {high}"
-    ]
-    if others:
-        kinds = Counter(_short(shapes[index]) for index in others)
-        named = ", ".join(
-            text if n == len(others) else f"{text} ({n} of them)"
-            for text, n in kinds.most_common(3)
-        )
-        told.append(
-            f"prefill: {len(others)} of {len(shapes)} steps, inputs {named}; they stay eager"
-        )
-    return tuple(told)
+    others = sorted(set(range(len(shapes))) - set(varying.steps))
+    decode = (
+        f"decode: {len(varying.steps)} of {len(shapes)} steps, {varying.dimension} grows by one a "
+        f"step, seen from {min(varying.sizes)} to {max(varying.sizes)}"
+    )
+    if not others:
+        return (decode,)
+    kinds = Counter(_short(shapes[index]) for index in others)
+    named = ", ".join(
+        text if n == len(others) else f"{text} ({n} of them)" for text, n in kinds.most_common(3)
+    )
+    prefill = f"prefill: {len(others)} of {len(shapes)} steps, inputs {named}; they stay eager"
+    return decode, prefill
 
 
 def _short(shapes: Shapes) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from launchscope.analysis.steps.iterations import (
+    OPTIMIZER_RANGE,
     STEP_MARKS,
     Iterations,
     before_calibration,
@@ -20,8 +21,8 @@ from launchscope.model import StepBoundary
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches
 from launchscope.parser.trace import Bools, Ints, Trace, ints
+from launchscope.wording import plural
 
-_OPTIMIZER = "Optimizer.step#"
 # Calls that cannot go without device work, unless a stream is being captured.
 _ALWAYS_LAUNCH = r"Launch(?:Cooperative)?Kernel|GraphLaunch"
 # A thread with a smaller share of the launches may have ended long before the trace did.
@@ -38,12 +39,11 @@ class Steps:
 def steps_of(
     trace: Trace, launches: Launches, step_from: str = "auto", step_range: str | None = None
 ) -> Steps:
-    """The steps of a trace.
+    """The steps of a trace; InputError when those asked for are not in it.
 
-    `step_range` names the ranges that are steps (their whole name, or what it begins with).
-    Otherwise `step_from` decides. auto: marks, else the period of the launches, else the whole
-    span. marker: only marks. optimizer: from one end of an optimizer step to the next. none: the
-    whole span. Raises InputError when what is asked for is not in the trace.
+    `step_range` names the ranges that are steps, whole or by their beginning. Otherwise `step_from`
+    decides. auto: marks, else the period of the launches, else the whole span. marker: only marks.
+    optimizer: from one end of an optimizer step to the next. none: the whole span.
     """
     if step_range is not None:
         return _named(trace, launches, step_range)
@@ -75,7 +75,7 @@ def _named(trace: Trace, launches: Launches, name: str) -> Steps:
     found = _from_ranges(trace, launches, chosen, name)
     if found is None:
         known = names.str.replace(r"#.*$", "", regex=True).value_counts().index[:5]
-        frequent = f"its most frequent ranges are {', '.join(map(str, known))}"
+        frequent = f"the most frequent ranges: {', '.join(map(str, known))}"
         raise InputError(
             f"the trace has no range named {name}",
             hint=frequent if len(known) else "it has no ranges at all",
@@ -94,30 +94,26 @@ def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: s
     begin, end = ints(steps, c.START), ints(steps, c.END)
     if not len(begin):
         return None
-    reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end)[:-1]))
-    outer = begin >= reach
+    outer = begin >= np.append(begin[0], np.maximum.accumulate(end)[:-1])
     boundary = StepBoundary("marker", ("range",), (name,), "full_step")
     return Steps(Iterations.between(begin[outer], end[outer], pid), boundary)
 
 
 def _main_thread(ranges: pd.DataFrame, launches: Launches) -> tuple[int, int]:
-    """Process and thread with the most of these ranges, of the threads that launch; where none
-    of them does, of the processes that do."""
+    """Process and thread with the most of these ranges, of those threads that launch, or else of
+    the processes that do."""
     often = ranges.groupby([c.PID, c.TID]).size()
     called = launches.calls[[c.PID, c.TID]].drop_duplicates()
-    for known in (
-        often.index.isin(pd.MultiIndex.from_frame(called)),
-        often.index.get_level_values(0).isin(called[c.PID]),
-    ):
-        if known.any():
-            often = often[known]
-            break
+    launching = often.index.isin(pd.MultiIndex.from_frame(called))
+    if not launching.any():
+        launching = often.index.get_level_values(0).isin(called[c.PID])
+    often = often[launching] if launching.any() else often
     pid, tid = often.index[int(np.argmax(often.to_numpy()))]
     return int(pid), int(tid)
 
 
 def _between_optimizers(trace: Trace) -> Steps:
-    found = ranges_named(trace, _OPTIMIZER)
+    found = ranges_named(trace, OPTIMIZER_RANGE)
     if not len(found):
         raise InputError(
             "the trace has no optimizer steps",
@@ -128,7 +124,7 @@ def _between_optimizers(trace: Trace) -> Steps:
     calls = trace.calls[trace.calls[c.PID] == pid]
     first = int(ints(calls, c.START).min()) if len(calls) else int(end[0])
     begin = np.concatenate(([min(first, int(end[0]))], end[:-1]))
-    names = tuple(found[c.NAME].astype(str).str.removeprefix(_OPTIMIZER).unique()[:3])
+    names = tuple(found[c.NAME].astype(str).str.removeprefix(OPTIMIZER_RANGE).unique()[:3])
     boundary = StepBoundary("optimizer", ("optimizer",), names, "full_step")
     return Steps(Iterations.between(begin, end, pid), boundary)
 
@@ -138,8 +134,7 @@ def _repeating(launches: Launches) -> Steps | None:
     calls = launches.calls
     if not len(calls):
         return None
-    pids, often = np.unique(ints(calls, c.PID), return_counts=True)
-    pid = int(pids[np.argmax(often)])
+    pid = int(calls[c.PID].mode().iloc[0])
     rows = np.flatnonzero(ints(calls, c.PID) == pid)
     start, end = ints(calls, c.START)[rows], ints(calls, c.END)[rows]
     gap = np.concatenate(([0], start[1:] - np.maximum.accumulate(end)[:-1]))
@@ -148,12 +143,13 @@ def _repeating(launches: Launches) -> Steps | None:
         return None
     last = found.starts + found.length - 1
     iterations = Iterations.between(start[found.starts], end[last], pid, found.follows)
-    period = (f"{found.length:,} launches that repeat",)
+    covered = 100.0 * found.length * len(found.starts) / len(rows)
     note = (
-        f"nothing marks a step in the trace: a step is {found.length:,} launches that repeat "
-        f"{len(found.starts):,} times ({100.0 * found.covered / len(rows):.0f} % of all launches)"
+        f"nothing marks a step in the trace: a step is {plural(found.length, 'launch')}, repeated "
+        f"{len(found.starts):,} times ({covered:.0f} % of all launches)"
     )
-    return Steps(iterations, StepBoundary("launches", period, (), "full_step"), (note,))
+    boundary = StepBoundary("launches", (), (), "full_step", launches=found.length)
+    return Steps(iterations, boundary, (note,))
 
 
 def _codes(launches: Launches) -> Ints:
@@ -175,21 +171,15 @@ def _whole(trace: Trace, note: str) -> Steps:
             "the trace holds no device work and no CUDA calls",
             hint="record it with ProfilerActivity.CUDA, on a machine with a GPU",
         )
-    return Steps(span, StepBoundary("none", ("whole span",), (), "full_step"), (note,))
-
-
-# ------------------------------------------------------------------------ whole steps
+    return Steps(span, StepBoundary("none", (), (), "full_step"), (note,))
 
 
 def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
     """The steps without those that are known to lack work, and a note that counts them.
 
-    A launch without device work means that the profiler, or the file, lost it. In a file that was
-    cut each thread's calls break off at a place of their own, because Kineto writes one thread
-    after the other; only steps before the first of these places count.
-
-    Raises InputError when a cut file has no such step. If every step lost work, as when each of
-    them captures a graph, all stay and the note says so.
+    The profiler or the file lost the work of a launch without any. Kineto writes one thread after
+    the other, so only steps before the first thread's end count in a cut file: InputError if none.
+    If every step lost work, as when each captures a graph, all stay.
     """
     windows = steps.iterations
     missed = _lost(trace, joined)
@@ -206,21 +196,18 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
     notes = list(steps.notes)
     if len(lost):
         notes.append(
-            f"{len(lost):,} launch calls have no device work in the trace: it was lost, or they "
-            "were captured into a graph"
+            f"the trace has no device work for {plural(len(lost), 'launch call')}: it was lost, or "
+            "it was captured into a graph"
         )
     left = windows.used[~partial[windows.used]]
     if not len(left) and trace.damage.cut:
-        raise InputError(
-            "no step of the trace is whole",
-            hint="--step-from none reports on all that is there",
-        )
-    if not len(left):
-        return replace(steps, notes=tuple(notes))
+        hint = "--step-from none reports on all that is there"
+        raise InputError("no step of the trace is whole", hint=hint)
+    left = left if len(left) else windows.used
     if len(left) < len(windows.used):
         notes.append(
-            f"{len(windows.used) - len(left):,} of {len(windows.used):,} steps are not used: the "
-            "trace lacks a part of them"
+            f"only {len(left):,} of {plural(len(windows.used), 'step')} could be used: the trace "
+            "lacks a part of the others"
         )
     return replace(steps, iterations=replace(windows, used=left), notes=tuple(notes))
 
@@ -230,8 +217,7 @@ def _lost(trace: Trace, joined: Launches) -> Bools:
     calls = trace.calls
     names = calls[c.NAME].cat
     launches = names.categories.astype(str).str.contains(_ALWAYS_LAUNCH, regex=True)
-    named = np.append(np.asarray(launches, np.bool_), False)
-    lost: Bools = named[names.codes.to_numpy()]
+    lost: Bools = np.append(np.asarray(launches, np.bool_), False)[names.codes.to_numpy()]
     pid, launching = ints(calls, c.PID), ints(joined.calls, c.PID)
     for process in np.unique(launching):
         mine = np.flatnonzero(lost & (pid == process))
@@ -244,8 +230,6 @@ def _lost(trace: Trace, joined: Launches) -> Bools:
 def _recorded_until(joined: Launches, pid: int | None) -> int:
     """The last launch of the thread whose launches end first, of those that made many."""
     calls = joined.calls[joined.calls[c.PID] == pid]
-    start, tid = ints(calls, c.START), ints(calls, c.TID)
-    threads, often = np.unique(tid, return_counts=True)
-    many = threads[often >= _THREAD_SHARE * len(calls)]
-    last: list[int] = [int(start[tid == thread].max()) for thread in many]
-    return min(last, default=0)
+    threads = calls.groupby(c.TID)[c.START].agg(["size", "max"])
+    last = threads.loc[threads["size"] >= _THREAD_SHARE * len(calls), "max"]
+    return int(last.min()) if len(last) else 0

@@ -19,37 +19,25 @@ _DEEP = QUEUE_LIMIT // 2
 
 @dataclass(frozen=True)
 class Accounting:
-    """Per used step of the trace. Counts are of calls, except `kernels`."""
+    """Per used step of the trace; `counts` and `times` by metric."""
 
-    launches: Ints  # calls that reach a kernel, graph launches excluded
-    memcpys: Ints
-    memsets: Ints
-    graph_launches: Ints
-    kernels: Ints
+    counts: dict[str, Floats | Ints]
+    times: dict[str, Floats]
     operations: Ints  # kernels, copies and sets on the device
-    syncs_inside: Ints
     syncs_between: Ints
     sync_names: tuple[str, ...]  # of one iteration, in order
-    api_raw_ms: Floats
-    api_ms: Floats
-    blocked_ms: Floats
-    queue_delay_us: Floats
-    tklqt_ms: Floats
-    profiler_us: float  # what was taken off each unblocked call
+    profiler_us: float  # subtracted from each unblocked call
 
 
 def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
     """Launch accounting of every used step.
 
-    `profiler_us_per_launch` is the profiler's cost from the calibration. At most half of the
-    median unblocked call is taken off: a call cannot be made of the profiler alone, and a cold
-    calibration can come out several times too high.
+    At most half of the median unblocked call is subtracted for the profiler: the calibrated
+    `profiler_us_per_launch` can be several times too high if it was cold.
     """
-    launches = work.launches
+    launches, step = work.launches, work.step
     kind = launches[c.KIND].to_numpy(object)
-    count = len(work.iterations)
-    used = work.iterations.used
-    step = work.step
+    count, used = len(work.iterations), work.iterations.used
     duration = ints(launches, c.DUR)
     excess = blocked_ns(launches)
     asynchronous = ~launches[c.BLOCKING].to_numpy(bool)
@@ -58,45 +46,41 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
     if len(unblocked):
         cost = min(cost, 0.5 * float(np.median(unblocked)))
 
-    def tally(chosen: Bools, amount: Floats | Ints | None = None) -> Floats:
-        chosen = chosen & (step >= 0)
-        weights = None if amount is None else amount[chosen]
-        return np.bincount(step[chosen], weights, minlength=count)[used].astype(np.float64)
-
-    def number(chosen: Bools) -> Ints:
-        return tally(chosen).astype(np.int64)
+    def counted(amount: Bools | Floats | Ints) -> Floats:
+        inside = step >= 0
+        return np.bincount(step[inside], amount[inside], minlength=count)[used].astype(np.float64)
 
     api = np.maximum(duration - np.where(excess > 0, 0.0, cost), 0.0)
     inside, between, names = _syncs(work)
-    starts = np.isin(kind, (c.KERNEL, c.GRAPH))
-    delay, waiting = _queue(work, starts)
+    delay, waiting = _queue(work, np.isin(kind, (c.KERNEL, c.GRAPH)))
     on_device = work.activity_step
     return Accounting(
-        launches=number(kind == c.KERNEL),
-        memcpys=number(kind == c.MEMCPY),
-        memsets=number(kind == c.MEMSET),
-        graph_launches=number(kind == c.GRAPH),
-        kernels=tally(np.ones(len(kind), bool), ints(launches, c.KERNELS)).astype(np.int64),
+        counts={
+            "launches_per_step": counted(kind == c.KERNEL),
+            "memcpys_per_step": counted(kind == c.MEMCPY),
+            "memsets_per_step": counted(kind == c.MEMSET),
+            "graph_launches_per_step": counted(kind == c.GRAPH),
+            "kernels_per_step": counted(ints(launches, c.KERNELS)),
+            "syncs_per_step": inside,
+        },
+        times={
+            "launch_api_ms": counted(api * asynchronous) / 1e6,
+            "launch_api_raw_ms": counted(duration * asynchronous) / 1e6,
+            "blocked_launch_ms": counted(excess * asynchronous) / 1e6,
+            "queue_delay_us": delay,
+            "tklqt_ms": waiting,
+        },
         operations=np.bincount(on_device[on_device >= 0], minlength=count)[used],
-        syncs_inside=inside,
         syncs_between=between,
         sync_names=names,
-        api_raw_ms=tally(asynchronous, duration) / 1e6,
-        api_ms=tally(asynchronous, api) / 1e6,
-        blocked_ms=tally(asynchronous, excess) / 1e6,
-        queue_delay_us=delay,
-        tklqt_ms=waiting,
         profiler_us=cost / 1000,
     )
 
 
 def blocked_ns(launches: pd.DataFrame) -> Ints:
-    """Excess of each launch call over its API's unblocked median while the queue was deep.
-
-    The queue's depth is the number of launches made before the call that had not finished when
-    it began. With too few calls on a shallow queue to tell an API's own time, the lower
-    quartile of all its calls stands for it.
-    """
+    """Excess of each launch call over its API's unblocked median while the queue was deep: many
+    launches made before the call had not finished when it began. An API with too few calls on a
+    shallow queue has the lower quartile of all its calls in place of that median."""
     start, duration = ints(launches, c.START), ints(launches, c.DUR)
     depth = np.arange(len(start)) - np.searchsorted(np.sort(ints(launches, c.LAST)), start, "right")
     deep = (depth >= _DEEP) & ~launches[c.BLOCKING].to_numpy(bool)
@@ -125,13 +109,8 @@ def _queue(work: Work, chosen: Bools) -> tuple[Floats, Floats]:
     """Median launch-end to kernel-start in us, and summed launch-start to kernel-start in ms."""
     launches = work.launches
     rows = chosen & np.isin(work.step, work.iterations.used)
-    table = pd.DataFrame(
-        {
-            "step": work.step[rows],
-            "delay": (ints(launches, c.FIRST) - ints(launches, c.END))[rows] / 1e3,
-            "wait": (ints(launches, c.FIRST) - ints(launches, c.START))[rows] / 1e6,
-        }
-    )
-    grouped = table.groupby("step")
+    first, start, end = (ints(launches, column)[rows] for column in (c.FIRST, c.START, c.END))
+    table = pd.DataFrame({"delay": (first - end) / 1e3, "wait": (first - start) / 1e6})
+    grouped = table.groupby(work.step[rows])
     delay, waiting = grouped["delay"].median(), grouped["wait"].sum()
     return delay.to_numpy(np.float64), waiting.to_numpy(np.float64)

@@ -1,4 +1,4 @@
-"""Vectorised arithmetic on half-open intervals [start, end) of integer nanoseconds."""
+"""Vectorized arithmetic on half-open intervals [start, end) of integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -12,19 +12,14 @@ from launchscope.parser.trace import Ints
 
 def union_ns_by_group(start: Ints, end: Ints, group: Ints, groups: int) -> Ints:
     """Length of the union of intervals, for each group 0..groups-1; other groups are left out."""
-    kept = (group >= 0) & (group < groups)
-    start, end, group = start[kept], end[kept], group[kept]
-    order = np.lexsort((start, group))
+    kept = np.flatnonzero((group >= 0) & (group < groups))
+    order = kept[np.lexsort((start[kept], group[kept]))]
     start, end, group = start[order], end[order], group[order]
-    reach = pd.Series(end).groupby(group).cummax().to_numpy(np.int64)
-    # What an interval adds is what lies beyond all that its group covered before it.
-    first = np.ones(len(group), bool)
-    first[1:] = group[1:] != group[:-1]
-    covered = np.zeros(len(group), np.int64)
-    covered[~first] = reach[np.flatnonzero(~first) - 1]
-    added = np.where(first, end - start, np.maximum(0, end - np.maximum(start, covered)))
+    reach = pd.Series(end).groupby(group).cummax().groupby(group)
+    covered = reach.shift(fill_value=np.iinfo(np.int64).min).to_numpy(np.int64)
     total = np.zeros(groups, np.int64)
-    np.add.at(total, group, added)
+    # An interval adds the part of it that its group has not covered yet.
+    np.add.at(total, group, np.maximum(0, end - np.maximum(start, covered)))
     return total
 
 
@@ -39,24 +34,19 @@ class Cover:
     def of(cls, start: Ints, end: Ints) -> Cover:
         """The union of any intervals, in any order."""
         order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
-        if not len(start):
-            return cls(start, end)
-        reach = np.maximum.accumulate(end)
-        opens = np.ones(len(start), bool)
-        opens[1:] = start[1:] > reach[:-1]
-        closes = np.append(np.flatnonzero(opens)[1:] - 1, len(start) - 1)
-        return cls(start[opens], reach[closes])
+        start, reach = start[order], np.maximum.accumulate(end[order])
+        opens = np.append(True, start[1:] > reach[:-1])[: len(start)]
+        return cls(start[opens], reach[np.append(opens, True)[1:]])
 
     def until(self, time: Ints) -> Ints:
         """Covered nanoseconds before each time."""
         if not len(self.starts):
             return np.zeros(len(time), np.int64)
         lengths = self.ends - self.starts
-        before = np.concatenate(([0], np.cumsum(lengths)))
+        before = np.cumsum(lengths) - lengths
         index = np.searchsorted(self.starts, time, side="right") - 1
-        inside = np.clip(time - self.starts[np.maximum(index, 0)], 0, lengths[index])
-        return np.where(index < 0, 0, before[np.maximum(index, 0)] + inside)
+        inside = np.clip(time - self.starts[index], 0, lengths[index])
+        return np.where(index < 0, 0, before[index] + inside)
 
     def inside(self, start: Ints, end: Ints) -> Ints:
         """Covered nanoseconds of each span; 0 for a span that is empty or reversed."""

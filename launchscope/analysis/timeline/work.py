@@ -1,7 +1,6 @@
-"""A trace's launches, device work and synchronisations as arrays, sorted into iterations.
+"""A trace's launches, device work and synchronizations as arrays, sorted into iterations.
 
-What timeline, accounting and simulation all start from. Device work belongs to the step or
-iteration that launched it (by correlation id), whenever it ran.
+Device work belongs to the step or iteration that launched it (by correlation id), whenever it ran.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from launchscope.analysis.steps.iterations import Iterations
+from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE, Iterations, ranges_named
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches, synchronizations
 from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints
-
-OPTIMIZER_RANGE = "Optimizer.step#"  # how torch's range around one begins
 
 
 @dataclass(frozen=True)
@@ -60,14 +57,11 @@ class Work:
     @cached_property
     def optimizer_ranges(self) -> pd.DataFrame:
         """The process's ranges around optimizer steps: RANGE_COLUMNS, by start."""
-        ranges, pid = self.trace.ranges, self.iterations.pid
-        mine = ranges[c.NAME].astype(str).str.startswith(OPTIMIZER_RANGE)
-        return ranges[mine if pid is None else mine & (ranges[c.PID] == pid)]
+        return self.iterations.of_process(ranges_named(self.trace, OPTIMIZER_RANGE))
 
     def behind_backward(self, time: Ints, step: Ints) -> Bools:
         """Whether each host time of these steps is in an optimizer's step or between it and the
-        backward, whose launches autograd makes on threads of its own.
-        """
+        backward, whose launches autograd makes on threads of its own."""
         mine = self.optimizer_ranges
         if not len(mine):
             return np.zeros(len(time), bool)
@@ -78,12 +72,8 @@ class Work:
 
     def recorded(self, begin: Ints, end: Ints) -> Floats:
         """How many operators and calls begin in each span: what recording stretches."""
-        starts = []
-        for table in (self.trace.ops, self.trace.calls):
-            pid = self.iterations.pid
-            mine = table if pid is None else table[table[c.PID] == pid]
-            starts.append(ints(mine, c.START))
-        seen = np.sort(np.concatenate(starts))
+        tables = map(self.iterations.of_process, (self.trace.ops, self.trace.calls))
+        seen = np.sort(np.concatenate([ints(table, c.START) for table in tables]))
         counted = np.searchsorted(seen, end) - np.searchsorted(seen, begin)
         return counted.clip(0).astype(np.float64)
 
@@ -113,18 +103,15 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
     step = iterations.step_of(ints(launches, c.START))
     launch = ints(activities, c.LAUNCH)
     waits = waits.reset_index(drop=True)
-    own_copy, drained, waited = _waits(launches, waits)
     # Over the whole trace device work counts whether its launch was recorded or not.
     orphan = 0 if iterations.whole else -1
     return Work(
-        trace=trace,
-        iterations=iterations,
-        launches=launches,
-        activities=activities,
-        syncs=waits,
-        own_copy=own_copy,
-        drained=drained,
-        waited=waited,
+        trace,
+        iterations,
+        launches,
+        activities,
+        waits,
+        *_waits(launches, waits),
         iteration=iteration,
         step=step,
         activity_iteration=np.append(iteration, orphan)[launch],
@@ -135,7 +122,7 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
 
 
 def _waits(launches: pd.DataFrame, syncs: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
-    """Which copy each synchronisation is, when the device was through, and the wait until then."""
+    """Which copy each synchronization is, when the device was through, and the wait until then."""
     start, end = ints(syncs, c.START), ints(syncs, c.END)
     key = [c.PID, c.CORRELATION]
     blocking = launches.loc[launches[c.BLOCKING], key].assign(row=lambda table: table.index)

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import Check, Comparison, Difference, Profile, Ranks
+from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks
 from launchscope.report.document import Commands, Document, Section
 from launchscope.report.documents import check, comparison, difference, profile, ranks
 
 # The second argument bounds long tables.
 DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {
     Profile: profile.document,
-    Check: check.document,
+    CheckResult: check.document,
     Comparison: comparison.document,
     Difference: difference.document,
     Ranks: ranks.document,

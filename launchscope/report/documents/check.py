@@ -1,10 +1,22 @@
-"""The report of a Check: the answer, the limits, the changes, the warnings."""
+"""The report of a CheckResult: the answer, the limits, the changes, the warnings."""
 
 from __future__ import annotations
 
-from launchscope.gate.wording import figure
-from launchscope.model import Change, Check, LimitCheck, Outcome
-from launchscope.op_names import as_written
+from collections import Counter
+from collections.abc import Sequence
+
+from launchscope.gate.wording import change_figure, difference_unit, figure
+from launchscope.model import (
+    Change,
+    CheckResult,
+    Disturbance,
+    LimitCheck,
+    Outcome,
+    PairedChange,
+    PairedRuns,
+    TimedFigure,
+)
+from launchscope.reason_text import as_written
 from launchscope.report.document import (
     Cell,
     Column,
@@ -16,51 +28,80 @@ from launchscope.report.document import (
     items,
     sections,
 )
-from launchscope.report.documents.labels import NO_TIMES, command, kernel, machine
-from launchscope.wording import count, place, plural
+from launchscope.report.documents.labels import NO_TIMES, command, kernel, machine, periodic_work
+from launchscope.wording import count, place, plural, sentence
 
-_OUTCOMES: dict[Outcome, tuple[str, Tone]] = {
-    "passed": ("passed", "good"),
-    "failed": ("failed", "bad"),
-    "inconclusive": ("inconclusive", "caution"),
-    "not_compared": ("not compared", "caution"),
+_TONES: dict[Outcome, Tone] = {"passed": "good", "failed": "bad"}
+_DISTURBANCES: dict[Disturbance, str] = {
+    "throttled": "the GPU was slowed down (heat, power)",
+    "other_clock": "the clock of the GPU was not the same in both",
 }
 _KINDS = {"blocker": "blocker", "op": "device operation", "kernel": "kernel"}
-_STALE = "The baseline is stale: run again with --update-baseline to keep the improvement."
+STALE = "The baseline is stale: run again with --update-baseline to keep the improvement."
 
 
-def document(check: Check, top: int) -> Document:
-    """Everything a report shows of a Check, with the `top` changes."""
-    outcome, tone = _OUTCOMES[check.outcome]
-    badge, tone = ("baseline written", "calm") if check.written else (outcome, tone)
-    failures = [f"{d.metric} {d.reason}" for d in check.limits if d.outcome == "failed"]
-    source = (f"step at {place(check.source)}",) if check.source else ()
+def document(check: CheckResult, top: int) -> Document:
+    """Everything a report shows of a CheckResult, with the `top` changes."""
+    answer = Cell("baseline written", "calm") if check.written else _answer(check.outcome)
+    failures = [f"{d.metric} {d.reason}." for d in check.limits if d.outcome == "failed"]
+    parts, context = ["not measured"], []
+    if check.processes:
+        parts = [NO_TIMES if check.mode == "rehearsal" else "measured"]
+        fresh = "process" if check.processes == 1 else "fresh process"
+        parts.append(
+            plural(check.processes, fresh)
+            if check.paired is None
+            else f"{plural(check.paired.pairs, 'pair')} of runs"
+        )
+        context = [machine(check.environment)]
+    if check.source:
+        context.append(f"step at {place(check.source)}")
+    if check.baseline is not None:
+        parts.append(f"compared with {check.baseline}")
     return Document(
-        badge=badge.upper(),
-        tone=tone,
+        badge=answer.text.upper(),
+        tone=answer.tone,
         title=command(check.target),
         headline=_headline(check),
-        basis=_basis(check),
-        context=(machine(check.environment), *source),
+        basis=" · ".join(parts),
+        context=tuple(context),
         sections=sections(
             _limits(check),
-            items("Why it failed", failures) if len(failures) > 1 else None,
+            items("Why it failed", failures if len(failures) > 1 else ()),
             _changes(check, top),
+            items("Between steps, not in every iteration", map(periodic_work, check.periodic)),
+            _timings(check),
+            _paired(check.paired),
             items("Warnings", warnings(check)),
         ),
     )
 
 
-def warnings(check: Check) -> tuple[str, ...]:
+def _answer(outcome: Outcome) -> Cell:
+    return Cell(outcome.replace("_", " "), _TONES.get(outcome, "caution"))
+
+
+def _headline(check: CheckResult) -> str:
+    if check.excused and check.written is None:
+        return f"{check.headline} The check passes because of --missing-baseline."
+    if check.written is None:
+        return check.headline
+    if check.baseline is None:
+        return f"Wrote {check.written}, the first baseline of {check.workload}. Commit it."
+    return f"Updated {check.written}. Compared with the previous baseline: {check.headline}"
+
+
+def warnings(check: CheckResult) -> tuple[str, ...]:
     """What the reader has to know besides the outcome, each once."""
     undecided = (
-        f"{limit.metric}: {limit.reason}" for limit in check.limits if is_undecided(check, limit)
+        f"{limit.metric}: {limit.reason}." for limit in check.limits if is_undecided(check, limit)
     )
-    stale = (_STALE,) if check.stale and not check.written else ()
-    return tuple(dict.fromkeys((*check.warnings, *undecided, *stale)))
+    stale = (STALE,) if check.stale and not check.written else ()
+    said = map(sentence, (*check.warnings, *_dropped(check.paired)))
+    return tuple(dict.fromkeys((*said, *undecided, *stale)))
 
 
-def is_undecided(check: Check, limit: LimitCheck) -> bool:
+def is_undecided(check: CheckResult, limit: LimitCheck) -> bool:
     """Whether this limit was not decided although others were."""
     if limit.outcome == "not_compared":
         return check.outcome != "not_compared"
@@ -71,46 +112,55 @@ def change_text(change: Change) -> str:
     """In half a sentence: `aten.mul +2 (3 to 5) at train.py:47`."""
     where = _where(change)
     moved = f"{_name(change)} {_moved(change)} ({change.before:g} to {change.after:g})"
+    moved += " between steps" if change.between else ""
     return f"{moved} at {where}" if where else moved
 
 
-def _headline(check: Check) -> str:
-    if check.written is None:
-        return check.headline
-    if check.baseline is None:
-        return f"Wrote {check.written}, the first baseline of {check.workload}. Commit it."
-    return f"Updated {check.written}. Compared with the previous baseline: {check.headline}"
+def paired_text(found: PairedChange) -> str:
+    """In half a sentence: `+6.8 % (+5.3 to +8.1 %)`."""
+    return f"{change_figure(found, found.change)} ({_interval(found)})"
 
 
-def _basis(check: Check) -> str:
-    kind = NO_TIMES if check.mode == "rehearsal" else "measured"
-    runs = plural(check.processes, "process" if check.processes == 1 else "fresh process")
-    against = () if check.baseline is None else (f"compared with {check.baseline}",)
-    return " · ".join((kind, runs, *against))
+def _limits(check: CheckResult) -> Section:
+    def before(limit: LimitCheck) -> str:
+        if limit.baseline is None:
+            return ""
+        return _ranged(limit.baseline, limit.baseline_low, limit.baseline_high, limit.unit)
 
-
-def _limits(check: Check) -> Section | None:
-    if not check.limits:
-        return None
     table = Table.of(
         check.limits,
         (Column("metric", "left", key=True, fit="wrap", code=True), lambda limit: limit.metric),
         (Column("limit", code=True), lambda limit: limit.limit),
-        (Column("baseline"), _before),
+        (Column("baseline"), before),
         (Column("now"), lambda limit: _ranged(limit.value, limit.low, limit.high, limit.unit)),
-        (Column("outcome", "left"), lambda limit: Cell(*_OUTCOMES[limit.outcome])),
+        (Column("noise"), lambda limit: _noise(limit.noise, limit.unit)),
+        (Column("outcome", "left"), lambda limit: _answer(limit.outcome)),
     )
-    return Section("Limits", (table,))
+    return Section("Limits", (table, *_about_noise(check.limits)))
 
 
-def _before(limit: LimitCheck) -> str:
-    if limit.baseline is None:
-        return ""
-    return _ranged(limit.baseline, limit.baseline_low, limit.baseline_high, limit.unit)
+def _timings(check: CheckResult) -> Section:
+    table = Table.of(
+        check.timings,
+        (Column("metric", "left", key=True, fit="wrap", code=True), lambda found: found.metric),
+        (Column("baseline"), lambda found: figure(found.baseline, found.unit)),
+        (Column("now"), lambda found: figure(found.value, found.unit)),
+        (Column("noise"), lambda found: _noise(found.noise, found.unit)),
+    )
+    # One explanation per report.
+    about = () if _about_noise(check.limits) else _about_noise(check.timings)
+    return Section("Times, for information", (table, *about))
 
 
-def _is_compared(check: Check) -> bool:
-    return check.baseline is not None and check.outcome != "not_compared"
+def _noise(noise: float | None, unit: str) -> str:
+    return "" if noise is None else figure(noise, difference_unit(unit), 2)
+
+
+def _about_noise(rows: Sequence[LimitCheck | TimedFigure]) -> tuple[Paragraph, ...]:
+    if all(row.noise is None for row in rows):
+        return ()
+    text = "Noise is how far the two halves of this run, or its processes, differ."
+    return (Paragraph(text, "dim"),)
 
 
 def _ranged(value: float | None, low: float | None, high: float | None, unit: str) -> str:
@@ -120,21 +170,79 @@ def _ranged(value: float | None, low: float | None, high: float | None, unit: st
     return f"{text} ({figure(low, unit)} to {figure(high, unit)})"
 
 
-def _changes(check: Check, top: int) -> Section | None:
-    if not check.changes:
+def _changes(check: CheckResult, top: int) -> Section:
+    if not check.changes and check.baseline is not None and check.outcome != "not_compared":
         same = "Nothing: the same device operations, blockers, and kernels."
-        return Section("What changed", (Paragraph(same),)) if _is_compared(check) else None
+        return Section("What changed", (Paragraph(same),))
     table = Table.of(
         check.changes,
         (Column("change"), lambda found: Cell(_moved(found), "bad" if found.appeared else "good")),
         (Column("before"), lambda found: count(found.before)),
         (Column("now"), lambda found: count(found.after)),
-        (Column("kind", "left"), lambda found: _KINDS[found.kind]),
+        (Column("kind", "left"), _kind),
         (Column("line", "left", fit="wrap", code=True), _where),
         (Column("name", "left", fit="wrap", code=True), _name),
         top=top,
     )
     return Section("What changed, per step", (table,))
+
+
+def _paired(runs: PairedRuns | None) -> Section:
+    """The change of every metric from the base version's."""
+    if runs is None:
+        return Section("", ())
+    table = Table.of(
+        runs.changes,
+        (Column("metric", "left", key=True, fit="wrap", code=True), lambda found: found.metric),
+        (Column(runs.commit[:7]), lambda found: figure(found.base, found.unit)),
+        (Column("now"), lambda found: figure(found.value, found.unit)),
+        (Column("change"), lambda found: change_figure(found, found.change)),
+        (Column("interval"), _interval),
+    )
+    timed = any(found.pairs for found in runs.changes)
+    text = (
+        f"Intervals hold the change with a confidence of {runs.confidence_pct:g} %, from "
+        f"{plural(runs.pairs, 'pair')} of runs in random order. {_clocks(runs)}"
+    )
+    heading = f"Change from {runs.reference}, every metric"
+    return Section(heading, (table, *([Paragraph(text, "dim")] if timed else [])))
+
+
+def _interval(found: PairedChange) -> str:
+    if found.low is None or found.high is None:
+        return "too few pairs"
+    if found.exact:
+        return "exact"
+    low, high = change_figure(found, found.low), change_figure(found, found.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def _clocks(runs: PairedRuns) -> str:
+    known = [clock for pair in runs.clocks_mhz for clock in pair if clock is not None]
+    if not known:
+        return "The clock of the GPU was not measured."
+    low, high = min(known), max(known)
+    span = f"{low:.0f} MHz" if low == high else f"{low:.0f} to {high:.0f} MHz"
+    return f"The clock of the GPU was {span}."
+
+
+def _dropped(runs: PairedRuns | None) -> tuple[str, ...]:
+    """Why there are fewer pairs than were planned."""
+    if runs is None or not runs.discarded:
+        return ()
+    counts = Counter(runs.disturbed)
+    found = [
+        f"{plural(number, 'pair')} of runs {'was' if number == 1 else 'were'} dropped: "
+        f"{_DISTURBANCES[kind]}"
+        for kind, number in counts.items()
+    ]
+    if runs.pairs < runs.planned:
+        found.append(f"only {runs.pairs} of {plural(runs.planned, 'pair')} could be compared")
+    return tuple(found)
+
+
+def _kind(change: Change) -> str:
+    return f"{_KINDS[change.kind]} between steps" if change.between else _KINDS[change.kind]
 
 
 def _name(change: Change) -> str:

@@ -1,45 +1,69 @@
-"""The report of a Comparison: a row per point, curves, strategies, buckets."""
+"""The report of a Comparison: a row per point, curves, strategies, and buckets to pad to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from launchscope.model import Comparison, Point, PointFailure
-from launchscope.reason_text import failure_text
+from launchscope.model import (
+    Bucket,
+    BucketPlan,
+    Comparison,
+    Crossover,
+    Point,
+    PointFailure,
+    SizeCount,
+    Strategies,
+    Strategy,
+    Verdict,
+)
+from launchscope.reason_text import cause_text, failure_text, reason_text
 from launchscope.report.document import (
+    Bar,
+    Bars,
     Block,
     Cell,
     Column,
+    Curve,
     Document,
+    Items,
     Paragraph,
     Plot,
     Section,
-    Series,
     Table,
-    items,
+    facts,
+    measured,
+    notes,
     sections,
 )
-from launchscope.report.documents.buckets import bucket_section
 from launchscope.report.documents.labels import VERDICTS, command, machine, parameters, titled
-from launchscope.report.documents.strategies import strategy_section
-from launchscope.wording import count, figures, pct, shapes, times
+from launchscope.wording import (
+    NOT_MEASURED,
+    count,
+    figures,
+    mib,
+    ms,
+    pct,
+    plural,
+    sentence,
+    shapes,
+    times,
+)
 
 _LEGEND = (
     "eager, replay: milliseconds per iteration · step, iter.: speedup of the step and of the "
     "iteration · removed, exposed, busy: shares of the eager iteration"
 )
-_RATES = " · replayed: samples/s with the replay"
-_HEADINGS = {"batch_size": "batch"}
-_PREDICTED = "~ predicted from the trace; no replay was measured"
-_WHAT_IF = "(what if) measured with the blocking lines stubbed out"
-_STRUCTURE = "Structure only: nothing ran on a GPU."
+_LONGEST_REASON = 40  # a longer one follows the table of strategies
+_MOST_BARS = 12  # more sizes are shown as ranges
+
+_PointColumn = tuple[Column, Callable[[Point], Cell | str | None]]
 
 
 def document(comparison: Comparison, top: int) -> Document:
     """Everything a report shows of a Comparison; nothing in it is cut at `top`."""
     environment, axes = comparison.environment, comparison.axes
     # The headline is about the axes; without them about the strategies, else about the buckets.
-    ladders, plans = comparison.ladders, comparison.buckets
+    strategies, plans = comparison.strategies, comparison.buckets
     return Document(
         badge="COMPARISON",
         tone="calm",
@@ -52,9 +76,9 @@ def document(comparison: Comparison, top: int) -> Document:
         sections=sections(
             _points(comparison),
             *_plots(comparison),
-            *(strategy_section(ladder, has_headline=bool(axes)) for ladder in ladders),
-            *(bucket_section(plan, has_headline=bool(axes or ladders)) for plan in plans),
-            items("Notes", comparison.notes),
+            *(_strategies(found, has_headline=bool(axes)) for found in strategies),
+            *(_bucket_plan(plan, has_headline=bool(axes or strategies)) for plan in plans),
+            notes(comparison.notes),
         ),
     )
 
@@ -62,46 +86,39 @@ def document(comparison: Comparison, top: int) -> Document:
 def _is_rehearsed(comparison: Comparison) -> bool:
     """Whether there was no GPU; that no point could be measured does not say so."""
     modes = {point.profile.mode for point in comparison.points if point.profile is not None}
-    if not modes:
-        environment = comparison.environment
-        return environment.torch is not None and environment.device is None
-    return modes == {"rehearsal"}
+    environment = comparison.environment
+    has_no_gpu = environment.torch is not None and environment.device is None
+    return modes == {"rehearsal"} if modes else has_no_gpu
 
 
 # ----------------------------------------------------------------------------- the table
 
 
-def _points(comparison: Comparison) -> Section | None:
+def _points(comparison: Comparison) -> Section:
     points = comparison.points
     if not points:
-        return None
-    rehearsed = _is_rehearsed(comparison)
-    blocks: list[Block] = [*(_structure(points) if rehearsed else _times(points))]
-    blocks += [Paragraph(_failure(point), "bad") for point in points if point.failure is not None]
-    return Section("Point by point", tuple(blocks))
+        return Section("", ())
+    blocks = _structure(points) if _is_rehearsed(comparison) else _times(points)
+    failures = [_failure(point, point.failure) for point in points if point.failure is not None]
+    return Section("Point by point", (*blocks, *(Paragraph(text, "bad") for text in failures)))
 
 
-def _failure(point: Point) -> str:
+def _failure(point: Point, failure: PointFailure) -> str:
     """`batch size 1024: out of GPU memory (exit code 1)`."""
-    failure, name = point.failure, parameters(point.parameters)
-    assert failure is not None
+    name = f"{parameters(point.parameters)}: " if point.parameters else ""
     # Other reasons name the exit code themselves.
     has_code = failure.out_of_memory and failure.exit_code is not None
     code = f" (exit code {failure.exit_code})" if has_code else ""
-    return f"{name + ': ' if name else ''}{failure_text(failure)}{code}"
+    return f"{name}{failure_text(failure)}{code}"
 
 
-_Cells = tuple[Column, Callable[[Point], Cell | str | None]]
-
-
-def _table(points: tuple[Point, ...], *columns: _Cells) -> Table:
+def _table(points: tuple[Point, ...], *columns: _PointColumn) -> Table:
     """A row per point, named by its parameters."""
     names = dict.fromkeys(name for point in points for name in point.parameters)
 
-    def parameter(name: str) -> _Cells:
-        return Column(_HEADINGS.get(name, name.replace("_", " ")), key=True), (
-            lambda point: point.parameters.get(name, "")
-        )
+    def parameter(name: str) -> _PointColumn:
+        heading = "batch" if name == "batch_size" else name.replace("_", " ")
+        return Column(heading, key=True), lambda point: point.parameters.get(name, "")
 
     return Table.of(points, *map(parameter, names), *columns)
 
@@ -112,27 +129,36 @@ def _figure(
     text: Callable[[float], str] = figures,
     *,
     replay: bool = False,
-) -> _Cells:
+) -> _PointColumn:
     """A column of a metric, by key, or of another figure; a predicted `replay` is marked."""
 
     def cell(point: Point) -> str | None:
         found = point.value(value) if isinstance(value, str) else value(point)
         is_predicted = replay and point.value("replay_ms") is None
-        return None if found is None else ("~" if is_predicted else "") + text(found)
+        return _known(found, lambda known: ("~" if is_predicted else "") + text(known))
 
     return Column(heading), cell
 
 
-def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else figures(value)
+def _known(value: float | None, text: Callable[[float], str]) -> str | None:
+    return None if value is None else text(value)
 
 
 def _mib(value: float) -> str:
     return f"{figures(value)} MiB"  # one unit for the whole column
 
 
+def _verdict(point: Point) -> Verdict | None:
+    return None if point.profile is None else point.profile.verdict
+
+
+def _is_what_if(point: Point) -> bool:
+    verdict = _verdict(point)
+    return verdict is not None and verdict.basis == "what_if"
+
+
 def _speedup(point: Point) -> float | None:
-    verdict = None if point.profile is None else point.profile.verdict
+    verdict = _verdict(point)
     return point.value("speedup") if verdict is None else verdict.speedup
 
 
@@ -144,8 +170,8 @@ def _busy_pct(point: Point) -> float | None:
 def _times(points: tuple[Point, ...]) -> list[Block]:
     has_rates = any(point.batch_size is not None for point in points)
     rates = (
-        _figure("samples/s", lambda point: point.samples_per_s, _rate),
-        _figure("replayed", lambda point: point.replay_samples_per_s, _rate, replay=True),
+        _figure("samples/s", lambda point: point.samples_per_s),
+        _figure("replayed", lambda point: point.replay_samples_per_s, replay=True),
     )
     table = _table(
         points,
@@ -154,43 +180,38 @@ def _times(points: tuple[Point, ...]) -> list[Block]:
         _figure("step", _speedup, times, replay=True),
         _figure("iter.", "iteration_speedup", times, replay=True),
         _figure("removed", "removable_pct", pct, replay=True),
-        (Column("verdict", "left", fit="wrap"), _verdict),
+        (Column("verdict", "left", fit="wrap"), _outcome),
         _figure("launches", "launches_per_step", count),
         _figure("exposed", "launch_overhead_pct", pct),
         _figure("busy", _busy_pct, pct),
         *(rates if has_rates else ()),
         _figure("graph", "graph_memory_mib", _mib),
     )
-    legend = [_LEGEND + (_RATES if has_rates else "")]
-    known = [point.profile for point in points if point.profile is not None]
-    if any(profile.value("replay_ms") is None for profile in known):
-        legend.append(_PREDICTED)
-    if any(_is_what_if(point) for point in points):
-        legend.append(_WHAT_IF)
+    legend = [_LEGEND + (" · replayed: samples/s with the replay" if has_rates else "")]
+    if any(point.profile is not None and point.value("replay_ms") is None for point in points):
+        legend.append("~ predicted from the trace; no replay was measured")
+    if any(map(_is_what_if, points)):
+        legend.append("(what if) measured with the blocking lines stubbed out")
     return [table, *(Paragraph(line, "dim") for line in legend)]
 
 
-def _is_what_if(point: Point) -> bool:
-    verdict = None if point.profile is None else point.profile.verdict
-    return verdict is not None and verdict.basis == "what_if"
-
-
-def _verdict(point: Point) -> Cell | None:
+def _outcome(point: Point) -> Cell | None:
     """The verdict, or what became of the point; both where it was measured in part."""
-    failure = None if point.failure is None else _short_failure(point.failure, point)
-    verdict = None if point.profile is None else point.profile.verdict
+    failure, verdict = _short_failure(point), _verdict(point)
     if verdict is None:
-        return None if failure is None else Cell(failure, "bad")
+        return Cell(failure, "bad") if failure else None
     label, tone = VERDICTS[verdict.recommendation]
     label += " (what if)" if _is_what_if(point) else ""
-    return Cell(label if failure is None else f"{label}, {failure}", tone)
+    return Cell(f"{label}, {failure}" if failure else label, tone)
 
 
-def _short_failure(failure: PointFailure, point: Point) -> str:
-    if failure.out_of_memory:
+def _short_failure(point: Point) -> str:
+    if point.failure is None:
+        return ""
+    if point.failure.out_of_memory:
         return "out of memory"
-    if failure.exit_code is not None:
-        return f"failed, exit code {failure.exit_code}"
+    if point.failure.exit_code is not None:
+        return f"failed, exit code {point.failure.exit_code}"
     return "not measured" if point.profile is None else "in part"
 
 
@@ -199,18 +220,18 @@ def _structure(points: tuple[Point, ...]) -> list[Block]:
         seen = () if point.profile is None else point.profile.shapes.signatures
         return shapes(seen[0].inputs) if seen else None
 
-    def blockers(point: Point) -> str | None:
-        return None if point.profile is None else str(len(point.profile.blockers))
+    def blockers(point: Point) -> int | None:
+        return None if point.profile is None else len(point.profile.blockers)
 
     table = _table(
         points,
         _figure("device ops", "device_ops_per_step", count),
-        _figure("op streams", "shape_signatures", count),
-        (Column("blockers"), blockers),
-        (Column("verdict", "left", fit="wrap"), _verdict),
+        _figure("op sequences", "shape_signatures", count),
+        _figure("blockers", blockers, count),
+        (Column("verdict", "left", fit="wrap"), _outcome),
         (Column("inputs of a step", "left", fit="cut"), inputs),
     )
-    return [table, Paragraph(_STRUCTURE, "dim")]
+    return [table, Paragraph("Structure only: nothing ran on a GPU.", "dim")]
 
 
 # ----------------------------------------------------------------------------- the plots
@@ -223,30 +244,204 @@ def _plots(comparison: Comparison) -> list[Section]:
     groups: dict[tuple[tuple[str, str], ...], list[Point]] = {}
     for point in comparison.points:
         if point.batch_size is not None and point.profile is not None:
-            others = {k: v for k, v in point.parameters.items() if k != "batch_size"}
-            groups.setdefault(tuple(others.items()), []).append(point)
-    marks = {tuple(c.parameters.items()): c.batch_size for c in comparison.crossovers}
+            others = tuple((k, v) for k, v in point.parameters.items() if k != "batch_size")
+            groups.setdefault(others, []).append(point)
+    crossovers = {tuple(found.parameters.items()): found for found in comparison.crossovers}
     found = []
-    for fixed, points in groups.items():
-        points.sort(key=lambda point: point.batch_size or 0)
-        curves = (_series("eager", "iteration_ms", points),
-                  _series("replay", "projected_iteration_ms", points))  # fmt: skip
-        if max(len(curve.points) for curve in curves) < 2:
-            continue
-        title = titled("Milliseconds per iteration by batch size", dict(fixed))
-        plot = Plot(title, tuple(c for c in curves if c.points), _mark_at(marks.get(fixed)))
-        found.append(Section(title, (plot,)))
+    for others, points in groups.items():
+        curves = {
+            "eager": _curve("iteration_ms", points),
+            "replay": _curve("projected_iteration_ms", points),
+        }
+        if max(map(len, curves.values())) >= 2:
+            title = titled("Milliseconds per iteration by batch size", dict(others))
+            shown = {name: curve for name, curve in curves.items() if curve}
+            found.append(Section(title, (Plot(title, shown, _mark(crossovers.get(others))),)))
     return found
 
 
-def _mark_at(batch_size: float | None) -> tuple[float, str] | None:
+def _mark(crossover: Crossover | None) -> tuple[float, str] | None:
     """The crossover, with the batch size as the headline says it."""
-    if batch_size is None:
+    if crossover is None or crossover.batch_size is None:
         return None
-    size = f"{batch_size:.0f}" if batch_size >= 10 else f"{batch_size:.1f}".removesuffix(".0")
-    return batch_size, f"crossover, about {size}"
+    size = crossover.batch_size
+    text = f"{size:.0f}" if size >= 10 else f"{size:.1f}".removesuffix(".0")
+    return size, f"crossover, about {text}"
 
 
-def _series(name: str, key: str, points: list[Point]) -> Series:
+def _curve(key: str, points: list[Point]) -> Curve:
     values = ((float(point.batch_size or 0), point.value(key)) for point in points)
-    return Series(name, tuple((size, ms) for size, ms in values if ms is not None and ms > 0))
+    return tuple(sorted((size, ms) for size, ms in values if ms and ms > 0))
+
+
+# ------------------------------------------------------------------------ the strategies
+
+
+def _strategies(strategies: Strategies, *, has_headline: bool) -> Section:
+    """One table and what does not fit into it, below its headline if it `has_headline`."""
+    table = Table.of(
+        strategies.tried,
+        (Column("strategy", "left", key=True), lambda strategy: strategy.mode),
+        (Column("iteration"), _iteration),
+        (Column("speedup"), lambda strategy: _known(strategy.speedup, times)),
+        (Column("setup"), lambda strategy: _known(strategy.setup_ms, ms)),
+        (Column("reserved"), lambda strategy: _known(strategy.memory_mib, _mib)),
+        (Column("in graphs"), lambda strategy: _known(strategy.graph_share_pct, pct)),
+        (Column("result vs. eager", "left", fit="wrap"), _result),
+    )
+    blocks: list[Block] = [Paragraph(strategies.headline)] if has_headline else []
+    details = tuple(line for strategy in strategies.tried for line in _details(strategy))
+    blocks += [table, Items(details)] if details else [table]
+    return Section(titled("Strategies", strategies.parameters), tuple(blocks))
+
+
+def _is_timed(strategy: Strategy) -> bool:
+    return strategy.iteration_ms is not None and strategy.iteration_ms.value is not None
+
+
+def _iteration(strategy: Strategy) -> Cell | None:
+    if not _is_timed(strategy):
+        return None
+    iteration = measured(strategy.iteration_ms)
+    return Cell(("~" if strategy.projected else "") + iteration.text, spread=iteration.spread)
+
+
+def _result(strategy: Strategy) -> Cell | str | None:
+    """`loss within 0.02 % over 16 steps`."""
+    if not _is_timed(strategy):
+        why = "failed" if strategy.failure is None else failure_text(strategy.failure)
+        return Cell(why if len(why) <= _LONGEST_REASON else "not measured, see below", "bad")
+    trajectory = strategy.trajectory
+    if trajectory.status == "reference":
+        return None
+    if trajectory.status == "not_compared":
+        return Cell("not compared", "caution")
+    over = f"over {plural(trajectory.steps, 'step')}"
+    largest = trajectory.largest_pct
+    if largest == 0:
+        return f"{trajectory.what} equal {over}"
+    if largest is None:
+        return f"{trajectory.what} {trajectory.status} {over}"
+    by = f"{largest:.1g} %" if 0 < largest < 0.05 else pct(largest)
+    if trajectory.status == "follows":
+        return f"{trajectory.what} within {by} {over}"
+    limit = trajectory.tolerance_pct
+    allowed = "" if limit is None else f" (limit {pct(limit)})"
+    return Cell(f"{trajectory.what} off by {by}{allowed}", "bad")
+
+
+def _details(strategy: Strategy) -> Iterator[str]:
+    """What does not fit into a row."""
+    failure, result, trajectory = strategy.failure, strategy.result, strategy.trajectory
+    if failure is not None:
+        text = failure_text(failure)
+        if _is_timed(strategy) or len(text) > _LONGEST_REASON:
+            yield f"{strategy.mode}: {text}" + (f" ({failure.hint})" if failure.hint else "")
+    if strategy.projected:
+        yield f"{strategy.mode}: ~ projected from the measured replay of the step"
+    if failure is None and trajectory.reason is not None:
+        yield f"{strategy.mode}: {reason_text(trajectory.reason)}"
+    elif failure is None and trajectory.causes:
+        yield f"{strategy.mode}: {'; '.join(map(cause_text, trajectory.causes))}"
+    if result is None or strategy.mode != "compile" or strategy.iteration_ms is None:
+        return
+    if result.settle_ms:
+        parts = [f"compile: the first compiled step took {ms(result.settle_ms[0])}"]
+        if result.recompilations is not None:
+            parts.append(f"followed by {plural(result.recompilations, 'recompilation')}")
+        if result.graphs:
+            parts.append(f"{plural(result.graphs, 'compiled graph')} in all")
+        if result.graph_breaks:
+            parts.append(plural(result.graph_breaks, "graph break"))
+        yield ", ".join(parts)
+    explained = sum(part_count for _, part_count in result.skips)
+    left = max(0, (result.skipped_graphs or 0) - explained)
+    no_graph = "compile: Inductor made no CUDA graph for"
+    for reason, part_count in result.skips:
+        yield f"{no_graph} {plural(part_count, 'part')}: {reason}"
+    if left:
+        yield f"{no_graph} {plural(left, 'part')}: TORCH_LOGS=cudagraphs shows why"
+    if not explained and not left:
+        yield "compile: Inductor skipped no CUDA graph"
+
+
+# --------------------------------------------------------------------------- the buckets
+
+
+def _bucket_plan(plan: BucketPlan, *, has_headline: bool) -> Section:
+    """Sizes, buckets and what they give, below the plan's headline if it `has_headline`."""
+    blocks: list[Block] = [Paragraph(plan.headline)] if has_headline else []
+    if bars := _histogram(plan):
+        blocks.append(Bars(("size", "steps"), bars))
+    if plan.buckets:
+        blocks.append(_buckets(plan))
+    known = (
+        ("iteration, eager", plan.eager_ms, ms),
+        ("iteration with the plan, predicted", plan.planned_ms, ms),
+        ("iteration with a graph for every size, predicted", plan.exact_ms, ms),
+        ("removed by the plan, predicted", plan.removable_pct, pct),
+        ("steps that replay a graph", plan.covered_pct, pct),
+        ("padding in those steps", plan.padding_pct, pct),
+    )
+    rows = [(label, text(value)) for label, value, text in known if value is not None]
+    if plan.buckets and plan.kind == "padded":
+        memory = NOT_MEASURED if plan.memory_mib is None else mib(plan.memory_mib)
+        limit = "" if plan.memory_limit_mib is None else f" of {mib(plan.memory_limit_mib)}"
+        rows.append(("memory of the graphs, predicted", f"{memory}{limit}"))
+    if rows:
+        blocks.append(facts(rows))
+    unknown = () if plan.times_unknown is None else (reason_text(plan.times_unknown),)
+    if remarks := (*plan.phases, *unknown, *plan.notes):
+        blocks.append(Items(tuple(map(sentence, remarks))))
+    return Section(titled("Varying input shapes", plan.parameters), tuple(blocks))
+
+
+def _buckets(plan: BucketPlan) -> Table:
+    known = any(bucket.memory_mib is not None for bucket in plan.buckets)
+
+    def memory(bucket: Bucket) -> str | None:
+        if bucket.memory_mib is None:
+            return None if known else ""
+        return _mib(bucket.memory_mib)
+
+    return Table.of(
+        plan.buckets,
+        (Column("sizes"), lambda bucket: _span(bucket.low, bucket.high)),
+        (Column("padded to"), lambda bucket: str(bucket.high)),
+        (Column("steps"), lambda bucket: str(bucket.steps)),
+        (Column("share"), lambda bucket: pct(100 * bucket.steps / plan.observed_steps)),
+        (Column("replay"), lambda bucket: ms(bucket.replay_ms)),
+        (Column("memory"), memory),
+    )
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low} to {high}" if low != high else str(high)
+
+
+def _histogram(plan: BucketPlan) -> tuple[Bar, ...]:
+    """A bar for each size or, of many sizes, for each range of them."""
+    sized = {count.size: count for count in plan.sizes if count.size is not None}
+    bars: list[tuple[str, list[SizeCount]]]
+    if len(sized) == len(plan.sizes) > _MOST_BARS:
+        low, high = min(sized), max(sized)
+        width = -(-(high - low + 1) // _MOST_BARS)
+        bars = [
+            (
+                _span(start, min(start + width - 1, high)),
+                [count for size, count in sized.items() if start <= size < start + width],
+            )
+            for start in range(low, high + 1, width)
+        ]
+    else:
+        ordered = sorted(
+            plan.sizes, key=lambda count: (count.size is None, count.size, -count.steps)
+        )
+        bars = [
+            (shapes(count.inputs) if count.size is None else str(count.size), [count])
+            for count in ordered[:_MOST_BARS]
+        ]
+        if left := ordered[_MOST_BARS:]:
+            bars.append((f"{len(left)} more", left))
+    steps = ((label, sum(count.steps for count in counts)) for label, counts in bars)
+    return tuple(Bar(label, str(n), 100 * n / max(1, plan.observed_steps)) for label, n in steps)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from launchscope.model import Difference, Metric
-from launchscope.model.difference import KernelDifference, MetricChange, Side
+from launchscope.model.comparison import KernelDifference, MetricChange, Side
 from launchscope.report.document import (
-    UNKNOWN,
     Cell,
     Column,
     Document,
     Section,
     Table,
-    items,
+    measured,
+    notes,
     sections,
 )
 from launchscope.report.documents.labels import VERDICTS, kernel
-from launchscope.wording import change, count, figures, plural, with_unit
+from launchscope.wording import change, count, figures, plural
 
 # Changes of less than this are not shown unless they are beyond the spread.
 _LEAST_PCT = 1.0
@@ -46,7 +46,7 @@ def document(value: Difference, top: int) -> Document:
         sections=sections(
             _metrics(shown),
             *(_kernels(value, state, top) for state in _STATES),
-            items("Notes", (*value.notes, f"Unchanged: {same}.")),
+            notes((*value.notes, f"{same} are unchanged")),
         ),
     )
 
@@ -61,19 +61,15 @@ def _side(which: str, side: Side) -> str:
 def _headline(value: Difference) -> str:
     leading = {found.key: found for found in value.metrics if found.key in _LEADING}
     moved = [
-        f"{name} {text}"
+        f"{name} {_moved(leading[key])}"
         for key, name in _LEADING.items()
         if key in leading
         and abs(leading[key].change_pct or 0.0) >= _LEAST_PCT
-        and (text := _moved(leading[key]))
+        and _moved(leading[key])
     ]
-    counts = [
-        f"{number} {state}"
-        for state in _STATES
-        if (number := sum(found.state == state for found in value.kernels))
-    ]
-    same = "same times and launches" if leading else "no metric in common"
-    first = ", ".join(moved) or same
+    numbers = {state: sum(found.state == state for found in value.kernels) for state in _STATES}
+    counts = [f"{number} {state}" for state, number in numbers.items() if number]
+    first = ", ".join(moved) or ("same times and launches" if leading else "no metric in common")
     second = f"kernels: {', '.join(counts)}" if counts else "the kernels are the same"
     return f"{first[0].upper()}{first[1:]}; {second}."
 
@@ -88,19 +84,17 @@ def _is_shown(found: MetricChange) -> bool:
     return abs(found.change_pct) >= _LEAST_PCT or found.beyond_spread is True
 
 
-def _metrics(changes: list[MetricChange]) -> Section | None:
-    if not changes:
-        return None
+def _metrics(changes: list[MetricChange]) -> Section:
+    def spread(found: MetricChange) -> Cell:
+        return Cell("within the spread" if found.beyond_spread is False else "", "dim")
+
     table = Table.of(
         changes,
         (Column("metric", "left", key=True, fit="wrap", code=True), lambda found: found.key),
         (Column("before"), lambda found: _figure(found.before, found.unit)),
         (Column("after"), lambda found: _figure(found.after, found.unit)),
         (Column("change"), _moved),
-        (
-            Column("", "left", fit="wrap"),
-            lambda found: Cell("within the spread" if found.beyond_spread is False else "", "dim"),
-        ),
+        (Column("", "left", fit="wrap"), spread),
     )
     return Section("Metrics", (table,))
 
@@ -115,24 +109,21 @@ def _moved(found: MetricChange) -> str:
 
 
 def _figure(value: float | None, unit: str) -> Cell:
-    if value is None:
-        return UNKNOWN
-    return Cell(with_unit(Metric(0.0 if abs(value) < _NOTHING else value, unit)))
+    return measured(Metric(0.0 if value and abs(value) < _NOTHING else value, unit))
 
 
-def _kernels(value: Difference, state: str, top: int) -> Section | None:
+def _kernels(value: Difference, state: str, top: int) -> Section:
     found = [row for row in value.kernels if row.state == state]
-    if not found:
-        return None
+
+    def moved(row: KernelDifference) -> Cell:
+        return Cell(f"{row.change_us:+,.1f} us", "bad" if row.change_us > 0 else "good")
+
     table = Table.of(
         found,
         (Column("count"), _counts),
         (Column("before"), lambda row: f"{figures(row.before_us)} us"),
         (Column("after"), lambda row: f"{figures(row.after_us)} us"),
-        (
-            Column("change"),
-            lambda row: Cell(f"{row.change_us:+,.1f} us", "bad" if row.change_us > 0 else "good"),
-        ),
+        (Column("change"), moved),
         (Column("kernel", "left", fit="cut", code=True), lambda row: kernel(row.name)),
         top=top,
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launchscope.model import Environment, Recommendation, Severity, Target
+from launchscope.model import Environment, PeriodicWork, Recommendation, Target
 from launchscope.report.document import Tone
+from launchscope.wording import listed, place, plural
 
-VERDICTS: dict[Recommendation, tuple[str, Tone]] = {
+# None: the rules were not applied.
+VERDICTS: dict[Recommendation | None, tuple[str, Tone]] = {
     "adopt": ("adopt", "good"),
     "adopt_after_fixes": ("adopt after fixes", "caution"),
     "adopt_bucketed": ("adopt, one graph per shape", "caution"),
@@ -15,14 +17,9 @@ VERDICTS: dict[Recommendation, tuple[str, Tone]] = {
     "stay_eager": ("stay eager", "calm"),
     "unsafe": ("unsafe", "bad"),
     "inconclusive": ("inconclusive", "caution"),
+    None: ("no verdict", "caution"),
 }
-NO_VERDICT: tuple[str, Tone] = ("no verdict", "caution")
-SEVERITIES: dict[Severity, Tone] = {
-    "error": "bad",
-    "warning": "caution",
-    "advice": "good",
-    "info": "dim",
-}
+_MOST_LINES = 3
 NO_TIMES = "structure only, no times"
 
 
@@ -36,25 +33,47 @@ def machine(environment: Environment) -> str:
     # Only a run knows its PyTorch: without it, a trace that somebody recorded on a GPU is meant.
     unnamed = "no GPU used" if environment.torch else "a GPU the trace does not name"
     parts = [environment.device or unnamed]
-    versions = (
-        ("PyTorch", environment.torch),
-        ("CUDA", environment.cuda),
-        ("driver", environment.driver),
-    )
-    parts += [f"{name} {version}" for name, version in versions if version]
+    versions = {
+        "PyTorch": environment.torch,
+        "CUDA": environment.cuda,
+        "driver": environment.driver,
+    }
+    parts += [f"{name} {version}" for name, version in versions.items() if version]
     if environment.world_size > 1:
         parts.append(f"{environment.world_size} ranks")
     return " · ".join(parts)
 
 
-def parameters(given: Mapping[str, str]) -> str:
-    """`batch size 8, width 64`."""
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
+_PERIODIC = {
+    "between_launches": "launch",
+    "between_syncs": "synchronization",
+    "between_copies": "copy",
+    "between_ops": "device operation",
+}
+
+
+def periodic_work(work: PeriodicWork) -> str:
+    """`every 10 iterations: 2 device operations and 1 synchronization at train.py:60`."""
+    counts = [
+        plural(work.counts[key], noun) for key, noun in _PERIODIC.items() if key in work.counts
+    ]
+    when = f"in {work.seen} of {plural(work.observed, 'iteration')}, with no known period"
+    if work.period is not None:
+        when = f"every {work.period} iterations"
+    lines = ", ".join(map(place, work.where[:_MOST_LINES]))
+    more = len(work.where) - _MOST_LINES
+    at = f" at {lines}{f' and {more} more' if more > 0 else ''}" if lines else ""
+    return f"{when}: {listed(counts)}{at}"
 
 
 def titled(title: str, given: Mapping[str, str]) -> str:
     """`Strategies, width 64`, for a part that is about some parameters only."""
     return f"{title}, {parameters(given)}" if given else title
+
+
+def parameters(given: Mapping[str, str]) -> str:
+    """`batch size 8, width 64`."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
 
 
 def kernel(name: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
-from launchscope.model import Finding, Metric, Profile, step_summary
+from launchscope.model import Profile, Severity
+from launchscope.reason_text import step_summary
 from launchscope.report.document import (
     Bar,
     Bars,
@@ -16,35 +17,24 @@ from launchscope.report.document import (
     Entry,
     Section,
     Table,
+    Tone,
     facts,
     items,
     measured,
+    notes,
     sections,
 )
 from launchscope.report.documents.labels import (
     NO_TIMES,
-    NO_VERDICT,
-    SEVERITIES,
     VERDICTS,
     command,
     kernel,
     machine,
+    periodic_work,
 )
 from launchscope.rules import find_rule
 from launchscope.rules.profile_queries import gain
-from launchscope.wording import (
-    NOT_MEASURED,
-    count,
-    decimals,
-    figures,
-    fixed,
-    ms,
-    pct,
-    place,
-    plural,
-    times,
-    with_unit,
-)
+from launchscope.wording import count, decimals, figures, ms, pct, place, plural, times, with_unit
 
 _BASES = {
     "measured": "replay measured",
@@ -68,8 +58,13 @@ _COSTS = (
     ("GPU memory held by the graph", "graph_memory_mib"),
     ("graph nodes", "graph_nodes"),
 )
-_SCOPES = {"forward_backward": "forward and backward", "forward": "forward"}
-_SEVERITY_ORDER = {"error": 0, "warning": 1, "advice": 2, "info": 3}
+# The most severe first.
+_SEVERITIES: dict[Severity, Tone] = {
+    "error": "bad",
+    "warning": "caution",
+    "advice": "good",
+    "info": "dim",
+}
 # Smaller parts of the iteration are not listed.
 _SMALLEST_PART = 0.005
 _MOST_STEPS = 1_000_000
@@ -78,8 +73,8 @@ _MOST_STEPS = 1_000_000
 def document(profile: Profile, top: int) -> Document:
     """Everything a report shows of a Profile, with its `top` kernels."""
     verdict = profile.verdict
-    label, tone = NO_VERDICT if verdict is None else VERDICTS[verdict.recommendation]
-    why, change, limits = _findings(profile)
+    label, tone = VERDICTS[None if verdict is None else verdict.recommendation]
+    why, change, keep_in_mind = _findings(profile)
     return Document(
         badge=label.upper(),
         tone=tone,
@@ -92,11 +87,12 @@ def document(profile: Profile, top: int) -> Document:
             _times(profile),
             _iteration(profile),
             _costs(profile),
+            items("Between steps, not in every iteration", _periodic(profile)),
             change,
-            limits,
+            keep_in_mind,
             items("How", () if verdict is None else verdict.instructions, numbered=True),
             _kernels(profile, top),
-            items("Notes", profile.notes),
+            notes(profile.notes),
         ),
     )
 
@@ -134,48 +130,22 @@ def _context(profile: Profile) -> tuple[str, ...]:
     return machine(profile.environment), " · ".join(parts)
 
 
-# ------------------------------------------------------------------------------ findings
-
-
-def _findings(profile: Profile) -> tuple[Section | None, Section | None, Section | None]:
+def _findings(profile: Profile) -> list[Section]:
     """Reasons for the verdict, what to change in the script, and what else to know."""
     because = profile.verdict.because if profile.verdict is not None else ()
     rank = {code: i for i, code in enumerate(because)}
-    ordered = sorted(
+    severities = list(_SEVERITIES)
+    entries: dict[str, list[Entry]] = {"Why": [], "What to change": [], "Keep in mind": []}
+    for found in sorted(
         profile.findings,
-        key=lambda found: (_SEVERITY_ORDER[found.severity], rank.get(found.code, len(rank))),
-    )
-    why = [found for found in ordered if found.severity == "info"]
-    rest = [found for found in ordered if found.severity != "info"]
-    return (
-        _entries("Why", why),
-        _entries("What to change", [found for found in rest if _is_fixable(found)]),
-        _entries("Keep in mind", [found for found in rest if not _is_fixable(found)]),
-    )
-
-
-def _is_fixable(finding: Finding) -> bool:
-    rule = find_rule(finding.code)
-    return rule is None or rule.fixable
-
-
-def _entries(heading: str, findings: list[Finding]) -> Section | None:
-    if not findings:
-        return None
-    entries = tuple(
-        Entry(
-            found.code,
-            SEVERITIES[found.severity],
-            place(found.where),
-            found.title,
-            found.advice,
-        )
-        for found in findings
-    )
-    return Section(heading, (Entries(entries),))
-
-
-# --------------------------------------------------------------------------------- times
+        key=lambda found: (severities.index(found.severity), rank.get(found.code, len(rank))),
+    ):
+        rule = find_rule(found.code)
+        heading = "What to change" if rule is None or rule.fixable else "Keep in mind"
+        heading = "Why" if found.severity == "info" else heading
+        tone, where = _SEVERITIES[found.severity], place(found.where)
+        entries[heading].append(Entry(found.code, tone, where, found.title, found.advice))
+    return [Section(heading, (Entries(tuple(under)),)) for heading, under in entries.items()]
 
 
 @dataclass(frozen=True)
@@ -190,7 +160,10 @@ def _times(profile: Profile) -> Section:
     if profile.mode == "rehearsal":
         rows = [
             _Row("device operations per step", _metric(profile, "device_ops_per_step")),
-            _Row("distinct op streams", _metric(profile, "shape_signatures")),
+            *_between(profile, "device operations", "between_ops"),
+            *_between(profile, "synchronizations", "between_syncs"),
+            *_between(profile, "copies between host and device", "between_copies"),
+            _Row("distinct operation sequences", _metric(profile, "shape_signatures")),
         ]
     else:
         rows = [*_durations(profile), *_launching(profile), *_predicted(profile)]
@@ -201,13 +174,12 @@ def _times(profile: Profile) -> Section:
         (Column("", "left", key=True, fit="wrap"), lambda row: row.label),
         (Column("eager" if is_compared else ""), lambda row: row.eager),
         (Column(_REPLAY_HEADINGS.get(basis, "replay")), lambda row: row.replay),
-        (Column("speedup"), _speedup),
+        (
+            Column("speedup"),
+            lambda row: Cell("" if row.speedup is None else times(row.speedup), "strong"),
+        ),
     )
     return Section("Eager and replay" if is_compared else "Measurements", (table,))
-
-
-def _speedup(row: _Row) -> Cell:
-    return Cell("" if row.speedup is None else times(row.speedup), "strong")
 
 
 def _metric(profile: Profile, key: str, *, spread: bool = True) -> Cell:
@@ -252,16 +224,10 @@ def _durations(profile: Profile) -> list[_Row]:
         rows.append(row)
         if profile.value("step_p95_ms") is not None:
             rows.append(_Row("step, 95th percentile", _metric(profile, "step_p95_ms")))
-    rows += [
-        _Row(
-            f"{_SCOPES.get(scope.scope, scope.scope)} alone",
-            ms(scope.eager_ms),
-            ms(scope.replay_ms),
-            scope.eager_ms / scope.replay_ms,
-        )
-        for scope in profile.replay.scopes
-        if scope.eager_ms and scope.replay_ms
-    ]
+    for scope in profile.replay.scopes:
+        if (eager := scope.eager_ms) and (replay := scope.replay_ms):
+            label = f"{scope.scope.replace('_', ' and ')} alone"
+            rows.append(_Row(label, ms(eager), ms(replay), eager / replay))
     whole = _Row(
         "whole span" if _is_total(profile) else "iteration",
         _metric(profile, "iteration_ms"),
@@ -272,26 +238,37 @@ def _durations(profile: Profile) -> list[_Row]:
 
 
 def _launching(profile: Profile) -> list[_Row]:
-    """What the host and the launches take."""
     of, per = ("", "") if _is_total(profile) else (" in the step", " per step")
     is_replayed = _is_replayed(profile)
     host_us = profile.value("host_replay_us") if is_replayed else None
     host = "" if host_us is None else ms(host_us / 1000.0)
+    launches = "1" if is_replayed else ""
     rows = [
         _Row(f"host time{of}", _metric(profile, "host_ms"), host),
         _Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
-        _Row(
-            f"launches{per}",
-            _metric(profile, "launches_per_step"),
-            "1" if is_replayed else "",
-        ),
-        _Row(f"graph launches{per}", _metric(profile, "graph_launches_per_step")),
+        _Row(f"launches{per}", _metric(profile, "launches_per_step"), launches),
+    ]
+    if profile.value("graph_launches_per_step"):  # of steps that run graphs already
+        rows.append(_Row(f"graph launches{per}", _metric(profile, "graph_launches_per_step")))
+    return [
+        *rows,
+        *_between(profile, "launches", "between_launches"),
         _Row("time in launch calls", _share(profile, "launch_share_pct", "step")),
         _Row("exposed launch overhead", _share(profile, "launch_overhead_pct", "iteration")),
         _Row(f"synchronizations{per}", _metric(profile, "syncs_per_step")),
+        *_between(profile, "synchronizations", "between_syncs"),
+        *_between(profile, "copies", "between_copies"),
     ]
-    # Only steps that run graphs already have launches of this kind.
-    return rows if profile.value("graph_launches_per_step") else [*rows[:3], *rows[4:]]
+
+
+def _between(profile: Profile, what: str, key: str) -> list[_Row]:
+    """The count beside the one of the step, where it is not zero."""
+    row = _Row(f"{what} between steps", _metric(profile, key))
+    return [row] if profile.value(key) else []
+
+
+def _periodic(profile: Profile) -> list[str]:
+    return [periodic_work(work) for work in profile.between.periodic] if profile.between else []
 
 
 def _predicted(profile: Profile) -> list[_Row]:
@@ -305,61 +282,52 @@ def _predicted(profile: Profile) -> list[_Row]:
             bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
             rows.append(_Row("share removed, bounds", "", bounds))
     if profile.mode == "trace":
+        delay = profile.value("queue_delay_us")
+        if delay is None or delay >= 0:
+            shown = _metric(profile, "queue_delay_us", spread=False)
+            rows.append(_Row("queue delay, median", shown))
+        else:  # a launch call that waits for the GPU returns after its kernel has begun
+            label = "kernel start before launch return, median"
+            rows.append(_Row(label, f"{figures(-delay)} us"))
         tklqt = _metric(profile, "tklqt_ms", spread=False)
-        rows.append(_queue_delay(profile))
         rows.append(_Row("launch to kernel start, sum (TKLQT)", tklqt))
         rows.append(_Row("device share of device + host (HDBI)", _metric(profile, "hdbi")))
     return rows
 
 
-def _queue_delay(profile: Profile) -> _Row:
-    """A launch call that waits for the GPU returns after its kernel has begun."""
-    delay = profile.value("queue_delay_us")
-    if delay is None or delay >= 0:
-        return _Row("queue delay, median", _metric(profile, "queue_delay_us", spread=False))
-    return _Row("kernel start before launch return, median", f"{figures(-delay)} us")
-
-
-# --------------------------------------------------------------- the iteration and costs
-
-
-def _iteration(profile: Profile) -> Section | None:
-    """Where the iteration goes; None unless busy time and iteration are known."""
+def _iteration(profile: Profile) -> Section:
+    """Where the iteration goes; empty unless busy time and iteration are known."""
     iteration = profile.value("iteration_ms")
     if not iteration or profile.value("iteration_busy_ms") is None:
-        return None
+        return Section("", ())
     places = max(0, decimals(iteration, 3))
     bars = []
     for label, key in _PARTS:
         value = profile.value(key)
         if value is None:
-            bars.append(Bar(label, NOT_MEASURED, None))
+            bars.append(Bar(label, with_unit(None), None))
         elif abs(value) >= _SMALLEST_PART * iteration or key == "iteration_busy_ms":
-            bars.append(Bar(label, f"{fixed(value, places)} ms", 100.0 * value / iteration))
+            bars.append(Bar(label, f"{value:,.{places}f} ms", 100.0 * value / iteration))
     total = with_unit(profile.metrics["iteration_ms"], spread=False)
     block = Bars(("", "time"), tuple(bars), stacked=True)
     return Section(f"Where the iteration time goes ({total})", (block,))
 
 
-def _costs(profile: Profile) -> Section | None:
-    rows = [
-        (label, _cost(profile.metrics[key]))
-        for label, key in _COSTS
-        if profile.value(key) is not None
-    ]
-    return Section("What it costs", (facts(rows),)) if rows else None
+def _costs(profile: Profile) -> Section:
+    rows = []
+    for label, key in _COSTS:
+        metric = profile.metrics.get(key)
+        if metric is not None and metric.value is not None:
+            text = with_unit(metric, spread=False)
+            if metric.unit == "steps":
+                steps = max(1, ceil(metric.value))
+                most = f"more than {_MOST_STEPS:,} steps"
+                text = plural(steps, "step") if steps <= _MOST_STEPS else most
+            rows.append((label, text))
+    return Section("What it costs", (facts(rows),))
 
 
-def _cost(metric: Metric) -> str:
-    if metric.unit != "steps" or metric.value is None:
-        return with_unit(metric, spread=False)
-    steps = max(1, ceil(metric.value))
-    return plural(steps, "step") if steps <= _MOST_STEPS else f"more than {_MOST_STEPS:,} steps"
-
-
-def _kernels(profile: Profile, top: int) -> Section | None:
-    if not profile.kernels:
-        return None
+def _kernels(profile: Profile, top: int) -> Section:
     total_us = sum(row.total_us for row in profile.kernels)
     table = Table.of(
         sorted(profile.kernels, key=lambda row: -row.total_us),

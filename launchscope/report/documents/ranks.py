@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from launchscope.model import Ranks
-from launchscope.model.ranks import RankRow, Skew
-from launchscope.report.document import Cell, Column, Document, Section, Table, items, sections
+from launchscope.model.comparison import RankRow, Skew
+from launchscope.report.document import Cell, Column, Document, Section, Table, notes, sections
 from launchscope.report.documents.labels import VERDICTS
 from launchscope.wording import count, ms, pct, plural
 
@@ -31,45 +31,37 @@ def document(value: Ranks, top: int) -> Document:
         context=(_OWN,) if is_ranks else (),
         sections=sections(
             Section("Rank by rank" if is_ranks else "Workloads", (_rows(value),)),
-            Section("Differences between the ranks", (_skews(value),)) if value.skews else None,
-            items("Notes", value.notes),
+            Section("Differences between the ranks", (_skews(value),)),
+            notes(value.notes),
         ),
     )
 
 
 def _rows(value: Ranks) -> Table:
-    """Ranks with their time outside of collectives; workloads by their commands."""
-
     def figure(
         heading: str, get: Callable[[RankRow], float | None], text: Callable[[float], str]
-    ) -> tuple[Column, Callable[[RankRow], Cell | None]]:
+    ) -> tuple[Column, Callable[[RankRow], Cell | str | None]]:
         def cell(row: RankRow) -> Cell | None:
             found, strong = get(row), row.name == value.slowest
             return None if found is None else Cell(text(found), "strong" if strong else "plain")
 
         return Column(heading, key=heading == "rank"), cell
 
-    shared = (
+    columns = [
+        figure("iteration", lambda row: row.iteration_ms, ms),
+        figure("GPU busy", lambda row: row.busy_ms, ms),
         figure("launches", lambda row: row.launches_per_step, count),
         figure("exposed", lambda row: row.launch_overhead_pct, pct),
         figure("removable", lambda row: row.removable_pct, pct),
         (Column("verdict", "left", fit="wrap"), _verdict),
         (Column("file", "left", fit="wrap"), lambda row: row.name),
-    )
-    iteration = figure("iteration", lambda row: row.iteration_ms, ms)
-    busy = figure("GPU busy", lambda row: row.busy_ms, ms)
+    ]
     if value.kind == "workloads":
         name = Column("workload", "left", key=True, fit="cut_start")
-        return Table.of(value.rows, (name, lambda row: row.target), iteration, busy, *shared)
-    return Table.of(
-        value.rows,
-        figure("rank", lambda row: row.rank, count),
-        figure("own", lambda row: row.own_ms, ms),
-        iteration,
-        busy,
-        figure("collectives", lambda row: row.communication_ms, ms),
-        *shared,
-    )
+        return Table.of(value.rows, (name, lambda row: row.target), *columns)
+    columns.insert(2, figure("collectives", lambda row: row.communication_ms, ms))
+    rank = figure("rank", lambda row: row.rank, count)
+    return Table.of(value.rows, rank, figure("own", lambda row: row.own_ms, ms), *columns)
 
 
 def _verdict(row: RankRow) -> Cell | str | None:
@@ -84,7 +76,7 @@ def _skews(value: Ranks) -> Table:
 
     return Table.of(
         value.skews,
-        (Column("", "left", key=True), lambda skew: _SKEWS[skew.key]),
+        (Column("", "left", key=True), lambda skew: _SKEWS.get(skew.key, skew.key)),
         (Column("least"), lambda skew: figure(skew, skew.low)),
         (Column("median"), lambda skew: figure(skew, skew.middle)),
         (Column("most"), lambda skew: figure(skew, skew.high)),

@@ -2,16 +2,13 @@
 
 ## What it finds
 The share of the iteration in which the GPU is idle because the host has not launched the next
-work yet, if that share reaches the threshold. Idle time during data loading, during a
-synchronization and between two queued kernels is counted separately.
+work yet, if it reaches the threshold. Waits for data and synchronization are counted separately.
 
 ## Why it matters
-Only launch time that leaves the GPU idle is worth removing. A prediction rests on this figure,
-and a graph cannot remove more than this.
+Only launch time that leaves the GPU idle is worth removing. Predictions are based on it.
 
 ## Example
-300 kernels of 3 us each are launched every 9 us. The GPU is idle two thirds of the time, and
-all of that is exposed launch overhead.
+300 kernels of 3 us each are launched every 9 us: the GPU is idle two thirds of the time.
 
 ## When it does not apply
 In a step that is limited by the GPU, where the launches run ahead of the GPU.
@@ -23,26 +20,22 @@ Metrics `launch_overhead_ms`, `launch_overhead_pct`, `step_overhead_pct`.
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import ms, pct
 
 
-def check(profile: Profile) -> Findings:
+@rule("LS003", __doc__)
+def RULE(profile: Profile) -> Findings:
     share = profile.value("launch_overhead_pct")
     if share is None or share <= 0 or share < profile.threshold_pct:
         return
     overhead, iteration = profile.value("launch_overhead_ms"), profile.value("iteration_ms")
-    amount = ""
-    if overhead is not None and iteration and 0 <= overhead <= iteration:
-        amount = f" ({ms(overhead)} of {ms(iteration)})"
+    of = f" ({ms(overhead)} of {ms(iteration)})" if overhead and iteration else ""
     step = profile.value("step_overhead_pct")
     yield RULE.finding(
         "info",
-        f"The GPU waits for launches for {pct(share)} of the iteration{amount}",
-        "" if step is None else f"In the step alone the share is {pct(step)}.",
+        f"The GPU waits for launches for {pct(share)} of the iteration{of}",
+        "" if step is None else f"In the step alone, the share is {pct(step)}.",
         **profile.values("launch_overhead_pct", "launch_overhead_ms", "step_overhead_pct"),
         **profile.values("framework_ms", "launch_call_ms"),
     )
-
-
-RULE = Rule("LS003", check, __doc__)

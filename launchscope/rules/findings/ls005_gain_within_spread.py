@@ -1,8 +1,7 @@
 """# The gain is within the spread of the timings
 
 ## What it finds
-A gain whose lower bound is not above zero. The bounds come from the spread of the eager and
-replay timings and from the error of the queue simulation.
+A gain that may be zero, given the spread of the timings and the error of the queue simulation.
 
 ## Why it matters
 A gain within the spread does not count: the next run could show a loss.
@@ -11,8 +10,7 @@ A gain within the spread does not count: the next run could show a loss.
 A replay removes 0.8 % of the iteration, and the timings vary by 2 %.
 
 ## When it does not apply
-If the gain is beyond the spread but under the threshold, LS001 reports it. The same holds for
-a loss.
+A gain beyond the spread and under the threshold, or a loss beyond it: LS001 reports these.
 
 ## Reference
 Metrics `removable_pct`, `iteration_ms`. Fact `simulation_error_pct`.
@@ -22,23 +20,22 @@ from __future__ import annotations
 
 from launchscope.model import Profile
 from launchscope.rules.profile_queries import gain
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import pct, pct_beside
 
 
-def check(profile: Profile) -> Findings:
+@rule("LS005", __doc__)
+def RULE(profile: Profile) -> Findings:
     found, threshold = gain(profile), profile.threshold_pct
     if found is None or found.beyond_spread or found.is_loss:
         return
     undecided = found.high_pct >= threshold
     more = 4 * max(30, profile.facts.timing_steps or 0)
     advice = f"Time more steps on an idle machine (--timing {more} --replay {more})."
-    if profile.mode == "trace":
-        advice = (
-            "A trace cannot decide this. Profile the script itself: launchscope profile train.py."
-        )
     if not undecided:
         advice = "Even the upper bound is below your threshold."
+    elif profile.mode == "trace":
+        advice = "Profile the script itself: launchscope profile train.py. A trace is not enough."
     yield RULE.finding(
         "warning" if undecided else "info",
         f"The gain is within the spread of the timings: between {pct(found.low_pct)} and "
@@ -47,6 +44,3 @@ def check(profile: Profile) -> Findings:
         low_pct=found.low_pct,
         high_pct=found.high_pct,
     )
-
-
-RULE = Rule("LS005", check, __doc__)

@@ -4,8 +4,7 @@
 A step that spends at least 80 % of its GPU time in kernels of 100 us or more.
 
 ## Why it matters
-A launch costs a few microseconds. The host launches the next kernels while a long kernel runs,
-so a graph has little to remove.
+The host launches the next kernels while a long kernel runs, so a graph has little to remove.
 
 ## Example
 A wide MLP at batch size 8192 runs eight kernels of 2 ms each.
@@ -20,25 +19,20 @@ Facts `large_kernel_share_pct`, `median_kernel_us`.
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import figures, pct
 
-MOSTLY_PCT = 80.0
 
-
-def check(profile: Profile) -> Findings:
+@rule("LS007", __doc__)
+def RULE(profile: Profile) -> Findings:
     share, median = profile.facts.large_kernel_share_pct, profile.facts.median_kernel_us
-    if share is None or share < MOSTLY_PCT:
-        return
-    typical = "" if median is None else f" (median of all kernels: {figures(median)} us)"
-    yield RULE.finding(
-        "info",
-        f"Kernels of 100 us or more take {pct(share)} of the GPU time{typical}",
-        "Look for faster kernels instead of fewer launches: lower precision, fused attention, "
-        "torch.compile.",
-        large_kernel_share_pct=share,
-        median_kernel_us=median,
-    )
-
-
-RULE = Rule("LS007", check, __doc__)
+    if share is not None and share >= 80.0:
+        typical = "" if median is None else f" (median of all kernels: {figures(median)} us)"
+        yield RULE.finding(
+            "info",
+            f"Kernels of 100 us or more take {pct(share)} of the GPU time{typical}",
+            "Look for faster kernels instead of fewer launches: lower precision, fused attention, "
+            "torch.compile.",
+            large_kernel_share_pct=share,
+            median_kernel_us=median,
+        )

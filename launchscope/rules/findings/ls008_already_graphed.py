@@ -5,14 +5,13 @@ The share of the step's kernels that the script launches through CUDA graphs alr
 
 ## Why it matters
 `torch.compile(mode="reduce-overhead")`, `make_graphed_callables` and some libraries use graphs
-of their own and have removed these launches. Only the other launches can still be removed.
+of their own. Only the launches outside these graphs can still be removed.
 
 ## Example
 97 % of the kernels come from 3 graph launches per step, so there is nothing to adopt.
 
 ## When it does not apply
-If at least half of the kernels come from graphs, the verdict is `already_graphed`. With a
-smaller share the verdict weighs a graph of the whole step as usual.
+With less than half of the kernels in graphs, the verdict weighs a graph of the whole step as usual.
 
 ## Reference
 Fact `graph_kernel_share_pct`, metric `graph_launches_per_step`.
@@ -21,26 +20,21 @@ Fact `graph_kernel_share_pct`, metric `graph_launches_per_step`.
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import pct, plural
 
-WORTH_TELLING_PCT = 1.0
 
-
-def check(profile: Profile) -> Findings:
+@rule("LS008", __doc__)
+def RULE(profile: Profile) -> Findings:
     share = profile.facts.graph_kernel_share_pct
-    if share is None or share < WORTH_TELLING_PCT:
-        return
-    launches = profile.value("graph_launches_per_step")
-    count = f" ({plural(launches, 'graph launch')} per step)" if launches else ""
-    yield RULE.finding(
-        "info",
-        f"{pct(share)} of the kernels in a step already run inside CUDA graphs{count}",
-        "Look at the kernels that are still launched one by one. With torch.compile, "
-        "TORCH_LOGS=cudagraphs,perf_hints names the parts that it leaves out or records again.",
-        graph_kernel_share_pct=share,
-        graph_launches_per_step=launches,
-    )
-
-
-RULE = Rule("LS008", check, __doc__)
+    if share is not None and share >= 1.0:
+        launches = profile.value("graph_launches_per_step")
+        count = f" ({plural(launches, 'graph launch')} per step)" if launches else ""
+        yield RULE.finding(
+            "info",
+            f"{pct(share)} of the kernels in a step already run inside CUDA graphs{count}",
+            "Look at the kernels that are still launched one by one. With torch.compile, "
+            "TORCH_LOGS=cudagraphs,perf_hints names the parts that it leaves out or records again.",
+            graph_kernel_share_pct=share,
+            graph_launches_per_step=launches,
+        )

@@ -4,16 +4,13 @@
 A capture that pays back only after more steps than you expect to run.
 
 ## Why it matters
-You pay for the capture once and save time in each step. The break-even is the cost of capture
-and instantiation divided by the time that one replay saves.
+You pay for the capture once: its cost divided by what each replay saves is the break-even.
 
 ## Example
-A capture of 900 ms that saves 1 ms per step pays back after 900 steps. With
-`--expected-steps 500` it costs more than it saves.
+A capture of 900 ms that saves 1 ms per step costs more than it saves with `--expected-steps 500`.
 
 ## When it does not apply
-Without `--expected-steps` the report shows the break-even with the costs, and the verdict does
-not use it.
+Without `--expected-steps` the verdict does not use the break-even.
 
 ## Reference
 Metrics `break_even_steps`, `capture_ms`, `instantiate_ms`.
@@ -25,11 +22,12 @@ from math import ceil
 
 from launchscope.model import Profile
 from launchscope.rules.profile_queries import never_pays_back
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import plural
 
 
-def check(profile: Profile) -> Findings:
+@rule("LS009", __doc__)
+def RULE(profile: Profile) -> Findings:
     if (late := never_pays_back(profile)) is not None:
         needed, expected = late
         yield RULE.finding(
@@ -40,6 +38,3 @@ def check(profile: Profile) -> Findings:
             expected_steps=expected,
             **profile.values("break_even_steps", "capture_ms", "instantiate_ms"),
         )
-
-
-RULE = Rule("LS009", check, __doc__)

@@ -4,16 +4,14 @@
 Input shapes that differ between the inspected steps.
 
 ## Why it matters
-A CUDA graph replays fixed shapes at fixed addresses. A step with another shape needs a graph
-of its own, or inputs that are padded to a captured shape.
+A CUDA graph replays fixed shapes. Each other shape needs a graph of its own, or padding.
 
 ## Example
 Each batch pads its sequences to the longest one: 97, 101, 88. Padded to 128 they have one
 shape. A key-value cache that grows by one in each step has one shape if you preallocate it.
 
 ## When it does not apply
-If the shapes are equal and only the ops or the number of model calls differ, the cause is
-control flow: see LS011.
+If only the ops or the number of model calls differ, the cause is control flow (LS011).
 
 ## Reference
 PyTorch, CUDA semantics: CUDA Graphs, constraints. Metric `shape_signatures`.
@@ -23,33 +21,30 @@ from __future__ import annotations
 
 from launchscope.model import Profile
 from launchscope.rules.profile_queries import MAX_BUCKETS
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.rules.shape_change import (
     distinct_inputs,
     every_step_differs,
     growth,
     shorter_batch,
 )
-from launchscope.wording import shapes
+from launchscope.rules.verdict.obstacles import obstacle_of
+from launchscope.wording import plural, shapes
 
 
-def check(profile: Profile) -> Findings:
-    distinct = distinct_inputs(profile)
-    if profile.shapes.stable is not False or distinct < 2:
+@rule("LS010", __doc__, fixable=True)
+def RULE(profile: Profile) -> Findings:
+    obstacle = obstacle_of(profile, "LS010")
+    if obstacle is None:
         return
+    distinct, grown = distinct_inputs(profile), growth(profile)
     steps = sum(signature.steps for signature in profile.shapes.signatures)
     few = distinct <= MAX_BUCKETS
-    grown = growth(profile)
     title = f"Input shapes change: {distinct} different ones in {steps} inspected steps"
-    advice = "Pad the inputs to a few fixed sizes and capture one graph for each size."
+    advice = f"{obstacle.fix}."
     if grown is not None:
-        more = f" (and {grown.tensors - 1} more)" if grown.tensors > 1 else ""
+        more = f" (and {plural(grown.tensors - 1, 'more input')})" if grown.tensors > 1 else ""
         title = f"An input grows by one from step to step: {grown}{more}"
-        advice = (
-            f"Use a static cache: preallocate dimension {grown.dimension} to the longest length, "
-            "write each step in place at its position, and mask the part that is not filled yet. "
-            "All steps then have the same shapes, and one graph serves them all."
-        )
     elif (sizes := shorter_batch(profile)) is not None:
         title = (
             f"One of {steps} inspected steps had smaller inputs: {sizes[1]} instead of {sizes[0]} "
@@ -61,14 +56,11 @@ def check(profile: Profile) -> Findings:
         )
     elif every_step_differs(profile):
         title = f"Input shapes are different in each of the {steps} inspected steps"
-        advice = (
-            "Pad the inputs to a few fixed sizes first, and then capture one graph for each size. "
-            "launchscope compare --buckets counts the shapes and plans the sizes."
-        )
+        advice += " launchscope compare --buckets counts the shapes and plans the sizes."
     elif not few:
-        advice = (
-            "Pad the inputs to a few fixed sizes first, or capture only the part of the step "
-            "that has fixed shapes (torch.cuda.make_graphed_callables)."
+        advice += (
+            " You can also capture only the part of the step that has fixed shapes "
+            "(torch.cuda.make_graphed_callables)."
         )
     yield RULE.finding(
         "advice" if few else "warning",
@@ -79,6 +71,3 @@ def check(profile: Profile) -> Findings:
         observed_steps=steps,
         inputs=[shapes(signature.inputs) for signature in profile.shapes.signatures],
     )
-
-
-RULE = Rule("LS010", check, __doc__, fixable=True)

@@ -1,15 +1,13 @@
 """# The script has several kinds of steps
 
 ## What it finds
-Steps of clearly different kinds, such as prefill and decode, or rare steps (an evaluation, a
-skipped optimizer step) between the usual ones.
+Steps of different kinds, such as prefill and decode, or an evaluation between the usual steps.
 
 ## Why it matters
 One graph serves one kind. The report measures the most frequent kind.
 
 ## Example
-Text generation runs one prefill of 512 tokens and then 100 decodes of one token each. The
-decode is worth a graph, and the prefill stays eager.
+One prefill of 512 tokens, then 100 decodes of one token each: only the decode is worth a graph.
 
 ## When it does not apply
 Gradient accumulation and several optimizers make one longer step, not several kinds.
@@ -21,16 +19,18 @@ Gradient accumulation and several optimizers make one longer step, not several k
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.rules.shape_change import every_step_differs, growth
 from launchscope.wording import listed, pct
 
 
-def check(profile: Profile) -> Findings:
+@rule("LS012", __doc__)
+def RULE(profile: Profile) -> Findings:
     kinds = profile.step.kinds if profile.step is not None else ()
     if len(kinds) < 2:
         return
     ordered = sorted(kinds, key=lambda kind: -kind.share_pct)
+    named = listed([f"{kind.name} ({pct(kind.share_pct)})" for kind in ordered])
     advice = f"Capture {ordered[0].name} in a graph of its own and leave the rest eager."
     if growth(profile) is not None:
         advice += " Its inputs have to keep one size first (LS010)."
@@ -38,11 +38,7 @@ def check(profile: Profile) -> Findings:
         advice += " Pad its inputs to a few sizes first (LS010)."
     yield RULE.finding(
         "info",
-        "The script has several kinds of steps: "
-        + listed([f"{kind.name} ({pct(kind.share_pct)})" for kind in ordered]),
+        f"The script has several kinds of steps: {named}",
         advice,
         kinds={kind.name: kind.share_pct for kind in ordered},
     )
-
-
-RULE = Rule("LS012", check, __doc__)

@@ -1,53 +1,51 @@
 """# Synchronization costs time
 
 ## What it finds
-Synchronizations that make the iteration at least 5 % longer, according to the queue
-simulation: the host waits for the GPU, and then the GPU waits for the host to fill its queue
-again.
+Synchronizations that make the iteration at least 5 % longer, according to the queue simulation:
+the host waits for the GPU, and then the GPU waits for the host to fill its queue again.
 
 ## Why it matters
-A synchronization inside the step stops a capture. One between two steps does not, but it
-reduces what a replay gains, because the host can no longer run ahead.
+A synchronization inside the step stops a capture. Between steps it keeps the host from running
+ahead.
 
 ## Example
-`total += loss.item()` after each step. If you add up the losses on the GPU and read the sum
-once per epoch, the wait is gone.
+`total += loss.item()` after each step. Add up the losses on the GPU and read the sum per epoch.
 
 ## When it does not apply
 If the host waits while the GPU is busy anyway, the wait costs nothing and is not counted.
 
 ## Reference
-PyTorch, Performance Tuning Guide: avoid unnecessary CPU-GPU synchronization.
-Metrics `sync_cost_ms`, `sync_wait_ms`, `syncs_per_step`.
+PyTorch, Performance Tuning Guide. Metrics `sync_cost_ms`, `sync_wait_ms`, `syncs_per_step`.
 """
 
 from __future__ import annotations
 
 from launchscope.model import Profile
 from launchscope.rules.profile_queries import WORTH_FIXING_PCT, share_pct, wait_to_fix_first
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import ms, pct
 
 
-def check(profile: Profile) -> Findings:
+@rule("LS021", __doc__, fixable=True)
+def RULE(profile: Profile) -> Findings:
     share, cost = share_pct(profile, "sync_cost_ms"), profile.value("sync_cost_ms")
     if share is None or cost is None or share < WORTH_FIXING_PCT:
         return
-    inside = profile.facts.inside_step_syncs or 0.0
-    between = profile.facts.between_step_syncs or 0.0
+    facts = profile.facts
+    inside, between = facts.inside_step_syncs or 0.0, facts.between_step_syncs or 0.0
     of = f" ({pct(share)})" if share <= 100 else ""  # the cost is that of traced steps
-    first = wait_to_fix_first(profile) == "sync"
+    first = wait_to_fix_first(profile) == "sync_cost_ms"
     line = next((b.where for b in profile.blockers if b.category == "sync" and b.where), None)
     yield RULE.finding(
         "warning" if first else "advice",
         f"Synchronization costs {ms(cost)} per iteration{of}",
-        ("Fix this before you adopt a graph. " if first else "") + _advice(inside, between),
+        f"{'Fix this before you adopt a graph. ' if first else ''}{_advice(inside, between)}",
         line if inside else None,
         sync_cost_ms=cost,
         share_pct=share,
         inside_step=inside,
         between_steps=between,
-        calls=list(profile.facts.sync_names or ()),
+        calls=list(facts.sync_names or ()),
     )
 
 
@@ -64,6 +62,3 @@ def _advice(inside: float, between: float) -> str:
         )
     rare = "Read values on the host (.item(), print, copies) only once every many steps."
     return f"{rare} Inside the step such a read also stops a capture." if inside else rare
-
-
-RULE = Rule("LS021", check, __doc__, fixable=True)

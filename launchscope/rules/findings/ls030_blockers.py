@@ -1,19 +1,17 @@
 """# An operation that a capture cannot contain
 
 ## What it finds
-Each line inside the step that stops a capture: it reads a value on the host, copies from
-memory that is not pinned, makes a shape that depends on data, or uses random state that the
-graph does not know.
+Each line inside the step that stops a capture: it reads a value on the host, copies from pageable
+memory, makes a shape that depends on data, or uses random state that the graph does not know.
 
 ## Why it matters
 The capture fails at that line, or each replay uses the value of the captured step.
 
 ## Example
-`if loss.item() > 10: ...` inside the step. `torch.where(loss > 10, ...)` keeps the value on
-the GPU. Read a loss for the log after the replay.
+`if loss.item() > 10: ...` in the step. `torch.where(loss > 10, ...)` keeps the value on the GPU.
 
 ## When it does not apply
-The same operations may stand between steps. LS021 reports the time that they cost there.
+Between steps these operations stop nothing. LS021 reports the time that they cost there.
 
 ## Reference
 NVIDIA, CUDA Graph Best Practice for PyTorch. PyTorch, CUDA semantics: CUDA Graphs.
@@ -21,27 +19,80 @@ NVIDIA, CUDA Graph Best Practice for PyTorch. PyTorch, CUDA semantics: CUDA Grap
 
 from __future__ import annotations
 
-from launchscope.model import Profile
-from launchscope.op_names import as_written
-from launchscope.rules.rule import Findings, Rule
+from launchscope.model import Blocker, Profile
+from launchscope.reason_text import as_written
+from launchscope.rules.rule import Findings, rule
+
+_BY_OP = {
+    "_local_scalar_dense": "Reading a value on the host waits for the GPU. Keep it in a tensor "
+    "inside the step, or read it after the replay and less often. To choose between values, use "
+    "torch.where.",
+    "nonzero": "The size of the result depends on the data. Use torch.where with three arguments, "
+    "or mask by multiplication, so that shapes stay fixed.",
+    "masked_select": "The size of the result depends on the data. Replace the selection by "
+    "torch.where(mask, x, 0), and divide by mask.sum() if you need a mean.",
+    "index": "Indexing with a boolean mask asks the GPU for the size of the result. Use "
+    "torch.where, or indices of a fixed length.",
+    "_unique2": "The size of the result depends on the data. Call unique() outside the step, or "
+    "pad its result.",
+    "repeat_interleave": "Pass output_size=, so that PyTorch does not ask the GPU for the length.",
+    "equal": "torch.equal returns a Python bool. Compare on the GPU with (a == b).all().",
+    "synchronize": "Remove the synchronization from the step. A replay needs none.",
+}
+_BY_CATEGORY = {
+    "sync": "The host waits for the GPU here. Keep the value on the GPU during the step, and read "
+    "it after the replay.",
+    "host_copy": "A copy from pageable host memory cannot be captured. Create the tensor once "
+    "outside the step, or pin its memory and copy with non_blocking=True before the replay.",
+    "dynamic_shape": "The shape of the result depends on the data. Give it a fixed size: "
+    "torch.where, output_size=, or padding to a few lengths with one graph each.",
+    "rng": "Register the generator with graph.register_generator_state, and use "
+    "preserve_rng_state=False in checkpointing. Read or set the RNG state outside the step.",
+    "stream": "Fork side streams from the capture stream and join them with wait_stream inside the "
+    "step. Construct DDP and warm up on the capture stream.",
+    "optimizer": "Construct the optimizer with capturable=True, and with a tensor lr if a "
+    "scheduler changes it. With a GradScaler, use bf16, a fused optimizer, or a graph of forward "
+    "and backward.",
+    "other": "Move this operation out of the step: run it before or after the replay.",
+}
+_IN_A_STEP = (
+    "The optimizer's step reads a value on the host. {} capture forward and backward only, and run "
+    "this line eagerly after the replay."
+)
+_BY_STEP = {
+    "grad_scaler": "With a GradScaler, construct the optimizer with fused=True (Adam family: "
+    "capturable=True as well), which looks for inf and NaN on the GPU, and capture scaler.update() "
+    "too. Or train in bf16 without a scaler. Otherwise,",
+    "lbfgs": "LBFGS decides on the host when to stop, so no graph can hold its step:",
+    "optimizer": "Adam reads none with capturable=True, and SGD reads none with fused=True. "
+    "Otherwise,",
+}
 
 
-def check(profile: Profile) -> Findings:
+def _advice(blocker: Blocker) -> str:
+    names = blocker.op.split(".")
+    if "_local_scalar_dense" in names and blocker.inside is not None:
+        return _IN_A_STEP.format(_BY_STEP[blocker.inside])
+    for name in names:
+        if name in _BY_OP and (name != "index" or blocker.category == "dynamic_shape"):
+            return _BY_OP[name]
+    return _BY_CATEGORY.get(blocker.category, _BY_CATEGORY["other"])
+
+
+@rule("LS030", __doc__, fixable=True)
+def RULE(profile: Profile) -> Findings:
     captured = profile.replay.status == "measured"  # this capture worked in spite of the line
     for blocker in profile.blockers:
         name = as_written(blocker.op, blocker.code)
         count = f" ({blocker.count} times per step)" if blocker.count > 1 else ""
-        code = f": {blocker.code.strip()}" if blocker.code else ""
+        code = f": `{blocker.code.strip()}`" if blocker.code else ""
         stops = "can stop" if captured else "stops"
         yield RULE.finding(
             "advice" if captured else "warning",
             f"{name[0].upper()}{name[1:]}{count} {stops} a capture{code}",
-            blocker.advice,
+            _advice(blocker),
             blocker.where,
             op=blocker.op,
             category=blocker.category,
             count=blocker.count,
         )
-
-
-RULE = Rule("LS030", check, __doc__, fixable=True)

@@ -5,12 +5,10 @@ A replay that was blocked, failed or was left out, with the reason. Also a repla
 measured with recorded results in place of the blocking operations (`what_if`).
 
 ## Why it matters
-The gain is then a prediction from the trace, or an estimate of what you get once you have
-fixed the blocking lines.
+The gain is then a prediction, or what you get once you have fixed the blocking lines.
 
 ## Example
-`blocked`: train.py:52 reads the loss on the host. `failed`: CUDA runs out of memory during
-the capture. `skipped`: you passed `--replay 0`.
+`blocked`: a line reads the loss. `failed`: out of memory. `skipped`: you passed `--replay 0`.
 
 ## When it does not apply
 A rehearsal has no GPU to replay on (LS041).
@@ -23,9 +21,8 @@ from __future__ import annotations
 
 from launchscope.model import Profile, ReasonCode, ReplayStatus
 from launchscope.reason_text import reason_text
-from launchscope.rules.rule import Findings, Rule
-from launchscope.rules.verdict.obstacles import obstacles
-from launchscope.wording import listed
+from launchscope.rules.rule import Findings, rule
+from launchscope.rules.verdict.obstacles import clauses, obstacles
 
 # Of a replay that failed or was skipped.
 _BY_REASON: dict[ReasonCode, str] = {
@@ -45,26 +42,18 @@ _ADVICE: dict[ReplayStatus, str] = {
     "blocked": "Fix the lines that LS030 names and profile again.",
     "failed": "The eager figures are valid. Fix the cause and profile again.",
     "skipped": "Fix the cause and profile again.",
-    "what_if": "Fix the blocking lines, which recorded results replaced in this replay, and "
-    "profile again to confirm it.",
+    "what_if": "Fix the blocking lines and profile again to confirm the gain.",
 }
 _TITLES: dict[ReplayStatus, str] = {
-    "blocked": "The step cannot be captured as it stands",
+    "blocked": "The step cannot be captured yet",
     "failed": "The capture or its replay failed",
     "skipped": "No replay was measured",
     "what_if": "The replay was measured without the blocking operations",
 }
-_FIXES = {
-    "growth": "keep the inputs that grow at one size (LS010)",
-    "lbfgs": "leave the step of LBFGS eager (LS011)",
-    "branch": "replace the branch that depends on data (LS011)",
-    "calls": "call the model equally often in every step (LS011)",
-    "padding": "pad the inputs to a few sizes (LS010)",
-    "blockers": "fix the lines that LS030 names",
-}
 
 
-def check(profile: Profile) -> Findings:
+@rule("LS031", __doc__, fixable=True)
+def RULE(profile: Profile) -> Findings:
     replay = profile.replay
     if profile.mode == "rehearsal" or replay.status == "measured":
         return
@@ -76,20 +65,16 @@ def check(profile: Profile) -> Findings:
         _advice(profile),
         replay.where,
         status=replay.status,
-        reason=None if reason is None else reason.code,
+        reason=reason and reason.code,
     )
 
 
 def _advice(profile: Profile) -> str:
     status, reason = profile.replay.status, profile.replay.reason
-    code = None if reason is None else reason.code
-    if code in ("ops_change", "ops_change_beside_blockers"):
-        known = [_FIXES[o.kind] for o in obstacles(profile) if o.kind in _FIXES]
-        fixes = listed(known) or "make every step run the same ops"
-        return f"A graph holds one sequence of ops: {fixes}, and profile again."
-    if code is not None and status in ("failed", "skipped"):
-        return _BY_REASON.get(code, _ADVICE[status])
-    return _ADVICE[status]
-
-
-RULE = Rule("LS031", check, __doc__, fixable=True)
+    if reason is None:
+        return _ADVICE[status]
+    if reason.code in ("ops_change", "ops_change_beside_blockers"):
+        once = clauses(obstacles(profile)) or "every step runs the same ops"
+        return f"A graph holds one sequence of ops. Profile again once {once}."
+    blocked = status not in ("failed", "skipped")
+    return _ADVICE[status] if blocked else _BY_REASON.get(reason.code, _ADVICE[status])

@@ -10,8 +10,7 @@ measures different work, which is often slower, and its result can differ from e
 
 ## Example
 BERT without an attention mask: during a capture the library builds a full mask, and attention
-falls back from the flash kernel to the math path, with 425 operations in place of 178. An
-explicit mask or a fixed attention implementation makes both runs equal.
+falls back from the flash kernel to the math path, with 425 operations in place of 178.
 
 ## When it does not apply
 Kernels that `capturable=True` adds are in both runs and do not count.
@@ -23,11 +22,12 @@ Kernels that `capturable=True` adds are in both runs and do not count.
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import figures, plural
 
 
-def check(profile: Profile) -> Findings:
+@rule("LS032", __doc__, fixable=True)
+def RULE(profile: Profile) -> Findings:
     work = profile.replay.work
     if work.same is not False:
         return
@@ -48,6 +48,3 @@ def check(profile: Profile) -> Findings:
         added_us=added_us,
         removed_us=removed_us,
     )
-
-
-RULE = Rule("LS032", check, __doc__, fixable=True)

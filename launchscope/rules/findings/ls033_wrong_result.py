@@ -1,16 +1,14 @@
 """# The result of the replay differs from eager
 
 ## What it finds
-A replay whose parameter updates differ from eager updates by more than two eager runs differ.
-Both start from the same state and use the same recorded batches.
+A replay whose parameter updates differ from the eager ones by more than 0.1 %, and by more than
+ten times what two replays of one batch differ. All start from the same state, with the same batch.
 
 ## Why it matters
-A capture freezes each Python value that it meets: a learning rate, a step counter, a
-temperature, a branch. Nothing raises an error, and the training goes wrong.
+A capture freezes Python values (a learning rate, a branch): training goes wrong without an error.
 
 ## Example
-SGD with ExponentialLR: each replay uses the learning rate of the capture, and the updates
-differ by 59 % after one step of decay.
+SGD with ExponentialLR: the updates differ by 59 % after one step of decay.
 
 ## When it does not apply
 A step that writes no state (inference) is compared by its outputs, or not at all (LS034).
@@ -23,8 +21,8 @@ from __future__ import annotations
 
 from launchscope.model import Cause, Profile
 from launchscope.reason_text import cause_text, reason_text
-from launchscope.rules.learning_rate import remedy
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.findings.ls035_live_scheduler import remedy
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import pct, plural
 
 _ADVICE = {
@@ -39,8 +37,6 @@ _ADVICE = {
     "unjoined_stream": "Fork the side stream inside the step "
     "(side.wait_stream(torch.cuda.current_stream())) and join it before the step ends.",
 }
-
-
 # Ops that take a part of a tensor at an index from Python: one that changes picks the batch.
 _PICKING = ("aten.select", "aten.slice", "aten.narrow")
 _PICKING_ADVICE = (
@@ -49,15 +45,8 @@ _PICKING_ADVICE = (
 )
 
 
-def _advice(cause: Cause) -> str:
-    if cause.kind == "learning_rate":
-        return remedy(cause.optimizer or "")
-    if cause.kind == "scalar" and cause.op in _PICKING:
-        return _PICKING_ADVICE
-    return _ADVICE[cause.kind]
-
-
-def check(profile: Profile) -> Findings:
+@rule("LS033", __doc__, fixable=True)
+def RULE(profile: Profile) -> Findings:
     correct = profile.replay.correct
     if correct.status != "different":
         return
@@ -74,10 +63,13 @@ def check(profile: Profile) -> Findings:
             before=cause.before,
             after=cause.after,
         )
+    floor = correct.noise_floor
     if not correct.causes:
         by = f" by up to {pct(100 * largest)} of an update" if largest else ""
         over = f" over {plural(correct.steps, 'batch')}" if correct.steps else ""
         reason = f" ({reason_text(correct.reason)})" if correct.reason else ""
+        if floor:
+            reason += f"; two replays of one batch differ by {pct(100 * floor)}"
         yield RULE.finding(
             "error",
             f"The result of the replay differs from eager{by}{over}{reason}",
@@ -85,8 +77,13 @@ def check(profile: Profile) -> Findings:
             "branches), for inputs that each step creates instead of copying them into the same "
             "tensor, and for work on streams of your own.",
             max_update_diff=largest,
+            noise_floor=floor,
             steps=correct.steps,
         )
 
 
-RULE = Rule("LS033", check, __doc__, fixable=True)
+def _advice(cause: Cause) -> str:
+    if cause.kind == "learning_rate":
+        return remedy(cause.optimizer or "")
+    picks = cause.kind == "scalar" and cause.op in _PICKING
+    return _PICKING_ADVICE if picks else _ADVICE[cause.kind]

@@ -1,52 +1,59 @@
 """# A learning-rate scheduler changes a float learning rate
 
 ## What it finds
-A learning rate that changes during the run while the optimizer holds its `lr` as a Python
-float.
+A learning rate that changes during the run while the optimizer holds its `lr` as a Python float.
 
 ## Why it matters
-A capture freezes the float. A scheduler that steps once per epoch changes nothing during a
-short check, so a check that passes proves nothing here.
+A capture freezes the float. A short check misses it if the scheduler steps once per epoch.
 
 ## Example
-nanoGPT sets `param_group["lr"]` in each iteration. The replays keep the learning rate of the
-capture.
+nanoGPT sets `param_group["lr"]` in each iteration. The replays keep the rate of the capture.
 
 ## When it does not apply
-Optimizers of the Adam family with `capturable=True` and a tensor `lr`, and `SGD(fused=True)`
-with a tensor `lr`, read the rate on the GPU. Other optimizers read a tensor `lr` with
-`.item()`, which stops the capture: leave their step out of the graph.
+Optimizers of the Adam family with `capturable=True`, and `SGD(fused=True)`, read a tensor `lr`
+on the GPU. Others read it with `.item()`, which stops the capture: leave their step eager.
 
 ## Reference
-PyTorch documentation of each optimizer: `capturable`, tensor `lr`. Facts `scheduler_live`,
-`scheduler_where`.
+PyTorch documentation of each optimizer. Facts `scheduler_live`, `scheduler_where`.
 """
 
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.learning_rate import remedy
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
+
+# With capturable=True these read a tensor lr on the GPU and never on the host.
+CAPTURABLE = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "RMSprop")
 
 
-def scheduler_is_frozen(profile: Profile) -> bool:
-    """Whether a capture would freeze a rate that changes; a rate in a tensor is not one."""
-    return profile.facts.scheduler_live is True
-
-
-def check(profile: Profile) -> Findings:
-    if not scheduler_is_frozen(profile):
-        return
-    classes = list(profile.facts.optimizer_classes or ())
-    kinds = list(dict.fromkeys(c.rsplit(".", 1)[-1] for c in classes)) or [""]
-    named = [(f"{kind}: " if len(kinds) > 1 else "") + remedy(kind) for kind in kinds]
-    yield RULE.finding(
-        "error",
-        "A scheduler changes the learning rate, which is a float: a capture freezes it",
-        " ".join(named),
-        profile.facts.scheduler_where,
-        optimizers=classes,
+def remedy(optimizer: str) -> str:
+    """What to write in place of `Optimizer(params, lr=0.1)`; for a class by its bare name."""
+    if optimizer not in (*CAPTURABLE, "SGD"):
+        return (
+            "Use an optimizer that takes a tensor lr on the GPU (the Adam family with "
+            "capturable=True, SGD with fused=True). Otherwise capture again whenever the rate "
+            "changes, if that is rare, or capture only forward and backward and leave the "
+            "optimizer step eager."
+        )
+    flag = "fused" if optimizer == "SGD" else "capturable"
+    return (
+        f"Construct it as {optimizer}(..., lr=torch.tensor(lr, device='cuda'), {flag}=True). "
+        "Schedulers of torch.optim then write into the tensor, and your own code sets it with "
+        "param_group['lr'].fill_(value). OneCycleLR and CyclicLR need cycle_momentum=False, "
+        "because a momentum stays frozen."
     )
 
 
-RULE = Rule("LS035", check, __doc__, fixable=True)
+@rule("LS035", __doc__, fixable=True)
+def RULE(profile: Profile) -> Findings:
+    if profile.facts.scheduler_live:
+        classes = list(profile.facts.optimizer_classes or ())
+        kinds = list(dict.fromkeys(c.rsplit(".", 1)[-1] for c in classes)) or [""]
+        named = [(f"{kind}: " if len(kinds) > 1 else "") + remedy(kind) for kind in kinds]
+        yield RULE.finding(
+            "error",
+            "A scheduler changes the learning rate, which is a float: a capture freezes it",
+            " ".join(named),
+            profile.facts.scheduler_where,
+            optimizers=classes,
+        )

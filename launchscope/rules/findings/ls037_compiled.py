@@ -4,9 +4,8 @@
 A step that contains compiled code.
 
 ## Why it matters
-All figures are those of the compiled step. torch.compile can use CUDA graphs by itself with
-`mode="reduce-overhead"`, which is less work than a capture of your own. It checks whether a
-capture is possible, but not whether it pays. The figures of this report answer that.
+All figures are those of the compiled step. With `mode="reduce-overhead"`, torch.compile captures
+CUDA graphs for you. It does not check whether they pay: the figures of this report answer that.
 
 ## Example
 `model = torch.compile(model, mode="reduce-overhead")`
@@ -22,10 +21,11 @@ from __future__ import annotations
 
 from launchscope.model import Profile
 from launchscope.rules.profile_queries import already_graphed
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 
 
-def check(profile: Profile) -> Findings:
+@rule("LS037", __doc__)
+def RULE(profile: Profile) -> Findings:
     if profile.step is not None and profile.step.compiled and not already_graphed(profile):
         yield RULE.finding(
             "info",
@@ -33,6 +33,3 @@ def check(profile: Profile) -> Findings:
             'Try torch.compile(..., mode="reduce-overhead") before you write a capture yourself, '
             "and profile again.",
         )
-
-
-RULE = Rule("LS037", check, __doc__)

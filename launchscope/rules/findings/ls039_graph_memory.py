@@ -4,17 +4,14 @@
 A graph that holds 1 GiB of GPU memory or more.
 
 ## Why it matters
-The memory pool of a graph stays reserved as long as the graph exists, and the rest of the
-program cannot use it. Several graphs with a pool each (one per shape, for instance) hold the
-sum of their pools.
+The memory pool of a graph stays reserved as long as the graph exists, and several pools add up.
 
 ## Example
 One public case: 0.22 GiB by PyTorch's own count, 8.6 GiB on the device.
 
 ## When it does not apply
-Graphs that share one pool (`pool=`) reuse its memory: capture the largest shape first. Never
-replay two graphs of one pool at the same time, and copy a result before the next replay of any
-of them. The section "Several shapes" of docs/adopting-a-graph.md shows this.
+Graphs that share one pool (`pool=`) reuse its memory: capture the largest shape first, replay one
+at a time, and copy a result before the next replay (docs/adopting-a-graph.md, "Several shapes").
 
 ## Reference
 PyTorch, CUDA semantics: CUDA Graphs, memory management. Metric `graph_memory_mib`.
@@ -23,15 +20,14 @@ PyTorch, CUDA semantics: CUDA Graphs, memory management. Metric `graph_memory_mi
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import mib
 
-LARGE_MIB = 1024.0
 
-
-def check(profile: Profile) -> Findings:
+@rule("LS039", __doc__)
+def RULE(profile: Profile) -> Findings:
     memory = profile.value("graph_memory_mib")
-    if memory is not None and memory >= LARGE_MIB:
+    if memory is not None and memory >= 1024.0:
         yield RULE.finding(
             "advice",
             f"The graph holds {mib(memory)} of GPU memory",
@@ -40,6 +36,3 @@ def check(profile: Profile) -> Findings:
             "(torch.cuda.graph(graph, pool=pool)).",
             graph_memory_mib=memory,
         )
-
-
-RULE = Rule("LS039", check, __doc__)

@@ -1,11 +1,10 @@
 """# Some measurements are missing
 
 ## What it finds
-Passes that gave no result, and a timing pass of fewer than ten steps because the script ended,
-was interrupted or reached its time limit.
+Passes that gave no result, and a timing pass that ended before ten steps.
 
 ## Why it matters
-The report shows what was measured. It marks the rest as "not measured" and never as zero.
+The report marks what was not measured as "not measured", and never as zero.
 
 ## Example
 A script of 14 steps: ten for the warm-up, four timed.
@@ -20,20 +19,18 @@ A pass that you left out with 0 is not missing.
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import plural
 
-FEW_STEPS = 10
+
+def few_steps_timed(profile: Profile) -> bool:
+    return 0 < (profile.facts.timing_steps or 0) < 10
 
 
-def is_partial(profile: Profile) -> bool:
-    """Whether few steps were timed."""
-    return 0 < (profile.facts.timing_steps or 0) < FEW_STEPS
-
-
-def check(profile: Profile) -> Findings:
+@rule("LS040", __doc__)
+def RULE(profile: Profile) -> Findings:
     steps = profile.facts.timing_steps or 0
-    if is_partial(profile):
+    if few_steps_timed(profile):
         yield RULE.finding(
             "warning",
             f"Only {plural(steps, 'step')} could be timed",
@@ -48,6 +45,3 @@ def check(profile: Profile) -> Findings:
             "other passes are valid.",
             has_pass_failures=True,
         )
-
-
-RULE = Rule("LS040", check, __doc__)

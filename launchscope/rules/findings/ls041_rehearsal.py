@@ -4,9 +4,8 @@
 A run in which no work ran on a GPU.
 
 ## Why it matters
-The structure of the step is known without a GPU: how many device operations it has, whether
-its shapes and its control flow are stable, and which lines stop a capture. Whether a graph
-pays depends on times, and only a run on a GPU can measure them.
+Without a GPU it is known how many device operations the step has, whether its shapes and its
+control flow are stable, and which lines stop a capture. Whether a graph pays depends on times.
 
 ## Example
 You inspect a script on a laptop or in CI before you run it on the cluster.
@@ -22,11 +21,12 @@ small kernels is a candidate. Metric `device_ops_per_step`.
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import plural
 
 
-def check(profile: Profile) -> Findings:
+@rule("LS041", __doc__)
+def RULE(profile: Profile) -> Findings:
     if profile.mode == "rehearsal":
         ops = profile.value("device_ops_per_step")
         count = "" if ops is None else f" ({plural(ops, 'device operation')})"
@@ -36,6 +36,3 @@ def check(profile: Profile) -> Findings:
             "Run the script on a GPU to measure whether a graph pays.",
             device_ops_per_step=ops,
         )
-
-
-RULE = Rule("LS041", check, __doc__)

@@ -1,17 +1,13 @@
 """# A smaller part of the step can be captured
 
 ## What it finds
-The gain from a capture of only the forward and backward, or of only the forward, if the whole
-step cannot be captured as it is. The rest of the step stays eager.
+The gain of a capture of forward and backward, or of the forward, if the whole step allows none.
 
 ## Why it matters
-The line that stops the capture may be in the optimizer part alone, such as the `.item()` with
-which GradScaler reads `found_inf`. You can then capture the larger part without changing that
-line.
+The line that stops the capture may be in the optimizer part alone, as GradScaler's `.item()` is.
 
 ## Example
-fp16 with a GradScaler: forward and backward take 1.1 ms in a graph in place of 3.2 ms, and the
-optimizer step stays as it is.
+fp16 with a GradScaler: forward and backward take 1.1 ms in a graph in place of 3.2 ms.
 
 ## When it does not apply
 If the whole step was captured, or if a blocking line is in the forward.
@@ -23,10 +19,10 @@ If the whole step was captured, or if a blocking line is in the forward.
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.profile_queries import PARTS
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import ms, pct
 
-NAMES = {"forward_backward": "forward and backward", "forward": "the forward"}
 _ADVICE = (
     "Capture this part in a graph and run the rest of the step after each replay. "
     "torch.cuda.make_graphed_callables does this for a model without hooks that takes and returns "
@@ -34,7 +30,8 @@ _ADVICE = (
 )
 
 
-def check(profile: Profile) -> Findings:
+@rule("LS042", __doc__)
+def RULE(profile: Profile) -> Findings:
     for scope in profile.replay.scopes:
         if scope.status != "measured" or scope.replay_ms is None or scope.eager_ms is None:
             continue
@@ -43,14 +40,11 @@ def check(profile: Profile) -> Findings:
         gain = "" if removed is None else f" and removes {share} the iteration"
         yield RULE.finding(
             "info",
-            f"A graph of {NAMES.get(scope.scope, scope.scope)} alone takes {ms(scope.replay_ms)} "
-            f"in place of {ms(scope.eager_ms)}{gain}",
+            f"A graph of {PARTS.get(scope.scope, scope.scope)} alone takes {ms(scope.replay_ms)} "
+            f"instead of {ms(scope.eager_ms)}{gain}",
             _ADVICE if removed is None or removed > 0 else "",
             scope=scope.scope,
             eager_ms=scope.eager_ms,
             replay_ms=scope.replay_ms,
             removable_pct=removed,
         )
-
-
-RULE = Rule("LS042", check, __doc__)

@@ -2,13 +2,11 @@
 
 ## What it finds
 Training in which launchscope sees no forward of a `torch.nn.Module` with parameters, because
-the model is a few tensors or a function of them. The step then begins at the backward, and the
-forward that belongs to it lies outside.
+the model is a few tensors or a function of them. The step then begins at the backward.
 
 ## Why it matters
-The times are right, because such steps follow each other without a gap. A capture would be
-wrong: it would contain a backward without its forward, and each replay would read the
-activations of the captured step. launchscope makes no replay.
+The times are right, because such steps follow each other without a gap. launchscope makes no
+replay: without its forward, each replay of the backward would read the captured activations.
 
 ## Example
     loss = (a + b * x - y).pow(2).sum()
@@ -26,20 +24,18 @@ PyTorch, CUDA semantics: CUDA Graphs, whole-network capture.
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.profile_queries import forward_unseen
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
+from launchscope.rules.verdict.obstacles import obstacle_of
 
 
-def check(profile: Profile) -> Findings:
-    if forward_unseen(profile):
+@rule("LS043", __doc__, fixable=True)
+def RULE(profile: Profile) -> Findings:
+    obstacle = obstacle_of(profile, "LS043")
+    if obstacle is not None:
         yield RULE.finding(
             "warning",
             "The step begins with its backward: no forward of a torch.nn.Module with parameters "
             "belongs to it",
-            "Put `with launchscope.step():` around the whole step, forward included, and profile "
-            "again. launchscope can then measure and check a replay.",
-            profile.step.source if profile.step is not None else None,
+            f"{obstacle.fix}. launchscope can then measure and check a replay.",
+            profile.step.source if profile.step else None,
         )
-
-
-RULE = Rule("LS043", check, __doc__, fixable=True)

@@ -1,15 +1,12 @@
 """# Iteration times changed during the run
 
 ## What it finds
-launchscope times steps at two moments of a run. This rule reports medians of the iteration
-time that differ by more than 10 %, and by more than the interquartile range at either moment,
-although all steps have the same input shapes.
+Medians of the iteration time that differ by more than 10 % between two moments of the run, and
+by more than the interquartile range at either, although all steps have the same input shapes.
 
 ## Why it matters
-Other work on the machine, or a clock that slows down, delays the host for seconds. It slows
-all steps of one moment alike, so the spread at that moment does not show it. A replay mostly
-removes host time, so the gain depends on the moment. A disturbance only makes the host slower:
-the verdict uses the faster moment, and the bounds of the gain include the slower one.
+Other work on the machine or a slower clock delays all steps of one moment alike, so the spread does
+not show it, and the gain changes. The verdict uses the faster one, the bounds the slower one too.
 
 ## Example
 7.30 ms at first, 5.70 ms at the end, and 5.3 ms with a replay: the graph removes 27 % or 7 %.
@@ -25,11 +22,12 @@ from __future__ import annotations
 
 from launchscope.model import Profile
 from launchscope.rules.profile_queries import gain
-from launchscope.rules.rule import Findings, Rule
+from launchscope.rules.rule import Findings, rule
 from launchscope.wording import listed, ms
 
 
-def check(profile: Profile) -> Findings:
+@rule("LS044", __doc__)
+def RULE(profile: Profile) -> Findings:
     medians = profile.facts.timing_window_iteration_ms
     if not profile.facts.unsteady or not medians or min(medians) <= 0:
         return
@@ -44,6 +42,3 @@ def check(profile: Profile) -> Findings:
         fastest_ms=min(medians),
         slowest_ms=max(medians),
     )
-
-
-RULE = Rule("LS044", check, __doc__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launchscope.model import BucketPlan
-from launchscope.wording import listed, mib, ms, pct, pct_beside, plural
+from launchscope.wording import listed, mib, ms, pct, plural, share_of
 
 _GROWS = "inputs grow by one from step to step, as in generation with a growing cache"
 
@@ -34,24 +34,24 @@ def _unknown(plan: BucketPlan) -> str:
         )
     which = f"({low})" if low == high else f"between {low} and {high}"
     return (
-        f"{plural(len(plan.sizes), 'size')} {which} in {steps} "
-        f"({plan.dimension}). The gain of buckets was not measured."
+        f"{plural(len(plan.sizes), 'size')} {which} in {steps} ({plan.dimension}). The gain of "
+        "buckets was not measured."
     )
 
 
 def _paying(plan: BucketPlan) -> str:
-    change = f"from {ms(plan.eager_ms or 0)} to {ms(plan.planned_ms or 0)}"
     share = pct(plan.removable_pct or 0)
+    change = f"by {share}, from {ms(plan.eager_ms or 0)} to {ms(plan.planned_ms or 0)}"
     if plan.kind == "growing":
         return (
             f"Use a static cache: {_GROWS}. Preallocate it to {plan.sizes[-1].size}, the longest "
             "length seen, and mask the rest. One graph then serves every decode step, and is "
-            f"predicted to shorten it by {share}, {change}."
+            f"predicted to shorten it {change}."
         )
-    graphs = plural(len(plan.buckets), "graph")
     return (
-        f"Pad to {_edges(plan)}, and capture {graphs}: this is predicted to shorten the iteration "
-        f"by {share}, {change}, and covers {pct(plan.covered_pct or 0)} of the steps."
+        f"Pad to {_edges(plan)}, and capture {plural(len(plan.buckets), 'graph')}: this is "
+        f"predicted to shorten the iteration {change}, and covers {pct(plan.covered_pct or 0)} of "
+        "the steps."
     )
 
 
@@ -66,13 +66,12 @@ def _not_paying(plan: BucketPlan, threshold_pct: float) -> str:
     if not plan.buckets and limit is not None and needed is not None and needed > limit:
         graph = f"the graph of a static cache of {high}" if growing else "the smallest graph"
         return f"{seen}, and {graph} needs {mib(needed)}, more than the limit of {mib(limit)}"
-    if not growing and not plan.buckets:
-        within = "" if limit is None else f" within {mib(limit)}"
-        return f"{seen}, and no set of padded sizes{within} is faster than eager"
-    removed = plan.removable_pct or 0.0
-    share = f"{pct_beside(removed, threshold_pct)} of" if removed > 0 else "nothing from"
+    share = share_of(plan.removable_pct or 0.0, threshold_pct)
     if growing:
         return f"{seen}, and a static cache of {high} would remove {share} the decode"
+    if not plan.buckets:
+        within = "" if limit is None else f" within {mib(limit)}"
+        return f"{seen}, and no set of padded sizes{within} is faster than eager"
     return (
         f"{plural(len(plan.buckets), 'graph')}, padded to {_edges(plan)}, would remove {share} the "
         f"iteration, which is below your threshold of {pct(threshold_pct)}"

@@ -6,19 +6,18 @@ from math import ceil
 
 from launchscope.model import Profile
 from launchscope.reason_text import cause_text, reason_text
-from launchscope.rules.findings.ls035_live_scheduler import scheduler_is_frozen
-from launchscope.rules.profile_queries import Gain, forward_unseen, waits
-from launchscope.rules.shape_change import branches, distinct_inputs, every_step_differs, growth
+from launchscope.rules.profile_queries import PARTS, Gain
+from launchscope.rules.shape_change import distinct_inputs, every_step_differs
 from launchscope.rules.verdict.obstacles import Obstacle, clauses
-from launchscope.wording import ms, pct, pct_beside, place, plural, times
+from launchscope.wording import ms, pct, pct_beside, place, plural, share_of, times
 
 _BEFORE_PADDING = ", before the cost of padding"
-_PARTS = {"forward_backward": "the forward and backward", "forward": "the forward"}
+_UNDECIDED = "Not decided, because nothing ran on a GPU"
 
 
 def adopt(profile: Profile, found: Gain) -> str:
     if found.basis == "measured":
-        part = _PARTS.get(profile.replay.scope or "", "the step")
+        part = PARTS.get(profile.replay.scope or "", "the step")
         return f"Adopt CUDA graphs: a replay of {part} {_effect(profile, found)}."
     return (
         f"Adopt CUDA graphs if a capture works: a replay {_effect(profile, found)}. No replay was "
@@ -58,47 +57,40 @@ def graphed(profile: Profile) -> str:
 def under_threshold(profile: Profile, found: Gain) -> str:
     iteration = profile.value("iteration_ms")
     of = "the iteration" if iteration is None else f"the {ms(iteration)} iteration"
-    threshold = profile.threshold_pct
-    measured = found.basis == "measured"
+    measured, threshold = found.basis == "measured", found.threshold_pct
     if found.is_loss:
         makes = "makes" if measured else "would make"
         return f"Stay eager: a replay {makes} {of} {pct(-found.removable_pct)} longer."
     removes = "removes" if measured else "would remove"
-    removed = pct_beside(found.removable_pct, threshold)
+    share = share_of(found.removable_pct, threshold)
+    why = f", below your threshold of {pct(threshold)}"
     if not found.beyond_spread:
-        share = f"{removed} of" if found.removable_pct > 0 else "nothing from"
-        most = pct_beside(found.high_pct, threshold)
-        bound = f" (at most {most})" if found.high_pct > 0 else ""
-        return (
-            f"Stay eager: a replay {removes} {share} {of}{bound}, which is within the spread of "
-            "the timings."
-        )
-    limit = pct(threshold)
-    return f"Stay eager: a replay {removes} {removed} of {of}, below your threshold of {limit}."
+        bound = f" (at most {pct_beside(found.high_pct, threshold)})" if found.high_pct > 0 else ""
+        why = f"{bound}, which is within the spread of the timings"
+    return f"Stay eager: a replay {removes} {share} {of}{why}."
 
 
-def fix_first(profile: Profile, found: Gain) -> str:
-    wait, cost = waits(profile)[0]
-    iteration = profile.value("iteration_ms")
+def fix_first(profile: Profile, found: Gain, wait: str) -> str:
+    cost, iteration = profile.value(wait) or 0.0, profile.value("iteration_ms")
     of = f" of the {ms(iteration)} iteration" if iteration and cost <= iteration else ""
-    first, waiting = (
-        ("the input pipeline", f"the GPU waits for data for {ms(cost)}{of}")
-        if wait == "data"
-        else ("the synchronization", f"it costs {ms(cost)}{of}")
-    )
-    share = f"only {pct(found.removable_pct)} of"
-    if found.removable_pct < 0.05:
-        share = "nothing from"
-    return (
-        f"Fix {first} first: {waiting}. A replay removes {pct(found.step_pct or 0.0)} of the step "
-        f"but {share} the iteration."
-    )
+    what = f"Fix the synchronization first: it costs {ms(cost)}{of}"
+    if wait == "data_wait_ms":
+        what = f"Fix the input pipeline first: the GPU waits for data for {ms(cost)}{of}"
+    measured, removed = found.basis == "measured", found.removable_pct
+    of_step = f"{'removes' if measured else 'would remove'} {pct(found.step_removable_pct or 0.0)}"
+    effect = "nothing from the iteration"
+    if removed >= 0.05:
+        effect = f"only {pct_beside(removed, found.threshold_pct)} of the iteration"
+    elif removed <= -0.05:
+        effect = f"{'makes' if measured else 'make'} the iteration {pct(-removed)} longer"
+    return f"{what}. A replay {of_step} of the step but {effect}."
 
 
 def never_pays_back(found: Gain, needed: float, expected: int) -> str:
+    removes = "removes" if found.basis == "measured" else "would remove"
     return (
         f"Stay eager: the capture pays back after {plural(ceil(needed), 'step')}, and you expect "
-        f"{expected:,}. A replay removes {pct(found.removable_pct)} of each iteration."
+        f"{expected:,}. A replay {removes} {pct(found.removable_pct)} of each iteration."
     )
 
 
@@ -117,40 +109,27 @@ def failed(profile: Profile, found: Gain) -> str:
 
 
 def unsafe(profile: Profile, found: Gain, code: str) -> str:
-    effect = _effect(profile, found)
+    what = "a capture freezes the learning rate, and your scheduler changes it. A replay"
     if code == "LS032":
-        return (
-            "Unsafe as it stands: the captured step runs different GPU work than the eager step. "
-            f"A replay of the eager work {effect}."
-        )
-    if code == "LS033" and profile.replay.correct.causes:
+        other = "the captured step runs different GPU work than the eager step"
+        what = f"{other}. A replay of the eager work"
+    elif code == "LS033" and profile.replay.correct.causes:
         cause = profile.replay.correct.causes[0]
         at = f" ({place(cause.where)})" if cause.where else ""
-        return (
-            f"Unsafe as it stands: {cause_text(cause)}{at}. Once you have fixed this, a replay "
-            f"{effect}."
-        )
-    if code == "LS033":
+        what = f"{cause_text(cause)}{at}. Once you have fixed this, a replay"
+    elif code == "LS033":
         largest = profile.replay.correct.max_update_diff
         by = f" by up to {pct(100 * largest)} of an update" if largest else ""
-        return (
-            f"Unsafe as it stands: the result of the replay differs from eager{by}. The replay "
-            f"{effect}."
-        )
-    return (
-        "Unsafe as it stands: a capture freezes the learning rate, and your scheduler changes it. "
-        f"A replay {effect}."
-    )
+        what = f"the result of the replay differs from eager{by}. The replay"
+    return f"Unsafe as it is: {what} {_effect(profile, found)}."
 
 
 def within_spread(profile: Profile, found: Gain) -> str:
+    bounds = f"between {pct(found.low_pct)} and {pct(found.high_pct)} of the iteration"
     then = "Time more steps."
     if profile.mode == "trace":
         then = "A trace cannot decide this, so profile the script itself."
-    return (
-        f"Inconclusive: the gain is between {pct(found.low_pct)} and {pct(found.high_pct)} of the "
-        f"iteration. {then}"
-    )
+    return f"Inconclusive: the gain is {bounds}. {then}"
 
 
 def contradiction(excess_pct: float) -> str:
@@ -175,55 +154,33 @@ def no_gain_known(profile: Profile) -> str:
 
 def structure_unstable(profile: Profile) -> str:
     return (
-        "One CUDA graph cannot serve this step as it stands: the inspected steps have "
+        "One CUDA graph cannot serve this step as it is: the inspected steps have "
         f"{distinct_inputs(profile)} different input shapes. Nothing ran on a GPU, so there are no "
         "times."
     )
 
 
-def structure_shapes(profile: Profile) -> str:
-    """Nothing but the shapes is in the way."""
-    if growth(profile) is not None:
-        seen = (
-            "the inputs grow by one from step to step. A graph needs a static cache, preallocated "
-            "to the longest length"
-        )
-    elif every_step_differs(profile):
-        seen = (
-            "the shapes change in every inspected step. Pad the inputs to a few sizes before a "
-            "capture"
-        )
-    else:
-        seen = (
-            f"the inputs have {distinct_inputs(profile)} different shapes. Each needs a graph of "
-            "its own, or padding"
-        )
-    return f"Not decided, because nothing ran on a GPU: {seen}."
-
-
-def structure_blocked(profile: Profile, fixes: list[Obstacle]) -> str:
-    would = "replay the wrong path" if branches(profile) else "fail"
-    if forward_unseen(profile):
-        would = "be wrong"
-    if len(fixes) > 1:
-        would = "fail or be wrong"
+def structure_blocked(fixes: list[Obstacle]) -> str:
+    effects = {"LS010": "serve one shape only", "LS011": "replay the wrong path"}
+    effects["LS043"] = "be wrong"
+    would = effects.get(fixes[0].code, "fail") if len(fixes) == 1 else "fail or be wrong"
     return (
-        "Not decided, because nothing ran on a GPU: whether a graph pays is not known. A capture "
-        f"would {would} until {clauses(fixes)}."
+        f"{_UNDECIDED}: whether a graph pays is not known. A capture would {would} until "
+        f"{clauses(fixes)}."
     )
 
 
 def structure_clear(profile: Profile) -> str:
     if profile.shapes.stable is None:
-        return "Not decided, because nothing ran on a GPU: the step was not inspected."
+        return f"{_UNDECIDED}: the step was not inspected."
     ops = profile.value("device_ops_per_step")
     count = "" if ops is None else f" ({plural(ops, 'device operation')})"
     but = " Autocast and GradScaler were not checked." if profile.facts.amp_left_out else ""
-    if scheduler_is_frozen(profile):
+    if profile.facts.scheduler_live:
         but += " A replay would keep the learning rate of the capture until it is a tensor."
     return (
-        f"Not decided, because nothing ran on a GPU: the structure of the step{count} allows a "
-        f"capture, and its shapes are stable.{but}"
+        f"{_UNDECIDED}: the structure of the step{count} allows a capture, and its shapes are "
+        f"stable.{but}"
     )
 
 
@@ -237,6 +194,5 @@ def _effect(profile: Profile, found: Gain) -> str:
     before, after = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
     if not before or after is None:
         return text
-    speedup = profile.value("iteration_speedup") or (before / after if after else None)
-    ratio = "" if speedup is None else f" ({times(speedup)})"
+    ratio = f" ({times(before / after)})" if after else ""
     return f"{text}, from {ms(before)} to {ms(after)}{ratio}"

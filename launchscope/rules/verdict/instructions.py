@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launchscope.analysis.replay_model.capturable import ASK_FOR_CAPTURABLE
+from launchscope.analysis.replay_model.prediction import ASK_FOR_CAPTURABLE
 from launchscope.model import OptimizerChange, Profile, Recommendation
-from launchscope.rules.findings.ls035_live_scheduler import scheduler_is_frozen
+from launchscope.rules.profile_queries import PARTS
 from launchscope.rules.verdict.obstacles import obstacles
 from launchscope.wording import listed, place, plural, shapes, size_of
-
-__all__ = ["instructions"]
 
 _GUIDE = "docs/adopting-a-graph.md"
 _MOST_FIXES = 3
@@ -20,7 +18,6 @@ _MOST_SHAPES = 4
 _WARMUP, _DDP_WARMUP = 3, 11
 # A replay of another status has the scope that was tried, or none that means anything.
 _REPLAYED = ("measured", "what_if")
-_PARTS = {"forward_backward": "the forward and backward of ", "forward": "the forward of "}
 
 # The code of the rule that explains a fix, and the fix itself.
 Fix = tuple[str, str]
@@ -28,14 +25,16 @@ Fix = tuple[str, str]
 
 def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str, ...]:
     """One step per entry; empty if there is nothing to do."""
+    fixes = _fixes(profile)
     if recommendation in ("adopt", "adopt_bucketed"):
         shape = recommendation == "adopt_bucketed"
         steps = [*_optimizer(profile), _inputs(profile), *_adoption(profile, per_shape=shape)]
-        fixes = [*_waits(profile), *(_fixes(profile) if shape else ())]
-        return (*_at_most(fixes, max(1, _MOST_STEPS - len(steps))), *steps)
+        first = [*_waits(profile), *(fixes if shape else ())]
+        return (*_at_most(first, max(1, _MOST_STEPS - len(steps))), *steps)
     if recommendation in ("adopt_after_fixes", "unsafe"):
-        fixes = list(_fixes(profile)) or [_unnamed(profile)]
-        steps = [*_at_most(fixes, _MOST_FIXES), *_optimizer(profile)]
+        at = f" at {place(profile.replay.where)}" if profile.replay.where else ""
+        unnamed = ("LS031", f"Remove what prevents the capture{at}")
+        steps = [*_at_most(fixes or [unnamed], _MOST_FIXES), *_optimizer(profile)]
         if len(steps) + 1 < _MOST_STEPS:
             steps.append(_inputs(profile))
         padded = any(obstacle.kind == "padding" for obstacle in obstacles(profile))
@@ -43,7 +42,7 @@ def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str,
         return (*steps, f"Profile again, then capture {what} ({_GUIDE}).")
     if recommendation == "inconclusive" and profile.mode == "rehearsal":
         return (
-            *_at_most(list(_fixes(profile)), _MOST_FIXES),
+            *_at_most(fixes, _MOST_FIXES),
             "Run the same command on a machine with a GPU to measure the gain.",
             f"Read {_GUIDE} for the changes that a graph needs in a script.",
         )
@@ -51,7 +50,7 @@ def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str,
 
 
 def _at_most(fixes: list[Fix], count: int) -> list[str]:
-    """The fixes; if there are more than `count`, the last entry stands for the rest."""
+    """The fixes; if there are more than `count`, the last entry names the rest."""
     texts = [f"{fix} (launchscope rules {code})." for code, fix in fixes]
     if len(fixes) <= count:
         return texts
@@ -60,24 +59,18 @@ def _at_most(fixes: list[Fix], count: int) -> list[str]:
     return [*texts[: count - 1], more]
 
 
-def _fixes(profile: Profile) -> Iterator[Fix]:
+def _fixes(profile: Profile) -> list[Fix]:
     """What prevents a correct capture of this step."""
-    yield from ((obstacle.code, obstacle.fix) for obstacle in obstacles(profile))
-    frozen = scheduler_is_frozen(profile)
-    if frozen:
-        yield "LS035", "Keep the learning rate in a tensor on the GPU"
+    fixes = [(obstacle.code, obstacle.fix) for obstacle in obstacles(profile)]
+    if profile.facts.scheduler_live:
+        fixes.append(("LS035", "Keep the learning rate in a tensor on the GPU"))
     if profile.replay.work.same is False:
-        yield "LS032", "Make eager and the capture run the same kernels"
-    elif profile.replay.correct.status == "different" and not frozen:
+        fixes.append(("LS032", "Make eager and the capture run the same kernels"))
+    elif profile.replay.correct.status == "different" and not profile.facts.scheduler_live:
         causes = profile.replay.correct.causes
         at = listed(list(dict.fromkeys(place(cause.where) for cause in causes if cause.where)))
-        yield "LS033", f"Fix the cause at {at}" if at else "Find what the capture froze"
-
-
-def _unnamed(profile: Profile) -> Fix:
-    """The fix if no rule names one."""
-    at = f" at {place(profile.replay.where)}" if profile.replay.where else ""
-    return "LS031", f"Remove what prevents the capture{at}"
+        fixes.append(("LS033", f"Fix the cause at {at}" if at else "Find what the capture froze"))
+    return fixes
 
 
 def _waits(profile: Profile) -> Iterator[Fix]:
@@ -128,8 +121,8 @@ def _adoption(profile: Profile, *, per_shape: bool) -> tuple[str, str]:
             f"{_DDP_WARMUP} steps eagerly on a side stream (DDP needs them)"
         )
     trains = profile.step is None or profile.step.scope != "forward"
-    kept = "read the loss only when you log" if trains else "copy an output that you keep"
-    rest = " and run the rest of the step eagerly" if _is_part(profile) else ""
+    kept = "read the loss only when you log" if trains else "copy any output that you keep"
+    rest = " and run the rest of the step eagerly" if _part(profile) else ""
     return (
         f"{warm_up}, then capture {_captured(profile, per_shape=per_shape)} as {_GUIDE} shows.",
         f"Replay the graph in your loop{rest}. Each replay writes its results into the same "
@@ -143,12 +136,11 @@ def _captured(profile: Profile, *, per_shape: bool) -> str:
         return "one graph per shape"
     begins = profile.step.source if profile.step is not None else None
     at = f" that begins at {place(begins)}" if begins else ""
-    part = _PARTS.get(profile.replay.scope or "", "") if _is_part(profile) else ""
-    return f"{part}the step{at}"
+    return f"{_part(profile)}the step{at}"
 
 
-def _is_part(profile: Profile) -> bool:
-    """Whether the replay covers only a part of the step."""
+def _part(profile: Profile) -> str:
+    """`the forward of ` if the replay covers only that part of the step."""
     scope = profile.replay.scope if profile.replay.status in _REPLAYED else None
     whole = profile.step.scope if profile.step is not None else "full_step"
-    return scope is not None and scope != whole
+    return f"{PARTS[scope]} of " if scope in PARTS and scope != whole else ""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
+import platform
+import threading
 
 from launchscope.model import Environment
-from launchscope.runner.child.capture.streams import SideStreams
+from launchscope.runner.child.hooks.patches import runs_function_of
+from launchscope.runner.child.ops.rehearsal import install_rehearsal
 from launchscope.runner.child.step_controller import StepController
-from launchscope.runner.child.torch_types import Torch
+from launchscope.runner.child.torch_types import Device, Stream, Torch
 from launchscope.runner.protocol.events import RehearsalStarted
-from launchscope.runner.protocol.folder import ChildFolder
-from launchscope.runner.protocol.plan import Plan
+from launchscope.runner.protocol.folder import ChildFolder, Plan
 
 
 def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
@@ -19,8 +22,6 @@ def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
     controller = StepController(torch, folder, plan)
     controller.install()
     if has_no_gpu(torch):
-        from launchscope.runner.child.ops.rehearsal import install_rehearsal
-
         install_rehearsal(torch, controller.rehearsal)
         folder.emit(RehearsalStarted())
         folder.write("environment", environment_of(torch, on_gpu=False))
@@ -45,8 +46,6 @@ def has_no_gpu(torch: Torch) -> bool:
 
 def environment_of(torch: Torch, *, on_gpu: bool) -> Environment:
     """What a reader of the measurements has to know. Without a GPU the device is None."""
-    import platform
-
     device = driver = None
     if on_gpu:
         device = torch.cuda.get_device_properties(torch.cuda.current_device()).name
@@ -70,3 +69,55 @@ def _driver_version() -> str | None:
     except OSError:
         return None
     return next((word for word in words if word[:1].isdigit() and "." in word), None)
+
+
+class SideStreams:
+    """One side stream per device, current from the script's first CUDA call on, on each thread.
+
+    A capture is impossible on the legacy default stream, and AccumulateGrad nodes made there would
+    tie a later capture to it, so the switch has to come before the first forward. It never
+    initializes CUDA: torch makes the switch when the script initializes CUDA, and again after each
+    `set_device`.
+    """
+
+    def __init__(self, torch: Torch):
+        self._torch = torch
+        self._process = os.getpid()
+        self._streams: dict[int, Stream] = {}
+
+    def install(self) -> None:
+        cuda = self._torch.cuda
+        cuda._lazy_call(self._switch)
+        original_set_device, original_run = cuda.set_device, threading.Thread.run
+
+        @functools.wraps(original_set_device)
+        def set_device(device: Device) -> None:
+            original_set_device(device)
+            if cuda.is_initialized():
+                self._switch()
+
+        @functools.wraps(original_run)
+        def run(thread: threading.Thread) -> None:
+            # The current stream is per thread: without this a thread of the script that drives
+            # the GPU starts on the default stream.
+            # The pin-memory thread of a DataLoader keeps torch's stream.
+            if self._streams and not runs_function_of("torch", thread):
+                self._switch()
+            original_run(thread)
+
+        cuda.set_device = set_device
+        threading.Thread.run = run  # type: ignore[method-assign, assignment]
+
+    def _switch(self) -> None:
+        if os.getpid() != self._process:
+            return
+        cuda = self._torch.cuda
+        device = cuda.current_device()
+        stream = self._streams.get(device)
+        if stream is None:
+            stream = self._streams[device] = cuda.Stream(device)
+        # A stream that somebody chose stays: compiled code calls set_device inside captures.
+        on_default = self._torch._C._cuda_getCurrentStream(device)[0] == 0
+        if on_default:
+            stream.wait_stream(cuda.current_stream(device))
+            cuda.set_stream(stream)

@@ -6,7 +6,7 @@ from launchscope.runner.child.torch_types import Event, Torch
 
 
 def timing_events(torch: Torch, count: int) -> list[Event]:
-    """So many events; `record()` puts one on whichever stream is current.
+    """Events whose `record()` puts one on the current stream.
 
     CUDA makes an event when it is first recorded, so each is recorded once here.
     `torch.cuda.Event.record` looks the stream up in Python, which takes 7 of its 10 us on the

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import time
 import warnings
 from pathlib import Path
 from statistics import median
 
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE, Calibration
+from launchscope.runner.child.clock import clock
 from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.torch_types import Torch, Value
 
@@ -20,16 +20,15 @@ _LEGACY_STREAM = 7
 _CHUNKS, _OPS_PER_CHUNK = 7, 100
 
 
-class ProfilerBusyError(ReasonError):
-    """Another profiler owns CUPTI in this process."""
-
-
 class KinetoSession:
-    """Starts and stops the profiler, marks steps in it, and writes the trace."""
+    """Starts and stops the profiler, marks steps in it, and writes the trace.
+
+    Raises ReasonError if another profiler owns CUPTI in this process.
+    """
 
     def __init__(self, torch: Torch, user_profiles: bool):
         if user_profiles or torch._C._autograd._profiler_enabled():
-            raise ProfilerBusyError("profiler_busy")
+            raise ReasonError("profiler_busy")
         self._torch = torch
         activity = torch.profiler.ProfilerActivity
         # Not acc_events: with it torch makes a Python object of each event at the end.
@@ -63,14 +62,10 @@ class KinetoSession:
             self._profiler.stop()
             self._profiler.export_chrome_trace(os.fspath(path))
         require_whole(path)
-        return self._legacy_kernels()
-
-    def _legacy_kernels(self) -> int:
-        results = self._profiler.profiler.kineto_results
         device = self._torch.autograd.DeviceType.CUDA
         return sum(
             event.device_type() == device and event.device_resource_id() == _LEGACY_STREAM
-            for event in results.events()
+            for event in self._profiler.profiler.kineto_results.events()
         )
 
 
@@ -94,28 +89,26 @@ def step_range(index: int) -> str:
 
 
 class LaunchCost:
-    """Host time of one tiny op, with and without the profiler: the difference is its cost."""
+    """Host time of one tiny op, with and without the profiler: the difference is its cost.
+
+    Made before a session; `traced_us` is called inside it and `calibration` after it.
+    """
 
     def __init__(self, torch: Torch):
         self._torch = torch
         self._target = torch.zeros(1, device="cuda")
         self._target.add_(1)
-        self._plain_us: float | None = None
-        self._traced_us: float | None = None
-
-    def measure_plain(self) -> None:
         self._plain_us = self._op_us()
 
-    def measure_traced(self, session: KinetoSession) -> None:
-        """Call inside a session, after the steps; its range has a name of its own."""
+    def traced_us(self, session: KinetoSession) -> float:
+        """After the steps of the session; the range has a name of its own."""
         session.begin_range(CALIBRATION_RANGE)
-        self._traced_us = self._op_us()
+        traced_us = self._op_us()
         session.end_range()
+        return traced_us
 
-    def measure_launch(self) -> Calibration | None:
-        """Call after that session: runs one more that only records the GPU, as CUPTI does."""
-        if self._plain_us is None or self._traced_us is None:
-            return None
+    def calibration(self, traced_us: float) -> Calibration:
+        """Runs one more session that only records the GPU, as CUPTI does."""
         profiler = self._torch.profiler
         launch_us = None
         with contextlib.suppress(RuntimeError), warnings.catch_warnings():
@@ -124,17 +117,17 @@ class LaunchCost:
             short.start()
             launch_us = self._op_us()
             short.stop()
-        return Calibration(self._plain_us, self._traced_us, _CHUNKS * _OPS_PER_CHUNK, launch_us)
+        return Calibration(self._plain_us, traced_us, _CHUNKS * _OPS_PER_CHUNK, launch_us)
 
     def _op_us(self) -> float:
         """Median over chunks; each begins with an empty queue, so no launch is blocked."""
-        target, clock = self._target, time.perf_counter_ns
+        target, now = self._target, clock.perf_counter_ns
         chunks = []
         for _ in range(_CHUNKS):
             self._torch.cuda.synchronize()
-            begun = clock()
+            begun = now()
             for _ in range(_OPS_PER_CHUNK):
                 target.add_(1)
-            chunks.append((clock() - begun) / _OPS_PER_CHUNK / 1e3)
+            chunks.append((now() - begun) / _OPS_PER_CHUNK / 1e3)
         self._torch.cuda.synchronize()
         return median(chunks)

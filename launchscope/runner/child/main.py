@@ -1,7 +1,7 @@
-"""The entry inside the person's process: waits for torch, runs the target, keeps the results.
+"""The entry inside the person's process: runs the target, and attaches to torch.
 
-Imports the standard library only. torch is never imported from here before the script
-imports it; an import hook installs ours at that moment.
+Imports the standard library only. The script imports torch; an import hook attaches launchscope
+at that moment.
 """
 
 from __future__ import annotations
@@ -14,45 +14,51 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from launchscope import markers
+from launchscope.runner.child.attach import attach
+from launchscope.runner.child.nvtx_ranges import find_nvtx
+from launchscope.runner.child.passes import all_passes
+from launchscope.runner.child.plain_values import class_name
+from launchscope.runner.child.reasons import is_out_of_memory
 from launchscope.runner.child.shutdown.flush import flush_files
+from launchscope.runner.child.source_tree import import_from
 from launchscope.runner.child.target import StopRun, exit_code_of, load_target
 from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
-from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder
+from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder, Plan
 from launchscope.runner.protocol.plain import from_plain
-from launchscope.runner.protocol.plan import Plan
-from launchscope.runner.protocol.signals import end_with, raise_on_interrupt
+from launchscope.runner.protocol.signals import raise_on_interrupt
 
 if TYPE_CHECKING:
     from launchscope.runner.child.step_controller import StepController
 
+_POLL_S, _RELEASED_WITHIN_S = 0.002, 30.0
 
-class _AfterImport:
-    """A meta path finder that calls `action(module)` once `name` has been imported."""
 
-    def __init__(self, name: str, action: Callable[[ModuleType], None]):
-        self._name = name
+class _TorchFinder:
+    """A meta path finder that calls `action(torch)` once torch has been imported."""
+
+    def __init__(self, action: Callable[[ModuleType], None]):
         self._action = action
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != self._name:
+        if name != "torch":
             return None
         sys.meta_path.remove(self)
         try:
             spec = importlib.util.find_spec(name)
-        finally:  # libraries ask whether torch is there long before they import it
+        finally:  # libraries look for torch long before they import it
             sys.meta_path.insert(0, self)
         if spec is None or spec.loader is None:
             return None
-        loader, action = spec.loader, self._action
-        execute = loader.exec_module
+        loader, execute = spec.loader, spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             with contextlib.suppress(AttributeError):
@@ -60,57 +66,70 @@ class _AfterImport:
             with contextlib.suppress(ValueError):
                 sys.meta_path.remove(self)
             execute(module)
-            action(module)
+            self._action(module)
 
         loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-def _without_stop_run(
-    shown: Callable[[threading.ExceptHookArgs], object],
-) -> Callable[[threading.ExceptHookArgs], object]:
-    """A thread of the script that StopRun ended did nothing that deserves a traceback."""
-
-    def hook(args: threading.ExceptHookArgs) -> None:
-        if not issubclass(args.exc_type, StopRun):
-            shown(args)
-
-    return hook
+def _plan(path: Path) -> Plan | None:
+    """The plan, once it is there; None where the launchscope that started us was killed."""
+    give_up = time.monotonic() + _RELEASED_WITHIN_S
+    while not path.exists():
+        if time.monotonic() > give_up:
+            return None
+        time.sleep(_POLL_S)
+    return from_plain(Plan, json.loads(path.read_text(encoding="utf-8")))
 
 
-def main(folder_path: str) -> int:
+def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     """Carry out the plan in the folder; the result is the process exit code."""
     folder = ChildFolder(folder_path)
-    content = (Path(folder_path) / PLAN_FILE).read_text(encoding="utf-8")
-    plan = from_plain(Plan, json.loads(content))
-    if plan.parent_pid is not None:
-        end_with(plan.parent_pid)
+    plan = _plan(Path(folder_path) / PLAN_FILE)
+    if plan is None:
+        return 1
     raise_on_interrupt(plan.interrupt_signal)
+    # Import what is needed later: the script's own files may have the names of libraries.
+    all_passes()
+    find_nvtx(nvtx_folder)
     os.environ["LAUNCHSCOPE"] = "1"
+    if plan.tree is not None and plan.tree.instead is not None:
+        import_from(plan.tree.root, plan.tree.instead)
     controllers: list[StepController] = []  # one, once torch is there
 
     def torch_arrived(torch: ModuleType) -> None:
-        from launchscope.runner.child.attach import attach
-
         controllers.append(attach(torch, folder, plan))
         markers.observe(controllers[0])
 
     if "torch" in sys.modules:  # a .pth file or sitecustomize has imported it
         torch_arrived(sys.modules["torch"])
     else:
-        sys.meta_path.insert(0, _AfterImport("torch", torch_arrived))
+        sys.meta_path.insert(0, _TorchFinder(torch_arrived))
     own = os.getpid()
-    threading.excepthook = _without_stop_run(threading.excepthook)
+
+    def ended() -> None:
+        if os.getpid() == own:
+            if any(controller.finished for controller in controllers):
+                # The parent waits no longer than it must, and CUDA may end the process.
+                flush_files(close_archives=False)
+            folder.emit(ChildEnded())
+
+    # The last exit handler: what Python takes apart after it may hang or fail.
+    atexit.register(ended)
     code = 0
     try:
-        load_target(plan.target.kind, plan.target.name, plan.target.args)()
+        load_target(plan.target.kind, plan.target.name, plan.target.args, startup)()
     except StopRun:
         pass
     except BaseException as error:
         if os.getpid() != own:  # the script forked, and this is the other process
             return exit_code_of(error)
         if not any(controller.absorbs(error) for controller in controllers):
-            folder.emit(ScriptFailed(type(error).__name__, isinstance(error, SystemExit)))
+            exits = isinstance(error, SystemExit)
+            raised = not (exits or isinstance(error, KeyboardInterrupt))
+            suspects = [c.suspect for c in controllers if raised]
+            kind, starved = class_name(error), is_out_of_memory(error)
+            folder.emit(ScriptFailed(kind, exits, starved, next(iter(suspects), None)))
             code = exit_code_of(error)
     if os.getpid() != own:
         return code
@@ -118,16 +137,8 @@ def main(folder_path: str) -> int:
         # As Python does at its end: threads of the script may train, or still be saving.
         threading._shutdown()  # type: ignore[attr-defined]
     for controller in controllers:
+        controller.unwound = True
         if not controller.finished:
             controller.script_ended()
     markers.observe(None)
-    if any(controller.stopped for controller in controllers):
-        # The script was ended early, and everything it can still do is over once its exit
-        # handlers ran. Taking the interpreter and CUDA apart in order would cost a second.
-        with contextlib.suppress(Exception):
-            atexit._run_exitfuncs()
-        flush_files()
-        folder.emit(ChildEnded())
-        os._exit(code)
-    folder.emit(ChildEnded())
     return code

@@ -1,15 +1,47 @@
 """NVTX ranges in the domain `launchscope`: one per pass, one per step.
 
-Any NVTX consumer that is attached to the process sees them; without one they are left out, as
-they are where the script's interpreter has no nvtx package.
+Any NVTX consumer that is attached to the process sees them. Without one, or without the nvtx
+package in the script's interpreter, there are none.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import sys
+from importlib.machinery import ModuleSpec
 from typing import Any
 
-# What nvtx returns for a domain when no consumer is attached; it stays that.
-_UNSEEN = "DummyDomain"
+_found: ModuleSpec | None = None
+
+
+def find_nvtx(lent: str) -> None:
+    """Find the nvtx package before the script runs; `lent` is the folder of launchscope's own.
+
+    It is only imported once torch is there, because it imports numpy.
+    """
+    global _found
+    _found = importlib.util.find_spec("nvtx")
+    if _found is None and lent:
+        _found = importlib.util.spec_from_file_location(
+            "nvtx", os.path.join(lent, "__init__.py"), submodule_search_locations=[lent]
+        )
+
+
+def _nvtx() -> Any:
+    """The package that was found; None if there is none, or the script has a file of this name."""
+    now = importlib.util.find_spec("nvtx")
+    if _found is None or _found.loader is None or (now and now.origin != _found.origin):
+        return None
+    if "nvtx" in sys.modules:
+        return sys.modules["nvtx"]
+    sys.modules["nvtx"] = module = importlib.util.module_from_spec(_found)
+    try:
+        _found.loader.exec_module(module)
+    except ImportError:
+        del sys.modules["nvtx"]
+        return None
+    return module
 
 
 class NvtxRanges:
@@ -18,12 +50,12 @@ class NvtxRanges:
     def __init__(self) -> None:
         self._domain: Any = None
         self._prepared: list[Any] = []
-        try:
-            import nvtx
-        except ImportError:
+        module = _nvtx()
+        if module is None:
             return
-        domain = nvtx.get_domain("launchscope")
-        self._domain = None if type(domain).__name__ == _UNSEEN else domain
+        domain = module.get_domain("launchscope")
+        # A DummyDomain is what nvtx gives when no consumer is attached, and it stays that.
+        self._domain = None if type(domain).__name__ == "DummyDomain" else domain
 
     @property
     def available(self) -> bool:
@@ -31,14 +63,12 @@ class NvtxRanges:
 
     def prepare(self, messages: list[str]) -> None:
         """Make the attributes of the ranges that `push_prepared` pushes."""
-        self._prepared = [] if self._domain is None else list(map(self._attributes, messages))
-
-    def _attributes(self, message: str) -> Any:
-        return self._domain.get_event_attributes(message=message)
+        if self._domain is not None:
+            self._prepared = [self._domain.get_event_attributes(message=m) for m in messages]
 
     def push(self, message: str) -> None:
         if self._domain is not None:
-            self._domain.push_range(self._attributes(message))
+            self._domain.push_range(self._domain.get_event_attributes(message=message))
 
     def push_prepared(self, index: int) -> bool:
         """Push a prepared range; False if there are fewer."""

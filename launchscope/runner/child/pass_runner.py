@@ -6,12 +6,11 @@ Whatever a pass raises becomes a result or a failure of that pass; the script ne
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 
 from launchscope.model import StepPart
-from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import AnyPass, all_passes
+from launchscope.runner.child.clock import clock
+from launchscope.runner.child.passes import AnyPass, Context, all_passes
 from launchscope.runner.child.reasons import reason_of
 from launchscope.runner.child.torch_types import Value
 from launchscope.runner.protocol.events import (
@@ -60,6 +59,7 @@ class PassRunner:
         self._pass_steps = 0
         self._progress_at = 0
         self._in_step = False
+        self._captured: str | None = None  # the last pass that captured
         self._nothing_measured = True  # no pass is over
         self.steps_done = first_step
         self._queue = self._choose(names, allow_captures)
@@ -78,15 +78,13 @@ class PassRunner:
             if kind.name not in names or not fits or kind.steps(context.schedule) <= 0:
                 continue
             mixes = any(kind.runs_eagerly != other.runs_eagerly for other in chosen)
-            apart = context.boundary.compiled and context.on_gpu and mixes
-            if apart or (kind.captures and (deferred or not allow_captures)):
+            spoils = context.boundary.compiled and context.on_gpu and mixes
+            if spoils or (kind.captures and (deferred or not allow_captures)):
                 deferred.append(kind.name)
             else:
                 chosen.append(kind())
         context.folder.emit(Deferred(tuple(deferred)))
         return chosen
-
-    # ---------------------------------------------------------------------------- steps
 
     def begin_step(self) -> None:
         current = self._pass
@@ -137,13 +135,11 @@ class PassRunner:
 
     def _report_progress(self, current: AnyPass) -> None:
         """About once a second in long passes; short ones never come this far."""
-        so_far = time.perf_counter() - self._pass_began
+        so_far = clock.perf_counter() - self._pass_began
         self._progress_at = self._pass_steps + _steps_until_progress(so_far / self._pass_steps)
         if so_far >= _PROGRESS_EVERY_S:
             total = current.steps(self._context.schedule)
             self._context.folder.emit(PassProgress(current.name, self._pass_steps, total))
-
-    # --------------------------------------------------------------------------- passes
 
     def next_pass(self) -> None:
         """Start the next pass that has something to do; `on_done` if there is none."""
@@ -173,8 +169,9 @@ class PassRunner:
             self._on_done()
 
     def _start(self, entry: AnyPass, steps: int) -> None:
-        self._pass, self._pass_began, self._pass_steps = entry, time.perf_counter(), 0
-        # What steps of the other passes will take is not known before the first is over.
+        self._pass, self._pass_began, self._pass_steps = entry, clock.perf_counter(), 0
+        self._captured = entry.name if entry.captures else self._captured
+        # How long steps of other passes take is not known before the first is over.
         known = entry.boundaries_only
         self._progress_at = _steps_until_progress(self._step_s) if known else 1
         first = self.steps_done
@@ -197,9 +194,8 @@ class PassRunner:
             return
         self._pass = None
         self._nvtx.pop()
-        if result is not None:
-            self._store(current.name, result)
-        seconds = time.perf_counter() - self._pass_began
+        self._store(current.name, result)
+        seconds = clock.perf_counter() - self._pass_began
         self._context.folder.emit(PassEnded(current.name, seconds))
 
     def _failed(self, error: BaseException) -> None:
@@ -209,19 +205,17 @@ class PassRunner:
         result = None
         with contextlib.suppress(Exception):
             result = current.failed(error)
-        if result is not None:
-            self._store(current.name, result)
+        self._store(current.name, result)
         self._context.folder.emit(PassFailed(current.name, reason_of(error)))
         self._nvtx.pop()
         if current.captures:
             self._queue = []
             self._on_poisoned()
 
-    def _store(self, name: str, result: Value) -> None:
-        self._context.folder.write(f"pass-{name}", result)
-        self._context.results[name] = result
-
-    # --------------------------------------------------------------------------- ending
+    def _store(self, name: str, result: Value | None) -> None:
+        if result is not None:
+            self._context.folder.write(f"pass-{name}", result)
+            self._context.results[name] = result
 
     def abandon(self) -> bool:
         """Forget the first pass and the others, if it is still running; False if it is not.
@@ -238,6 +232,13 @@ class PassRunner:
             self._nvtx.pop()
         self._nvtx.pop()
         return True
+
+    @property
+    def suspect(self) -> str | None:
+        """The current pass, if it changes how the script runs, or the one that captured."""
+        current = self._pass
+        invasive = current is not None and not current.boundaries_only
+        return current.name if current is not None and invasive else self._captured
 
     def takes_blame(self, error: BaseException) -> bool:
         """True if an error that left the script comes from the current pass; it is on disk then."""

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import traceback
+
 from launchscope.model import Reason, ReasonCode
+from launchscope.runner.child.plain_values import class_name
+from launchscope.runner.child.target import is_ours
+from launchscope.runner.protocol.events import LaunchscopeFailed
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+# How PyTorch begins the text of an error of CUDA that has no class of its own: of every one below
+# 2.8, and of cuBLAS and cuSPARSE in all versions. It has no code either, and torch cannot ask CUDA
+# for its last error. With another beginning it counts as an error like any other.
+_CUDA_TEXT = "CUDA error"
 _LONGEST = 400
 _DEBUGGING = ("For debugging", "Compile with", "CUDA kernel errors", "Search for")
 
@@ -24,7 +34,20 @@ def reason_of(error: BaseException) -> Reason:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     kept = [line for line in lines if not line.startswith(_DEBUGGING)]
     text = " ".join(kept[:2])[:_LONGEST]
-    return Reason(_code_of(error), {"kind": type(error).__name__, "error": text or "no message"})
+    return Reason(_code_of(error), {"kind": class_name(error), "error": text or "no message"})
+
+
+def own_failure(error: BaseException) -> LaunchscopeFailed:
+    """An error of launchscope's own, with the line of launchscope that it comes from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if is_ours(frame.filename)]
+    where = f"{os.path.basename(own[-1].filename)}:{own[-1].lineno}" if own else "unknown"
+    try:
+        details = "".join(traceback.format_exception(error))
+    except Exception:  # the script's own __str__
+        details = "".join(traceback.format_tb(error.__traceback__))
+    reason = Reason("launchscope_failed", {"kind": class_name(error), "where": where})
+    return LaunchscopeFailed(reason, details)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -33,9 +56,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _code_of(error: BaseException) -> ReasonCode:
-    """By the classes of PyTorch; before 2.8 it raised errors of CUDA as RuntimeError."""
-    kind = type(error).__name__
-    if kind == "OutOfMemoryError" or getattr(error, "error_code", None) == _OUT_OF_MEMORY:
+    """By the classes of PyTorch and their codes, where there are any."""
+    kind = class_name(error)
+    of_accelerator = kind == "AcceleratorError"
+    starved = of_accelerator and getattr(error, "error_code", None) == _OUT_OF_MEMORY
+    if kind == "OutOfMemoryError" or starved:
         return "out_of_memory"
-    of_cuda = type(error) is RuntimeError and str(error).startswith("CUDA error")
-    return "cuda_error" if kind == "AcceleratorError" or of_cuda else "error"
+    of_cuda = type(error) is RuntimeError and str(error).startswith(_CUDA_TEXT)
+    return "cuda_error" if of_accelerator or of_cuda else "error"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import functools
+import linecache
 import os
 import sys
+import traceback
+from collections.abc import Iterator
 from types import FrameType
 
+from launchscope.host import working_directory
 from launchscope.model import SourceLine
 from launchscope.runner.child.target import is_ours
 
 _LIBRARY_PARTS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _STDLIB = os.path.dirname(os.__file__) + os.sep
+_START = working_directory()  # which a script may leave, rename or remove
 _USER, _LIBRARY, _MACHINERY = 2, 1, 0
 # Lines of the person's code that hold a whole step: they call a library's loop.
 _library_loops: set[SourceLine] = set()
@@ -54,12 +59,17 @@ def user_line(frame: FrameType | None) -> SourceLine | None:
     return fallback
 
 
+def library_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """This frame and its callers, up to the innermost one in the person's own code."""
+    while frame is not None and _kind_of(frame.f_code.co_filename) != _USER:
+        yield frame
+        frame = frame.f_back
+
+
 def raising_frame(error: BaseException) -> FrameType | None:
     """The innermost frame of the error's traceback; None if it has none."""
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return None if traceback is None else traceback.tb_frame
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return frames[-1] if frames else None
 
 
 def note_library_loop(line: SourceLine) -> bool:
@@ -71,6 +81,13 @@ def note_library_loop(line: SourceLine) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def short_path(filename: str) -> str:
-    """Relative to the working directory where the file lies below it."""
-    relative = os.path.relpath(filename) if os.path.isabs(filename) else filename
+    """Relative to the folder that the script was started in, where the file lies below it."""
+    relative = os.path.relpath(filename, _START) if os.path.isabs(filename) else filename
     return filename if relative.startswith("..") else relative
+
+
+def source_text(where: SourceLine | None) -> str | None:
+    """The text of the line; None if it is empty, or the file is gone."""
+    if where is None:
+        return None
+    return linecache.getline(os.path.join(_START, where.file), where.line).strip() or None

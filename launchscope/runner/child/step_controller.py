@@ -1,4 +1,4 @@
-"""Observes the script: first it finds the step, then it hands every step to the passes.
+"""Observes the script: first it has the step found, then it gives every step to the passes.
 
 The script is only ever stopped by StopRun or, after a failed capture, by leaving the
 process at once.
@@ -7,96 +7,83 @@ process at once.
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import replace
 
 from launchscope.model import TensorShape
 from launchscope.runner.child.capture.strategies import Strategy
-from launchscope.runner.child.context import Context
+from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.input_shapes import input_shapes, main_input
-from launchscope.runner.child.hooks.modules import in_training
+from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks, StepObserver
+from launchscope.runner.child.hooks.modules import in_training, input_shapes, main_input
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
-from launchscope.runner.child.passes.strategy import StrategyPass, failed_strategy
-from launchscope.runner.child.reasons import reason_of
+from launchscope.runner.child.passes import Context
+from launchscope.runner.child.passes.strategy import StrategyPass
+from launchscope.runner.child.plain_values import class_name
+from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import flush_files
-from launchscope.runner.child.shutdown.stop import Stopping
+from launchscope.runner.child.shutdown.stop import stop_script
+from launchscope.runner.child.source_tree import loaded_files
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern
-from launchscope.runner.child.steps.detector import OPENING, StepDetector
+from launchscope.runner.child.steps.detector import StepDetector
 from launchscope.runner.child.steps.search import StepFollower
-from launchscope.runner.child.target import StopRun
-from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch
-from launchscope.runner.protocol.events import (
-    WARMUP,
-    DeviceKnown,
-    MeasuringEnded,
-    Note,
-    PassEnded,
-    PassFailed,
-    PassStarted,
-    ScriptEnded,
-)
-from launchscope.runner.protocol.folder import ChildFolder
-from launchscope.runner.protocol.plan import Plan
+from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
+from launchscope.runner.protocol import events
+from launchscope.runner.protocol.folder import ChildFolder, Plan
+
+_NO_INPUTS: tuple[Args, Kwargs] = (), {}
 
 
-class StepController:
-    """The observer of hooks and marks; one per process."""
+class StepController(StepObserver):
+    """Follows the steps once they are known; observes the marks all the time. One per process."""
 
     def __init__(self, torch: Torch, folder: ChildFolder, plan: Plan):
         self.torch = torch
         self.folder = folder
         self.plan = plan
-        self.hooks = Hooks(torch, self)
+        self.hooks = Hooks(torch, NO_OBSERVER)
+        self.hooks.broke = self._broke
         self.rehearsal = RehearsalFindings()
         self.finished = False
-        self.stopped = False  # finished by ending the script early
+        self.unwound = False  # nothing of the script runs but its exit handlers and finalizers
         self._nvtx = NvtxRanges()
-        self._detector: StepDetector | None = StepDetector(torch, plan.schedule, self.hooks)
         self._follower: StepFollower | None = None
         self._runner: PassRunner | None = None
         self._kinds: dict[TensorShape | None, int] = {}
         self._current_kind = 0
         self._in_marker = False
-        self._opening: tuple[Args, Kwargs] | None = None  # inputs of the forward that opens a step
-        self._strategy = (
-            None if plan.strategy is None else Strategy(torch, self.hooks, plan.strategy)
-        )
+        self._opening = _NO_INPUTS  # of the forward that opens a step
+        self._strategy = Strategy(torch, self.hooks, plan.strategy) if plan.strategy else None
         self._detected = False  # the step was found, not marked
         self._noted_late_marks = False
-        self._warm_up()
+        self._detector: StepDetector | None = self._warm_up()  # None once the step is known
 
     def install(self) -> None:
-        """Put the hooks in."""
+        """Install the hooks."""
         self.hooks.install()
         if self._strategy is not None:
             self._strategy.install()
 
-    def _warm_up(self) -> None:
-        self._began = time.perf_counter()
-        self._nvtx.push(f"pass:{WARMUP}")
-        self.folder.emit(PassStarted(WARMUP, self.plan.schedule.warmup))
+    def _warm_up(self) -> StepDetector:
+        self._began = clock.perf_counter()
+        self._nvtx.push(f"pass:{events.WARMUP}")
+        self.folder.emit(events.PassStarted(events.WARMUP, self.plan.schedule.warmup))
+        record_call = None if self._strategy is None else self._strategy.record_call
+        detector = StepDetector(
+            self.torch, self.plan.schedule, self.hooks, self._start_measuring, record_call
+        )
+        self.hooks.observer = detector
+        return detector
 
     def _note(self, text: str) -> None:
-        self.folder.emit(Note(text))
+        self.folder.emit(events.Note(text))
 
     # -------------------------------------------------------------- events of the script
 
     def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         self.hooks.forwards += 1
-        trains = self.torch.is_grad_enabled()
-        if self._detector is not None:
-            if not self._in_marker:  # a step without a closing event ends before this one
-                self._consider(OPENING)
-            if self._detector is not None:
-                if self._strategy is not None:
-                    self._strategy.record_call(key, module, args, kwargs)
-                self._detector.forward(key, module, args, kwargs, trains)
-                return
-        follower = self._follower
+        follower, trains = self._follower, self.torch.is_grad_enabled()
         if follower is None or not follower.opens(FORWARD, key, trains, in_training(module)):
             return
         if follower.closes_before():
@@ -105,16 +92,13 @@ class StepController:
             self._current_kind = self._kinds.get(main_input(self.torch, args, kwargs), 0)
         self._opening = args, kwargs
         self._begin_step()
-        self._opening = None
+        self._opening = _NO_INPUTS
 
-    def forward_end(self, key: str, module: Module) -> None:
-        if self._detector is not None:
-            self._consider(FORWARD)
-        elif self._follower is not None and self._follower.closes(FORWARD):
+    def forward_end(self) -> None:
+        if self._follower is not None and self._follower.closes(FORWARD):
             self._end_step()
 
     def backward_begin(self) -> None:
-        self._consider(BACKWARD)
         follower = self._follower
         if follower is None:
             return
@@ -126,63 +110,62 @@ class StepController:
             self._runner.part_ended("forward")
 
     def backward_end(self) -> None:
-        if self._detector is not None:
-            self._detector.backward()
-        elif self._follower is not None:
+        if self._follower is not None:
             self._follower.closes(BACKWARD)
             if self._runner is not None and self._follower.after_backward():
                 self._runner.part_ended("backward")
 
-    def optimizer_begin(self, key: str, optimizer: Optimizer) -> None:
-        if self._detector is not None:
-            self._detector.optimizer_opens(key)
-        elif self._follower is not None and self._follower.opens(OPTIMIZER, key):
+    def optimizer_begin(self, key: str) -> None:
+        if self._follower is not None and self._follower.opens(OPTIMIZER, key):
             self._begin_step()
 
-    def optimizer_end(self, key: str, optimizer: Optimizer) -> None:
-        if self._detector is not None:
-            self._detector.optimizer(key)
-            self._consider(OPTIMIZER)
-        elif self._follower is not None and self._follower.closes(OPTIMIZER):
+    def optimizer_end(self, key: str) -> None:
+        if self._follower is not None and self._follower.closes(OPTIMIZER):
             self._end_step()
 
     def fetch_begin(self) -> None:
-        if self._detector is not None:
-            self._detector.fetch()
-        elif self._follower is not None and self._follower.closes_before():
+        if self._follower is not None and self._follower.closes_before():
             self._end_step()
 
     def compiled(self) -> None:
         runner = self._runner
         if runner is not None and self._strategy is None and not self.finished:
             self._note(
-                f"the script called torch.compile after {runner.steps_done} steps, when the "
+                f"the script called torch.compile after step {runner.steps_done}, when the "
                 "measurement had begun, so nothing compiled was measured; compile before the "
                 "first step, or raise --warmup"
             )
 
     def marker_begin(self) -> None:
-        if self.hooks.ignores_thread() or self.plan.schedule.step_from in ("forward", "optimizer"):
-            if self.finished and self.plan.schedule.step_from == "auto":
+        try:
+            if self.hooks.ignores_thread() or self.plan.schedule.step_from in (
+                "forward",
+                "optimizer",
+            ):
+                if self.finished and self.plan.schedule.step_from == "auto":
+                    self._note_late_marks()
+                return
+            self._in_marker = True
+            if self._detector is not None:
+                self._detector.marker_begin()
+            elif self._follower is None:
+                self._begin_step()
+            elif not self._start_again():
                 self._note_late_marks()
-            return
-        self._in_marker = True
-        if self._detector is not None:
-            self._detector.marker_opens()
-        elif self._follower is None:
-            self._begin_step()
-        elif not self._start_again():
-            self._note_late_marks()
+        except Exception as error:
+            self._broke(error)
 
     def marker_end(self) -> None:
-        if not self._in_marker or self.hooks.ignores_thread():
-            return
-        self._in_marker = False
-        if self._detector is not None:
-            if self._detector.marker():
-                self._start_measuring(None)
-        elif self._follower is None:
-            self._end_step()
+        try:
+            if not self._in_marker or self.hooks.ignores_thread():
+                return
+            self._in_marker = False
+            if self._detector is not None:
+                self._detector.marker_end()
+            elif self._follower is None:
+                self._end_step()
+        except Exception as error:
+            self._broke(error)
 
     def _start_again(self) -> bool:
         """Marks begin after a step was found: they win unless something was measured."""
@@ -193,39 +176,34 @@ class StepController:
         self._follower = self._runner = None
         self._kinds, self._current_kind = {}, 0
         self._note(
-            f"the script marks its steps after the first {runner.steps_done}: only the marked "
+            f"the script begins to mark its steps after step {runner.steps_done}: only the marked "
             "steps were measured"
         )
-        self._detector = StepDetector(self.torch, self.plan.schedule, self.hooks)
-        self._detector.marker_opens()
-        self._warm_up()
+        self._detector = self._warm_up()
+        self._detector.marker_begin()
         return True
 
     def _note_late_marks(self) -> None:
-        if self._noted_late_marks or not self._detected or not self.hooks.on_script_thread():
+        if self._runner is None or not self._detected or not self.hooks.on_script_thread():
             return
-        if self._runner is not None:
+        if not self._noted_late_marks:
             self._noted_late_marks = True
             self._note(
-                f"the script marks its steps only after {self._runner.steps_done} others, which "
-                "were measured already, so the marks were not used; to wait for them, use "
-                "--step-from marker"
+                f"the script begins to mark its steps after step {self._runner.steps_done}, when "
+                "other steps were measured already, so the marks were not used; to wait for them, "
+                "use --step-from marker"
             )
-
-    def _consider(self, event: str) -> None:
-        detector = self._detector
-        if detector is None or self._in_marker:
-            return
-        pattern = detector.found(event)
-        if pattern is not None:
-            self._start_measuring(pattern)
 
     # ----------------------------------------------------------------------- measurement
 
     def _start_measuring(self, pattern: Pattern | None) -> None:
-        """From here on only single modules carry hooks, and every step belongs to a pass."""
+        """From here on only single modules carry hooks, and every step belongs to a pass.
+
+        `pattern` is None if the script marks its steps.
+        """
         detector, self._detector = self._detector, None
         assert detector is not None
+        self.hooks.observer = self
         self._detected = pattern is not None
         strategy = self._strategy
         if strategy is not None and not self._apply(strategy, pattern):
@@ -236,23 +214,20 @@ class StepController:
             self._cannot_follow(error)
             return
         if pattern is not None:
-            if strategy is not None and strategy.compiled:
-                pattern = pattern.visible_through(strategy.compiled)
-            elif not self.hooks.compiling:
-                pattern = pattern.visible_through(visible)
+            compiled = None if strategy is None else strategy.compiled
+            pattern = pattern.visible_through(compiled or visible)
             if pattern is None:
                 self._note(
-                    "the script makes the modules of the step anew each time, so launchscope "
-                    "cannot see where the step begins; mark it with `with launchscope.step():`"
+                    "the script creates new modules in every step, so launchscope cannot see where "
+                    "the step begins; mark it with `with launchscope.step():`"
                 )
                 self._finish()
                 return
             self._follower = StepFollower(pattern)
         for text in detector.remarks(pattern):
             self._note(text)
-        kinds = detector.kinds(pattern)
-        self._kinds = {kind.input: index for index, kind in enumerate(kinds)}
-        boundary = detector.boundary(pattern, kinds)
+        boundary = detector.boundary(pattern)
+        self._kinds = {kind.input: index for index, kind in enumerate(boundary.kinds)}
         if not self.plan.own_process:
             boundary = replace(boundary, boundary="callable", names=("call",))
         self.folder.write("step", boundary)
@@ -266,18 +241,19 @@ class StepController:
             boundary=boundary,
             on_gpu=on_gpu,
             side_stream=self.plan.side_stream,
-            optimizers=list(self.hooks.optimizers.values()),
-            modules=self.hooks.modules(),
+            optimizers=self.hooks.optimizers.alive(),
+            modules=self.hooks.modules.alive(),
             own_process=self.plan.own_process,
             step_kind=lambda: self._current_kind,
-            step_inputs=self._step_inputs,
+            step_inputs=lambda: input_shapes(self.torch, *self._opening),
             rehearsal=self.rehearsal,
             strategy=strategy,
             earlier=self.plan.earlier,
         )
         self._nvtx.pop()
-        self.folder.emit(DeviceKnown(on_gpu))
-        self.folder.emit(PassEnded(WARMUP, time.perf_counter() - self._began))
+        self._report_files()  # once more at the end, which not every script reaches
+        self.folder.emit(events.DeviceKnown(on_gpu, self._device_uuid() if on_gpu else None))
+        self.folder.emit(events.PassEnded(events.WARMUP, clock.perf_counter() - self._began))
         self._runner = PassRunner(
             context,
             self.plan.passes,
@@ -292,47 +268,41 @@ class StepController:
 
     def _follow_for(self, boundaries_only: bool) -> None:
         """Before a pass: follow its steps as closely as it needs, and no closer."""
+        follower, runner = self._follower, self._runner
+        # Kinds and sizes of steps are known by their inputs.
+        by_inputs = bool(self._kinds) or self.plan.schedule.sizes > 0
         try:
-            self._follow(boundaries_only)
+            self.hooks.observe_everything()
+            if not boundaries_only or by_inputs or follower is None or runner is None:
+                return
+            if StepBoundaryHooks.enough_for(follower.pattern):
+                thread, begin, end = self.hooks.thread, runner.begin_step, runner.end_step
+                self.hooks.observe_boundaries(
+                    StepBoundaryHooks(self.torch, thread, follower.pattern, begin, end)
+                )
         except Exception as error:
             self._cannot_follow(error)
 
     def _cannot_follow(self, error: Exception) -> None:
-        """Hooks that could not be put in are no error of the script, which must not see it."""
+        """The script must not see that its modules could not be hooked."""
         self._note(
-            f"hooks on the modules of the step failed ({type(error).__name__}: {error}), so "
+            f"hooks on the modules of the step failed ({class_name(error)}: {error}), so "
             "nothing more was measured"
         )
         self._finish()
 
-    def _follow(self, boundaries_only: bool) -> None:
-        self.hooks.observe_everything()
-        follower, runner = self._follower, self._runner
-        # Steps of several kinds or sizes are told apart by their inputs.
-        by_inputs = bool(self._kinds) or self.plan.schedule.sizes > 0
-        if not boundaries_only or by_inputs or follower is None or runner is None:
-            return
-        if StepBoundaryHooks.enough_for(follower.pattern):
-            thread, pattern = self.hooks.thread, follower.pattern
-            self.hooks.observe_boundaries(
-                StepBoundaryHooks(self.torch, thread, pattern, runner.begin_step, runner.end_step)
-            )
-
     def _apply(self, strategy: Strategy, pattern: Pattern | None) -> bool:
-        """Adopt graphs in this way; False if that failed, and then this process is done."""
+        """Apply the strategy; False if that failed, which ends this process."""
         trains = pattern is None or pattern.backwards > 0
         try:
             strategy.apply(None if pattern is None else pattern.keys, trains)
         except Exception as error:
-            self.folder.emit(DeviceKnown(bool(self.torch.cuda.is_initialized())))
-            self.folder.write(f"pass-{StrategyPass.name}", failed_strategy(strategy, error))
-            self.folder.emit(PassFailed(StrategyPass.name, reason_of(error)))
+            self.folder.emit(events.DeviceKnown(bool(self.torch.cuda.is_initialized())))
+            self.folder.write(f"pass-{StrategyPass.name}", strategy.failed(error))
+            self.folder.emit(events.PassFailed(StrategyPass.name, reason_of(error)))
             self._poisoned()
             return False
         return True
-
-    def _step_inputs(self) -> tuple[TensorShape, ...]:
-        return () if self._opening is None else input_shapes(self.torch, *self._opening)
 
     def _begin_step(self) -> None:
         if self._follower is not None:
@@ -348,18 +318,38 @@ class StepController:
 
     # --------------------------------------------------------------------------- ending
 
+    def _device_uuid(self) -> str | None:
+        if self.plan.tree is None:  # nobody asks for its clock
+            return None
+        cuda = self.torch.cuda
+        uuid = getattr(cuda.get_device_properties(cuda.current_device()), "uuid", None)
+        return None if uuid is None else str(uuid)
+
+    def _report_files(self) -> None:
+        if self.plan.tree is not None:
+            self.folder.emit(loaded_files(self.plan.tree))
+
     def _finish(self) -> None:
-        """Everything is measured: take the hooks back and, if so planned, end the script."""
+        """Everything is measured: remove the hooks and, if that is the plan, end the script."""
         if self.finished:
             return
         self.finished = True
         self._follower = self._detector = None
         self.hooks.remove()
-        self.folder.emit(MeasuringEnded())
+        self._report_files()
+        self.folder.emit(events.MeasuringEnded())
         if self.plan.stop_after:
-            self.stopped = True
-            Stopping(self.torch, self.hooks, self._leave_at_once)
-            raise StopRun
+            stop_script(self.torch, self._still_to_stop, self._leave_at_once)
+
+    def _still_to_stop(self) -> bool:
+        return not self.unwound and self.hooks.on_script_thread()
+
+    def _broke(self, error: Exception) -> None:
+        """The script goes on without us, after an error of our own."""
+        self.folder.emit(own_failure(error))
+        if self._runner is not None:
+            self._runner.cut_short()
+        self._finish()
 
     def _poisoned(self) -> None:
         if self.plan.own_process:
@@ -369,9 +359,15 @@ class StepController:
     def _leave_at_once(self) -> None:
         """End the process without running destructors: after a failed capture they may abort."""
         if not self.finished:
-            self.folder.emit(MeasuringEnded())
-        flush_files()
+            self._report_files()
+            self.folder.emit(events.MeasuringEnded())
+        flush_files(close_archives=True)
         os._exit(0)
+
+    @property
+    def suspect(self) -> str | None:
+        """The pass that may have caused an error that the script raises now."""
+        return None if self._runner is None else self._runner.suspect
 
     def absorbs(self, error: BaseException) -> bool:
         """True if an error that left the script is a pass's doing; its result is then on disk."""
@@ -383,17 +379,17 @@ class StepController:
     def script_ended(self) -> None:
         """The script is over, by itself or by an error: keep what there is."""
         detector, runner, hooks = self._detector, self._runner, self.hooks
-        missed = sum(
-            one.missed for one in (self._follower, hooks.boundary_hooks) if one is not None
-        )
+        followers = (self._follower, hooks.boundary_hooks)
+        missed = sum(follower.missed for follower in followers if follower is not None)
         self._follower = None
         if runner is not None:
             runner.cut_short()
+        self._report_files()
         steps = runner.steps_done if runner is not None else 0
         if detector is not None:
             steps = max(detector.seen, detector.marked)
         self.folder.emit(
-            ScriptEnded(
+            events.ScriptEnded(
                 steps=steps,
                 searching=detector is not None,
                 forwards=0 if detector is None else detector.forwards,

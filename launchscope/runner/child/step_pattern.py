@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+from launchscope.model import StepEvent
+
+FORWARD: Final = "forward"
+BACKWARD: Final = "backward"
+OPTIMIZER: Final = "optimizer"
 
 
 class Token(NamedTuple):
@@ -16,7 +20,7 @@ class Token(NamedTuple):
     `training` is the mode of a forward's module: an evaluation may well run with gradients.
     """
 
-    kind: str
+    kind: StepEvent
     key: str
     trains: bool = True
     weighted: bool = False  # the module has parameters of its own

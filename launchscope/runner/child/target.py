@@ -6,16 +6,27 @@ frames of launchscope.
 
 from __future__ import annotations
 
+import builtins
+import contextlib
+import functools
 import importlib.machinery
 import importlib.util
 import io
+import marshal
 import os
+import pkgutil
+import runpy
 import sys
 import types
 from collections.abc import Callable, Sequence
+from typing import Any
 
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
-_EXTRA_OURS = ("<launchscope>", "<frozen runpy>")
+# Modules of the child that no file of the script replaces.
+_KEPT = frozenset({"__main__", "launchscope"})
+_print = print  # not what a script puts there
+_PYC_START = importlib.util.MAGIC_NUMBER
+_PYC_HEADER = 16  # magic number, flags, and a time and a size or a hash
 
 
 class StopRun(BaseException):
@@ -26,7 +37,7 @@ class StopRun(BaseException):
 
 
 def is_ours(filename: str) -> bool:
-    return filename.startswith(_OURS) or filename in _EXTRA_OURS
+    return filename.startswith(_OURS)
 
 
 def without_our_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
@@ -42,54 +53,110 @@ def without_our_frames(traceback: types.TracebackType | None) -> types.Traceback
     return result
 
 
-def load_target(kind: str, name: str, args: Sequence[str]) -> Callable[[], None]:
+def load_target(
+    kind: str, name: str, args: Sequence[str], startup: frozenset[str]
+) -> Callable[[], None]:
     """Prepare `sys` and a fresh `__main__`; the result runs the target.
 
-    Raises what Python itself raises for a file that cannot be read or compiled.
+    `startup` names the modules that Python itself had imported. Raises what Python raises for a
+    file that cannot be read or compiled.
     """
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = sys.modules["builtins"]
+    main.__loader__ = importlib.machinery.BuiltinImporter
     if sys.version_info < (3, 14):
         main.__annotations__ = {}
-    if kind == "module":
-        code, filename = _find_module(name, main)
-        sys.argv[:] = [filename, *args]
-    else:
-        path = os.path.abspath(name)
-        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
-        sys.argv[:] = [name, *args]
-        with io.open_code(path) as file:
-            code = compile(file.read(), path, "exec", dont_inherit=True)
-        main.__file__ = path
-        main.__dict__["__cached__"] = None
-        main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
-        main.__spec__ = None
     sys.modules["__main__"] = main
+    options = sys.orig_argv[1 : sys.orig_argv.index("-c")]
+    words = ["-m", name] if kind == "module" else [name]
+    sys.orig_argv[1:] = [*options, *words, *args]
+    path = _as_python_names(name)
+    if kind == "module" or (name != "-" and pkgutil.get_importer(path) is not None):
+        if kind == "module":
+            sys.argv[:] = ["-m", *args]
+            _add_to_path(os.getcwd())
+        else:  # a folder or an archive with a __main__ in it
+            sys.argv[:] = [name, *args]
+            sys.path.insert(0, path)
+        _forget_shadowed(startup)
+        return functools.partial(_run_module, kind, name)
+    sys.argv[:] = [name, *args]
+    _add_to_path("" if name == "-" else os.path.dirname(os.path.realpath(path)))
+    code = _read_code(name, path, main)
+    _forget_shadowed(startup)
+    return functools.partial(exec, code, main.__dict__)
 
-    def run() -> None:
-        exec(code, main.__dict__)
 
-    return run
+def _as_python_names(name: str) -> str:
+    """The absolute path of a script as Python writes it: `./train.py` keeps its dot."""
+    if os.path.isabs(name):
+        return name
+    with contextlib.suppress(FileNotFoundError):  # the working directory was removed
+        return os.getcwd() if name == "." else os.path.join(os.getcwd(), name)
+    return name
 
 
-def _find_module(name: str, main: types.ModuleType) -> tuple[types.CodeType, str]:
-    sys.path.insert(0, os.getcwd())
-    spec = importlib.util.find_spec(name)
-    if spec is not None and spec.submodule_search_locations is not None:
-        name = f"{name}.__main__"
-        spec = importlib.util.find_spec(name)
-    if spec is None or spec.loader is None:
-        raise ModuleNotFoundError(f"No module named {name}", name=name)
-    get_code = getattr(spec.loader, "get_code", None)
-    code = get_code(name) if get_code is not None else None
-    if code is None:
-        raise ImportError(f"No code object available for {name}", name=name)
-    main.__file__ = spec.origin
-    main.__spec__ = spec
-    main.__loader__ = spec.loader
-    main.__package__ = spec.parent
-    main.__dict__["__cached__"] = spec.cached
-    return code, spec.origin or name
+def _add_to_path(folder: str) -> None:
+    """The folder first on `sys.path`, unless -P, -I or PYTHONSAFEPATH keeps it out."""
+    if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated):
+        sys.path.insert(0, folder)
+
+
+def _run_module(kind: str, name: str) -> None:
+    runner = runpy._run_module_as_main  # type: ignore[attr-defined]
+    if kind == "module":
+        runner(name)
+    else:
+        runner("__main__", alter_argv=False)
+
+
+def _read_code(name: str, path: str, main: types.ModuleType) -> types.CodeType:
+    """The code of a source file, a .pyc file or, for `-`, of the standard input.
+
+    Sets the names in `main` that Python sets for it.
+    """
+    main.__dict__["__cached__"] = None
+    main.__spec__ = None
+    if name == "-":
+        main.__file__ = "<stdin>"
+        return compile(sys.stdin.buffer.read(), "<stdin>", "exec", dont_inherit=True)
+    main.__file__ = path
+    with io.open_code(path) as file:
+        content = file.read()
+    if name.endswith(".pyc") or content.startswith(_PYC_START):
+        main.__loader__ = importlib.machinery.SourcelessFileLoader("__main__", path)
+        return _unpacked(content)
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    return compile(content, path, "exec", dont_inherit=True)
+
+
+def _unpacked(content: bytes) -> types.CodeType:
+    """The code in a .pyc file, refused as Python refuses it."""
+    if content[:4] != importlib.util.MAGIC_NUMBER:
+        raise RuntimeError("Bad magic number in .pyc file")
+    code = marshal.loads(content[_PYC_HEADER:])
+    if not isinstance(code, types.CodeType):
+        raise RuntimeError("Bad code object in .pyc file")
+    return code
+
+
+def _forget_shadowed(startup: frozenset[str]) -> None:
+    """Leaves the standard library's modules that launchscope imported to the script's own ones.
+
+    With a `json.py` beside it, `import json` gets that file, as under `python`. launchscope has
+    imported all it needs by now, and keeps its own references.
+    """
+    loaded = {name.partition(".")[0] for name in sys.modules} - startup - _KEPT
+    for name in loaded:
+        module = sys.modules.get(name)
+        if module is None or name in sys.builtin_module_names:
+            continue
+        found = next((s for f in sys.meta_path if (s := f.find_spec(name, None))), None)
+        ours = getattr(getattr(module, "__spec__", None), "origin", None)
+        if found is not None and found.origin != ours:
+            for loaded_name in list(sys.modules):
+                if loaded_name.partition(".")[0] == name:
+                    del sys.modules[loaded_name]
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -99,8 +166,10 @@ def exit_code_of(error: BaseException) -> int:
         if code is None:
             return 0
         if isinstance(code, int):
-            return code & 0xFF
-        print(code, file=sys.stderr)
+            return code & 0xFF if -(2**63) <= code < 2**63 else 0xFF
+        with contextlib.suppress(BaseException):  # the script's own __str__
+            _print(code, end="", file=_stderr())
+        _print(file=_stderr())
         return 1
     _forget_our_frames(error)
     try:
@@ -110,27 +179,42 @@ def exit_code_of(error: BaseException) -> int:
     except BaseException as broken:  # the script's own hook raised; Python shows both errors
         broken.__context__ = None
         _forget_our_frames(broken)
-        print("Error in sys.excepthook:", file=sys.stderr)
+        _print("Error in sys.excepthook:", file=_stderr())
         sys.__excepthook__(type(broken), broken, broken.__traceback__)
-        print("\nOriginal exception was:", file=sys.stderr)
+        _print("\nOriginal exception was:", file=_stderr())
         sys.__excepthook__(type(error), error, error.__traceback__)
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
+def _stderr() -> Any:
+    """That of the script, or Python's own where the script has put None there."""
+    return sys.__stderr__ if sys.stderr is None else sys.stderr
+
+
 def _forget_our_frames(error: BaseException) -> None:
-    """Take them out of the error and of every error that caused it or is in its group."""
+    """Take them out of the error and of every error that caused it or is in its group.
+
+    Through BaseException itself: a class of the script may have attributes of these names.
+    """
     left, seen = [error], set()
     while left:
         current = left.pop()
         if id(current) in seen:
             continue
         seen.add(id(current))
-        current.__traceback__ = without_our_frames(current.__traceback__)
-        linked = (current.__cause__, current.__context__, *_members(current))
+        traceback = _of(current, "__traceback__")
+        BaseException.__dict__["__traceback__"].__set__(current, without_our_frames(traceback))
+        linked = [_of(current, "__cause__"), _of(current, "__context__"), *_members(current)]
         left += [other for other in linked if other is not None]
+
+
+def _of(error: BaseException, attribute: str) -> Any:
+    return BaseException.__dict__[attribute].__get__(error)
 
 
 def _members(error: BaseException) -> tuple[BaseException, ...]:
     """The errors of an exception group (Python 3.11 and later)."""
-    held = getattr(error, "exceptions", ())
-    return tuple(e for e in held if isinstance(e, BaseException)) if type(held) is tuple else ()
+    group = getattr(builtins, "BaseExceptionGroup", None)
+    if group is None or not issubclass(type(error), group):
+        return ()
+    return tuple(group.__dict__["exceptions"].__get__(error))

@@ -8,39 +8,20 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launchscope.errors import (
-    LaunchscopeError,
-    MeasureError,
-    NoStepError,
-    PassTimeoutError,
-    ScriptError,
-)
+from launchscope.errors import LaunchscopeError, MeasureError, NoStepError, ScriptError
 from launchscope.model import Reason
-from launchscope.reason_text import cause_of_death
-from launchscope.runner.protocol.events import (
-    WARMUP,
-    ChildEnded,
-    Deferred,
-    DeviceKnown,
-    EnoughMeasured,
-    Event,
-    MeasuringEnded,
-    Note,
-    PassEnded,
-    PassFailed,
-    PassSkipped,
-    PassStarted,
-    RehearsalStarted,
-    ScriptEnded,
-    ScriptFailed,
-)
+from launchscope.reason_text import cause_of_death, reason_text
+from launchscope.runner.parent.gpu_clock import ClockWatch
+from launchscope.runner.protocol import events
+from launchscope.wording import plural
 
 _FEW_MISSED_STEPS = 2
 _OTHER_THREADS = "the script runs its model in several threads, and launchscope follows only one"
 _OTHER_MODEL = (
-    "after that the script trained another model than the one whose step was found, as scripts "
-    "do that make a new model for each trial or fold"
+    "after that the script trained a different model than the one whose step was found (some "
+    "scripts make a new model for each trial or fold)"
 )
+_BUG = "this is a bug in launchscope: please report it, with the output of the same command with -v"
 
 
 @dataclass
@@ -57,60 +38,68 @@ class ChildReport:
     deferred: tuple[str, ...] = ()
     skipped: set[str] = field(default_factory=set)
     failures: dict[str, Reason] = field(default_factory=dict)  # by pass
+    loaded: events.FilesLoaded | None = None
+    clock: ClockWatch | None = None
     notes: list[str] = field(default_factory=list)
     enough: bool = False  # no pass is left for which the script would be run again
     done: bool = False  # the last pass is over
     ended: bool = False
-    script: ScriptEnded | None = None  # set if the script ended before the last pass did
-    script_error: ScriptFailed | None = None
+    script: events.ScriptEnded | None = None  # set if the script ended before the last pass did
+    script_error: events.ScriptFailed | None = None
+    own_failure: events.LaunchscopeFailed | None = None  # an error of launchscope's own
     signal: int | None = None  # the signal that asked us to end
     timed_out: bool = False
     killed: bool = False
     hung_in: str | None = None
     write_error: OSError | None = None  # why not everything the child found is on disk
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """Take in one event of the child."""
+        if self.clock is not None:
+            self.clock.on_event(event)
         match event:
-            case RehearsalStarted():
+            case events.RehearsalStarted():
                 self.rehearsal = True
-            case DeviceKnown():
+            case events.DeviceKnown():
                 self.on_gpu = event.on_gpu
-            case Deferred():
+            case events.Deferred():
                 self.deferred = event.names
-            case PassStarted():
+            case events.PassStarted():
                 self.saw_torch = True
-                self.current_pass = event.name
-                limit = event.limit_s
+                self.current_pass, limit = event.name, event.limit_s
                 self.pass_deadline = None if limit is None else time.monotonic() + limit
-            case PassSkipped():
+            case events.PassSkipped():
                 self.skipped.add(event.name)
-            case PassFailed():
+            case events.PassFailed():
                 self.failures[event.name] = event.reason
                 self._pass_over()
-            case PassEnded():
+            case events.PassEnded():
                 self._pass_over()
-            case EnoughMeasured():
+            case events.FilesLoaded():
+                self.loaded = event
+            case events.EnoughMeasured():
                 self.enough = True
-            case MeasuringEnded():
+            case events.MeasuringEnded():
                 self.done = True
                 self._pass_over()
-            case ScriptEnded():
+            case events.ScriptEnded():
                 self.script = event
-            case ScriptFailed():
+            case events.ScriptFailed():
                 self.script_error = event
-            case Note():
+            case events.LaunchscopeFailed():
+                self.own_failure = event
+            case events.Note():
                 self.notes.append(event.text)
-            case ChildEnded():
+            case events.ChildEnded():
                 self.ended = True
 
     def _pass_over(self) -> None:
         self.current_pass, self.pass_deadline = None, None
 
     @property
-    def seen(self) -> ScriptEnded:
+    def seen(self) -> events.ScriptEnded:
         """What was seen of the script; all zero unless it ended before the last pass did."""
-        return self.script or ScriptEnded()
+        return self.script or events.ScriptEnded()
 
     @property
     def interrupted(self) -> bool:
@@ -129,7 +118,7 @@ class ChildReport:
             return None
         if self.write_error is not None:  # the event may be what could not be written
             return None
-        return None if self.current_pass == WARMUP else self.current_pass
+        return None if self.current_pass == events.WARMUP else self.current_pass
 
     def broken_pass(self) -> tuple[str, Reason] | None:
         """The pass that was cut off and why; None if none was."""
@@ -142,22 +131,28 @@ class ChildReport:
             return self.crashed_in, Reason("process_died", code)
         return None
 
+    @property
+    def raised_in(self) -> str | None:
+        """The pass that may have caused the error that ended the script."""
+        return None if self.script_error is None else self.script_error.in_pass
+
     def remarks(self) -> list[str]:
         """What a reader of the recording has to know about this run."""
         found = list(self.notes)
+        if self.own_failure is not None:
+            text = reason_text(self.own_failure.reason)
+            found.append(f"{text} and measured no more; {_BUG}")
         if self.script and not (self.failed or self.script.searching or self.enough):
-            text = (
-                f"the script ended after {_count(self.script.steps, 'step')}, before the last pass"
-            )
+            steps = plural(self.script.steps, "step")
+            text = f"the script ended after {steps}, before the last pass"
             if self.several_threads:
                 text = f"{text}; {_OTHER_THREADS}"
             elif self.other_model:
                 text = f"{text}; {_OTHER_MODEL}"
             found.append(text)
         if self.write_error is not None and not self.done:
-            found.append(
-                f"results are missing because they could not be written ({_why(self.write_error)})"
-            )
+            why = self.write_error.strerror or self.write_error
+            found.append(f"results are missing because they could not be written ({why})")
         if self.seen.processes:
             found.append(f"{self.started_processes}; launchscope does not measure what runs there")
         return found
@@ -174,132 +169,110 @@ class ChildReport:
 
     @property
     def started_processes(self) -> str:
-        return f"the script started {_count(self.seen.processes, 'process', 'es')} of its own"
+        return f"the script started {plural(self.seen.processes, 'process')} of its own"
 
 
 def problem_of(
-    report: ChildReport, *, measured: bool, step_from: str = "auto"
+    report: ChildReport, *, measured: bool, step_from: str = "auto", ran_well: bool = False
 ) -> LaunchscopeError | None:
-    """The problem of the last run as an error to report; None if it went as it should.
-
-    The script's own failure only counts while there is no verdict to give: a run that was
-    measured to its end, and a capture that failed, are results.
-    """
+    """The problem of the last run as an error to report; None if it went as it should. The script's
+    own failure counts only until it was measured to its end; a capture that fails is a result.
+    `ran_well`: it did, in an earlier run."""
     if report.interrupted:
         return None
     if report.timed_out:
         if measured:
             return None
-        when = "during the warm-up" if report.current_pass == WARMUP else "while the script ran"
-        return PassTimeoutError(
+        warming_up = report.current_pass == events.WARMUP
+        when = "during the warm-up" if warming_up else "while the script ran"
+        return MeasureError(
             f"the time limit was reached {when}, before any step was timed",
             hint="raise --timeout, or let the script reach its training loop sooner",
         )
+    if report.own_failure is not None and not measured:
+        return MeasureError(reason_text(report.own_failure.reason), hint=_BUG)
     if report.done or report.enough or (measured and report.broken_pass() is not None):
         return None
-    lost = (
-        None
-        if report.write_error is None
-        else cannot_write(report.folder.parent, report.write_error)
-    )
-    if report.exit_code:
-        return _script_error(report, report.exit_code, measured, lost)
-    if lost is not None or measured:
-        return lost
-    return _nothing_measured(report, step_from)
-
-
-def _script_error(
-    report: ChildReport, code: int, measured: bool, lost: LaunchscopeError | None
-) -> ScriptError:
-    raised = report.script_error
+    lost = None
+    if report.write_error is not None:
+        lost = cannot_write(report.folder.parent, report.write_error)
+    code, raised = report.exit_code, report.script_error
+    if not code:
+        return lost if lost or measured else _nothing_measured(report, step_from)
     how = f"was ended by {cause_of_death(code)}" if code < 0 else f"ended with exit code {code}"
     exception = raised.error if raised is not None and not raised.exits else None
     what = f" ({exception})" if exception else ""
     when = "before every pass was done" if measured else "before it was measured"
+    if ran_well:
+        when = f"{when}, although an earlier run went well"
+    elif report.raised_in is not None:
+        when = f"{when}, while launchscope looked into its steps"
     return ScriptError(
         f"the script {how}{what} {when}",
         exit_code=128 - code if code < 0 else code,
-        exception=exception,
-        hint="run it without launchscope first; the same failure should appear"
-        if lost is None
-        else f"{lost}; {lost.hint}",
+        out_of_memory=raised is not None and raised.out_of_memory,
+        hint=f"{lost}; {lost.hint}" if lost else _hint_after(report, ran_well),
     )
+
+
+def _hint_after(report: ChildReport, ran_well: bool) -> str:
+    if ran_well:
+        return "see what one run leaves behind for the next (files, ports), or use --max-runs 1"
+    if report.raised_in is not None:
+        return (
+            "run it without launchscope: if it fails there too, the cause is in the script; if "
+            f"it does not, {_BUG}"
+        )
+    return "run it without launchscope first; the same failure should appear"
 
 
 def cannot_write(directory: Path, error: OSError) -> MeasureError:
     """The error for results that could not be written to `directory`, or below it."""
     if error.errno == errno.ENOENT:
         hint = "set TMPDIR to a folder that nothing empties during the run"
+    elif error.errno == errno.EFBIG:
+        hint = "raise the limit on the size of files: ulimit -f"
     elif directory.is_relative_to(tempfile.gettempdir()):
         hint = "free some space there, or set TMPDIR to a folder that has some"
     else:
         hint = "free some space there"
-    return MeasureError(
-        f"the results could not be written to {directory}: {_why(error)}", hint=hint
-    )
-
-
-def _why(error: OSError) -> str:
-    return error.strerror or str(error)
+    why = error.strerror or error
+    return MeasureError(f"the results could not be written to {directory}: {why}", hint=hint)
 
 
 def _nothing_measured(report: ChildReport, step_from: str) -> NoStepError:
-    seen = report.seen
+    seen, steps = report.seen, plural(report.seen.steps, "step")
+    too_few = f"{steps}, too few for a warm-up and timings"
+    text = f"the script ended after {too_few}"
+    hint = "let it run longer, or take fewer steps: --warmup 2 --timing 5"
     if not report.ended:
-        return NoStepError(
+        text = (
             "the script ended its process from inside (with os._exit, os.exec or a library that "
-            "calls them) before launchscope had seen enough steps",
-            hint="let it run longer, or profile the program that it turns into",
+            "calls them) before launchscope had seen enough steps"
         )
-    if not report.saw_torch:
-        return NoStepError(
-            "the script ended without importing torch",
-            hint="name the script that trains or runs the model",
-        )
-    if seen.processes:
-        return NoStepError(
-            f"no step was found: {report.started_processes}, and the work seems to run there",
-            hint="profile the worker itself, or run the script so that it trains in one process",
-        )
-    if step_from == "marker" and seen.steps == 0:
-        return NoStepError(
-            "no step was marked: the script never entered launchscope.step()",
-            hint="put the step in `with launchscope.step():`, or leave out --step-from marker",
-        )
-    if seen.forwards == 0 and seen.steps == 0:
-        return NoStepError(
-            "the script ended without a forward of a torch.nn.Module and without an optimizer step",
-            hint="mark the step in the script: with launchscope.step(): ...",
-        )
-    if seen.steps == 0:
-        return NoStepError(
-            f"no repeating step was found in {_count(seen.forwards, 'forward')}",
-            hint="let the script run longer, mark its step with launchscope.step(), or try "
-            "--step-from",
-        )
-    steps = _count(seen.steps, "step")
-    if report.several_threads:
-        return NoStepError(
-            f"the thread that launchscope follows made only {steps}, too few to warm up and time "
-            f"some: {_OTHER_THREADS}",
-            hint="let it run longer, or use one thread for the profile",
-        )
-    if report.other_model:
-        return NoStepError(
-            f"the script made only {steps}, too few to warm up and time some: {_OTHER_MODEL}",
-            hint="mark the step with launchscope.step(), or let the first model train longer",
-        )
-    if report.on_gpu is False:
-        return NoStepError(
-            f"the script ended after {steps}, too few to find the step and inspect some",
-            hint="let it run for a few more steps",
-        )
-    return NoStepError(
-        f"the script ended after {steps}, too few to warm up and time some",
-        hint="let it run longer, or take fewer steps: --warmup 2 --timing 5",
-    )
-
-
-def _count(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number} {noun}{'' if number == 1 else plural}"
+        hint = "let it run longer, or profile the program that it turns into"
+    elif not report.saw_torch:
+        text = "the script ended without importing torch"
+        hint = "name the script that trains or runs the model"
+    elif seen.processes:
+        text = f"no step was found: {report.started_processes}, and the work seems to run there"
+        hint = "profile the worker itself, or run the script so that it trains in one process"
+    elif step_from == "marker" and seen.steps == 0:
+        text = "no step was marked: the script never entered launchscope.step()"
+        hint = "put the step in `with launchscope.step():`, or leave out --step-from marker"
+    elif seen.forwards == 0 and seen.steps == 0:
+        text = "the script ended without calling a torch.nn.Module or the step() of an optimizer"
+        hint = "mark the step in the script: with launchscope.step(): ..."
+    elif seen.steps == 0:
+        text = f"no repeating step was found in {plural(seen.forwards, 'forward')}"
+        hint = "let it run longer, mark its step with launchscope.step(), or try --step-from"
+    elif report.several_threads:
+        text = f"the thread that launchscope follows made only {too_few}: {_OTHER_THREADS}"
+        hint = "let it run longer, or use one thread for the profile"
+    elif report.other_model:
+        text = f"the script made only {too_few}: {_OTHER_MODEL}"
+        hint = "mark the step with launchscope.step(), or let the first model train longer"
+    elif report.on_gpu is False:
+        text = f"the script ended after {steps}, too few to find the step and to inspect it"
+        hint = "let it run for a few more steps"
+    return NoStepError(text, hint=hint)

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Literal
 
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.passes import AnyPass, all_passes
+from launchscope.runner.child.passes import all_passes
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.run_folder import RunFolder
-from launchscope.runner.protocol.events import (
-    WARMUP,
-    Event,
-    Note,
-    PassEnded,
-    PassFailed,
-    PassProgress,
-    PassSkipped,
-    PassStarted,
-)
-from launchscope.runner.protocol.signals import EndSignals, interrupt_signal
+from launchscope.runner.parent.sentinel import GRACE_TERM_S, Sentinel, descendants, send
+from launchscope.runner.protocol import events
+from launchscope.runner.protocol.signals import ENDING, EndSignals, interrupt_signal
 
 _POLL_S = 0.02
 # How long a child may take to end by itself: once everything is measured (it may be saving
-# a checkpoint), when only the process has to go, after an interrupt, and after SIGTERM.
-_GRACE_DONE_S, _GRACE_EXIT_S, _GRACE_INTERRUPT_S, _GRACE_TERM_S = 120.0, 10.0, 5.0, 3.0
-# After this long without an event the person is told what launchscope waits for.
+# a checkpoint), when only the process has to go, and after a signal of a batch system, most of
+# which kill 30 s later. A DataLoader that is interrupted may wait 5 s for each of its workers.
+# Ctrl-C sets no limit: a debugger goes on after it.
+_GRACE_DONE_S, _GRACE_EXIT_S, _GRACE_BATCH_S = 120.0, 10.0, 25.0
+# After this long, launchscope says what it waits for after a signal.
+_LATE_S = 2.0
+# A later SIGINT is another one; `timeout` sends the same one to us and to our group.
+_SAME_SIGNAL_S = 0.25
+# The loop was late by more than this: we were stopped (Ctrl-Z), and the script with us.
+_STOPPED_S = 2.0
+# After this long without an event, launchscope says what it waits for.
 _QUIET_S = 30.0
 
 
@@ -39,7 +42,7 @@ _QUIET_S = 30.0
 class ProgressEvent:
     """Something a person who waits may want to know. `label` says what a pass does."""
 
-    kind: Literal["run", "pass_start", "pass_progress", "pass_end", "note"]
+    kind: Literal["run", "pass_start", "pass_progress", "pass_end", "note", "details"]
     name: str = ""
     label: str = ""
     done: int = 0
@@ -47,88 +50,175 @@ class ProgressEvent:
     text: str = ""
 
 
+class ScriptSignals(EndSignals):
+    """Signals that come while the script runs, in their order in `came`. They are the script's:
+    none ends launchscope before the script has ended."""
+
+    def __init__(self) -> None:
+        others = ("SIGQUIT", "SIGUSR1", "SIGUSR2")  # which may have a meaning in this process
+        free = [name for name in others if _at_default(name)]
+        super().__init__("SIGINT", "SIGTERM", "SIGHUP", *free)
+        self.came: list[int] = []
+        self._last: dict[int, float] = {}
+
+    @property
+    def numbers(self) -> list[int]:
+        return list(self._before)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now - self._last.get(number, -_SAME_SIGNAL_S) >= _SAME_SIGNAL_S:
+            self.came.append(number)
+        self._last[number] = now
+        if number in ENDING:
+            super()._catch(number, frame)
+
+
 class ChildWatch:
-    """Watches child after child; `timeout_s` bounds them together."""
+    """Watches child after child; `timeout_s` bounds them together. In a `with` block the signals
+    that come are passed on, and no child outlives launchscope."""
 
     def __init__(
         self, on_progress: Callable[[ProgressEvent], None], timeout_s: float | None, full: bool
     ):
-        self.signals = EndSignals()
+        self.signals = ScriptSignals()
+        self._sentinel: Sentinel | None = None
         self._on_progress = on_progress
         self._full = full
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._leaving: subprocess.Popen[bytes] | None = None
-        self._said_what_is_awaited = False
-        self._passes: dict[str, type[AnyPass]] = {kind.name: kind for kind in all_passes()}
+        passes = all_passes()
+        self._labels = {events.WARMUP: "finding the step"} | {p.name: p.label for p in passes}
+        self._parts = {kind.name for kind in passes if kind.part_of is not None}
+
+    def __enter__(self) -> ChildWatch:
+        self.signals.__enter__()
+        with contextlib.suppress(OSError):
+            self._sentinel = Sentinel(self.signals.numbers)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.signals.__exit__(*raised)
 
     def follow(
         self, child: subprocess.Popen[bytes], folder: RunFolder, report: ChildReport
     ) -> None:
         """Return when the child is gone, by itself or with help, or is only on its way out."""
+        if self._sentinel is not None:
+            self._sentinel.guard(child.pid)
         try:
+            folder.release()
             self._follow(child, folder, report)
         finally:
-            # Whatever went wrong here (a second Ctrl-C, a terminal that closes while we print
-            # to it), nobody else would end the child.
+            # Whatever went wrong here (a terminal that closes while we print to it), nobody else
+            # would end the child.
             if self._leaving is not child and child.poll() is None:
                 self._end(child, report)
+            if self._leaving is not child and self._sentinel is not None:
+                self._sentinel.guard(0)
 
     def _follow(
         self, child: subprocess.Popen[bytes], folder: RunFolder, report: ChildReport
     ) -> None:
         kill_at: float | None = None
-        passed_on = False
         not_interrupted: list[int] = []
-        quiet_since = time.monotonic()
-        self._said_what_is_awaited = False
+        quiet_since, said_what_is_awaited = time.monotonic(), False
+        last, late_at = quiet_since, None
+        # What came before the child was there did not come to it.
+        early = len(self.signals.came)
         while True:
-            try:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    report.exit_code = child.wait(timeout=_POLL_S)
-                if self._read_events(folder, report):
-                    quiet_since = time.monotonic()
-                if self.signals.caught is not None:
-                    report.signal = self.signals.caught
-                if report.exit_code is not None:
-                    _send(signal.SIGTERM, not_interrupted)
-                    return
-                if report.done and report.ended and not self._full:
-                    # With CUDA the end of the process takes a while; the results can be
-                    # analyzed in the meantime.
-                    self._leaving = child
-                    return
-                now = time.monotonic()
-                if self.signals.caught is not None and not passed_on:
-                    passed_on = True
-                    not_interrupted = _interrupt(child)
-                    kill_at = now + _GRACE_INTERRUPT_S
-                if now - quiet_since > _QUIET_S:
-                    self._say_what_is_awaited(report)
-                if kill_at is None and report.done and not self._full:
-                    kill_at = now + _GRACE_DONE_S
-                if self._deadline is not None and now > self._deadline:
-                    report.timed_out = not report.done
-                    kill_at = now
-                if report.pass_deadline is not None and now > report.pass_deadline:
-                    if folder.write_error() is not None:  # it could not report the pass's end
-                        report.pass_deadline = None
-                        continue
-                    report.hung_in = report.current_pass
-                    kill_at = now
-                if kill_at is not None and now >= kill_at:
-                    if report.done:
-                        text = "the script did not end by itself and was stopped"
-                        report.notes.append(text)
-                        self._on_progress(ProgressEvent("note", text=text))
-                    self._end(child, report)
-                    self._read_events(folder, report)
-                    return
-            except KeyboardInterrupt:
-                if report.interrupted:
-                    self._end(child, report)
-                    return
-                report.signal = signal.SIGINT
-                kill_at = time.monotonic() + _GRACE_INTERRUPT_S
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                report.exit_code = child.wait(timeout=_POLL_S)
+            if self._read_events(folder, report):
+                quiet_since = time.monotonic()
+            if report.exit_code is None:
+                while self.signals.came:
+                    number, now = self.signals.came.pop(0), time.monotonic()
+                    if number in ENDING and report.signal is None:
+                        late_at = now + _LATE_S
+                    if number in ENDING and number != signal.SIGINT:
+                        kill_at = min(kill_at or math.inf, now + _GRACE_BATCH_S)
+                    not_interrupted += self._pass_on(number, child, folder, report, early > 0)
+                    early -= 1
+            if self.signals.caught is not None:
+                report.signal = self.signals.caught
+            if report.exit_code is not None:
+                send(signal.SIGTERM, not_interrupted)
+                return
+            if report.done and report.ended and not self._full:
+                # With CUDA the end of the process takes a while; the results can be
+                # analyzed in the meantime.
+                self._leaving = child
+                return
+            now = time.monotonic()
+            if now - last > _STOPPED_S:
+                self._shift_deadlines(now - last, report)
+                kill_at = None if kill_at is None else kill_at + now - last
+            last = now
+            if late_at is not None and now > late_at:
+                late_at = None
+                send(signal.SIGTERM, not_interrupted)  # the script may wait for them
+                text = "waiting for the script to end (Ctrl-\\ ends it at once)"
+                self._on_progress(ProgressEvent("note", text=text))
+            if now - quiet_since > _QUIET_S and not said_what_is_awaited:
+                said_what_is_awaited = True
+                self._say_what_is_awaited(report)
+            if kill_at is None and report.done and not self._full:
+                kill_at = now + _GRACE_DONE_S
+            if self._deadline is not None and now > self._deadline:
+                report.timed_out = not report.done
+                kill_at = now
+            if report.pass_deadline is not None and now > report.pass_deadline:
+                if folder.write_error() is not None:  # it could not report the pass's end
+                    report.pass_deadline = None
+                    continue
+                report.hung_in = report.current_pass
+                kill_at = now
+            if kill_at is not None and now >= kill_at:
+                if report.done:
+                    text = "the script did not end by itself and was stopped"
+                    report.notes.append(text)
+                    self._on_progress(ProgressEvent("note", text=text))
+                self._end(child, report)
+                self._read_events(folder, report)
+                return
+
+    def _pass_on(
+        self,
+        number: int,
+        child: subprocess.Popen[bytes],
+        folder: RunFolder,
+        report: ChildReport,
+        early: bool,
+    ) -> list[int]:
+        """Give the child a signal that it does not have yet; returns the processes below it that
+        have to be ended after it.
+
+        A script that handles SIGTERM or SIGHUP gets that; another one is interrupted as by Ctrl-C,
+        so that its `finally:` runs. The others would end it at once.
+        """
+        with contextlib.suppress(OSError):
+            to_group = self._sentinel is not None and self._sentinel.group_got(number)
+            if to_group and not early and os.getpgid(child.pid) == os.getpgrp():
+                return []
+        # A script that is ended already, maybe since then, is in its `finally:` unless it is slow.
+        self._read_events(folder, report)
+        if number in ENDING and report.done and not self._full and report.signal is None:
+            return []
+        if number not in ENDING or (number != signal.SIGINT and _catches(child.pid, number)):
+            send(number, [child.pid])
+            return []
+        below, number = descendants(child.pid), interrupt_signal()
+        # Instead of Ctrl-C: a process that the script did not fork does not know it.
+        unaware = {p for p in below if number != signal.SIGINT and not _catches(p, number)}
+        send(number, {child.pid, *below} - unaware)
+        return list(unaware)
+
+    def _shift_deadlines(self, stopped_s: float, report: ChildReport) -> None:
+        if self._deadline is not None:
+            self._deadline += stopped_s
+        if report.pass_deadline is not None:
+            report.pass_deadline += stopped_s
 
     def settle(self) -> None:
         """Wait until the last child is gone."""
@@ -140,60 +230,63 @@ class ChildWatch:
         except subprocess.TimeoutExpired:
             self._end(child, ChildReport())
 
+    def close(self) -> None:
+        """Settle, when no child comes anymore."""
+        self.settle()
+        sentinel, self._sentinel = self._sentinel, None
+        if sentinel is not None:
+            sentinel.close()
+
     def _end(self, child: subprocess.Popen[bytes], report: ChildReport) -> None:
         """SIGTERM, then SIGKILL; processes that the child had started go with it."""
         report.killed = True
         below = descendants(child.pid)
         child.send_signal(signal.SIGTERM)
         try:
-            report.exit_code = child.wait(timeout=_GRACE_TERM_S)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            report.exit_code = child.wait(timeout=GRACE_TERM_S)
+        except subprocess.TimeoutExpired:
             child.kill()
             report.exit_code = child.wait()
-        _send(signal.SIGKILL, below)
+        send(signal.SIGKILL, below)
 
     def _read_events(self, folder: RunFolder, report: ChildReport) -> bool:
-        events = folder.events()
-        for event in events:
+        fresh = folder.events()
+        for event in fresh:
             report.on_event(event)
             progress = self._progress_of(event)
             if progress is not None:
                 self._on_progress(progress)
-        return bool(events)
+        return bool(fresh)
 
-    def _progress_of(self, event: Event) -> ProgressEvent | None:
+    def _progress_of(self, event: events.Event) -> ProgressEvent | None:
         """What a person is shown of an event; None for one that is only for us."""
         match event:
-            case PassStarted():
-                label = self._label(event.name)
+            case events.PassStarted():
+                label = self._labels[event.name]
                 return ProgressEvent("pass_start", event.name, label, total=event.steps)
-            case PassProgress():
-                label = self._label(event.name)
+            case events.PassProgress():
+                label = self._labels[event.name]
                 return ProgressEvent("pass_progress", event.name, label, event.done, event.steps)
-            case PassEnded():
+            case events.PassEnded():
                 text = f"{event.seconds:.1f} s"
-            case PassFailed():
+            case events.PassFailed():
                 text = f"failed: {reason_text(event.reason)}"
-            case PassSkipped():
-                if self._passes[event.name].part_of is not None:
+            case events.PassSkipped():
+                if event.name in self._parts:
                     return None  # nobody asked for it
                 text = f"skipped: {reason_text(event.reason)}"
-            case Note():
+            case events.Note():
                 return ProgressEvent("note", text=event.text)
+            case events.LaunchscopeFailed():
+                return ProgressEvent("details", text=event.details)
             case _:
                 return None
-        return ProgressEvent("pass_end", event.name, self._label(event.name), text=text)
-
-    def _label(self, name: str) -> str:
-        return "finding the step" if name == WARMUP else self._passes[name].label
+        return ProgressEvent("pass_end", event.name, self._labels[event.name], text=text)
 
     def _say_what_is_awaited(self, report: ChildReport) -> None:
-        if self._said_what_is_awaited:
-            return
-        self._said_what_is_awaited = True
         if report.done:
             text = "everything is measured; waiting for the script to end"
-        elif report.current_pass == WARMUP or not report.saw_torch:
+        elif report.current_pass == events.WARMUP or not report.saw_torch:
             text = (
                 f"no step for {_QUIET_S:.0f} s; still waiting for the script to reach one "
                 "(Ctrl-C or --timeout ends it)"
@@ -203,40 +296,15 @@ class ChildWatch:
         self._on_progress(ProgressEvent("note", text=text))
 
 
-def _interrupt(child: subprocess.Popen[bytes]) -> list[int]:
-    """Do what a terminal does at Ctrl-C: a child that ends this way keeps what it measured.
-
-    Returns the processes below it that ignore this signal; they have to end after the child.
-    """
-    below, number = descendants(child.pid), interrupt_signal()
-    _send(number, [child.pid])
-    if number != signal.SIGINT:
-        return below
-    _send(signal.SIGINT, below)
-    return []
-
-
-def _send(number: int, pids: list[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
-def descendants(pid: int) -> list[int]:
-    """Processes below `pid`, from /proc; empty where there is none."""
-    parents: dict[int, list[int]] = {}
+def _catches(pid: int, number: int) -> bool:
+    """Whether a process catches a signal; False where nothing tells."""
     with contextlib.suppress(OSError):
-        for entry in os.listdir("/proc"):
-            if not entry.isdigit():
-                continue
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
-                    parent = int(stat.read().rpartition(")")[2].split()[1])
-                parents.setdefault(parent, []).append(int(entry))
-    found: list[int] = []
-    below = [pid]
-    while below:
-        children = parents.get(below.pop(), [])
-        found += children
-        below += children
-    return found
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+            if line.startswith("SigCgt"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def _at_default(name: str) -> bool:
+    number = getattr(signal, name, None)
+    return number is not None and signal.getsignal(number) == signal.SIG_DFL

@@ -1,7 +1,6 @@
 """Records a callable in the caller's own process, with the same passes as a script.
 
-Nothing here ends the process. A capture that fails still leaves CUDA in a state in which
-later calls may fail, so a capture is only tried when the inspection found no blocker.
+A failed capture can break later CUDA calls: it is only tried if the inspection found no blocker.
 """
 
 from __future__ import annotations
@@ -13,28 +12,20 @@ from pathlib import Path
 from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.child.attach import environment_of
-from launchscope.runner.child.ops.rehearsal import foreach_as_on_cuda
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Torch, Value
 from launchscope.runner.parent.child_report import ChildReport, cannot_write
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.run_folder import RunFolder
-from launchscope.runner.protocol.folder import ChildFolder
-from launchscope.runner.protocol.plan import Plan
-
-# More calls than any schedule takes: the loop below ends by itself well before.
-_CALL_LIMIT = 100_000
+from launchscope.runner.protocol.folder import ChildFolder, Plan
 
 
 def record_callable(
     step: Callable[..., Value], inputs: tuple[Value, ...], schedule: Schedule, directory: Path
 ) -> None:
-    """Call `step(*inputs)` as often as the passes need; writes recording.json to `directory`.
-
-    Raises MeasureError if the callable itself raises (the cause is attached) or if there is no
-    room for the results.
-    """
+    """Call `step(*inputs)` as often as the passes need, and write recording.json to `directory`.
+    Raises MeasureError if the callable raises, or if there is no room for the results."""
     import torch
 
     folder = ChildFolder(directory / "run-1")
@@ -53,14 +44,12 @@ def record_callable(
     controller = StepController(torch, folder, plan)
     controller.hooks.install()
     try:
-        with _side_stream(torch) if on_gpu else foreach_as_on_cuda():
+        with _side_stream(torch) if on_gpu else contextlib.nullcontext():
             _call_until_done(controller, step, inputs)
     finally:
         if not controller.finished:
             controller.script_ended()
-        collected = Collected(directory)
-        collected.runs = 1
-        collected.rehearsal = not on_gpu
+        collected = Collected(directory, runs=1, rehearsal=not on_gpu)
         report = ChildReport(folder=folder.path)
         for event in RunFolder(folder.path).events():
             report.on_event(event)
@@ -76,7 +65,7 @@ def record_callable(
 def _call_until_done(
     controller: StepController, step: Callable[..., Value], inputs: tuple[Value, ...]
 ) -> None:
-    for _ in range(_CALL_LIMIT):
+    while not controller.finished:
         try:
             controller.marker_begin()
             step(*inputs)
@@ -88,8 +77,6 @@ def _call_until_done(
                 f"the step raised {type(error).__name__}: {error}",
                 hint="call it once without launchscope; it has to run on its example inputs",
             ) from error
-        if controller.finished:
-            return
 
 
 @contextlib.contextmanager

@@ -6,23 +6,18 @@ import contextlib
 import errno
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from launchscope.recorded import without_secrets
 from launchscope.runner.protocol.events import EVENT_TYPES, Event
-from launchscope.runner.protocol.folder import EVENTS_FILE, PLAN_FILE, UNWRITABLE, WRITABLE
-from launchscope.runner.protocol.plan import Plan
+from launchscope.runner.protocol.folder import EVENTS_FILE, PLAN_FILE, UNWRITABLE, WRITABLE, Plan
 
+_HELD = "held-" + PLAN_FILE
 T = TypeVar("T")
-
-
-class _Tag(msgspec.Struct):
-    """The part of a line that says which event it is."""
-
-    event: str
 
 
 class RunFolder:
@@ -33,11 +28,25 @@ class RunFolder:
         self._read_to = 0
 
     def create(self, plan: Plan) -> None:
-        """Make the folder, with what the child is asked to do."""
+        """Make the folder, with what the child is asked to do once it is released."""
         self.path.mkdir(parents=True)
-        # Not write_json: the child needs every byte of an undecodable path.
-        (self.path / PLAN_FILE).write_text(json.dumps(asdict(plan)), encoding="utf-8")
+        self._write_plan(_HELD, plan)
         (self.path / WRITABLE).touch()
+
+    def mask_secrets(self, plan: Plan) -> None:
+        """Once the child has read its plan: the folder may be kept."""
+        args = without_secrets(plan.target.args)
+        if args != plan.target.args:
+            with contextlib.suppress(OSError):  # a full disk
+                self._write_plan(PLAN_FILE, replace(plan, target=replace(plan.target, args=args)))
+
+    def _write_plan(self, name: str, plan: Plan) -> None:
+        # Not write_json: the child needs every byte of an undecodable path.
+        (self.path / name).write_text(json.dumps(asdict(plan)), encoding="utf-8")
+
+    def release(self) -> None:
+        """Let the child begin. It runs nothing of the script before the sentinel guards it."""
+        (self.path / _HELD).rename(self.path / PLAN_FILE)
 
     def events(self) -> list[Event]:
         """The events that were added since the last call; damaged lines are left out."""
@@ -53,10 +62,8 @@ class RunFolder:
         return [event for event in found if event is not None]
 
     def read(self, name: str, kind: type[T]) -> T | None:
-        """The value stored as NAME.json; None if there is none.
-
-        Raises msgspec.MsgspecError for one that is not of this type.
-        """
+        """The value stored as NAME.json; None if there is none. Raises msgspec.MsgspecError for one
+        that is not of this type."""
         with contextlib.suppress(FileNotFoundError):
             return msgspec.json.decode((self.path / f"{name}.json").read_bytes(), type=kind)
         return None
@@ -74,7 +81,7 @@ class RunFolder:
 def _decode(line: bytes) -> Event | None:
     """The event of one line; None for a line that a dying child left damaged."""
     try:
-        kind = EVENT_TYPES[msgspec.json.decode(line, type=_Tag).event]
+        kind = EVENT_TYPES[str(msgspec.json.decode(line, type=dict[str, object])["event"])]
         return msgspec.json.decode(line, type=kind)
     except (msgspec.MsgspecError, KeyError, UnicodeDecodeError):
         return None

@@ -1,84 +1,63 @@
 """The parent: runs the script as often as the passes need, and collects one Recording.
 
-Every child reports through a folder of its own. Whatever happens to a child, what it had
-written by then is kept, and `recording.json` is always written.
+Whatever happens to a child, what it had written is kept: `recording.json` is always written.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
 import os
 import subprocess
-import sys
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launchscope.errors import LaunchscopeError, MeasureError
-from launchscope.model import Schedule, Target
-from launchscope.reason_text import cause_of_death
+from launchscope.host import working_directory
+from launchscope.model import Reason, Schedule, Target
+from launchscope.reason_text import cause_of_death, reason_text
 from launchscope.runner.child.passes import AnyPass, all_passes
-from launchscope.runner.parent.child_report import (
-    ChildReport,
-    cannot_write,
-    problem_of,
-)
+from launchscope.runner.parent.child_report import ChildReport, cannot_write, problem_of
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
 from launchscope.runner.parent.collect import Collected
+from launchscope.runner.parent.gpu_clock import ClockWatch
+from launchscope.runner.parent.interpreter import child_command, stdin_of
 from launchscope.runner.parent.run_folder import RunFolder
+from launchscope.runner.protocol.events import FilesLoaded
+from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.plain import to_plain
-from launchscope.runner.protocol.plan import Plan
 from launchscope.runner.protocol.signals import interrupt_signal
+from launchscope.wording import listed
 
-# Runs the child in whatever interpreter the person chose, without putting launchscope's
-# own surroundings on its sys.path.
-_BOOTSTRAP = """\
-import sys, importlib.util as u
-if not getattr(sys.flags, 'safe_path', False): del sys.path[0]
-def load(name, folder):
-    spec = u.spec_from_file_location(
-        name, folder + '/__init__.py', submodule_search_locations=[folder])
-    sys.modules[name] = module = u.module_from_spec(spec)
-    spec.loader.exec_module(module)
-load('launchscope', sys.argv[1])
-if sys.argv[3] and u.find_spec('nvtx') is None: load('nvtx', sys.argv[3])
-from launchscope.runner.child.main import main
-sys.exit(main(sys.argv[2]))
-"""
 # Events of a kind that was seen at least this often can be steps.
 _SEEN_OFTEN = 3
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How the script is run. `timeout_s` bounds all runs together; None: no bound.
-
-    `environ` is added to its environment, `stdout` is the file descriptor that it prints to
-    (None: ours), and `strategy` names the way to adopt graphs that it runs under.
-    """
+    """How the script is run."""
 
     python: str | None = None
-    timeout_s: float | None = None
+    timeout_s: float | None = None  # of all runs together
     max_runs: int = 4
-    environ: Mapping[str, str] = field(default_factory=dict)
-    stdout: int | None = None
-    strategy: str | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)  # added to its environment
+    stdout: int | None = None  # the file descriptor that it prints to; None: ours
+    strategy: str | None = None  # for adopting graphs, that it runs under
+    folder: str | None = None  # its working directory; None: ours
+    tree: SourceTree | None = None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it. `directory` holds recording.json even when there is a problem.
-
-    The script's last process may still be on its way out; `settle` waits for it, so that
-    nothing it prints comes after the report.
-    """
+    """`directory` holds recording.json even when there is a problem. `settle` waits for the last
+    process of the script to end, so that nothing it prints comes after the report."""
 
     directory: Path
     problem: LaunchscopeError | None
     interrupted: bool
     exit_code: int
     settle: Callable[[], None] = lambda: None
+    loaded: tuple[FilesLoaded, ...] = ()  # of the tree that the options name
 
 
 def record(
@@ -92,143 +71,151 @@ def record(
     return _Session(target, schedule, options, directory, on_progress).run()
 
 
+@dataclass
 class _Session:
-    def __init__(
-        self,
-        target: Target,
-        schedule: Schedule,
-        options: RunOptions,
-        directory: Path,
-        on_progress: Callable[[ProgressEvent], None],
-    ):
-        self.target = target
-        self.schedule = schedule
-        self.options = options
-        self.directory = directory
-        self.collected = Collected(directory)
-        self.side_stream = True
-        self._passes = [kind for kind in all_passes() if kind.steps(schedule) > 0]
+    target: Target
+    schedule: Schedule
+    options: RunOptions
+    directory: Path
+    on_progress: Callable[[ProgressEvent], None]
+
+    def __post_init__(self) -> None:
+        self.collected = Collected(self.directory)
+        self._passes = [kind for kind in all_passes() if kind.steps(self.schedule) > 0]
         # The last schedule that was made to fit the script, and the passes it was made for.
         self._fitted: tuple[Schedule, list[type[AnyPass]]] | None = None
-        self._on_progress = on_progress
-        self._watch = ChildWatch(on_progress, options.timeout_s, schedule.full)
+        self._ran_well = False  # in a run before the last
+        self._left_out: str | None = None  # a pass during which the script failed
+        self._start = working_directory()
+        self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.schedule.full)
 
     def run(self) -> Outcome:
-        signals = self._watch.signals
-        with signals:
-            outcome = self._run()
-        if signals.caught is None or outcome.interrupted:
-            return outcome
-        # It came when there was no child left to stop.
-        return replace(outcome, interrupted=True, exit_code=128 + signals.caught)
+        try:
+            with self._watch:
+                report = self._run_as_often_as_needed()
+                problem = self._conclude(report)
+        except (
+            BaseException
+        ):  # Ctrl-C too: nobody else would wait for the script or end its sentinel
+            self._watch.close()
+            raise
+        # A signal that came when no child was left to stop is not in the report.
+        number = report.signal or self._watch.signals.caught
+        code = problem.exit_code if problem is not None else 0
+        if number is not None:  # as a shell gives it
+            code = 128 + number
+        loaded = tuple(self.collected.loaded)
+        return Outcome(self.directory, problem, number is not None, code, self._watch.close, loaded)
 
-    def _run(self) -> Outcome:
-        collected, options = self.collected, self.options
-        report = ChildReport()
-        why = ""
-        while why or not collected.runs:
-            if collected.runs >= options.max_runs:
+    def _run_as_often_as_needed(self) -> ChildReport:
+        collected, most = self.collected, self.options.max_runs
+        report, again = ChildReport(), None
+        while again is not None or not collected.runs:
+            why = "" if again is None else reason_text(again)
+            if collected.runs >= most:
                 collected.note(
                     f"not everything was measured: {why}, which takes one more run of the script "
-                    f"(--max-runs is {options.max_runs})"
+                    f"(--max-runs is {most})"
                 )
                 break
             self._watch.settle()
-            self._announce(why)
+            if self._watch.signals.caught is not None:
+                break
+            text = f"running the script again: {why}" if why else f"running {self.target.name}"
+            self.on_progress(ProgressEvent("run", self.target.name, text=text))
+            if why:
+                collected.note(f"the script was run again: {why}")
             try:
                 report = self._run_child(self._open_passes())
             except OSError as error:
                 report.write_error = error
                 break
             collected.take(report)
+            if self._left_out is not None and not report.failed:
+                collected.note(
+                    f"the script failed while launchscope ran the {self._left_out} pass and went "
+                    f"well without it: this is a bug in launchscope, please report it"
+                )
             if report.interrupted or report.timed_out or report.write_error is not None:
                 break
-            why = self._leave_side_stream() or self._why_again(report)
+            again = self._leave_side_stream() or self._why_again(report)
+            if again is not None:
+                self._ran_well = self._ran_well or not (report.exit_code or report.failed)
+        return report
+
+    def _conclude(self, report: ChildReport) -> LaunchscopeError | None:
+        """Write the recording; the problem to report, None if there is none."""
+        collected = self.collected
         measured = "timing" in collected.results or "inspect" in collected.results
-        problem = problem_of(report, measured=measured, step_from=self.schedule.step_from)
+        problem = problem_of(
+            report, measured=measured, step_from=self.schedule.step_from, ran_well=self._ran_well
+        )
         if problem is None and self.schedule.full and report.exit_code and not report.interrupted:
             how = "was ended by" if report.exit_code < 0 else "ended with"
-            collected.note(
-                f"after it was measured, the script {how} {cause_of_death(report.exit_code)}"
-            )
+            cause = cause_of_death(report.exit_code)
+            collected.note(f"after it was measured, the script {how} {cause}")
         try:
             collected.write_recording(self.target, self.schedule, report.exit_code)
         except OSError as error:
             raise cannot_write(self.directory, error) from error
-        return Outcome(
-            self.directory,
-            problem,
-            report.interrupted,
-            _exit_code(report, problem),
-            self._watch.settle,
-        )
-
-    # ------------------------------------------------------------------------ planning
+        return problem
 
     def _open_passes(self) -> list[type[AnyPass]]:
-        """The passes that have neither a result nor a reason for having none."""
         return [kind for kind in self._passes if self.collected.lacks(kind.name)]
 
-    def _announce(self, why: str) -> None:
-        first = self.collected.runs == 0
-        text = f"running {self.target.name}" if first else f"running the script again: {why}"
-        self._on_progress(ProgressEvent("run", self.target.name, text=text))
-        if not first:
-            self.collected.note(f"the script was run again: {why}")
-
-    def _leave_side_stream(self) -> str:
-        """Measure again without the side stream if something insists on the legacy one.
-
-        Torch's side streams do not wait for the legacy stream: such a script may compute
-        nonsense there, and its times mean nothing.
-        """
+    def _leave_side_stream(self) -> Reason | None:
+        """Measure again without the side stream if something insists on the legacy one, for which
+        torch's side streams do not wait: results and times would mean nothing."""
         results = self.collected.results
         legacy = any(getattr(result, "legacy_kernels", 0) for result in results.values())
-        if not self.side_stream or not legacy:
-            return ""
-        self.side_stream = False
+        if self.collected.needs_legacy_stream or not legacy:
+            return None
         self.collected.needs_legacy_stream = True
         for kind in self._passes:
             if kind.depends_on_stream:
                 results.pop(kind.name, None)
-        return "some of its kernels run on the legacy default stream, so all of it has to"
+        return Reason("legacy_stream_needed")
 
-    def _why_again(self, report: ChildReport) -> str:
-        """Why another run would give more; empty if it would not."""
+    def _why_again(self, report: ChildReport) -> Reason | None:
+        """Why another run would give more; None if it would not."""
         open_ = self._worth_another_run(report)
         if not open_:
-            return ""
+            return None
         names = [kind.name for kind in open_]
+        if report.raised_in is not None and self._left_out is None:
+            self._left_out = report.raised_in
+            return Reason("suspected_pass", {"name": report.raised_in})
         deferred = [name for name in report.deferred if name in names]
         if deferred:
-            return f"{deferred[0]} needs a process of its own"
+            return Reason("own_process", {"name": deferred[0]})
         if report.crashed_in is not None:
-            return f"{report.crashed_in} ended the process before {', '.join(names)} could run"
+            details = {"name": report.crashed_in, "names": listed(names)}
+            return Reason("pass_ended_process", details)
         if all(kind.part_of is not None for kind in open_):
-            return "a smaller part of the step may be captured"
+            return Reason("smaller_part")
         script = report.script
         # Where the work is spread over threads, fewer steps would not bring it into one.
         if script is None or report.failed or report.several_threads:
-            return ""
+            return None
         if script.steps >= _SEEN_OFTEN:
             shorter = self._fitting(script.steps, script.searching, open_)
             if shorter is not None:
                 self.schedule, self._fitted = shorter, (shorter, open_)
-                return f"its step was seen {script.steps} times, so every pass takes fewer"
+                return Reason("fewer_steps", {"steps": script.steps})
         if not script.searching or self.schedule.step_from != "auto":
-            return ""
+            return None
         if script.optimizer_steps >= _SEEN_OFTEN:
             self.schedule = replace(self.schedule, step_from="optimizer")
             self.collected.note(
                 "the training steps do not repeat one sequence of events, so a step is everything "
                 "between two optimizer steps"
             )
-            return "its optimizer steps are the steps"
+            return Reason("optimizer_steps")
         if script.forwards >= _SEEN_OFTEN:
             self.schedule = replace(self.schedule, step_from="forward")
             self.collected.note("no training step was seen, so each forward counts as a step")
-            return "its forwards are the steps"
-        return ""
+            return Reason("forward_steps")
+        return None
 
     def _worth_another_run(self, report: ChildReport) -> list[type[AnyPass]]:
         open_ = [kind for kind in self._open_passes() if kind.worth_another_run]
@@ -236,14 +223,15 @@ class _Session:
             open_ = [kind for kind in open_ if kind.on_cpu]
         # What follows another pass runs in the same process as that one, or not at all.
         open_ = [kind for kind in open_ if kind.follows is None or kind.follows in open_]
-        if report.script is not None:  # more passes would see no more steps
-            return [kind for kind in open_ if kind.part_of is None]
-        return [kind for kind in open_ if kind.part_of is None or self._cannot_run(kind.part_of)]
-
-    def _cannot_run(self, kind: type[AnyPass]) -> bool:
-        """Whether the pass was tried and cannot measure the step as it is."""
-        status = getattr(self.collected.result(kind), "status", None)
-        return status in ("what_if", "blocked", "failed")
+        # A part of the step is measured where the pass for all of it was tried and cannot; in a
+        # script that ended early, more passes would see no more steps.
+        results = {} if report.script is not None else self.collected.results
+        unable = {
+            name
+            for name, result in results.items()
+            if getattr(result, "status", None) in ("what_if", "blocked", "failed")
+        }
+        return [kind for kind in open_ if kind.part_of is None or kind.part_of.name in unable]
 
     def _fitting(self, made: int, searching: bool, open_: list[type[AnyPass]]) -> Schedule | None:
         """A schedule that fits into the steps that the script really makes; None if none does."""
@@ -261,8 +249,6 @@ class _Session:
                 shorter = replace(shorter, **{kind.name: fewer})  # type: ignore[arg-type]
         return None if shorter == now else shorter
 
-    # ------------------------------------------------------------------------- one run
-
     def _run_child(self, passes: list[type[AnyPass]]) -> ChildReport:
         collected = self.collected
         collected.runs += 1
@@ -271,61 +257,54 @@ class _Session:
         finishing = self.schedule.full and any(
             kind.worth_another_run and not kind.captures for kind in passes
         )
-        folder.create(
-            Plan(
-                target=self.target,
-                passes=tuple(kind.name for kind in passes),
-                schedule=self.schedule,
-                stop_after=not finishing,
-                allow_captures=not finishing,
-                side_stream=self.side_stream,
-                strategy=self.options.strategy,
-                earlier=to_plain(collected.results),
-                parent_pid=os.getpid() if _on_main_thread() else None,
-                interrupt_signal=interrupt_signal(),
-            )
+        plan = Plan(
+            target=self.target,
+            passes=tuple(kind.name for kind in passes),
+            schedule=self.schedule,
+            stop_after=not finishing,
+            allow_captures=not finishing,
+            side_stream=not collected.needs_legacy_stream,
+            strategy=self.options.strategy,
+            earlier=to_plain(collected.results),
+            interrupt_signal=interrupt_signal(),
+            tree=self.options.tree,
         )
-        report = ChildReport(folder=folder.path)
-        package = Path(__file__).resolve().parents[2]
-        command = [
-            self.options.python or sys.executable,
-            "-c",
-            _BOOTSTRAP,
-            os.fspath(package),
-            os.fspath(folder.path),
-            _nvtx_folder(self.options.python),
-        ]
+        folder.create(plan)
+        report = ChildReport(folder.path)
+        if self.options.tree is not None:  # it is compared with other runs
+            report.clock = ClockWatch()
+        python, inside = self.options.python, self.options.folder
+        if inside is not None and python is not None and os.path.dirname(python):
+            python = os.path.abspath(python)  # it was given from here
+        command = child_command(python, folder.path)
+        environment = {**os.environ, **self.options.environ}
+        with stdin_of(self.target) as stdin:
+            try:
+                child = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=stdin,
+                    stdout=self.options.stdout,
+                    cwd=self.options.folder,
+                )
+            except OSError as error:
+                raise MeasureError(
+                    f"the interpreter {command[0]} could not be started: {error.strerror}",
+                    hint="--python takes the path of a Python interpreter",
+                ) from error
         try:
-            child = subprocess.Popen(
-                command,
-                env={**os.environ, **self.options.environ},
-                stdout=self.options.stdout,
-            )
-        except OSError as error:
-            raise MeasureError(
-                f"the interpreter {command[0]} could not be started: {error.strerror}",
-                hint="--python takes the path of a Python interpreter",
-            ) from error
-        self._watch.follow(child, folder, report)
+            self._watch.follow(child, folder, report)
+        finally:
+            folder.mask_secrets(plan)
+        self._return_to_start()
         report.write_error = folder.write_error()
         return report
 
-
-def _exit_code(report: ChildReport, problem: LaunchscopeError | None) -> int:
-    """Our exit code, as a shell gives it where a signal ended the run."""
-    if report.signal is not None:
-        return 128 + report.signal
-    return problem.exit_code if problem is not None else 0
-
-
-def _on_main_thread() -> bool:
-    """On Linux the parent of a child is the thread that started it, which may end before we do."""
-    return threading.current_thread() is threading.main_thread()
-
-
-def _nvtx_folder(python: str | None) -> str:
-    """Our own nvtx, lent to a child that runs the same interpreter version; else nothing."""
-    if python is not None and os.path.realpath(python) != os.path.realpath(sys.executable):
-        return ""
-    spec = importlib.util.find_spec("nvtx")
-    return os.path.dirname(spec.origin) if spec is not None and spec.origin else ""
+    def _return_to_start(self) -> None:
+        """Files go where they were meant to if the script has removed its folder and made it again:
+        that is another one, of the same name."""
+        try:
+            os.getcwd()
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.chdir(self._start)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 from launchscope.model import Reason
 
@@ -11,27 +10,33 @@ from launchscope.model import Reason
 WARMUP = "warmup"
 
 
+class Event:
+    """What a child reports; the log names each by its class."""
+
+
 @dataclass(frozen=True)
-class RehearsalStarted:
+class RehearsalStarted(Event):
     """torch was imported on a machine without a GPU."""
 
 
 @dataclass(frozen=True)
-class DeviceKnown:
-    """The warm-up is over: the steps either use CUDA or they do not."""
+class DeviceKnown(Event):
+    """The warm-up is over: the steps either use CUDA or they do not. `device_uuid` is that of the
+    current device, where torch knows it."""
 
     on_gpu: bool
+    device_uuid: str | None = None
 
 
 @dataclass(frozen=True)
-class Deferred:
+class Deferred(Event):
     """Passes that need a process of their own."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class PassStarted:
+class PassStarted(Event):
     """`limit_s` bounds the time of the whole pass; None: no bound."""
 
     name: str
@@ -40,7 +45,7 @@ class PassStarted:
 
 
 @dataclass(frozen=True)
-class PassProgress:
+class PassProgress(Event):
     """`done` of `steps` steps are over."""
 
     name: str
@@ -49,7 +54,7 @@ class PassProgress:
 
 
 @dataclass(frozen=True)
-class PassEnded:
+class PassEnded(Event):
     """The result, if there is one, is on disk."""
 
     name: str
@@ -57,7 +62,7 @@ class PassEnded:
 
 
 @dataclass(frozen=True)
-class PassSkipped:
+class PassSkipped(Event):
     """The pass has nothing to do in this script. A result that says so may be on disk."""
 
     name: str
@@ -65,7 +70,7 @@ class PassSkipped:
 
 
 @dataclass(frozen=True)
-class PassFailed:
+class PassFailed(Event):
     """The pass raised an error. A result that says so may be on disk."""
 
     name: str
@@ -73,17 +78,26 @@ class PassFailed:
 
 
 @dataclass(frozen=True)
-class EnoughMeasured:
+class EnoughMeasured(Event):
     """No pass is left for which the script would be run again."""
 
 
 @dataclass(frozen=True)
-class MeasuringEnded:
+class MeasuringEnded(Event):
     """The last pass of this process is over; the script may go on."""
 
 
 @dataclass(frozen=True)
-class ScriptEnded:
+class FilesLoaded(Event):
+    """The modules so far. `files` lie below the tree of the plan; `installed` are packages that
+    the tree has too, but that were loaded from elsewhere."""
+
+    files: tuple[str, ...]
+    installed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScriptEnded(Event):
     """The script ended before the last pass did."""
 
     steps: int = 0
@@ -96,39 +110,35 @@ class ScriptEnded:
 
 
 @dataclass(frozen=True)
-class ScriptFailed:
-    """An exception left the script; `exits`: it was a SystemExit."""
+class ScriptFailed(Event):
+    """An exception of the type `error` left the script; `exits`: it was a SystemExit. During
+    `in_pass`, or after what that pass captured, launchscope may have caused it."""
 
     error: str
     exits: bool
+    out_of_memory: bool = False
+    in_pass: str | None = None
 
 
 @dataclass(frozen=True)
-class Note:
+class LaunchscopeFailed(Event):
+    """An error of launchscope's own ended the measurement. The script has not seen it.
+    `details` are its traceback."""
+
+    reason: Reason
+    details: str
+
+
+@dataclass(frozen=True)
+class Note(Event):
     """A sentence for the report."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class ChildEnded:
+class ChildEnded(Event):
     """The last event of a process that ended in order."""
 
 
-Event = (
-    RehearsalStarted
-    | DeviceKnown
-    | Deferred
-    | PassStarted
-    | PassProgress
-    | PassEnded
-    | PassSkipped
-    | PassFailed
-    | EnoughMeasured
-    | MeasuringEnded
-    | ScriptEnded
-    | ScriptFailed
-    | Note
-    | ChildEnded
-)
-EVENT_TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
+EVENT_TYPES = {kind.__name__: kind for kind in Event.__subclasses__()}

@@ -1,20 +1,21 @@
-"""The folder through which a child reports to its parent: results and an event log.
+"""The folder between parent and child: the plan, results and an event log.
 
-A result is one JSON file, written whole or not at all. The event log has one JSON object per
-line. Nothing travels over the script's own stdout or stderr.
+A result is one JSON file, written whole or not at all. Nothing travels over stdout or stderr.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from json import dumps
 from pathlib import Path
 from typing import Any
 
 from launchscope.host import write_whole
+from launchscope.model import Schedule, Target
 from launchscope.runner.protocol.events import Event
 from launchscope.runner.protocol.plain import to_plain
 
@@ -25,17 +26,40 @@ EVENTS_FILE = "events.jsonl"
 WRITABLE, UNWRITABLE = "writable", "unwritable-"
 
 
+@dataclass(frozen=True)
+class SourceTree:
+    """A tree whose modules are reported; with `instead`, imports get the files of that tree in
+    place of its own."""
+
+    root: str
+    instead: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which passes a process runs, and what happens after the last one."""
+
+    target: Target
+    passes: tuple[str, ...]
+    schedule: Schedule
+    stop_after: bool  # end the script after the last pass
+    allow_captures: bool = True
+    side_stream: bool = True
+    own_process: bool = True  # False: the process of the caller of `measure`, never ended
+    strategy: str | None = None  # applied after the warm-up
+    earlier: dict[str, Any] = field(default_factory=dict)  # results of earlier runs, as JSON data
+    interrupt_signal: int | None = None  # raises KeyboardInterrupt in the child
+    tree: SourceTree | None = None
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON; readers see the old file or the new one, never half of it."""
-    write_whole(path, json.dumps(to_plain(value)).encode())
+    write_whole(path, dumps(to_plain(value)).encode())
 
 
 class ChildFolder:
-    """The child's end. What cannot be written is no error of the script.
-
-    After the first failure `error` is set and nothing more is written: a log with holes would
-    describe another run.
-    """
+    """The child's end. A write that fails is not raised in the script: it sets `error`, and nothing
+    more is written, because a log with gaps would describe another run."""
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
@@ -50,7 +74,7 @@ class ChildFolder:
     def emit(self, event: Event) -> None:
         """Append an event to the log."""
         if self.error is None:
-            line = json.dumps({"event": type(event).__name__, **to_plain(event)})
+            line = dumps({"event": type(event).__name__, **to_plain(event)})
             with self._keeping_errors(), (self.path / EVENTS_FILE).open("a") as log:
                 log.write(line + "\n")
 

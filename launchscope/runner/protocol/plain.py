@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import types
 from dataclasses import fields, is_dataclass
-from enum import Enum
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses, enums, dicts and sequences as JSON data whose texts are valid Unicode.
+    """Dataclasses, dicts and sequences as JSON data whose texts are valid Unicode.
 
     Python holds bytes of a path that it cannot decode as lone surrogates, which JSON readers may
     refuse. Bytes that are UTF-8 after all (the locale hid it) become their characters.
     """
-    if isinstance(value, Enum):
-        return value.value
     if isinstance(value, str):
         return value if value.isascii() else _valid(value)
     if isinstance(value, dict):
@@ -39,8 +36,8 @@ def _valid(text: str) -> str:
 def from_plain(kind: type[T], value: Any) -> T:
     """The value of this type that JSON data was made from; unknown fields are ignored.
 
-    Knows what the values of the model are made of: dataclasses, tuples, dicts, enums and
-    `X | None`. Raises KeyError, TypeError or ValueError for data of another form.
+    It may hold dataclasses, tuples, dicts and `X | None`, as the values of the model do. Raises
+    KeyError, TypeError or ValueError for data of another form.
     """
     converted: T = _converted(kind, value)
     return converted
@@ -48,9 +45,8 @@ def from_plain(kind: type[T], value: Any) -> T:
 
 def _converted(kind: Any, value: Any) -> Any:
     if isinstance(kind, type) and is_dataclass(kind):
-        hints = get_type_hints(kind)
-        known = [field.name for field in fields(kind) if field.name in value]
-        return kind(**{name: _converted(hints[name], value[name]) for name in known})
+        known = {name: hint for name, hint in get_type_hints(kind).items() if name in value}
+        return kind(**{name: _converted(hint, value[name]) for name, hint in known.items()})
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         inner = next(one for one in arguments if one is not type(None))
@@ -61,4 +57,4 @@ def _converted(kind: Any, value: Any) -> Any:
         return tuple(map(_converted, arguments, value))
     if origin is dict:
         return {key: _converted(arguments[1], entry) for key, entry in value.items()}
-    return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value
+    return value

@@ -110,6 +110,6 @@ def test_the_memory_limit_is_kept_by_taking_fewer_graphs() -> None:
     assert choose_buckets(*args, 3, [10, 20, 30], 5).edges == ()
 
 
-def test_a_longer_step_that_was_measured_faster_is_taken_for_noise() -> None:
+def test_a_longer_step_that_was_measured_faster_is_noise() -> None:
     chosen = choose_buckets([1, 1], [10, 10], [3.0, 2.9], 1)
     assert chosen.total == pytest.approx(6)

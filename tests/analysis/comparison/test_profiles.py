@@ -1,4 +1,4 @@
-"""What is not the same in two Profiles, and ranks side by side."""
+"""The difference of two Profiles, and ranks side by side."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from launchscope.analysis import profile_of_trace
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.model import Profile
-from launchscope.model.ranks import RankRow
+from launchscope.model.comparison import RankRow
 from launchscope.rules import advise
 from tests.builders import TraceBuilder, loop_trace
 
@@ -50,7 +50,7 @@ def test_metrics_change_by_a_share_of_the_first() -> None:
     assert "replay_ms" not in changes
 
 
-def test_sides_that_cannot_be_compared_are_told() -> None:
+def test_a_note_says_that_a_whole_span_is_compared_with_a_step() -> None:
     one = profile({"a": 3})
     trace = loop_trace(5, lambda builder: builder.launch()).trace()
     whole = profile_of_trace(trace, "whole.json", step_from="none")
@@ -75,11 +75,11 @@ def test_the_slowest_rank_is_the_one_the_others_wait_for() -> None:
     assert (skew.low, skew.middle, skew.high, skew.pct) == (4, 5, 9, 100.0)
 
 
-def test_ranks_that_are_alike_are_called_so() -> None:
-    assert "alike" in ranks_of([row(0, 5, 1), row(1, 5.01, 1)]).headline
+def test_the_headline_says_that_ranks_are_alike() -> None:
+    assert "differ by only" in ranks_of([row(0, 5, 1), row(1, 5.01, 1)]).headline
 
 
-def test_time_in_collectives_is_no_time_of_the_ranks_own() -> None:
+def test_time_in_collectives_is_not_time_of_the_ranks_own() -> None:
     found = rank_row(profile({"gemm": 10, "ncclDevKernel_AllReduce_Sum_f32": 40}), "r0")
     assert found.communication_ms == pytest.approx(0.04)
     assert found.iteration_ms is not None
@@ -106,7 +106,7 @@ def recorded(name: str, target: str, rank: int | None = None) -> RankRow:
     ],
     ids=["commands", "ranks of different commands", "one rank twice", "no rank"],
 )
-def test_files_that_are_no_ranks_of_one_run_are_workloads(rows: list[RankRow]) -> None:
+def test_files_that_are_not_ranks_of_one_run_are_workloads(rows: list[RankRow]) -> None:
     found = ranks_of(rows)
     assert found.kind == "workloads"
     assert found.headline == "2 workloads: 2 adopt."

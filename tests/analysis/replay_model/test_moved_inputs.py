@@ -9,7 +9,7 @@ from launchscope.model import HostInput, TensorShape
 
 
 def entry(dims: tuple[int, ...], dtype: str = "float32") -> HostInput:
-    return HostInput("x.to(device)", TensorShape(dims, dtype))
+    return HostInput(TensorShape(dims, dtype))
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def entry(dims: tuple[int, ...], dtype: str = "float32") -> HostInput:
         ((entry((4,)), entry((1024, 1024))), 0),
     ],
 )
-def test_copies_of_inputs_wait_no_longer_where_all_are_small_enough_to_be_staged(
+def test_copies_of_inputs_do_not_wait_when_all_are_small_enough_to_be_staged(
     inputs: tuple[HostInput, ...], count: int
 ) -> None:
     assert moved_inputs(inputs) == count

@@ -46,7 +46,7 @@ def branches(built: TraceBuilder, share: float, main_us: float = 60, side_us: fl
     built.record().wait().record().wait().launch(10, stream=MAIN, share=share)
 
 
-def test_small_kernels_of_two_streams_run_at_once_and_take_longer_for_it() -> None:
+def test_small_kernels_of_two_streams_run_at_once_and_each_takes_longer() -> None:
     assert replay_us(lambda b: branches(b, 0.1)) == pytest.approx(10 + 60 * SIDE_BY_SIDE + 10)
 
 
@@ -72,7 +72,7 @@ def test_a_copy_beside_a_kernel_slows_neither() -> None:
     assert replay_us(body) == pytest.approx(10 + 60 + 10)
 
 
-def test_of_a_single_wait_the_middle_between_held_and_free_is_told() -> None:
+def test_a_single_wait_gives_the_mean_of_held_and_free() -> None:
     def body(built: TraceBuilder) -> None:
         built.launch(10, share=0.1).work(20).record().wait().wait()
         built.launch(60, stream=MAIN, share=0.1).record().work(100)
@@ -121,7 +121,7 @@ def graphed(built: TraceBuilder) -> None:
 
 
 @pytest.mark.parametrize("body", [unknown, unordered, alone, graphed])
-def test_a_step_whose_order_or_sizes_are_not_told_is_predicted_from_its_busy_time(
+def test_a_step_of_unknown_order_or_sizes_is_predicted_from_its_busy_time(
     body: Callable[[TraceBuilder], object],
 ) -> None:
     assert np.isnan(replay_us(body))
@@ -134,7 +134,7 @@ def test_a_step_whose_order_or_sizes_are_not_told_is_predicted_from_its_busy_tim
     assert found.overlap_ms == 0.0
 
 
-def test_the_prediction_is_never_above_that_of_eager_s_own_order() -> None:
+def test_the_prediction_is_never_above_that_of_eagers_own_order() -> None:
     built = trace()
     for _ in range(2):
         branches(built.step().work(50), 1.0)

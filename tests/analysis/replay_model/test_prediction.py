@@ -66,7 +66,7 @@ def test_a_busier_single_stream_bounds_a_step_of_several_from_below() -> None:
     assert predict(work).ms > 0.45
 
 
-def test_copies_and_sets_are_counted_apart_from_kernels() -> None:
+def test_copies_and_sets_are_not_counted_as_kernels() -> None:
     built = trace()
     for _ in range(2):
         built.step().launch(5).memset(2).launch(5)

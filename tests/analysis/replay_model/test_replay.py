@@ -33,13 +33,13 @@ def replay_trace(tmp_path: Path, kernels: list[tuple[str, float]], eager: int = 
 
 def test_a_replay_of_the_same_kernels_is_the_same_work(tmp_path: Path) -> None:
     replay_trace(tmp_path, [("kernel", 5.0)] * 100)
-    traced = ReplayTraceResult("replay.kineto.json", 3)
+    traced = ReplayTraceResult("replay.kineto.json")
     assert whole(tmp_path, replay=MEASURED, replay_trace=traced).replay.work.same is True
 
 
-def test_a_replay_of_other_kernels_is_told_with_their_names(tmp_path: Path) -> None:
+def test_a_replay_of_other_kernels_is_reported_with_their_names(tmp_path: Path) -> None:
     replay_trace(tmp_path, [("kernel", 5.0)] * 90 + [("math", 40.0)] * 7)
-    traced = ReplayTraceResult("replay.kineto.json", 3)
+    traced = ReplayTraceResult("replay.kineto.json")
     work = whole(tmp_path, replay=MEASURED, replay_trace=traced).replay.work
     assert work.same is False
     assert [(k.name, k.count, k.total_us) for k in work.added] == [("math", 7, 280.0)]
@@ -48,7 +48,7 @@ def test_a_replay_of_other_kernels_is_told_with_their_names(tmp_path: Path) -> N
 
 def test_a_change_under_two_percent_is_the_same_work(tmp_path: Path) -> None:
     replay_trace(tmp_path, [("kernel", 5.0)] * 100 + [("fill", 1.0)] * 3)
-    traced = ReplayTraceResult("replay.kineto.json", 3)
+    traced = ReplayTraceResult("replay.kineto.json")
     work = whole(tmp_path, replay=MEASURED, replay_trace=traced).replay.work
     assert work.same is True
     assert [k.name for k in work.added] == ["fill"]
@@ -56,16 +56,16 @@ def test_a_change_under_two_percent_is_the_same_work(tmp_path: Path) -> None:
 
 def test_a_capturable_optimizer_may_bring_its_own_kernels(tmp_path: Path) -> None:
     replay_trace(tmp_path, [("kernel", 5.0)] * 100 + [("multi_tensor_apply_kernel<x>", 50.0)])
-    traced = ReplayTraceResult("replay.kineto.json", 3)
+    traced = ReplayTraceResult("replay.kineto.json")
     plain = whole(tmp_path, replay=MEASURED, replay_trace=traced)
     changed = replace(MEASURED, changes=(OptimizerChange("AdamW", "capturable", True),))
     assert plain.replay.work.same is False
     assert whole(tmp_path, replay=changed, replay_trace=traced).replay.work.same is True
 
 
-def test_eager_steps_in_the_replays_trace_are_what_it_is_compared_with(tmp_path: Path) -> None:
+def test_a_replay_is_compared_with_the_eager_steps_in_its_trace(tmp_path: Path) -> None:
     replay_trace(tmp_path, [("kernel", 5.0)] * 50, eager=50)
-    traced = ReplayTraceResult("replay.kineto.json", 3)
+    traced = ReplayTraceResult("replay.kineto.json")
     assert whole(tmp_path, replay=MEASURED, replay_trace=traced).replay.work.same is True
 
 
@@ -79,7 +79,7 @@ def test_the_eager_step_under_the_captures_flags_is_found_by_its_range(tmp_path:
     for _ in range(3):
         built.step().graph([("flagged", 5.0)] * 4).end().sync()
     built.write(tmp_path / "replay.kineto.json")
-    traced = ReplayTraceResult("replay.kineto.json", 3)
+    traced = ReplayTraceResult("replay.kineto.json")
     step = StepBoundary("period", ("forward", "backward", "optimizer"), ("M",) * 3, "full_step")
     partial = replace(MEASURED, scope="forward_backward")
     work = whole(tmp_path, replay=partial, replay_trace=traced, step=step).replay.work
@@ -97,11 +97,11 @@ def test_speedup_is_against_the_persons_own_eager(tmp_path: Path) -> None:
     assert whole(tmp_path, replay=changed).value("speedup") == pytest.approx(2.5 / 0.5)
 
 
-def test_speedup_is_the_ratio_of_the_two_times_that_are_told(tmp_path: Path) -> None:
+def test_speedup_is_the_ratio_of_the_two_reported_times(tmp_path: Path) -> None:
     slower = replace(MEASURED, eager_bursts=((5.0, 5.0),))
-    told = whole(tmp_path, replay=slower)
-    assert known(told.value("speedup")) == pytest.approx(
-        known(told.value("step_ms")) / known(told.value("replay_ms"))
+    built = whole(tmp_path, replay=slower)
+    assert known(built.value("speedup")) == pytest.approx(
+        known(built.value("step_ms")) / known(built.value("replay_ms"))
     )
 
 
@@ -110,11 +110,11 @@ def test_speedup_of_a_part_of_the_step_is_against_that_part(tmp_path: Path) -> N
     step = StepBoundary(
         "period", ("forward", "backward", "optimizer"), ("Net", "", "SGD"), "full_step"
     )
-    told = whole(tmp_path, replay=part, step=step)
-    assert told.value("speedup") == pytest.approx(2.0 / 0.5)
+    built = whole(tmp_path, replay=part, step=step)
+    assert built.value("speedup") == pytest.approx(2.0 / 0.5)
 
 
-def test_what_verify_found_is_told(tmp_path: Path) -> None:
+def test_the_profile_has_the_result_of_verify(tmp_path: Path) -> None:
     verified = VerifyResult("verified", update_diff=(1e-9, 3e-9))
     correct = whole(tmp_path, replay=MEASURED, verify=verified).replay.correct
     assert (correct.status, correct.steps, correct.max_update_diff) == ("verified", 2, 3e-9)
@@ -148,7 +148,7 @@ def test_kernels_get_their_line_when_the_op_order_matches(tmp_path: Path) -> Non
     assert {row.where for row in build_profile(foreign).kernels} == {None}
 
 
-def test_blockers_come_with_advice_in_order_of_appearance(tmp_path: Path) -> None:
+def test_blockers_come_in_the_order_of_their_first_appearance(tmp_path: Path) -> None:
     records = (
         BlockerRecord("aten._local_scalar_dense", "sync", SourceLine("t.py", 1), 1),
         BlockerRecord("aten.index.Tensor", "dynamic_shape", SourceLine("t.py", 2), 4, "x[mask]"),
@@ -161,9 +161,6 @@ def test_blockers_come_with_advice_in_order_of_appearance(tmp_path: Path) -> Non
         SourceLine("t.py", 2),
         None,
     ]
-    assert "torch.where" in found[0].advice
-    assert "mask" in found[1].advice
-    assert all(blocker.advice for blocker in found)
 
 
 def test_a_line_that_blocks_in_several_micro_batches_is_named_once(tmp_path: Path) -> None:
@@ -178,27 +175,3 @@ def test_a_line_that_blocks_in_several_micro_batches_is_named_once(tmp_path: Pat
         ("aten._local_scalar_dense", 4),
         ("aten.index", 2),
     ]
-
-
-@pytest.mark.parametrize(
-    ("code", "optimizer", "told"),
-    [
-        ("scaler.step(optimizer)", "AdamW", "fused=True"),
-        ("loss = opt.step(closure)", "LBFGS", "no graph can hold its step"),
-        ("lbfgs.step(closure)", "LBFGS", "no graph can hold its step"),
-        ("l = o.step(closure)", "LBFGS", "no graph can hold its step"),
-        ("env.step(action)", "LBFGS", "Keep it in a tensor"),
-        ("optimizer.step()", "Adagrad", "The optimizer's step reads"),
-        ("env.step(int(action))", "Adam", "Keep it in a tensor"),
-        ("loss.backward(); opt.step(); total += loss.item()", "Adam", "Keep it in a tensor"),
-    ],
-)
-def test_a_value_that_the_optimizers_step_reads_has_advice_of_its_own(
-    tmp_path: Path, code: str, optimizer: str, told: str
-) -> None:
-    record = BlockerRecord("aten._local_scalar_dense", "sync", SourceLine("t.py", 1), 1, code)
-    inspected = InspectResult(
-        1, ("a",), ((),), (3,), (record,), optimizer_classes=(optimizer,)
-    )  # fmt: skip
-    (found,) = build_profile(recording(tmp_path, inspect=inspected)).blockers
-    assert told in found.advice

@@ -1,4 +1,4 @@
-"""Captures of a part of the step: what each gives, and which one the verdict rests on."""
+"""Captures of a part of the step: what each gains, and which one the verdict rests on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from launchscope.analysis import build_profile
-from launchscope.analysis.replay_model.replay import scope_replays, with_largest_scope
+from launchscope.analysis.replay_model.gain import scope_replays
+from launchscope.analysis.replay_model.replay import with_largest_scope
 from launchscope.model import Reason, Recording, ReplayResult, ReplayStatus
 from tests.builders import TraceBuilder, known, loop_trace, recording, timing
 
@@ -26,28 +27,25 @@ def recorded(folder: Path, **results: ReplayResult | None) -> Recording:
     return replace(recording(folder), **results)  # type: ignore[arg-type]
 
 
-def test_every_scope_that_was_tried_is_told_with_its_times_or_its_reason(tmp_path: Path) -> None:
+def test_every_scope_that_was_tried_has_its_times_or_its_reason(tmp_path: Path) -> None:
     rec = recorded(tmp_path, replay=WHOLE, scope_forward_backward=PART, scope_forward=FORWARD)
-    larger, smaller = scope_replays(rec, 10.0)
+    larger, smaller = scope_replays(rec, 10.0, None)
     assert (larger.eager_ms, larger.replay_ms) == (4.0, 1.0)
     assert larger.removable_pct == pytest.approx(30.0)
     assert (smaller.status, smaller.reason) == ("blocked", FORWARD.reason)
     assert smaller.eager_ms is None
 
 
-def test_a_projection_outranks_the_plain_difference(tmp_path: Path) -> None:
-    rec = recorded(tmp_path, replay=WHOLE, scope_forward_backward=PART)
-    assert scope_replays(rec, 10.0, lambda replay: 12.0)[0].removable_pct == 12.0
-
-
-def test_forward_and_backward_stand_in_for_a_whole_step_that_failed(tmp_path: Path) -> None:
+def test_forward_and_backward_replace_a_whole_step_that_failed(tmp_path: Path) -> None:
     rec = with_largest_scope(recorded(tmp_path, replay=WHOLE, scope_forward_backward=PART))
     assert rec.replay == PART
     assert "it did not end" in rec.notes[-1]
 
 
 @pytest.mark.parametrize("status", ["what_if", "measured", "skipped"])
-def test_they_do_not_where_the_whole_step_says_more(tmp_path: Path, status: ReplayStatus) -> None:
+def test_forward_and_backward_do_not_replace_a_whole_step_that_was_captured(
+    tmp_path: Path, status: ReplayStatus
+) -> None:
     whole = replace(WHOLE, status=status)
     rec = recorded(tmp_path, replay=whole, scope_forward_backward=PART)
     assert with_largest_scope(rec) is rec
@@ -68,7 +66,7 @@ def scaled_step(builder: TraceBuilder) -> None:
     builder.optimizer(lambda optimizer: [optimizer.work(96).launch() for _ in range(4)])
 
 
-def test_what_stands_between_backward_and_optimizer_is_not_removed_with_them(
+def test_work_between_backward_and_optimizer_is_not_removed_with_them(
     tmp_path: Path,
 ) -> None:
     rec = recorded(

@@ -49,4 +49,4 @@ def test_the_period_of_the_launches_is_the_marked_iteration(folder: Path) -> Non
         assert found.boundary.boundary == "none"
         return
     assert found.boundary.boundary == "launches"
-    assert found.boundary.period == (f"{wanted} launches that repeat",)
+    assert (found.boundary.boundary, found.boundary.launches) == ("launches", wanted)

@@ -67,9 +67,9 @@ def test_nested_ranges_of_one_name_count_once() -> None:
 def test_without_marks_the_period_of_the_launches_is_the_step() -> None:
     found = steps(unmarked(6))
     assert found.boundary.boundary == "launches"
-    assert found.boundary.period == ("5 launches that repeat",)
+    assert (found.boundary.boundary, found.boundary.launches) == ("launches", 5)
     assert len(found.iterations) == 6
-    assert any("5 launches that repeat 6 times" in note for note in found.notes)
+    assert any("5 launches, repeated 6 times" in note for note in found.notes)
 
 
 def test_a_step_begins_after_the_longest_wait() -> None:
@@ -78,7 +78,7 @@ def test_a_step_begins_after_the_longest_wait() -> None:
     assert int(found.iterations.step_begin[0]) == int(first)
 
 
-def test_without_any_pattern_the_whole_span_is_taken_and_told() -> None:
+def test_without_any_pattern_the_whole_span_is_taken_and_noted() -> None:
     built = trace()
     for number in random.Random(3).sample(range(1000), 60):
         built.launch(name=f"k{number}")

@@ -1,4 +1,4 @@
-"""Steps of which a part is missing, in traces that were cut or lost device work."""
+"""Steps that lack a part, in traces that were cut or lost device work."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_all_steps_of_a_whole_trace_count() -> None:
     assert used(steps(5).trace()) == [1, 2, 3, 4]
 
 
-def test_steps_that_lost_device_work_are_left_out_and_told() -> None:
+def test_steps_that_lost_device_work_are_left_out_and_noted() -> None:
     trace = without(5, kernels_from(1 + 3 * 8 + 5))  # the fourth step lost some, the fifth all
     assert used(trace) == [1, 2]
     found = profile_of_trace(trace, "t")
     assert found.value("launches_per_step") == 8
-    assert "11 launch calls have no device work" in notes(found)
-    assert "2 of 4 steps are not used" in notes(found)
+    assert "no device work for 11 launch calls" in notes(found)
+    assert "only 2 of 4 steps could be used" in notes(found)
 
 
 def test_a_step_in_the_middle_takes_the_one_after_it_along() -> None:
@@ -73,10 +73,10 @@ def test_a_step_in_the_middle_takes_the_one_after_it_along() -> None:
     ]
 
 
-def test_where_every_step_lost_work_all_stay_and_it_is_told() -> None:
+def test_where_every_step_lost_work_all_stay_with_a_note() -> None:
     trace = without(5, lambda e: e["cat"] == "kernel" and e["args"]["correlation"] % 8 == 3)
     assert used(trace) == [1, 2, 3, 4]
-    assert "5 launch calls have no device work" in notes(profile_of_trace(trace, "t"))
+    assert "no device work for 5 launch calls" in notes(profile_of_trace(trace, "t"))
 
 
 def test_calls_that_need_no_device_work_are_no_loss() -> None:
@@ -93,7 +93,7 @@ def by_thread(event: dict[str, Any]) -> int:
 
 
 def cut(tmp_path: Path, keep: int) -> Trace:
-    """Six steps in Kineto's order of which so many calls and kernels were written."""
+    """Six steps in Kineto's order, with so many of their calls and kernels."""
     document = steps(6).document()
     events = sorted(document["traceEvents"], key=by_thread)
     ahead = sum(by_thread(event) == 0 for event in events)

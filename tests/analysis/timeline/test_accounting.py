@@ -1,4 +1,4 @@
-"""Counts of launches and synchronisations, launch times and back-pressure."""
+"""Counts of launches and synchronizations, launch times and back-pressure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def mixed(b: TraceBuilder) -> None:
 
 def test_each_kind_of_launch_is_counted_on_its_own() -> None:
     found = account(work_of(loop_trace(4, mixed)))
-    assert list(found.launches) == [2, 2, 2]
-    assert list(found.memsets) == [1, 1, 1]
-    assert list(found.memcpys) == [1, 1, 1]
-    assert list(found.graph_launches) == [1, 1, 1]
-    assert list(found.kernels) == [4, 4, 4]
+    assert list(found.counts["launches_per_step"]) == [2, 2, 2]
+    assert list(found.counts["memsets_per_step"]) == [1, 1, 1]
+    assert list(found.counts["memcpys_per_step"]) == [1, 1, 1]
+    assert list(found.counts["graph_launches_per_step"]) == [1, 1, 1]
+    assert list(found.counts["kernels_per_step"]) == [4, 4, 4]
     assert list(found.operations) == [6, 6, 6]
 
 
-def test_synchronisations_inside_and_between_steps_are_told_apart() -> None:
+def test_synchronizations_inside_and_between_steps_are_counted_separately() -> None:
     built = loop_trace(4, mixed, lambda b: b.sync(api="cudaDeviceSynchronize").sync())
     found = account(work_of(built))
-    assert list(found.syncs_inside) == [1, 1, 1]
+    assert list(found.counts["syncs_per_step"]) == [1, 1, 1]
     assert list(found.syncs_between) == [2, 2, 2]
     assert found.sync_names == (
         "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaStreamSynchronize",
@@ -53,7 +53,7 @@ def test_counts_agree_with_a_reading_of_the_raw_events() -> None:
             and s["ts"] <= e["ts"] < s["ts"] + s["dur"] and e["args"]["correlation"] in kernels
         }) for s in steps
     ]  # fmt: skip
-    assert list(account(work_of(built)).launches) == expected
+    assert list(account(work_of(built)).counts["launches_per_step"]) == expected
 
 
 def test_a_count_is_exact_only_when_all_samples_agree() -> None:
@@ -69,8 +69,8 @@ def test_a_count_is_exact_only_when_all_samples_agree() -> None:
 def test_the_profilers_cost_is_taken_off_each_call() -> None:
     work = work_of(loop_trace(4, lambda b: b.launch(call_us=4).launch(call_us=6).work(20)))
     found = account(work, 1.5)
-    assert list(found.api_raw_ms) == pytest.approx([0.010] * 3)
-    assert list(found.api_ms) == pytest.approx([0.007] * 3)
+    assert list(found.times["launch_api_raw_ms"]) == pytest.approx([0.010] * 3)
+    assert list(found.times["launch_api_ms"]) == pytest.approx([0.007] * 3)
 
 
 def test_a_calibration_beyond_belief_takes_off_half_a_call_at_most() -> None:
@@ -100,8 +100,8 @@ def test_a_long_call_on_an_empty_queue_is_not() -> None:
 
 def test_queue_delay_runs_from_the_end_of_the_call() -> None:
     found = account(work_of(loop_trace(4, lambda b: b.launch(2, 9, call_us=4).work(30))))
-    assert list(found.queue_delay_us) == pytest.approx([5.0] * 3)
-    assert list(found.tklqt_ms) == pytest.approx([0.009] * 3)
+    assert list(found.times["queue_delay_us"]) == pytest.approx([5.0] * 3)
+    assert list(found.times["tklqt_ms"]) == pytest.approx([0.009] * 3)
 
 
 def test_the_builder_holds_every_key_and_no_other() -> None:

@@ -84,7 +84,7 @@ def test_the_data_loader_of_another_thread_takes_no_blame() -> None:
     assert us(timeline_of(built).iteration_idle.data) == [0, 0]
 
 
-def test_idle_after_a_wait_is_charged_to_the_synchronisation_up_to_the_wait() -> None:
+def test_idle_after_a_wait_is_charged_to_the_synchronization_up_to_the_wait() -> None:
     # The host waits about 96 us for a kernel of 100 us, then takes 30 us to launch again.
     built = loop_trace(3, lambda b: b.launch(100).sync(wake_us=5).work(30))
     parts = timeline_of(built).iteration_idle
@@ -92,7 +92,7 @@ def test_idle_after_a_wait_is_charged_to_the_synchronisation_up_to_the_wait() ->
     assert us(parts.sync) == us(parts.idle)
 
 
-def test_a_synchronisation_that_waited_for_nothing_is_not_blamed() -> None:
+def test_a_synchronization_that_waited_for_nothing_is_not_blamed() -> None:
     built = loop_trace(3, lambda b: b.launch(3).work(50).sync(call_us=2).work(30))
     parts = timeline_of(built).iteration_idle
     assert us(parts.sync) == [2, 2]

@@ -1,4 +1,4 @@
-"""Wall time of a loop's last iterations, synchronised at both ends and not in between."""
+"""Wall time of a loop's last iterations, synchronized at both ends and not in between."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def main() -> None:
         optimizer.step()
         return loss
 
-    # Every graph is captured before the clock runs: what a capture costs is told apart.
+    # Every graph is captured before the clock runs: its cost is reported separately.
     for bucket in buckets:
         bucket.tokens.random_(1, VOCABULARY)
         for _ in range(3):

@@ -1,7 +1,7 @@
 """A training loop that times itself, the same way whoever runs it.
 
 Between the start of step `--first` and the start of step `--last` it takes the wall time,
-with a synchronisation at both ends and none in between, and writes it to `--result` as
+with a synchronization at both ends and none in between, and writes it to `--result` as
 JSON, together with the time at which the first step began. Knows nothing of launchscope.
 """
 

@@ -51,7 +51,7 @@ def main() -> None:
     rows = run(groups, options, lambda line: print(line, file=sys.stderr, flush=True))
     found = score(rows)
     bench.table(table.HEADER, [table.cells(row, found) for row in rows])
-    print("\n".join(["", *table.summary(found), *fit.told(rows)]))
+    print("\n".join(["", *table.summary(found), *fit.fitted_constants(rows)]))
     print(f"{len(rows)} steps in {time.monotonic() - begun:.0f} s")
     (args.results / "zoo.md").write_text(table.markdown(rows, found))
     bench.finish("zoo", GOAL, rows, args.results / "zoo.json")

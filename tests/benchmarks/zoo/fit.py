@@ -1,4 +1,4 @@
-"""The constants of the prediction's model, fitted anew on the zoo's own rows.
+"""The constants of the prediction's model, fitted again on the zoo's own rows.
 
 For comparison only: if they differ much from the constants in
 `launchscope.analysis.replay_model.prediction`, another machine or version needs others. The
@@ -16,14 +16,14 @@ import numpy.typing as npt
 
 from launchscope.analysis.replay_model.prediction import COPY_MS, KERNEL_MS, START_MS
 
-__all__ = ["told"]
+__all__ = ["fitted_constants"]
 
 Floats = npt.NDArray[np.float64]
 _FEWEST = 8
 _NOW = np.array([KERNEL_MS, COPY_MS, START_MS])
 
 
-def told(rows: Sequence[dict[str, Any]]) -> list[str]:
+def fitted_constants(rows: Sequence[dict[str, Any]]) -> list[str]:
     """One line with the constants and their error; none with too few steps."""
     chosen = [row for row in rows if row.get("work_same") and _all_known(row)]
     if len(chosen) < _FEWEST:
@@ -60,7 +60,7 @@ def _system(rows: Sequence[dict[str, Any]]) -> tuple[Floats, Floats, Floats]:
 
 
 def _solved(parts: Floats, excess: Floats, replay: Floats) -> Floats:
-    """Least absolute relative error, by weighing least squares anew a few times."""
+    """Least absolute relative error, by weighing least squares a few times."""
     weight = np.ones(len(replay))
     cost: Floats = np.zeros(parts.shape[1])
     for _ in range(20):

@@ -43,7 +43,7 @@ def row_of(
     """Everything about one workload, as plain JSON values.
 
     The truth comes first: a capture that fails inside launchscope can leave CUDA unusable. The
-    verdict stands between two visits of it, and all is made again until these agree. The
+    verdict is measured between two visits of it, and all is made again until these agree. The
     recording that counts goes to `keep`, if that is given.
     """
     begun = time.perf_counter()

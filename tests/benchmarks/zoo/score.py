@@ -60,7 +60,7 @@ def judged(row: dict[str, Any]) -> dict[str, bool]:
 
 
 def _tells_either(visits: Sequence[dict[str, float]]) -> bool:
-    """Whether no answer stands apart from the threshold in every visit of the truth."""
+    """Whether the visits of the truth leave open on which side of the threshold it is."""
     shares = [visit["removed_pct"] - THRESHOLD_PCT for visit in visits]
     return min(shares) <= NEAR_PCT and max(shares) >= -NEAR_PCT
 

@@ -12,6 +12,7 @@ from launchscope.model import (
     Correctness,
     Facts,
     KernelChange,
+    LibraryStep,
     Metric,
     Profile,
     Reason,
@@ -23,7 +24,7 @@ from launchscope.model import (
     SourceLine,
     StepKind,
     TensorShape,
-    Work,
+    WorkComparison,
 )
 from launchscope.rules import Rule, advise, all_rules, find_rule
 from tests.rules.profiles import (
@@ -48,7 +49,7 @@ TWO_PATHS = Shapes(
 WIDE = Metric.of_samples([8.0, 8.5, 9.0, 12.0, 14.0, 14.5], "ms")
 DIFFERENT_WORK = replace(
     profile().replay,
-    work=Work(
+    work=WorkComparison(
         False, (KernelChange("softmax_warp", 247, 3100.0),), (KernelChange("flash", 12, 90),)
     ),
 )
@@ -140,7 +141,7 @@ CASES: dict[str, Case] = {
         profile(metrics={"sync_cost_ms": 2.0}), profile(), "costs 2.00 ms per iteration (21 %)"
     ),
     "LS030": Case(blocked(), profile(), "total += loss.item()"),
-    "LS031": Case(blocked(), profile(), "cannot be captured as it stands: launchscope replaces"),
+    "LS031": Case(blocked(), profile(), "cannot be captured yet: launchscope replaces"),
     "LS032": Case(
         profile(replay=DIFFERENT_WORK),
         profile(),
@@ -150,7 +151,7 @@ CASES: dict[str, Case] = {
     "LS042": Case(
         profile(replay=PARTS),
         profile(),
-        "forward and backward alone takes 2.40 ms in place of 6.20 ms",
+        "forward and backward passes alone takes 2.40 ms instead of 6.20 ms",
     ),
     "LS034": Case(profile(replay=UNCHECKED), profile(), "not checked: only 2 of 4"),
     "LS035": Case(
@@ -287,8 +288,12 @@ def test_a_high_launch_share_that_would_not_pay_is_explained_by_the_largest_caus
         ("skipped", Reason("not_run"), "Profile with --replay 30"),
         ("skipped", Reason("legacy_stream"), "LS038"),
         ("skipped", Reason("already_graphed"), "already replays graphs"),
-        ("skipped", Reason("ops_change", VARIANTS), "inputs to a few sizes"),
-        ("blocked", Reason("ops_change_beside_blockers", VARIANTS), "inputs to a few sizes"),
+        ("skipped", Reason("ops_change", VARIANTS), "inputs are padded to a few sizes"),
+        (
+            "blocked",
+            Reason("ops_change_beside_blockers", VARIANTS),
+            "inputs are padded to a few sizes",
+        ),
     ],
 )
 def test_the_advice_on_a_missing_replay_follows_its_reason(
@@ -322,8 +327,8 @@ def test_a_wait_is_to_be_fixed_first_if_the_verdict_says_so(code: str, removable
     ids=["reason", "fact"],
 )
 def test_a_script_measured_on_the_legacy_stream_for_some_kernels_is_reported(of: Profile) -> None:
-    told = replace(of, facts=replace(of.facts, side_stream=False, legacy_stream_kernels=400))
-    assert titles("LS038", told) == ["Part of the step runs on the legacy default stream"]
+    on_legacy = replace(of, facts=replace(of.facts, side_stream=False, legacy_stream_kernels=400))
+    assert titles("LS038", on_legacy) == ["Part of the step runs on the legacy default stream"]
 
 
 def test_each_blocker_is_a_finding_with_its_line() -> None:
@@ -336,6 +341,37 @@ def test_each_blocker_is_a_finding_with_its_line() -> None:
         SourceLine("train.py", 60),
     ]
     assert "3 times per step" in found[1].title
+
+
+@pytest.mark.parametrize(
+    ("op", "inside", "said"),
+    [
+        ("aten._local_scalar_dense", None, "Keep it in a tensor"),
+        ("aten._local_scalar_dense", "grad_scaler", "fused=True"),
+        ("aten._local_scalar_dense", "lbfgs", "no graph can hold its step"),
+        ("aten._local_scalar_dense", "optimizer", "The optimizer's step reads"),
+        ("aten._to_copy", "optimizer", "The host waits for the GPU here"),
+        ("aten.nonzero", None, "torch.where with three arguments"),
+        ("something.new", None, "The host waits for the GPU here"),
+    ],
+)
+def test_advice_on_a_blocker_depends_on_its_op_and_on_whose_step_runs_it(
+    op: str, inside: LibraryStep | None, said: str
+) -> None:
+    rule = find_rule("LS030")
+    assert rule is not None
+    blocker = replace(item_blocker(), op=op, inside=inside)
+    (finding,) = rule.check(predicted(blockers=(blocker,)))
+    assert said in finding.advice
+
+
+def test_advice_on_boolean_indexing_is_not_given_for_an_index_on_the_host() -> None:
+    rule = find_rule("LS030")
+    assert rule is not None
+    mask = replace(item_blocker(), op="aten.index", category="dynamic_shape")
+    first, second = rule.check(predicted(blockers=(mask, replace(mask, category="host_copy"))))
+    assert "boolean mask" in first.advice
+    assert "pageable host memory" in second.advice
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_the_15_percent_rule_is_not_compared_with_a_gain_that_is_not_known() -> 
     assert "does not reach" not in undecided
 
 
-def test_no_more_than_all_of_the_iteration_goes() -> None:
+def test_at_most_all_of_the_iteration_can_be_removed() -> None:
     wide = profile(**gains(60, 20, 80, facts={"simulation_error_pct": 25.0}))
     assert "between -5.0 % and 100 %" in headline(wide)
 
@@ -65,7 +65,7 @@ def test_more_steps_are_asked_for_than_were_timed() -> None:
     assert "--timing 480 --replay 480" in said(of, "LS005")
 
 
-def test_of_a_trace_no_more_steps_can_be_timed() -> None:
+def test_no_more_steps_can_be_timed_of_a_trace() -> None:
     of = predicted(**gains(20, -3, 43, mode="trace"))
     assert headline(of).endswith("A trace cannot decide this, so profile the script itself.")
 
@@ -76,9 +76,11 @@ def test_nothing_is_to_be_set_for_a_capture_that_never_pays_back() -> None:
     assert said(replace(never, expected_steps=1000), "LS036") != ""
 
 
-def test_one_batch_is_one() -> None:
-    wrong = replace(profile().replay, correct=Correctness("different", 1, 0.59))
-    assert "over 1 batch." in said(profile(replay=wrong), "LS033")
+def test_one_batch_is_singular() -> None:
+    wrong = replace(profile().replay, correct=Correctness("different", 1, 0.59, noise_floor=0.02))
+    assert "over 1 batch; two replays of one batch differ by 2.0 %." in said(
+        profile(replay=wrong), "LS033"
+    )
 
 
 @pytest.mark.parametrize(

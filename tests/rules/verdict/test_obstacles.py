@@ -1,4 +1,4 @@
-"""All that stands in the way is named together, in headline, verdict and instructions."""
+"""Headline, verdict and instructions name every obstacle together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def verdict(of: Profile) -> Verdict:
 @pytest.mark.parametrize(
     ("shapes", "clause", "code"),
     [
-        (BRANCH, "the branch that depends on data is replaced", "LS011"),
+        (BRANCH, "the data-dependent branch is replaced", "LS011"),
         (NEW_EACH_STEP, "the inputs are padded to a few sizes", "LS010"),
         (CACHE, "the inputs that grow by one in every step keep one size", "LS010"),
     ],
@@ -60,7 +60,7 @@ def test_blockers_and_what_changes_are_named_together(
     assert f"(launchscope rules {code})" in other
 
 
-def test_inputs_that_grow_want_a_static_cache() -> None:
+def test_inputs_that_grow_need_a_static_cache() -> None:
     given = verdict(predicted(shapes=CACHE))
     assert (given.recommendation, given.basis) == ("adopt_after_fixes", "predicted")
     assert "static cache" in given.headline
@@ -86,7 +86,7 @@ def test_too_many_shapes_beside_a_blocker_name_both() -> None:
     assert "until train.py:52 is fixed and the inputs are padded" in given.headline
 
 
-def test_the_legacy_default_stream_is_never_adopted_as_it_is() -> None:
+def test_a_step_on_the_legacy_default_stream_is_not_adopted_before_a_fix() -> None:
     of = advise(predicted(replay=LEGACY, facts={"side_stream": False}))
     given = of.verdict
     assert given is not None
@@ -99,14 +99,14 @@ def test_the_legacy_default_stream_is_never_adopted_as_it_is() -> None:
 def test_a_rehearsed_branch_is_named_and_decides_nothing() -> None:
     given = verdict(rehearsal(shapes=BRANCH, blockers=(item_blocker(),)))
     assert given.recommendation == "inconclusive"
-    assert "train.py:52 is fixed and the branch that depends on data" in given.headline
+    assert "train.py:52 is fixed and the data-dependent branch" in given.headline
     assert "torch.where" in given.instructions[1]
 
 
 @pytest.mark.parametrize(
     ("shapes", "said"),
-    [(CACHE, "static cache"), (NEW_EACH_STEP, "change in every inspected step"),
-     (BRANCH, "the branch that depends on data is replaced")],
+    [(CACHE, "static cache"), (NEW_EACH_STEP, "the inputs are padded to a few sizes"),
+     (BRANCH, "the data-dependent branch is replaced")],
     ids=["growth", "new each step", "branch"],
 )  # fmt: skip
 def test_a_rehearsal_says_how_the_steps_change(shapes: Shapes, said: str) -> None:
@@ -129,7 +129,7 @@ def test_the_step_of_lbfgs_is_not_to_be_fixed_and_left_eager_at_once() -> None:
     own = replace(
         item_blocker(),
         op="aten._local_scalar_dense",
-        code="loss = o.step(closure)",
+        inside="lbfgs",
         where=SourceLine("train.py", 9),
     )
     base = predicted(

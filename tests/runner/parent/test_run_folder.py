@@ -21,8 +21,7 @@ from launchscope.runner.protocol.events import (
     PassStarted,
     ScriptEnded,
 )
-from launchscope.runner.protocol.folder import EVENTS_FILE, ChildFolder
-from launchscope.runner.protocol.plan import Plan
+from launchscope.runner.protocol.folder import EVENTS_FILE, ChildFolder, Plan
 
 EVENTS: tuple[Event, ...] = (
     PassStarted("warmup", 10),
@@ -98,4 +97,4 @@ def test_a_result_of_another_form_is_a_failure_of_its_pass(folder: RunFolder) ->
     collected = Collected(folder.path.parent)
     collected.take(ChildReport(folder=folder.path, ended=True))
     assert collected.results == {}
-    assert collected.failures["trace"].reason.code == "unreadable_result"
+    assert collected.failures["trace"].code == "unreadable_result"

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launchscope.model import Schedule, SizesResult, StepBoundary, Target, TraceResult
+from launchscope.model import (
+    Reason,
+    Schedule,
+    SizesResult,
+    StepBoundary,
+    StepEvent,
+    Target,
+    TraceResult,
+)
+from launchscope.reason_text import reason_text
 from launchscope.runner.child.passes import AnyPass, all_passes
 from launchscope.runner.parent.child_report import ChildReport, problem_of
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.session import RunOptions, _Session
-from launchscope.runner.protocol.events import EnoughMeasured, PassStarted, ScriptEnded
+from launchscope.runner.protocol.events import (
+    EnoughMeasured,
+    PassStarted,
+    ScriptEnded,
+    ScriptFailed,
+)
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder
 
 EVERY = {kind.name: kind for kind in all_passes() if kind.steps(Schedule()) > 0}
@@ -37,26 +53,42 @@ def test_a_run_that_measured_nothing_is_not_repeated(tmp_path: Path) -> None:
     session = planning(tmp_path, tuple(EVERY), Schedule(warmup=2, inspect=2))
     session.collected.on_gpu = False
     report = ChildReport(script=ScriptEnded(steps=4), on_gpu=False)
-    assert "so every pass takes fewer" in session._why_again(report)
-    assert session._why_again(report) == ""
+    assert session._why_again(report) == Reason("fewer_steps", {"steps": 4})
+    assert session._why_again(report) is None
 
 
 def test_the_second_timing_window_alone_is_worth_no_run(tmp_path: Path) -> None:
     session = planning(tmp_path, ("timing_second",))
-    assert session._why_again(ChildReport(script=ScriptEnded(steps=40))) == ""
-    assert session._why_again(ChildReport(deferred=("timing_second",))) == ""
+    assert session._why_again(ChildReport(script=ScriptEnded(steps=40))) is None
+    assert session._why_again(ChildReport(deferred=("timing_second",))) is None
 
 
 def test_a_crash_names_the_passes_that_could_not_run(tmp_path: Path) -> None:
     session = planning(tmp_path, ("inspect", "replay", "verify", "timing_second"))
     why = session._why_again(ChildReport(current_pass="inspect", exit_code=-11))
-    assert why == "inspect ended the process before inspect, replay, verify could run"
+    assert why is not None
+    assert reason_text(why) == (
+        "the inspect pass ended the process before inspect, replay and verify could run"
+    )
+
+
+def test_a_pass_that_may_have_made_the_script_fail_is_left_out_once(tmp_path: Path) -> None:
+    session = planning(tmp_path, ("inspect", "replay"))
+    error = ScriptFailed("ValueError", exits=False, in_pass="inspect")
+    report = ChildReport(tmp_path, exit_code=1, script_error=error, script=ScriptEnded(steps=30))
+    session.collected.take(report)
+    why = session._why_again(report)
+    assert why == Reason("suspected_pass", {"name": "inspect"})
+    assert session._open_passes() == passes("replay")
+    assert session._why_again(report) is None
+    problem = problem_of(report, measured=True)
+    assert "while launchscope looked into its steps" in str(problem)
 
 
 def test_the_reason_for_a_run_is_a_pass_that_is_worth_one(tmp_path: Path) -> None:
     session = planning(tmp_path, ("replay", "timing_second"))
     report = ChildReport(deferred=("timing_second", "replay"))
-    assert session._why_again(report) == "replay needs a process of its own"
+    assert session._why_again(report) == Reason("own_process", {"name": "replay"})
 
 
 def test_a_script_that_ends_in_the_second_timing_window_was_measured() -> None:
@@ -77,38 +109,51 @@ def test_a_script_that_goes_on_never_shares_its_process_with_a_capture(
 ) -> None:
     session = planning(tmp_path, lacks, Schedule(full=True))
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **kwargs: None)
-    monkeypatch.setattr(session._watch, "follow", lambda *args: None)
+    monkeypatch.setattr(session._watch, "follow", lambda _, folder, report: folder.release())
     session._run_child(passes(*lacks))
     plan: dict[str, Any] = json.loads((tmp_path / "run-1" / PLAN_FILE).read_text())
     assert plan["allow_captures"] is captures
     assert plan["stop_after"] is captures
 
 
-def boundary(*period: str) -> StepBoundary:
+def test_no_room_for_a_script_from_stdin_is_no_fault_of_the_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    session = planning(tmp_path, tuple(EVERY))
+    session.target = Target("script", "-")
+    with pytest.raises(OSError, match="No space left"):  # which becomes write_error
+        session._run_child(passes("inspect"))
+
+
+def boundary(*period: StepEvent) -> StepBoundary:
     return StepBoundary("period", period, period, "full_step")
 
 
 def test_results_of_different_steps_are_not_mixed(tmp_path: Path) -> None:
     collected = Collected(tmp_path)
-    periods = (("backward", "optimizer"), ("forward", "backward"))
+    periods = boundary("backward", "optimizer"), boundary("forward", "backward")
     results = {"sizes": SizesResult(((),)), "trace": TraceResult("trace.json", 5, 1, True)}
     for period, (name, result) in zip(periods, results.items(), strict=True):
         folder = ChildFolder(tmp_path / name)
         folder.path.mkdir()
-        folder.write("step", boundary(*period))
+        folder.write("step", period)
         folder.write(f"pass-{name}", result)
         collected.take(ChildReport(folder=folder.path))
     assert collected.step == boundary("backward", "optimizer")
     assert list(collected.results) == ["sizes"]
-    assert collected.failures["trace"].reason.details["now"] == "forward > backward"
+    assert collected.failures["trace"].details["now"] == "forward > backward"
 
 
 def test_the_step_of_a_run_that_measured_nothing_is_forgotten(tmp_path: Path) -> None:
     collected = Collected(tmp_path)
-    for number, period in enumerate(("forward", "optimizer")):
+    for number, period in enumerate((boundary("forward"), boundary("optimizer"))):
         folder = ChildFolder(tmp_path / str(number))
         folder.path.mkdir()
-        folder.write("step", boundary(period))
+        folder.write("step", period)
         collected.take(ChildReport(folder=folder.path))
     assert collected.step == boundary("optimizer")
 

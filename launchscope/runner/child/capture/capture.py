@@ -1,37 +1,29 @@
-"""Captures whatever the script does between two points into a CUDA graph, in place."""
+"""Captures what the script does between two points into a CUDA graph, and times its replay."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import gc
-import time
+import itertools
 from dataclasses import dataclass
+from statistics import median
 
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import Stubs
+from launchscope.runner.child.clock import clock
+from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.torch_types import Graph, Mode, Storage, Torch
 
-
-@dataclass
-class CapturedStep:
-    """A graph that replays one step, and the cost of making it."""
-
-    graph: Graph
-    capture_ms: float
-    instantiate_ms: float | None
-    nodes: int | None
-    free_before: int
-
-    def replay(self) -> None:
-        self.graph.replay()
+_BURSTS = 5
+_SHORTEST_BURST = 2
 
 
 @dataclass
 class LiveReplay:
     """A captured step with everything that the passes after the capture need to replay it."""
 
-    step: CapturedStep
+    graph: Graph
     state: DeviceState
     flags: OptimizerFlags
     kept: list[Storage]  # memory that the graph reads
@@ -40,21 +32,25 @@ class LiveReplay:
     def release(self) -> None:
         """Free the graph and its memory; it cannot be replayed after this."""
         self.state.forget()
-        self.step.graph.reset()
+        self.graph.reset()
         self.kept.clear()
 
 
 class Capture:
-    """Records the calls between `begin` and `end`."""
+    """Records the calls between `begin` and `end` into `graph`; keeps what that cost."""
 
     def __init__(self, torch: Torch):
+        self.capture_ms = 0.0
+        self.instantiate_ms: float | None = None
+        self.nodes: int | None = None
+        self.free_before = 0  # bytes on the device
         self._torch = torch
         self._gc_enabled = gc.isenabled()
         try:  # torch 2.8 and later can keep the graph, to count its nodes and time instantiation
-            self._graph = torch.cuda.CUDAGraph(keep_graph=True)
+            self.graph: Graph = torch.cuda.CUDAGraph(keep_graph=True)
             self._kept = True
         except TypeError:
-            self._graph = torch.cuda.CUDAGraph()
+            self.graph = torch.cuda.CUDAGraph()
             self._kept = False
         self._context: Mode = None
 
@@ -64,32 +60,30 @@ class Capture:
         torch.cuda.synchronize()
         gc.collect()
         torch.cuda.empty_cache()
-        self._free_before = torch.cuda.mem_get_info()[0]
+        self.free_before = torch.cuda.mem_get_info()[0]
         # A collection during the capture could free CUDA objects, which would break it.
         gc.disable()
-        self._start = time.perf_counter()
+        self._start = clock.perf_counter()
         self._context = torch.cuda.graph(
-            self._graph,
+            self.graph,
             stream=torch.cuda.current_stream(),
             # Pin-memory threads of a DataLoader break a capture in the global mode.
             capture_error_mode="thread_local",
         )
         self._context.__enter__()
 
-    def end(self) -> CapturedStep:
+    def end(self) -> None:
         """Raises what torch raises if the capture failed."""
         try:
             self._context.__exit__(None, None, None)
         finally:
             self._enable_gc()
-        capture_ms = (time.perf_counter() - self._start) * 1e3
-        nodes = instantiate_ms = None
+        self.capture_ms = (clock.perf_counter() - self._start) * 1e3
         if self._kept:
-            nodes = _count_nodes(self._graph.raw_cuda_graph())
-            start = time.perf_counter()
-            self._graph.instantiate()
-            instantiate_ms = (time.perf_counter() - start) * 1e3
-        return CapturedStep(self._graph, capture_ms, instantiate_ms, nodes, self._free_before)
+            self.nodes = _count_nodes(self.graph.raw_cuda_graph())
+            start = clock.perf_counter()
+            self.graph.instantiate()
+            self.instantiate_ms = (clock.perf_counter() - start) * 1e3
 
     def abandon(self) -> None:
         """Give up without a CUDA call: after a failed capture any of them may abort."""
@@ -98,6 +92,81 @@ class Capture:
     def _enable_gc(self) -> None:
         if self._gc_enabled:
             gc.enable()
+
+
+class Bursts:
+    """Times eager steps and replays in alternating bursts, because GPU clocks drift under load.
+
+    Call `open` and `close` around each eager step and `after_step` once it is over. The first step
+    of a burst does not count. `steps` is the number of steps of all bursts. A burst of replays
+    leaves the state as it was.
+    """
+
+    def __init__(self, torch: Torch, live: LiveReplay, steps: int):
+        self._torch = torch
+        self._live = live
+        self._length = max(_SHORTEST_BURST, round(steps / _BURSTS)) + 1
+        # Two per eager step. A burst of replays needs one before the first and one after each.
+        self._events = timing_events(torch, 2 * self._length)
+        self._opened = False
+        self._timed = 0
+        self._host_us: list[float] = []
+        self.eager: list[tuple[float, ...]] = []
+        self.replay: list[tuple[float, ...]] = []
+
+    @property
+    def done(self) -> bool:
+        return len(self.replay) >= _BURSTS
+
+    @property
+    def host_us(self) -> tuple[float, ...]:
+        """Median host time of one replay call; empty before the first burst."""
+        return (median(self._host_us),) if self._host_us else ()
+
+    def open(self) -> None:
+        self._events[2 * self._timed].record()
+        self._opened = True
+
+    def close(self) -> None:
+        """Does nothing without an `open`, or the second time after it."""
+        if self._opened:
+            self._events[2 * self._timed + 1].record()
+            self._timed += 1
+            self._opened = False
+
+    def after_step(self) -> None:
+        """Once the eager burst is complete, read it and time a burst of replays."""
+        self._opened = False
+        if self._timed < self._length:
+            return
+        self._torch.cuda.synchronize()
+        events = self._events
+        times = [a.elapsed_time(b) for a, b in zip(events[::2], events[1::2])]
+        self._timed = 0
+        self.eager.append(tuple(times[1:]))
+        self._replay_burst()
+
+    def _replay_burst(self) -> None:
+        torch, live = self._torch, self._live
+        replay, now = live.graph.replay, clock.perf_counter_ns
+        live.flags.apply()
+        live.state.save()
+        torch.cuda.synchronize()
+        events = self._events[: self._length + 1]
+        host_us = []
+        events[0].record()
+        for event in events[1:]:
+            start = now()
+            replay()
+            host_us.append((now() - start) / 1e3)
+            event.record()
+        torch.cuda.synchronize()
+        live.state.restore()
+        live.flags.revert()
+        torch.cuda.synchronize()
+        times = [a.elapsed_time(b) for a, b in itertools.pairwise(events)]
+        self.replay.append(tuple(times[1:]))
+        self._host_us += host_us[1:]
 
 
 def _count_nodes(raw_graph: int) -> int | None:

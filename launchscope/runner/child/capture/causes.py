@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import zip_longest
+from typing import cast
 
 from launchscope.model import Cause, CauseKind, SourceLine
-from launchscope.runner.child.capture.step_trace import Scalar, StepTrace
+from launchscope.runner.child.capture.step_trace import StepTrace
+from launchscope.runner.child.plain_values import class_name, is_a, parameter_groups
 from launchscope.runner.child.torch_types import Optimizer
 
 _MOST_NAMED = 5
@@ -19,10 +21,10 @@ Hyperparameters = dict[tuple[str, int, str], object]
 def hyperparameters(optimizers: Iterable[Optimizer]) -> Hyperparameters:
     """Every Python number that the optimizers' parameter groups hold now."""
     found: Hyperparameters = {}
-    groups = [(type(o).__name__, group) for o in optimizers for group in o.param_groups]
+    groups = [(class_name(o), group) for o in optimizers for group in parameter_groups(o)]
     for index, (optimizer, group) in enumerate(groups):  # two optimizers may have one class
-        for name, value in group.items():
-            numbers = value if isinstance(value, tuple | list) else (value,)
+        for name, value in dict.items(group):
+            numbers = value if type(value) in (tuple, list) else (value,)
             if name != "params" and all(_number(number) is not None for number in numbers):
                 found[optimizer, index, name] = value
     return found
@@ -76,7 +78,8 @@ def _frozen_scalars(captured: StepTrace, eager: StepTrace) -> list[tuple[Cause, 
     found: dict[tuple[str, SourceLine | None], tuple[Cause, bool]] = {}
     for before, after in zip(captured.calls, eager.calls, strict=False):
         for old, new in zip(before.scalars, after.scalars, strict=False):
-            if not _same(old, new):
+            both_nan = old != old and new != new
+            if old != new and not both_nan:
                 cause = Cause("scalar", after.where, _number(old), _number(new), op=after.op)
                 found.setdefault((after.op, after.where), (cause, after.in_optimizer))
                 break
@@ -97,11 +100,6 @@ def _changed_hyperparameters(before: Hyperparameters, after: Hyperparameters) ->
 
 def _number(value: object) -> float | None:
     """None for what is no number."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+    if is_a(value, int, float) and not is_a(value, bool):
+        return float(cast("float", value))
     return None
-
-
-def _same(old: Scalar, new: Scalar) -> bool:
-    both_nan = old != old and new != new
-    return old == new or both_nan

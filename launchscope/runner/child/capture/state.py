@@ -12,12 +12,25 @@ from dataclasses import dataclass
 
 from launchscope.host import free_memory
 from launchscope.model import OptimizerChange
+from launchscope.runner.child.plain_values import (
+    class_name,
+    entry,
+    gradient_of,
+    is_a,
+    is_tensor,
+    module_tensors,
+    own_attributes,
+    parameter_groups,
+    parameters_with_state,
+    values_of,
+)
 from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.torch_types import (
     DType,
     Kwargs,
     Module,
     Optimizer,
+    ParamGroup,
     Storage,
     StorageRef,
     Tensor,
@@ -27,10 +40,6 @@ from launchscope.runner.child.torch_types import (
 
 # Free device memory that a copy requires, as a multiple of its own size.
 _HEADROOM = 2.0
-
-
-class StateTooLargeError(ReasonError):
-    """Neither the device nor the host has room for a copy of the state."""
 
 
 @dataclass
@@ -46,8 +55,8 @@ class Saved:
 class DeviceState:
     """The device memory that a training or inference loop changes.
 
-    `storages` are weak references to further storages; a dict also gives their dtypes.
-    Only tests pass another `device` than "cuda".
+    `further` are weak references to more storages, with their dtypes where they are known. Only
+    tests pass another `device` than "cuda".
     """
 
     def __init__(
@@ -55,15 +64,15 @@ class DeviceState:
         torch: Torch,
         modules: Iterable[Module],
         optimizers: Iterable[Optimizer],
-        storages: Iterable[StorageRef] | dict[StorageRef, DType] = (),
+        further: dict[StorageRef, DType],
         device: str = "cuda",
     ):
         self._torch = torch
         self._modules = list(modules)
         self._optimizers = list(optimizers)
-        known = isinstance(storages, dict)
-        self._more: dict[StorageRef, DType] = dict(storages) if known else dict.fromkeys(storages)
+        self._further = further
         self._device = device
+        self._generator = torch.cuda if device == "cuda" else torch
         self.saved: dict[int, Saved] = {}  # the content of the last `save`, by address
         self._rng: Tensor = None
         self.on_host = False
@@ -71,7 +80,7 @@ class DeviceState:
     def save(self) -> None:
         """Copy the state; replaces an earlier copy.
 
-        Raises StateTooLargeError when neither device nor host has room.
+        Raises ReasonError if neither the device nor the host has room.
         """
         torch = self._torch
         self.saved = {}
@@ -83,7 +92,7 @@ class DeviceState:
                 live = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
                 copy = live.cpu() if self.on_host else live.clone()
                 self.saved[address] = Saved(live, copy, dtype, group)
-        self._rng = self._generator().get_rng_state()
+        self._rng = self._generator.get_rng_state()
 
     def restore(self) -> None:
         """Put the saved copy and the device's RNG state back, ordered on the current stream."""
@@ -92,7 +101,7 @@ class DeviceState:
         with self._torch.inference_mode(False), self._torch.no_grad():
             for saved in self.saved.values():
                 saved.live.copy_(saved.copy)
-        self._generator().set_rng_state(self._rng)
+        self._generator.set_rng_state(self._rng)
 
     def forget(self) -> None:
         self.saved = {}
@@ -103,20 +112,19 @@ class DeviceState:
         torch = self._torch
         found: dict[int, tuple[Storage, DType, int | None]] = {}
         for tensor, group in state_values(self._modules, self._optimizers):
-            if not isinstance(tensor, torch.Tensor) or tensor.device.type != self._device:
+            if not is_tensor(torch, tensor):
                 continue
-            if tensor.numel() and tensor.layout == torch.strided:
-                storage = tensor.untyped_storage()
-                found.setdefault(storage.data_ptr(), (storage, tensor.dtype, group))
-        for reference, dtype in self._more.items():
-            cdata = getattr(reference, "cdata", None)
-            storage = torch.UntypedStorage._new_with_weak_ptr(cdata) if cdata else None
+            with torch._C.DisableTorchFunction():  # a class of the script may count the calls
+                if tensor.device.type != self._device or tensor.layout != torch.strided:
+                    continue
+                if tensor.numel():
+                    storage = tensor.untyped_storage()
+                    found.setdefault(storage.data_ptr(), (storage, tensor.dtype, group))
+        for reference, dtype in self._further.items():
+            storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
             if storage is not None and storage.device.type == self._device and storage.nbytes():
                 found.setdefault(storage.data_ptr(), (storage, dtype, None))
         return found
-
-    def _generator(self) -> Torch:
-        return self._torch.cuda if self._device == "cuda" else self._torch
 
 
 def state_values(
@@ -128,26 +136,26 @@ def state_values(
     """
     number = 0
     for optimizer in optimizers:
-        for group in optimizer.param_groups:
+        for group in parameter_groups(optimizer):
             number += 1
-            for parameter in group["params"]:
+            for parameter in values_of(entry(group, "params")):
                 yield parameter, number
-                yield parameter.grad, None
-            yield from ((value, None) for value in group.values())
-        for state in optimizer.state.values():
-            values = state.values() if isinstance(state, dict) else ()
-            yield from ((value, None) for value in values)
+                yield gradient_of(parameter), None
+            yield from ((value, None) for value in values_of(group))
+        for state in values_of(own_attributes(optimizer).get("state")):
+            if is_a(state, dict):
+                yield from ((value, None) for value in values_of(state))
     for module in modules:
-        for parameter in module.parameters():
+        for parameter in module_tensors(module, "parameters"):
             yield parameter, 0
-            yield parameter.grad, None
-        yield from ((buffer, None) for buffer in module.buffers())
+            yield gradient_of(parameter), None
+        yield from ((buffer, None) for buffer in module_tensors(module, "buffers"))
 
 
 def copy_of(torch: Torch, tensor: Tensor) -> Tensor:
     """A copy of one tensor, on its device or, if that has no room, on the host.
 
-    Raises StateTooLargeError when neither has room.
+    Raises ReasonError if neither has room.
     """
     need = tensor.numel() * tensor.element_size()
     with torch.inference_mode(False), torch.no_grad():
@@ -159,7 +167,7 @@ def copy_of(torch: Torch, tensor: Tensor) -> Tensor:
 def _goes_to_host(torch: Torch, need: int, device: str, what: str) -> bool:
     """Whether the device has no room for a copy of `need` bytes.
 
-    Raises StateTooLargeError when the host has none either.
+    Raises ReasonError if the host has none either.
     """
     if device != "cuda":
         return False
@@ -168,7 +176,7 @@ def _goes_to_host(torch: Torch, need: int, device: str, what: str) -> bool:
     if need * _HEADROOM <= free + cached:
         return False
     if need > free_memory():
-        raise StateTooLargeError("state_too_large", what=what, mib=need / 2**20)
+        raise ReasonError("state_too_large", what=what, mib=need / 2**20)
     return True
 
 
@@ -182,11 +190,8 @@ class OptimizerFlags:
 
     def __init__(self, torch: Torch, optimizers: Iterable[Optimizer]):
         self._torch = torch
-        self._optimizers = [
-            optimizer
-            for optimizer in optimizers
-            if any(group.get("capturable") is False for group in optimizer.param_groups)
-        ]
+        self._optimizers = [one for one in optimizers if _not_capturable(one)]
+        self._groups: list[ParamGroup] = []  # whose flag was set
         # State of a parameter, its count on the host, its count on the device.
         self._counts: list[tuple[Kwargs, Tensor, Tensor]] = []
         self.applied = False
@@ -194,7 +199,7 @@ class OptimizerFlags:
     @property
     def changes(self) -> tuple[OptimizerChange, ...]:
         """What you have to change in your script; empty if nothing."""
-        names = dict.fromkeys(type(optimizer).__name__ for optimizer in self._optimizers)
+        names = dict.fromkeys(class_name(optimizer) for optimizer in self._optimizers)
         return tuple(OptimizerChange(name, "capturable", True) for name in names)
 
     def apply(self) -> None:
@@ -204,29 +209,38 @@ class OptimizerFlags:
         known = {id(state): on_device for state, _, on_device in self._counts}
         counts = []
         for optimizer in self._optimizers:
-            for group in optimizer.param_groups:
-                group["capturable"] = True
-                for parameter in group["params"]:
-                    state = optimizer.state.get(parameter, {})
-                    count = state.get("step")
-                    if not isinstance(count, self._torch.Tensor) or count.is_cuda:
-                        continue
-                    on_device = known.get(id(state))
-                    if on_device is None:
-                        on_device = count.to(parameter.device)
-                    else:  # the graph refers to this very tensor
-                        on_device.copy_(count)
-                    state["step"] = on_device
-                    counts.append((state, count, on_device))
+            self._groups += _not_capturable(optimizer)
+            for _, parameter, state in parameters_with_state(optimizer):
+                count: Tensor = entry(state, "step")
+                if not is_tensor(self._torch, count) or count.is_cuda:
+                    continue
+                on_device = known.get(id(state))
+                if on_device is None:
+                    on_device = count.to(parameter.device)
+                else:  # the graph refers to this very tensor
+                    on_device.copy_(count)
+                _put(state, "step", on_device)
+                counts.append((state, count, on_device))
         self._counts = counts
+        for group in self._groups:
+            _put(group, "capturable", True)
 
     def revert(self) -> None:
         if not self.applied:
             return
         self.applied = False
-        for optimizer in self._optimizers:
-            for group in optimizer.param_groups:
-                group["capturable"] = False
+        for group in self._groups:
+            _put(group, "capturable", False)
+        self._groups = []
         for state, on_host, on_device in self._counts:
             on_host.copy_(on_device)
-            state["step"] = on_host
+            _put(state, "step", on_host)
+
+
+def _not_capturable(optimizer: Optimizer) -> list[ParamGroup]:
+    groups = parameter_groups(optimizer)
+    return [group for group in groups if entry(group, "capturable") is False]
+
+
+# What writes into a mapping without asking a class of the script, and leaves its order as it was.
+_put = dict.__setitem__

@@ -7,20 +7,22 @@ a capture freezes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from launchscope.model import SourceLine, TensorOrigin, TensorShape
+from launchscope.runner.child.capture.state import copy_of
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.input_shapes import shape_of
 from launchscope.runner.child.ops.step_ops import dotted, weak_storage, written_by
 from launchscope.runner.child.ops.torch_modes import dispatch_mode
+from launchscope.runner.child.plain_values import is_tensor, shape_of
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import (
     Args,
     DType,
+    Function,
     Kwargs,
     Mode,
     Op,
@@ -31,6 +33,7 @@ from launchscope.runner.child.torch_types import (
 )
 
 Scalar = bool | int | float | complex | str
+_SCALARS = (bool, int, float, complex, str)
 
 
 @dataclass(frozen=True)
@@ -98,9 +101,8 @@ class StepRecorder:
     """Records one step into `trace`, the captured one if `expected` is None.
 
     Otherwise `expected` is the captured step and `before` the step before this one. `state` are
-    the storages of parameters, gradients and the like as the step begins, `copy(tensor)` copies
-    an input, `on_device(tensor)` says whether kernels work on it, and `capturing` whether the
-    current stream is being captured.
+    the storages of parameters, gradients and the like as the step begins, `on_device(tensor)` says
+    whether kernels work on it, and `capturing()` whether the current stream is being captured.
     """
 
     def __init__(
@@ -108,7 +110,6 @@ class StepRecorder:
         torch: Torch,
         hooks: Hooks,
         on_device: Callable[[Tensor], bool],
-        copy: Callable[[Tensor], Tensor],
         expected: StepTrace | None = None,
         before: StepTrace | None = None,
         state: AbstractSet[StorageRef] = frozenset(),
@@ -121,7 +122,6 @@ class StepRecorder:
         self._leaves = tree_leaves
         self._hooks = hooks
         self._on_device = on_device
-        self._copy = copy
         self._expected = expected
         self._before = before
         self._state = state
@@ -134,13 +134,13 @@ class StepRecorder:
         """The TorchDispatchMode to enter around the step."""
         return dispatch_mode(self._on_op)
 
-    def _on_op(self, op: Op, args: Args, kwargs: Kwargs) -> Value:
+    def _on_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
         values = self._leaves((args, kwargs))
         tensors = self._tensors(values)
         touches = any(map(self._on_device, tensors))
         if touches:  # before the op, which may write what it reads
             self._before_op(tensors)
-        result = op(*args, **kwargs)
+        result = run(*args, **kwargs)
         results = self._tensors(self._leaves(result))
         if touches or any(map(self._on_device, results)):
             if not touches:
@@ -151,9 +151,7 @@ class StepRecorder:
         return result
 
     def _tensors(self, values: list[Value]) -> list[Tensor]:
-        return [value for value in values if isinstance(value, self._torch.Tensor)]
-
-    # ------------------------------------------------------------------------- tensors in
+        return [value for value in values if is_tensor(self._torch, value)]
 
     def _before_op(self, tensors: list[Tensor]) -> None:
         trace = self.trace
@@ -176,8 +174,10 @@ class StepRecorder:
         elif len(views) < len(expected.views) and expected.views[len(views)].place != place:
             view.origin, view.shape = self._origin(place.storage), shape_of(tensor)
             view.where = self._line()
-            if view.origin is None and not self._same_on_host(view, expected.views[len(views)]):
-                view.value = self._copy(tensor)
+            captured = expected.views[len(views)].tensor
+            on_host = view.tensor is not None  # the step made it there, maybe the same each time
+            if view.origin is None and not (on_host and self._torch.equal(view.tensor, captured)):
+                view.value = copy_of(self._torch, tensor)
         views.append(view)
         self._outside.add(place.storage)
 
@@ -189,13 +189,6 @@ class StepRecorder:
         if before is None or storage not in before.made or storage in before.from_host:
             return None
         return "previous_step"
-
-    def _same_on_host(self, view: View, captured: View) -> bool:
-        """Whether data that each step makes on the host is the same in both."""
-        made_on_host = view.place.storage in self._on_host
-        return made_on_host and bool(self._torch.equal(view.tensor, captured.tensor))
-
-    # -------------------------------------------------------------------------- ops done
 
     def _after_op(
         self, op: Op, args: Args, kwargs: Kwargs, values: list[Value], results: list[Tensor]
@@ -238,19 +231,13 @@ class StepRecorder:
     def _line(self) -> SourceLine | None:
         return user_line(sys._getframe()) or self._hooks.backward_where
 
-    def _scalars(self, values: list[Value]) -> list[Scalar]:
-        found: list[Scalar] = []
+    def _scalars(self, values: list[Value]) -> Iterator[Scalar]:
         for value in values:
-            if isinstance(value, bool | int | float | complex | str):
-                found.append(value)
-            elif (
-                isinstance(value, self._torch.Tensor)
-                and value.ndim == 0
-                and value.device.type == "cpu"
-                and not self._on_device(value)
-            ):
-                found.append(value.item())
-        return found
+            if is_tensor(self._torch, value):
+                if value.ndim == 0 and value.is_cpu and not self._on_device(value):
+                    yield value.item()
+            elif type(value) in _SCALARS:
+                yield value
 
 
 def _storages(tensors: list[Tensor]) -> set[StorageRef]:

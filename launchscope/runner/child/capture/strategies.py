@@ -1,4 +1,4 @@
-"""Runs a script under one way to use CUDA graphs, without an edit to it.
+"""Runs an unmodified script under one strategy to use CUDA graphs.
 
 `eager` changes nothing; the other strategies are compared with it. `compile` and `graphed` apply
 to the outermost modules that the script calls. The losses of all steps are recorded, or the
@@ -11,16 +11,27 @@ import contextlib
 import functools
 import inspect
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite
 
+from launchscope.model import StrategyResult
+from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.boundary_hooks import replace_call
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import is_weighted
-from launchscope.runner.child.reasons import ReasonError
+from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.plain_values import (
+    class_name,
+    is_a,
+    is_tensor,
+    module_attributes,
+    module_tensors,
+    values_of,
+)
+from launchscope.runner.child.reasons import ReasonError, reason_of
+from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.child.torch_types import (
     Args,
     DType,
@@ -34,6 +45,9 @@ from launchscope.runner.child.torch_types import (
 
 COMPILE: Kwargs = {"mode": "reduce-overhead"}
 _SKIP = "log_cudagraph_skip_and_bump_counter"
+# What Inductor puts around the reason, in the only place where it gives one: a text. A text of
+# another form is shown as it is, and nothing decides on it.
+_BEFORE_REASON, _AFTER_REASON = "skipping cudagraphs due to ", " Found from"
 _COMPILED_CALL = "_compiled_call_impl"
 _MOST_VALUES = 2_000  # of losses or outputs, one scalar each
 
@@ -55,17 +69,14 @@ class Strategy:
 
     def __init__(self, torch: Torch, hooks: Hooks, mode: str):
         self.mode = mode
-        self.modules: tuple[str, ...] = ()
-        self.setup_ms: float | None = None
+        self.adopted = StrategyResult(mode, "adopted")  # what is known once it is applied
         self.skips: Counter[str] = Counter()
-        self.adopted_at = 0
-        self.of_outputs = False
         self.compiled: frozenset[str] = frozenset()  # keys of the modules that were compiled
         self._torch = torch
         self._hooks = hooks
         self._calls: dict[str, _Call] = {}
         self._values: list[Tensor] = []
-        self._undo: list[Callable[[], None]] = []
+        self._undo = contextlib.ExitStack()
         self._open = True
 
     def install(self) -> None:
@@ -75,12 +86,14 @@ class Strategy:
 
         @functools.wraps(original)
         def backward(tensors: Value, *args: Value, **kwargs: Value) -> Value:
-            if self._open and not self._hooks.ignores_thread():
-                self._record(tensors if hasattr(tensors, "detach") else tensors[0])
+            try:
+                if self._open and not self._hooks.ignores_thread():
+                    self._record(tensors if is_tensor(self._torch, tensors) else tensors[0])
+            except Exception as error:
+                self._hooks.broke(error)
             return original(tensors, *args, **kwargs)
 
-        autograd.backward = backward
-        self._undo.append(lambda: setattr(autograd, "backward", original))
+        self._undo.callback(put_in_place(autograd, "backward", backward))
 
     def record_call(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         """An outermost forward of the warm-up begins."""
@@ -104,23 +117,41 @@ class Strategy:
         Raises ReasonError if that is impossible, or whatever torch raises.
         """
         calls = {key: call for key, call in self._calls.items() if keys is None or key in keys}
-        self.of_outputs = not trains
-        self.adopted_at = len(self._values)
         self._calls = {}
+        setup_ms = None
+        adopted_at = len(self._values)
         if self.mode != "eager":
             if self._hooks.compiling:
                 raise ReasonError("script_compiles")
             if not calls:
                 raise ReasonError("no_module_called")
             self._synchronize()
-            start = time.perf_counter()
+            start = clock.perf_counter()
             (self._compile if self.mode == "compile" else self._graph)(calls)
             self._synchronize()
-            self.setup_ms = (time.perf_counter() - start) * 1e3
-        self.modules = tuple(type(call.module).__name__ for call in calls.values())
-        if self.of_outputs:
+            setup_ms = (clock.perf_counter() - start) * 1e3
+        self.adopted = StrategyResult(
+            self.mode,
+            "adopted",
+            modules=tuple(class_name(call.module) for call in calls.values()),
+            setup_ms=setup_ms,
+            of="loss" if trains else "output",
+            adopted_at=adopted_at,
+        )
+        if not trains:
             for call in calls.values():
                 self._observe_outputs(call.module)
+
+    def failed(self, error: BaseException) -> StrategyResult:
+        """The result for a strategy that failed, with the reason and your line."""
+        return StrategyResult(
+            self.mode,
+            "failed",
+            reason_of(error),
+            None if isinstance(error, ReasonError) else user_line(raising_frame(error)),
+            modules=self.adopted.modules,
+            skips=tuple(self.skips.most_common()),
+        )
 
     def _compile(self, calls: dict[str, _Call]) -> None:
         # A failing import of the compiler fails here, and not in the script's own step.
@@ -150,7 +181,7 @@ class Strategy:
                 return original(message)
 
             setattr(module, _SKIP, patched)
-            self._undo.append(functools.partial(setattr, module, _SKIP, original))
+            self._undo.callback(setattr, module, _SKIP, original)
 
     def _graph(self, calls: dict[str, _Call]) -> None:
         torch = self._torch
@@ -158,46 +189,42 @@ class Strategy:
             raise ReasonError("no_gpu")
         for call in calls.values():
             if call.kwargs:
-                raise ReasonError(
-                    "keyword_inputs",
-                    module=type(call.module).__name__,
-                    names=", ".join(sorted(call.kwargs)),
-                )
+                names = ", ".join(sorted(call.kwargs))
+                raise ReasonError("keyword_inputs", module=class_name(call.module), names=names)
             with _as_called(torch, call):
                 samples = tuple(_sample(torch, arg) for arg in call.args)
                 torch.cuda.make_graphed_callables(call.module, samples)
 
-    # ---------------------------------------------------------------------------- values
-
     def _observe_outputs(self, module: Module) -> None:
         """Record the output of every call of a module."""
-        compiled = getattr(module, _COMPILED_CALL, None)
+
+        def record(output: Value) -> None:
+            if self._open and not self._hooks.ignores_thread():
+                tensor = _first_tensor(self._torch, output)
+                if tensor is not None:
+                    self._record(tensor.abs())
+
+        def recording(call: Function) -> Function:
+            @functools.wraps(call)
+            def recorded(*args: Value, **kwargs: Value) -> Value:
+                output = call(*args, **kwargs)
+                record(output)
+                return output
+
+            return recorded
+
+        compiled = module_attributes(module).get(_COMPILED_CALL)
         if compiled is not None:  # a hook would be compiled with it
-            module._compiled_call_impl = self._recording_output(compiled)
-            self._undo.append(lambda: setattr(module, _COMPILED_CALL, compiled))
-        elif isinstance(module, self._torch.jit.ScriptModule):  # it takes no hooks
-            handle = replace_call(module, self._recording_output)
-            self._undo += [] if handle is None else [handle.remove]
+            module._compiled_call_impl = recording(compiled)
+            self._undo.callback(setattr, module, _COMPILED_CALL, compiled)
+        elif is_a(module, self._torch.jit.ScriptModule):  # it takes no hooks
+            restore = replace_call(module, recording)
+            assert restore is not None
+            self._undo.callback(restore)
         else:
-            handle = module.register_forward_hook(
-                lambda module, args, output: self._record_output(output)
-            )
-            self._undo.append(handle.remove)
-
-    def _recording_output(self, call: Function) -> Function:
-        @functools.wraps(call)
-        def recorded(*args: Value, **kwargs: Value) -> Value:
-            output = call(*args, **kwargs)
-            self._record_output(output)
-            return output
-
-        return recorded
-
-    def _record_output(self, output: Value) -> None:
-        if self._open and not self._hooks.ignores_thread():
-            tensor = _first_tensor(self._torch, output)
-            if tensor is not None:
-                self._record(tensor.abs())
+            register = self._torch.nn.Module.register_forward_hook
+            hook = register(module, lambda module, args, output: record(output))
+            self._undo.callback(hook.remove)
 
     def _record(self, tensor: Tensor) -> None:
         """One scalar, made on the device and read at the end, so that no step waits for it."""
@@ -215,8 +242,7 @@ class Strategy:
     def close(self) -> None:
         """Record nothing more, so that the timing of later steps does not include it."""
         self._open = False
-        while self._undo:
-            self._undo.pop()()
+        self._undo.close()
         self._values = []
 
     def _synchronize(self) -> None:
@@ -227,7 +253,7 @@ class Strategy:
 def _reason(message: str) -> str:
     """Inductor's first line, without the stack trace that follows it."""
     line = message.strip().splitlines()[0] if message.strip() else "no reason was given"
-    return line.removeprefix("skipping cudagraphs due to ").split(" Found from")[0].strip()
+    return line.removeprefix(_BEFORE_REASON).split(_AFTER_REASON)[0].strip()
 
 
 def _first_tensor(torch: Torch, output: Value) -> Tensor:
@@ -235,18 +261,15 @@ def _first_tensor(torch: Torch, output: Value) -> Tensor:
     left = [output]
     while left:
         value = left.pop(0)
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
+        if is_tensor(torch, value) and value.is_floating_point():
             return value
-        if isinstance(value, dict):
-            left += value.values()
-        elif isinstance(value, tuple | list):
-            left += value
+        left += values_of(value)
     return None
 
 
 def _sample(torch: Torch, arg: Value) -> Value:
     """A copy for the capture: the graph keeps its sample as its static input."""
-    if not isinstance(arg, torch.Tensor):
+    if not is_tensor(torch, arg):
         return arg
     return arg.detach().clone().requires_grad_(arg.requires_grad)
 
@@ -258,7 +281,9 @@ def _as_called(torch: Torch, call: _Call) -> Iterator[None]:
     Afterwards buffers and the generator are as before: a capture runs the module a few times.
     """
     state = torch.cuda.get_rng_state()
-    buffers = [(buffer, buffer.detach().clone()) for buffer in call.module.buffers()]
+    buffers = [
+        (buffer, buffer.detach().clone()) for buffer in module_tensors(call.module, "buffers")
+    ]
     with contextlib.ExitStack() as modes:
         modes.enter_context(torch.inference_mode(call.inference))
         modes.enter_context(torch.set_grad_enabled(call.grad))

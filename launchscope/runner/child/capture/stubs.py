@@ -6,55 +6,35 @@ if they were fixed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.ops.blocking import RNG, blocker_of
 from launchscope.runner.child.ops.step_ops import RNG_CALLS, copies_to_gpu, dotted, sync_calls
-from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
-from launchscope.runner.child.reasons import ReasonError
-from launchscope.runner.child.torch_types import (
-    Args,
-    Function,
-    Kwargs,
-    Mode,
-    Op,
-    Owner,
-    Tensor,
-    Torch,
-    Value,
+from launchscope.runner.child.ops.torch_modes import (
+    ForScriptError,
+    dispatch_mode,
+    function_mode,
 )
+from launchscope.runner.child.reasons import ReasonError
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Op, Tensor, Torch, Value
 
 _MASKED = ("aten::index", "aten::index_put", "aten::index_put_")
 # A wait inside an unknown op, which the inspection reports and no stub can replace.
-_UNKNOWN = ("cudaStreamSynchronize",)
+WITHOUT_STUB = "cudaStreamSynchronize"
 
 
-class StubMismatchError(ReasonError):
+class StubMismatchError(ForScriptError, ReasonError):
     """The captured step ran other blocking operations than the recorded one."""
 
 
-def without_stub(ops: list[str]) -> list[str]:
-    """The blockers found by the inspection for which there is no stub."""
-    return [op for op in ops if op in _UNKNOWN]
-
-
-@dataclass(frozen=True)
-class _Call:
-    """An operation and the shapes of its arguments."""
+class _Call(NamedTuple):
+    """An operation and the shapes of its arguments, as text."""
 
     op: str
-    shapes: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def shapes_text(self) -> str:
-        return ", ".join(map(str, self.shapes))
-
-
-@dataclass
-class _Stub:
-    call: _Call
-    result: Value
+    shapes: str = ""
 
 
 class Stubs:
@@ -69,13 +49,12 @@ class Stubs:
     def __init__(self, torch: Torch, on_device: Callable[[Tensor], bool]):
         self._torch = torch
         self._on_device = on_device
-        self.recorded: list[_Stub] = []
+        self.recorded: list[tuple[_Call, Value]] = []
         self._next = 0
         self.used = 0  # operations that a capture left out
-        self._playing = False
+        self._active = self._playing = False
         self._strict = True
-        self._modes: list[Mode] = []
-        self._undo: list[Callable[[], None]] = []
+        self._entered = contextlib.ExitStack()
 
     def record(self) -> None:
         self.recorded = []
@@ -90,38 +69,35 @@ class Stubs:
         self.leave()
         self._playing, self._next = playing, 0
         self._patch_calls()
-        self._modes = [function_mode(self._on_call), dispatch_mode(self._on_op)]
-        for mode in self._modes:
-            mode.__enter__()
+        self._entered.enter_context(function_mode(self._on_call))
+        self._entered.enter_context(dispatch_mode(self._on_op))
+        self._active = True
 
     def leave(self) -> None:
         """Take modes and patches back."""
-        for mode in reversed(self._modes):
-            mode.__exit__(None, None, None)
-        self._modes = []
-        while self._undo:
-            self._undo.pop()()
+        self._active = False
+        self._entered.close()
         self._playing = False
 
     def _answer(self, call: _Call, run: Callable[[], Value]) -> Value:
         """While recording the result of `run()`; while playing the recorded one."""
         if not self._playing:
             result = run()
-            self.recorded.append(_Stub(call, self._copy(result)))
+            self.recorded.append((call, self._copy(result)))
             return result
         left = range(self._next, len(self.recorded))
-        found = next((index for index in left if self.recorded[index].call == call), None)
+        found = next((index for index in left if self.recorded[index][0] == call), None)
         if found is None:
             if not self._strict:
                 return run()
-            expected = self.recorded[self._next].call if left else None
-            details = {"op": call.op, "shapes": call.shapes_text}
-            if expected is not None:
-                details |= {"recorded_op": expected.op, "recorded_shapes": expected.shapes_text}
+            details = {"op": call.op, "shapes": call.shapes}
+            if left:
+                expected, _ = self.recorded[self._next]
+                details |= {"recorded_op": expected.op, "recorded_shapes": expected.shapes}
             raise StubMismatchError("stubs_change_the_step", **details)
         self._next = found + 1
         self._count_used()
-        return self._copy(self.recorded[found].result, fresh=False)
+        return self._copy(self.recorded[found][1], fresh=False)
 
     def _count_used(self) -> None:
         if self._playing and self._strict:
@@ -137,26 +113,24 @@ class Stubs:
             return type(value)(self._copy(part, fresh=fresh) for part in value)
         return value
 
-    # -------------------------------------------------------------------- dispatched ops
-
-    def _on_op(self, op: Op, args: Args, kwargs: Kwargs) -> Value:
+    def _on_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
         category = blocker_of(self._torch, op, args, kwargs, self._on_device)
         if category is None:
-            return op(*args, **kwargs)
+            return run(*args, **kwargs)
         name = op._schema.name
         tensors = [value for value in args if isinstance(value, self._torch.Tensor)]
-        call = _Call(dotted(name), tuple(tuple(tensor.shape) for tensor in tensors))
+        call = _Call(dotted(name), ", ".join(str(tuple(tensor.shape)) for tensor in tensors))
         if category == RNG:
             # A capture knows the default generator.
             self._count_used()
-            return op(*args, **({**kwargs, "generator": None} if self._playing else kwargs))
+            return run(*args, **({**kwargs, "generator": None} if self._playing else kwargs))
         if name in _MASKED:
             indices = self._answer(call, lambda: self._positions(args[1]))
-            return op(args[0], list(indices), *args[2:], **kwargs)
-        if name == "aten::copy_":
-            self._copy_into(call, op, args, kwargs)
-            return args[0]
-        return self._answer(call, lambda: op(*args, **kwargs))
+            return run(args[0], list(indices), *args[2:], **kwargs)
+        answer = self._answer(call, lambda: run(*args, **kwargs))
+        if name == "aten::copy_":  # between host and device; while playing from device to device
+            return args[0].copy_(answer) if self._playing else args[0]
+        return answer
 
     def _positions(self, indices: list[Tensor]) -> list[Tensor]:
         """Masks as the positions that they select: the same result, with a known size."""
@@ -168,25 +142,11 @@ class Stubs:
                 found.append(index)
         return found
 
-    def _copy_into(self, call: _Call, op: Op, args: Args, kwargs: Kwargs) -> None:
-        """A copy between host and device; while playing, a copy from device to device."""
-        target, playing = args[0], self._playing
-
-        def run() -> Tensor:
-            op(*args, **kwargs)
-            return target
-
-        known = self._answer(call, run)
-        if playing:
-            target.copy_(known)
-
-    # -------------------------------------------------------------- what dispatches no op
-
-    def _on_call(self, func: Function, args: Args, kwargs: Kwargs) -> Value:
+    def _on_call(self, func: Function, run: Function, args: Args, kwargs: Kwargs) -> Value:
         """`torch.tensor(x, device="cuda")` only shows as a call of the function."""
         if not copies_to_gpu(self._torch, func, args, kwargs):
-            return func(*args, **kwargs)
-        made = self._answer(_Call(f"torch.{func.__name__}"), lambda: func(*args, **kwargs))
+            return run(*args, **kwargs)
+        made = self._answer(_Call(f"torch.{func.__name__}"), lambda: run(*args, **kwargs))
         return made.requires_grad_(bool(kwargs.get("requires_grad")))
 
     def _patch_calls(self) -> None:
@@ -198,16 +158,15 @@ class Stubs:
             self._patch(cuda, name, silent=False)
         self._patch(cuda.Event, "elapsed_time", silent=False)
 
-    def _patch(self, owner: Owner, name: str, *, silent: bool) -> None:
+    def _patch(self, owner: object, name: str, *, silent: bool) -> None:
         original = getattr(owner, name)
 
         def patched(*args: Value, **kwargs: Value) -> Value:
-            if not self._modes:  # somebody imported it meanwhile and kept it
+            if not self._active:  # somebody imported it meanwhile and kept it
                 return original(*args, **kwargs)
             if silent:
                 self._count_used()
                 return None if self._playing else original(*args, **kwargs)
             return self._answer(_Call(f"torch.cuda.{name}"), lambda: original(*args, **kwargs))
 
-        setattr(owner, name, patched)
-        self._undo.append(lambda: setattr(owner, name, original))
+        self._entered.callback(put_in_place(owner, name, patched))

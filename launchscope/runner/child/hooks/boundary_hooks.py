@@ -1,18 +1,20 @@
 """Follows the steps of a pass that only needs their two ends, at the least cost.
 
-What follows a step runs once in two milliseconds and finds the caches of the processor full
-of torch: on the host of an H200 it takes four to five times as long as in a loop of its own. So
-every call, attribute and object between torch and the pass counts.
+What follows a step runs once in two milliseconds, when the processor's caches are full of torch:
+on the host of an H200 it takes four to five times as long as in a loop of its own. So every call,
+attribute and object between torch and the pass counts.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
+from threading import get_ident
 from typing import Any
 
+from launchscope.runner.child.hooks.modules import training_flag
+from launchscope.runner.child.plain_values import module_attributes
 from launchscope.runner.child.step_pattern import FORWARD, Pattern
 from launchscope.runner.child.torch_types import Function, Module, Torch, Value
 
@@ -39,13 +41,10 @@ class UncopyableCall(partial):  # type: ignore[type-arg]
 
 
 class StepBoundaryHooks:
-    """Calls `begin` and `end` where steps of `pattern` begin and end.
+    """Calls `begin` and `end` where steps of `pattern`, for which that is `enough_for`, do.
 
-    The step begins with a forward and ends with the only optimizer step or with that same
-    forward (see `enough_for`). Nothing else in it is observed, except that backwards are
-    counted where the step has several such forwards (`counts_backwards`). Only `thread` is
-    observed; None: no thread. The hook after optimizer steps belongs to Hooks, which calls
-    `end` for a step that is `inside` and `closes_with_optimizer`.
+    Observes only `thread` (None: no thread), and backwards only if it `counts_backwards`. Hooks
+    calls `end` after an optimizer step for a step that is `inside` and `closes_with_optimizer`.
     """
 
     def __init__(
@@ -63,8 +62,7 @@ class StepBoundaryHooks:
         self.backwards = 0
         self._own_backwards = pattern.backwards if self.counts_backwards else 0
         self._trains, self._training = pattern.first.trains, pattern.first.training
-        self._grad_enabled = torch.is_grad_enabled
-        self._graph_task = torch._C._current_graph_task_id
+        self._torch = torch
         self.closes_with_optimizer = pattern.closing == "optimizer"
         self.inside = False
         self.missed = 0  # optimizer steps outside of any step
@@ -80,15 +78,19 @@ class StepBoundaryHooks:
             return pattern.forwards == 1
         return pattern.closing == "optimizer" and pattern.optimizers == 1
 
-    def hook(self, module: Module) -> ReplacedCall | None:
-        """The handle of what is put on the module whose forward begins a step.
+    def hook(self, module: Module) -> Callable[[], None] | None:
+        """Hook the module whose forward begins a step; the result takes the hook back.
 
-        None if something else replaces the call of the module already.
+        None if the call of the module was replaced before.
         """
+        if module_attributes(module).get(_CALL) is not None:
+            return None
         return replace_call(module, partial(self._around, module))
 
     def _around(self, module: Module, call: Function) -> Function:
-        ident, grad_enabled, trains = threading.get_ident, self._grad_enabled, self._trains
+        ident, grad_enabled = get_ident, self._torch.is_grad_enabled
+        graph_task, trains = self._torch._C._current_graph_task_id, self._trains
+        training = training_flag(module)
         running = False
 
         def called(*args: Any, **kwargs: Any) -> Value:
@@ -97,8 +99,11 @@ class StepBoundaryHooks:
                 running  # a module that calls itself
                 or ident() != self.thread
                 or grad_enabled() is not trains
-                or module.training is not self._training
-                or (self.inside and self._goes_on())
+                or training() is not self._training
+                # One more opening forward of the current step, or one that a backward runs again
+                # for a checkpoint. A step that has had all of its own has skipped its end.
+                or (self.inside and self.backwards < self._own_backwards)
+                or (self.inside and graph_task() != _NO_GRAPH_TASK)
             ):
                 return call(*args, **kwargs)
             self.inside = running = True
@@ -116,55 +121,30 @@ class StepBoundaryHooks:
         return called
 
     def miss(self) -> None:
-        """An optimizer stepped outside of a step: the step began unseen, because the module is
-        in the mode that an evaluation has set for good."""
+        """An optimizer stepped outside of a step: it began unseen, in the mode of an evaluation."""
         self.missed += 1
         self._training = not self._training
 
-    def _goes_on(self) -> bool:
-        """Whether an opening forward is one more of the current step.
-
-        It is not if the step has had all of its own: its end was skipped.
-        """
-        again = self._graph_task() != _NO_GRAPH_TASK  # run by a backward, for a checkpoint
-        return again or self.backwards < self._own_backwards
-
-
-class ReplacedCall:
-    """The handle of a call that replaces a module's own."""
-
-    def __init__(self, module: Module, call: Function, before: UncopyableCall | None):
-        self._module, self._before = module, before
-        # torch leaves it out of copies; classes with a way of their own to copy (DDP) do not.
-        self._call = UncopyableCall(call)
-        module.__dict__[_CALL] = self._call
-
-    def remove(self) -> None:
-        if self._module.__dict__.get(_CALL) is not self._call:
-            return
-        if self._before is None:
-            del self._module.__dict__[_CALL]
-        else:
-            self._module.__dict__[_CALL] = self._before
-
 
 def replace_call(
-    module: Module, around: Callable[[Function], Function], *, over_ours: bool = False
-) -> ReplacedCall | None:
-    """The handle of what `around` makes of a module's call; None if it was replaced before us.
+    module: Module, around: Callable[[Function], Function]
+) -> Callable[[], None] | None:
+    """Replace a module's call by what `around` makes of it; the result takes that back.
 
-    With `over_ours` that may have been us, and our first handle then has to stay for as long.
+    None if another library has replaced it. A call that replaces one of ours has to be taken
+    back first.
     """
-    before = getattr(module, _CALL, None)
-    if before is None:
-        return ReplacedCall(module, around(module._call_impl), None)
-    if over_ours and type(before) is UncopyableCall:
-        return ReplacedCall(module, around(before), before)
-    return None
+    attributes = module_attributes(module)
+    before = attributes.get(_CALL)
+    if before is not None and type(before) is not UncopyableCall:
+        return None
+    # torch leaves it out of copies; classes with a way of their own to copy (DDP) do not.
+    call = attributes[_CALL] = UncopyableCall(around(before or module._call_impl))
 
+    def restore() -> None:
+        if attributes.get(_CALL) is call:
+            del attributes[_CALL]
+            if before is not None:
+                attributes[_CALL] = before
 
-def is_part_of(module: Module, others: Iterable[Module]) -> bool:
-    """Whether another module calls this one inside its own forward."""
-    return any(
-        module is part for other in others if other is not module for part in other.modules()
-    )
+    return restore

@@ -1,16 +1,20 @@
-"""Wrappers around what compiles, so that compiled calls are observed as forwards."""
+"""Wrappers around torch.compile, so that compiled calls are observed as forwards."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import sys
+import types
 from typing import TYPE_CHECKING, Any
 
+from launchscope.runner.child.plain_values import class_name, is_a
 from launchscope.runner.child.torch_types import Function, Module, Value
 
 if TYPE_CHECKING:
     from launchscope.runner.child.hooks.hooks import Hooks
+
+_DYNAMO_RULES = "torch._dynamo.trace_rules"  # absent until the script compiles
 
 
 def observed_call(hooks: Hooks, key: str, module: Module | None, call: Function) -> Function:
@@ -22,12 +26,17 @@ def observed_call(hooks: Hooks, key: str, module: Module | None, call: Function)
             return call(*args, **kwargs)
         hooks.depth = 1
         try:
-            hooks.observer.forward_begin(key, module, args, kwargs)
-            result = call(*args, **kwargs)
+            try:
+                hooks.observer.forward_begin(key, module, args, kwargs)
+            except Exception as error:
+                hooks.broke(error)
+            return call(*args, **kwargs)
         finally:
             hooks.depth = 0
-        hooks.observer.forward_end(key, module)
-        return result
+            try:
+                hooks.observer.forward_end()
+            except Exception as error:
+                hooks.broke(error)
 
     return compiled
 
@@ -38,18 +47,20 @@ def wrap_compile(hooks: Hooks, original: Function) -> Function:
     def compile_(model: Value = None, *args: Any, **kwargs: Any) -> Value:
         if not hooks.active:
             return original(model, *args, **kwargs)
-        hooks.compile_starts(kwargs.get("mode"))
         if model is None:  # @torch.compile(...) with arguments only
             return lambda function: compile_(function, *args, **kwargs)
-        result = original(model, *args, **kwargs)
-        keep_dynamo_out()
-        if isinstance(result, hooks.torch.nn.Module):
-            # On the instance, outside of what Dynamo sees.
-            key = hooks.module_key(result)
-            result.forward = observed_call(hooks, key, result, result.forward)
+        result, mode = original(model, *args, **kwargs), kwargs.get("mode")
+        try:
+            if is_a(result, hooks.torch.nn.Module):
+                # On the instance, outside of what Dynamo sees.
+                key = hooks.modules.key(result)
+                result.forward = hooks.as_compiled(key, result, result.forward, mode)
+                return result
+            name = model.__name__ if type(model) is types.FunctionType else class_name(model)
+            return hooks.as_compiled(f"{name}@compiled", None, result, mode)
+        except Exception as error:
+            hooks.broke(error)
             return result
-        name = getattr(model, "__name__", type(model).__name__)
-        return observed_call(hooks, f"{name}@compiled", None, result)
 
     return compile_
 
@@ -58,31 +69,42 @@ def wrap_module_compile(hooks: Hooks, original: Function) -> Function:
     """Around `torch.nn.Module.compile`."""
 
     def compile_(module: Module, *args: Any, **kwargs: Any) -> None:
-        if not hooks.active:
-            original(module, *args, **kwargs)
-            return
-        hooks.compile_starts(kwargs.get("mode"))
         original(module, *args, **kwargs)
-        keep_dynamo_out()
-        module._compiled_call_impl = observed_call(
-            hooks, hooks.module_key(module), module, module._compiled_call_impl
-        )
+        try:
+            if hooks.active:
+                key, call = hooks.modules.key(module), module._compiled_call_impl
+                ours = hooks.as_compiled(key, module, call, kwargs.get("mode"))
+                module._compiled_call_impl = ours
+        except Exception as error:
+            hooks.broke(error)
 
     return compile_
 
 
+def dynamo_counters() -> Value:
+    """What Dynamo has counted in this process by group and reason; empty if nothing compiled."""
+    return getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+
+
+def graph_breaks() -> int:
+    """How often Dynamo has split a graph in this process."""
+    return sum(dynamo_counters().get("graph_break", {}).values())
+
+
+def skipped_graphs() -> int:
+    """How often Inductor has made no CUDA graph in this process."""
+    return int(dynamo_counters().get("inductor", {}).get("cudagraph_skips", 0))
+
+
 def keep_dynamo_out() -> None:
     """Dynamo would compile our frames below a compiled region as if they were the script's."""
-    rules = sys.modules.get("torch._dynamo.trace_rules")
     with contextlib.suppress(Exception):  # its interface is internal to torch
-        if rules is not None and not rules.SKIP_DIRS_RE.match(__file__):
+        rules = sys.modules[_DYNAMO_RULES]
+        if not rules.SKIP_DIRS_RE.match(__file__):
             rules.add("launchscope")
 
 
 def forget_wrappers_in_dynamo() -> None:
     """Dynamo's table of torch's functions holds our wrappers if it was made among them."""
-    rules = sys.modules.get("torch._dynamo.trace_rules")
-    table = getattr(rules, "get_torch_obj_rule_map", None)
-    clear = getattr(table, "cache_clear", None)
-    if clear is not None:
-        clear()
+    with contextlib.suppress(KeyError, AttributeError):
+        sys.modules[_DYNAMO_RULES].get_torch_obj_rule_map.cache_clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from launchscope.runner.child.torch_types import Function, Value
@@ -15,7 +15,7 @@ def wrap_fetch(hooks: Hooks, original: Function) -> Function:
     """Around `__next__` of a data loader's iterator."""
 
     def fetch(iterator: Value) -> Value:
-        thread = threading.get_ident()
+        thread = get_ident()
         if hooks.thread is None and thread not in hooks.fetching_threads:
             # Batches may be fetched ahead, for another thread: neither this nor a forward in it
             # says which thread to observe.
@@ -26,7 +26,10 @@ def wrap_fetch(hooks: Hooks, original: Function) -> Function:
                 hooks.fetching_threads.discard(thread)
         if hooks.in_fetch or hooks.thread != thread or not hooks.active:
             return original(iterator)
-        hooks.observer.fetch_begin()
+        try:
+            hooks.observer.fetch_begin()
+        except Exception as error:
+            hooks.broke(error)
         hooks.in_fetch, boundary = True, hooks.boundary_hooks
         if boundary is not None:
             boundary.thread = None

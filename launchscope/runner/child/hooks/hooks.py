@@ -1,8 +1,8 @@
 """Turns what torch does in the person's process into events for an observer.
 
-During the search global module hooks see every outermost forward. For the measurement
-they are replaced by hooks on the few modules that matter, because a global hook costs
-on every module call. Nothing happens in forked children and in threads that are not observed.
+During the search global module hooks see every outermost forward. The measurement has hooks on
+the few modules of the step, because a global hook makes every module call slower. Forked children
+and other threads are not observed.
 """
 
 from __future__ import annotations
@@ -10,73 +10,54 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
+from threading import get_ident
 from types import CodeType, FrameType
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from launchscope.model import SourceLine
+from launchscope.runner.child.hooks import compile_hooks
 from launchscope.runner.child.hooks.boundary_hooks import (
     StepBoundaryHooks,
     UncopyableHook,
-    is_part_of,
     replace_call,
 )
-from launchscope.runner.child.hooks.compile_hooks import (
-    forget_wrappers_in_dynamo,
-    keep_dynamo_out,
-    observed_call,
-    wrap_compile,
-    wrap_module_compile,
-)
 from launchscope.runner.child.hooks.dataloader_hook import wrap_fetch
-from launchscope.runner.child.hooks.modules import ModuleKeys, is_weighted
-from launchscope.runner.child.hooks.patches import patches
+from launchscope.runner.child.hooks.modules import ObjectKeys, is_weighted
+from launchscope.runner.child.hooks.patches import patches, put_in_place
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
-from launchscope.runner.child.source_lines import user_line
-from launchscope.runner.child.torch_types import (
-    Args,
-    Function,
-    Hook,
-    Kwargs,
-    Module,
-    Optimizer,
-    Owner,
-    Torch,
-    Value,
-)
+from launchscope.runner.child.plain_values import class_attribute, class_name, is_a, modules_of
+from launchscope.runner.child.source_lines import is_torch, user_line
+from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch, Value
 
+_Call: TypeAlias = Callable[..., Value]
 # The frame of torch's wrapper around an optimizer step, by its id: the frame itself would keep
 # alive what a script frees after running out of memory. A later frame with the same id and code
 # does not go unnoticed, because the hook before the step is called from each of those.
 _StepFrame: TypeAlias = tuple[int, CodeType]
 
 
-class StepObserver(Protocol):
+class StepObserver:
     """Gets the events of a script at the outermost level only; may raise StopRun."""
 
-    def forward_begin(
-        self, key: str, module: Module | None, args: Args, kwargs: Kwargs
-    ) -> None: ...
-    def forward_end(self, key: str, module: Module | None) -> None: ...
+    def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None: ...
+    def forward_end(self) -> None: ...
     def backward_begin(self) -> None: ...
     def backward_end(self) -> None: ...
-    def optimizer_begin(self, key: str, optimizer: Optimizer) -> None: ...
-    def optimizer_end(self, key: str, optimizer: Optimizer) -> None: ...
+    def optimizer_begin(self, key: str) -> None: ...
+    def optimizer_end(self, key: str) -> None: ...
     def fetch_begin(self) -> None: ...
     def compiled(self) -> None: ...
 
 
-class _NoObserver:
-    """Ignores every event."""
-
-    def __getattr__(self, event: str) -> Callable[..., None]:
-        return lambda *details: None
+NO_OBSERVER = StepObserver()
 
 
-NO_OBSERVER: StepObserver = cast(StepObserver, _NoObserver())
+def _raise(error: Exception) -> None:
+    raise error
 
 
 class Hooks:
@@ -95,11 +76,14 @@ class Hooks:
         self.scheduler_where: SourceLine | None = None
         self.inside_optimizers: set[str] = set()  # "forward", "optimizer": seen in the search
         self.steps_in_backward = False  # optimizers step as gradients come: no events of their own
-        self.optimizers: dict[str, Optimizer] = {}
+        self.modules = ObjectKeys()  # outermost ones
+        self.optimizers = ObjectKeys()
         self.forwards = 0  # outermost ones
         # Finding a line takes microseconds: only in the search and where lines are read.
         self.wants_lines = True
         self.backward_where: SourceLine | None = None
+        # Gets an error of ours: it ends the measurement, and the script must not see it.
+        self.broke: Callable[[Exception], None] = _raise
         # The state of the observed thread, and the threads beside it.
         self.thread: int | None = None  # None before its first event
         self.threads = ThreadSelector()
@@ -110,18 +94,11 @@ class Hooks:
         self._step: _StepFrame | None = None  # the outermost optimizer step; it may have raised
         # Hooks and patches.
         self.boundary_hooks: StepBoundaryHooks | None = None
-        self._modules = ModuleKeys()
-        self._optimizer_keys: weakref.WeakKeyDictionary[Optimizer, str] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._undo: list[Callable[[], None]] = []
-        self._global: list[Hook] = []
-        self._local: list[Hook] = []
+        self._undo, self._global, self._local = ExitStack(), ExitStack(), ExitStack()
         self._watched: frozenset[str] = frozenset()
         self._process = os.getpid()
         # Such a callback cannot be taken back, so it must not keep the script's models alive.
-        deactivate = weakref.WeakMethod(self._deactivate)
-        os.register_at_fork(after_in_child=lambda: (call := deactivate()) and call())
+        self.in_forks(weakref.WeakMethod(self._deactivate))
 
     # ---------------------------------------------------------------- set up, take down
 
@@ -129,49 +106,51 @@ class Hooks:
         torch = self.torch
         import torch.utils.data.dataloader as dataloader  # torch is loaded: the script did it
 
-        self._global = [
-            torch.nn.modules.module.register_module_forward_pre_hook(self._global_pre),
-            torch.nn.modules.module.register_module_forward_hook(
-                self._global_post, always_call=True
-            ),
-        ]
+        every = torch.nn.modules.module
+        for hook in (
+            every.register_module_forward_pre_hook(self._global_pre),
+            every.register_module_forward_hook(self._global_post, always_call=True),
+        ):
+            self._global.callback(hook.remove)
         # torch.optim hides its submodule of that name.
         self._optim = sys.modules["torch.optim.optimizer"]
-        self._before_optimizer = self._hook_before_optimizers()
+        self._hook_before_optimizers()
         after = self._optim.register_optimizer_step_post_hook(self._optimizer_post)
-        self._undo += [lambda: self._before_optimizer.remove(), after.remove]
-        # That of a tensor is observed before any function mode sees it: the event may end a pass
-        # that has one on.
+        self._undo.callback(lambda: self._before_optimizer.remove())
+        self._undo.callback(after.remove)
+        # That of a tensor is observed before a function mode sees it: the event may end a pass
+        # that has entered one.
         self._backwards = []
         for owner in (torch.autograd, torch.Tensor):
             own = owner.backward
-            self._wrap(owner, "backward", self._wrap_backward)
-            self._backwards.append((owner, own, owner.backward))
+            if is_torch(getattr(getattr(own, "__code__", None), "co_filename", "")):
+                # Otherwise somebody has put their own there before, which calls the other one.
+                self._wrap(owner, "backward", self._wrap_backward)
+                self._backwards.append((owner, own, owner.backward))
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", partial(wrap_fetch, self))
-        self._wrap(torch, "compile", partial(wrap_compile, self))
-        self._wrap(torch.nn.Module, "compile", partial(wrap_module_compile, self))
+        self._wrap(torch, "compile", partial(compile_hooks.wrap_compile, self))
+        self._wrap(torch.nn.Module, "compile", partial(compile_hooks.wrap_module_compile, self))
         for owner, name, wrapper in patches(torch):
             self._wrap(owner, name, partial(wrapper, self))
 
-    def _wrap(self, owner: Owner, name: str, around: Callable[[Function], Function]) -> None:
-        original = getattr(owner, name, None)
-        if original is None:
-            return
-        setattr(owner, name, functools.wraps(original)(around(original)))
-        self._undo.append(lambda: setattr(owner, name, original))
+    def _wrap(self, owner: Value, name: str, around: Callable[[_Call], _Call]) -> None:
+        original = getattr(owner, name)
+        ours = functools.wraps(original)(around(original))
+        self._undo.callback(put_in_place(owner, name, ours))
 
     def remove(self) -> None:
         """Take every hook and patch back, so that the script goes on as if alone."""
         self.active = False
-        self._remove_global_hooks()
-        self._remove_module_hooks()
-        while self._undo:
-            self._undo.pop()()
-        forget_wrappers_in_dynamo()
+        for hooks in (self._global, self._local, self._undo):
+            hooks.close()
+        compile_hooks.forget_wrappers_in_dynamo()
         # Whoever kept a wrapper of ours keeps this object, but nothing of the script's.
         self.observer = NO_OBSERVER
-        self._modules.clear()
-        self.optimizers = {}
+        self.modules, self.optimizers = ObjectKeys(), ObjectKeys()
+
+    def in_forks(self, method: weakref.WeakMethod[Callable[[], None]]) -> None:
+        """Call a method in every forked child, for as long as its object lives."""
+        os.register_at_fork(after_in_child=lambda: (call := method()) and call())
 
     def _deactivate(self) -> None:
         self.active = False
@@ -179,11 +158,11 @@ class Hooks:
             self.boundary_hooks.thread = None
 
     def watch_modules(self, keys: frozenset[str]) -> frozenset[str]:
-        """Swap the global module hooks for hooks on the modules named by `keys`.
+        """Replace the global module hooks by hooks on the modules named by `keys`.
 
-        Returns the keys that can really be observed from now on.
+        The result is the keys that can be observed from now on.
         """
-        self._remove_global_hooks()
+        self._global.close()
         self.wants_lines = False
         if self.compiling:
             return keys
@@ -191,57 +170,62 @@ class Hooks:
         return self._hook_modules()
 
     def stop_watching_modules(self) -> None:
-        """Observe no module any more, but backwards and optimizer steps as before."""
+        """Observe only backwards and optimizer steps from now on."""
         self.observe_everything()
         self._watched = frozenset()
-        self._remove_module_hooks()
+        self._local.close()
         self.depth = 0  # the end of a forward that is under way is not observed
 
     def _hook_modules(self) -> frozenset[str]:
         seen = set()
         for key in self._watched:
-            module = self._modules.get(key)
+            module = self.modules.get(key)
             if module is None:
                 continue
-            if isinstance(module, self.torch.jit.ScriptModule):
-                # TorchScript takes no hooks on single modules, but its call can be replaced.
-                around = partial(observed_call, self, key, module)
-                handle = replace_call(module, around, over_ours=True)
-                if handle is not None:
-                    self._local.append(handle)
-                    seen.add(key)
-                continue
+            # Unlike hooks, a call that replaces the module's own is in no copy and no pickle of it.
+            # The end of a call that is under way only shows in a hook.
+            observed = partial(compile_hooks.observed_call, self, key, module)
+            kind, scripted = self.torch.nn.Module, is_a(module, self.torch.jit.ScriptModule)
+            asks = class_attribute(type(module), "__call__") is vars(kind)["__call__"]
+            called = scripted or (asks and not self.depth)
+            restore = replace_call(module, observed) if called else None
+            if restore is not None:
+                self._local.callback(restore)
+            elif scripted:
+                continue  # TorchScript takes no hooks on single modules
+            else:  # the script's class may have methods of these names of its own
+                pre, post = UncopyableHook(self._local_pre, key), UncopyableHook(self._local_post)
+                for hook in (
+                    kind.register_forward_pre_hook(module, pre, with_kwargs=True, prepend=True),
+                    kind.register_forward_hook(module, post, always_call=True),
+                ):
+                    self._local.callback(hook.remove)
             seen.add(key)
-            self._local += [
-                module.register_forward_pre_hook(
-                    UncopyableHook(self._local_pre, key), with_kwargs=True, prepend=True
-                ),
-                module.register_forward_hook(
-                    UncopyableHook(self._local_post, key), always_call=True
-                ),
-            ]
         return frozenset(seen)
 
     def observe_boundaries(self, boundary: StepBoundaryHooks) -> bool:
         """Observe only where steps begin and end; False if that is not possible."""
-        module = self._modules.get(boundary.key)
+        module = self.modules.get(boundary.key)
         if module is None or self.compiling or boundary.key not in self._watched:
             return False
-        # Such a forward, or such a step, looks like an end of the step and is none.
-        others = (self._modules.get(key) for key in self._watched)
-        if self.inside_optimizers or is_part_of(module, (o for o in others if o is not None)):
+        if is_a(module, self.torch.jit.ScriptModule):
             return False
-        handle = boundary.hook(module)
-        if handle is None:
+        # A forward inside another one, or a step inside another one, only looks like an end.
+        others = (self.modules.get(key) for key in self._watched - {boundary.key})
+        parts = (part for other in others if other is not None for part in modules_of(other))
+        if self.inside_optimizers or any(part is module for part in parts):
             return False
-        self._remove_module_hooks()
-        self._local = [handle]
+        self._local.close()
+        restore = boundary.hook(module)
+        if restore is None:
+            self._hook_modules()
+            return False
+        self._local.callback(restore)
         # The hook after the step stays: this may be called from it, while torch walks through
         # its table.
         self._before_optimizer.remove()
         if not boundary.counts_backwards:
-            for owner, own, wrapped in self._backwards:
-                _swap_backward(owner, wrapped, own)
+            self._observe_backwards(False)
         self.boundary_hooks = boundary
         return True
 
@@ -249,42 +233,40 @@ class Hooks:
         """Observe every event again; takes back `observe_boundaries`."""
         if self.boundary_hooks is not None:
             self.boundary_hooks = None
-            self._remove_module_hooks()
+            self._local.close()
             self._hook_modules()
-            self._before_optimizer = self._hook_before_optimizers()
-            for owner, own, wrapped in self._backwards:
-                _swap_backward(owner, own, wrapped)
+            self._hook_before_optimizers()
+            self._observe_backwards(True)
 
-    def _hook_before_optimizers(self) -> Hook:
-        return self._optim.register_optimizer_step_pre_hook(self._optimizer_pre)
+    def _hook_before_optimizers(self) -> None:
+        register = self._optim.register_optimizer_step_pre_hook
+        self._before_optimizer = register(self._optimizer_pre)
 
-    def _remove_global_hooks(self) -> None:
-        while self._global:
-            self._global.pop().remove()
-
-    def _remove_module_hooks(self) -> None:
-        while self._local:
-            self._local.pop().remove()
+    def _observe_backwards(self, observed: bool) -> None:
+        for owner, own, wrapped in self._backwards:
+            present, wanted = (own, wrapped) if observed else (wrapped, own)
+            if vars(owner).get("backward") is present:  # otherwise the script has put its own there
+                owner.backward = wanted
 
     # -------------------------------------------------------------------------- helpers
 
     def ignores_thread(self) -> bool:
-        """True where events are not observed: in a forked child, at the end, in other threads."""
+        """Whether events are not observed: in a forked child, at the end, in other threads."""
         if not self.active:
             return True
-        thread = threading.get_ident()
+        thread = get_ident()
         if self.thread is None and thread not in self.fetching_threads:
             self.thread = thread
         return thread != self.thread
 
     def on_script_thread(self) -> bool:
-        """True in the thread, and in the process, whose steps are measured."""
-        return threading.get_ident() == self.thread and os.getpid() == self._process
+        """Whether this is the thread, and the process, whose steps are measured."""
+        return get_ident() == self.thread and os.getpid() == self._process
 
     def not_a_step(self) -> bool:
-        """True where a forward is no event of its own: in another thread, or inside of another."""
-        # As `ignores_thread` does: one call less is two microseconds less in every step.
-        if (not self.active or threading.get_ident() != self.thread) and self.ignores_thread():
+        """Whether a forward is no event of its own: in another thread, or inside of another."""
+        # As in `ignores_thread`: a call would cost two microseconds in every step.
+        if (not self.active or get_ident() != self.thread) and self.ignores_thread():
             return True
         if self._in_backward or self.in_fetch:
             return True
@@ -308,32 +290,29 @@ class Hooks:
         """Whether an optimizer step is under way."""
         return self._step is not None
 
-    def module_key(self, module: Module) -> str:
-        """A name of this module that is stable over steps."""
-        return self._modules.key(module)
-
-    def modules(self) -> list[Module]:
-        """Outermost modules seen so far that are still alive."""
-        return self._modules.alive()
-
     # ---------------------------------------------------------------------- the forward
 
     def _global_pre(self, module: Module, args: Args) -> None:
-        if self.not_a_step():
-            if self._step is not None:
-                self.inside_optimizers.add("forward")
-            if not self._switches_thread(module):
-                return
-        self.depth += 1
-        if self.depth == 1:
-            self.threads.observed_one()
-            # A global hook does not get the keyword inputs; its caller holds them.
-            kwargs = sys._getframe(1).f_locals.get("kwargs") or {}
-            self.observer.forward_begin(self._search_key(module), module, args, kwargs)
+        try:
+            if self.not_a_step():
+                if self._step is not None:
+                    self.inside_optimizers.add("forward")
+                if not self._switches_thread(module):
+                    return
+            self.depth += 1
+            if self.depth == 1:
+                self.threads.observed_one()
+                # A global hook does not get the keyword inputs; its caller holds them.
+                kwargs = sys._getframe(1).f_locals.get("kwargs") or {}
+                # A script often creates a loss in every step: only its class repeats.
+                key = self.modules.key(module) if is_weighted(module) else class_name(module)
+                self.observer.forward_begin(key, module, args, kwargs)
+        except Exception as error:
+            self.broke(error)
 
     def _switches_thread(self, module: Module) -> bool:
         """Whether this forward is another thread's, and that thread is observed from now on."""
-        thread = threading.get_ident()
+        thread = get_ident()
         busy = self.depth or self._in_backward or self.in_fetch or self._step is not None
         if thread == self.thread or busy or not self.active:
             return False
@@ -342,99 +321,99 @@ class Hooks:
         return thread == self.thread
 
     def _global_post(self, module: Module, args: Args, output: Value) -> None:
-        if self.not_a_step():
-            if (thread := threading.get_ident()) != self.thread:
-                self.threads.ends(thread)
-            return
-        self.depth = max(0, self.depth - 1)
-        if self.depth == 0:
-            self.observer.forward_end(self._search_key(module), module)
-
-    def _search_key(self, module: Module) -> str:
-        if is_weighted(module):
-            return self.module_key(module)
-        # A loss is often made anew in every step: its class is what repeats.
-        return type(module).__name__
+        if (thread := get_ident()) != self.thread:
+            self.threads.ends(thread)  # it never raises
+        self._local_post(module, args, output)
 
     def _local_pre(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
-        if self.not_a_step():
-            return
-        self.depth += 1
-        if self.depth == 1:
-            self.observer.forward_begin(key, module, args, kwargs)
+        try:
+            if self.not_a_step():
+                return
+            self.depth += 1
+            if self.depth == 1:
+                self.observer.forward_begin(key, module, args, kwargs)
+        except Exception as error:
+            self.broke(error)
 
-    def _local_post(self, key: str, module: Module, args: Args, output: Value) -> None:
-        if self.not_a_step():
-            return
-        self.depth = max(0, self.depth - 1)
-        if self.depth == 0:
-            self.observer.forward_end(key, module)
+    def _local_post(self, module: Module, args: Args, output: Value) -> None:
+        try:
+            if self.not_a_step():
+                return
+            self.depth = max(0, self.depth - 1)
+            if self.depth == 0:
+                self.observer.forward_end()
+        except Exception as error:
+            self.broke(error)
 
     # ------------------------------------------------------- backward, optimizer, compile
 
-    def _wrap_backward(self, original: Function) -> Function:
+    def _wrap_backward(self, original: _Call) -> _Call:
         def backward(*args: Any, **kwargs: Any) -> Value:
             if self._in_backward or self.ignores_thread():
                 return original(*args, **kwargs)
             if self._step is not None and self._in_step(sys._getframe(1)):
                 return original(*args, **kwargs)
             boundary = self.boundary_hooks
-            if boundary is None:
-                if self.wants_lines:
-                    self.threads.observed_one(trains=True)
-                    self.backward_where = user_line(sys._getframe(1))
-                self.observer.backward_begin()
+            try:
+                if boundary is None:
+                    if self.wants_lines:
+                        self.threads.observed_one(trains=True)
+                        self.backward_where = user_line(sys._getframe(1))
+                    self.observer.backward_begin()
+            except Exception as error:
+                self.broke(error)
             self._in_backward = True
             try:
                 result = original(*args, **kwargs)
             finally:
                 self._in_backward = False
-            if boundary is None:
-                self.observer.backward_end()
-            else:
+            if boundary is not None:
                 boundary.backwards += 1
+                return result
+            try:
+                self.observer.backward_end()
+            except Exception as error:
+                self.broke(error)
             return result
 
         return backward
 
-    def _optimizer_key(self, optimizer: Optimizer) -> str:
-        key = self._optimizer_keys.get(optimizer)
-        if key is None:
-            key = f"{type(optimizer).__name__}@{len(self._optimizer_keys)}"
-            self._optimizer_keys[optimizer] = key
-            self.optimizers[key] = optimizer
-        return key
-
     def _optimizer_pre(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
-        if self._in_backward and self.active:  # in whichever thread the gradient came
-            self.steps_in_backward = True
-            self._optimizer_key(optimizer)
-            return
-        if self.ignores_thread():
-            return
-        wrapper = sys._getframe(1)
-        if self._step is not None and self._in_step(wrapper.f_back):
-            self.inside_optimizers.add("optimizer")
-            return
-        self._step = id(wrapper), wrapper.f_code
-        self.observer.optimizer_begin(self._optimizer_key(optimizer), optimizer)
+        try:
+            if self._in_backward and self.active:  # in whichever thread the gradient came
+                self.steps_in_backward = True
+                self.optimizers.key(optimizer)
+                return
+            if self.ignores_thread():
+                return
+            wrapper = sys._getframe(1)
+            if self._step is not None and self._in_step(wrapper.f_back):
+                self.inside_optimizers.add("optimizer")
+                return
+            self._step = id(wrapper), wrapper.f_code
+            self.observer.optimizer_begin(self.optimizers.key(optimizer))
+        except Exception as error:
+            self.broke(error)
 
     def _optimizer_post(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
-        boundary = self.boundary_hooks
-        if boundary is not None:
-            # Done here: a method of its own would be one call more in every step.
-            if boundary.closes_with_optimizer and threading.get_ident() == boundary.thread:
-                if boundary.inside:
-                    boundary.inside = False
-                    boundary.end()
-                else:
-                    boundary.miss()
-            return
-        if self._in_backward or self.ignores_thread():
-            return
-        if self._step is not None and self._step[0] == id(sys._getframe(1)):
-            self._step = None
-            self.observer.optimizer_end(self._optimizer_key(optimizer), optimizer)
+        try:
+            boundary = self.boundary_hooks
+            if boundary is not None:
+                # Done here: a method of its own would be one call more in every step.
+                if boundary.closes_with_optimizer and get_ident() == boundary.thread:
+                    if boundary.inside:
+                        boundary.inside = False
+                        boundary.end()
+                    else:
+                        boundary.miss()
+                return
+            if self._in_backward or self.ignores_thread():
+                return
+            if self._step is not None and self._step[0] == id(sys._getframe(1)):
+                self._step = None
+                self.observer.optimizer_end(self.optimizers.key(optimizer))
+        except Exception as error:
+            self.broke(error)
 
     def compile_starts(self, mode: str | None) -> None:
         """From the first torch.compile on no global module hook may be left.
@@ -445,18 +424,12 @@ class Hooks:
         if not self.compiling:
             self.compiling = True
             self.observe_everything()  # what compiles replaces the call that shows the boundary
-            self._remove_global_hooks()
+            self._global.close()
         self.compile_makes_graphs = mode in ("reduce-overhead", "max-autotune")
         self.observer.compiled()
 
-    def as_compiled(self, key: str, module: Module, call: Function, mode: str | None) -> Function:
-        """A compiled call of a module, to be observed as its forward."""
+    def as_compiled(self, key: str, module: Module, call: _Call, mode: str | None) -> Value:
+        """A compiled call, to be observed as a forward; `module` is None for a function."""
         self.compile_starts(mode)
-        keep_dynamo_out()
-        return observed_call(self, key, module, call)
-
-
-def _swap_backward(owner: Owner, present: Function, wanted: Function) -> None:
-    """Put one backward in the place of another, unless the script has put its own there."""
-    if owner.backward is present:
-        owner.backward = wanted
+        compile_hooks.keep_dynamo_out()
+        return compile_hooks.observed_call(self, key, module, call)

@@ -1,47 +1,100 @@
-"""Modules of the script: their mode, and names that stay the same over the steps."""
+"""Modules of the script: their mode, the shapes of their inputs, and names that stay the same."""
 
 from __future__ import annotations
 
+import itertools
 import weakref
+from collections.abc import Callable, Iterator
 
-from launchscope.runner.child.torch_types import Module
+from launchscope.model import TensorShape
+from launchscope.runner.child.plain_values import (
+    class_name,
+    is_a,
+    is_tensor,
+    loaded_torch,
+    module_attributes,
+    module_tensors,
+    shape_of,
+    values_of,
+)
+from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch, Value
+
+_MOST_TENSORS = 64
 
 
-def in_training(module: Module) -> bool:
-    """The mode of a module; True for what has none, such as a compiled function."""
-    return bool(getattr(module, "training", True))
+def training_flag(module: Module) -> Callable[[], bool]:
+    """Reads the mode of a module."""
+    if is_a(
+        module, loaded_torch().jit.ScriptModule
+    ):  # of torch itself, and not in Python's dictionary
+        return lambda: bool(module.training)
+    attributes = module_attributes(module)
+    return lambda: attributes.get("training") is not False
+
+
+def in_training(module: Module | None) -> bool:
+    """The mode of a module; True for what has no mode, such as a compiled function."""
+    return module is None or training_flag(module)()
 
 
 def is_weighted(module: Module) -> bool:
-    """True if the module holds a parameter, at any depth."""
-    return next(iter(module.parameters()), None) is not None
+    """Whether the module holds a parameter, at any depth."""
+    return next(module_tensors(module, "parameters"), None) is not None
 
 
-class ModuleKeys:
-    """`Linear@0` for the first module that was asked about, and so on; keeps no module alive."""
+def input_shapes(torch: Torch, args: Args, kwargs: Kwargs) -> tuple[TensorShape, ...]:
+    """Of the tensors that a forward gets, nested ones too; 64 at most."""
+    found: list[TensorShape] = []
+    left: list[Value] = [*args, *kwargs.values()]
+    while left and len(found) < _MOST_TENSORS:
+        value = left.pop(0)
+        if is_tensor(torch, value):
+            found.append(shape_of(value))
+        else:
+            left = [*values_of(value), *left]
+    return tuple(found)
+
+
+def main_input(torch: Torch, args: Args, kwargs: Kwargs) -> TensorShape | None:
+    """The first tensor that a forward gets directly; None if it gets none."""
+    values = (*args, *kwargs.values())
+    return next((shape_of(value) for value in values if is_tensor(torch, value)), None)
+
+
+class ObjectKeys:
+    """Names modules or optimizers `Linear@0` and so on, in the order of the calls; keeps none of
+    them alive."""
 
     def __init__(self) -> None:
-        self._modules: dict[str, weakref.ref[Module]] = {}
-        self._keys: weakref.WeakKeyDictionary[Module, str] = weakref.WeakKeyDictionary()
+        # By id: the script's own `__hash__` and `__eq__` are not asked.
+        self._keys: dict[int, tuple[weakref.ref[Value], str]] = {}
+        self._numbers = itertools.count()
 
-    def key(self, module: Module) -> str:
-        """Modules are told apart by identity; those that cannot be hashed, by their class."""
-        try:
-            known = self._keys.get(module)
-        except TypeError:
-            return type(module).__name__
+    def key(self, thing: Value) -> str:
+        """A name that stays the same."""
+        number = id(thing)
+        known = self._keys.get(number)
         if known is None:
-            known = f"{type(module).__name__}@{len(self._modules)}"
-            self._keys[module] = known
-            self._modules[known] = weakref.ref(module)
-        return known
+            reference = weakref.ref(thing, lambda gone: self._keys.pop(number, None))
+            known = reference, f"{class_name(thing)}@{next(self._numbers)}"
+            self._keys[number] = known
+        return known[1]
 
-    def get(self, key: str) -> Module | None:
-        """The module of that name; None if it is gone."""
-        return self._modules.get(key, lambda: None)()
+    def get(self, key: str) -> Value | None:
+        """The one of that name; None if it is gone."""
+        return next((thing() for thing, known in self._keys.values() if known == key), None)
 
-    def alive(self) -> list[Module]:
-        return [module for ref in self._modules.values() if (module := ref()) is not None]
+    def alive(self) -> Alive:
+        """Those that are there now."""
+        return Alive([thing for thing, _ in self._keys.values()])
 
-    def clear(self) -> None:
-        self._modules.clear()
+
+class Alive:
+    """Iterates over those of some objects that the script still has; keeps none of them alive."""
+
+    def __init__(self, references: list[weakref.ref[Value]]):
+        self._references = references
+
+    def __iter__(self) -> Iterator[Value]:
+        found = (reference() for reference in self._references)
+        return (thing for thing in found if thing is not None)

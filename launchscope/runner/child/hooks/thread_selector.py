@@ -1,4 +1,4 @@
-"""Forwards of threads that are not observed: does the work go on in one of them?"""
+"""Decides which thread of the script is observed."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from collections import Counter
 from launchscope.runner.child.hooks.modules import is_weighted
 from launchscope.runner.child.torch_types import Module
 
-# Another thread is followed after so many outermost forwards, while the observed one made fewer
-# than the few that a trial of the model takes.
+# Another thread is observed after this many outermost forwards, if the observed one has made fewer
+# than the few of a trial.
 _SWITCH_AFTER, _TRIED = 8, 3
 
 
 class ThreadSelector:
     """A script may try its model in its main thread and train or serve in another.
 
-    The observed thread changes at most once, and never after the first one has trained: both
-    would be in the middle of something.
+    The observed thread changes at most once, and never after the first one has trained.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,4 @@
-"""Recognizes, from one dispatched op, the operations that a capture cannot contain.
-
-A table by op name, and the few ops whose arguments decide.
-"""
+"""Recognizes, from one dispatched op, the operations that a capture cannot contain."""
 
 from __future__ import annotations
 
@@ -19,28 +16,14 @@ _BY_NAME = {
     "aten::nonzero": DYNAMIC,
     "aten::argwhere": DYNAMIC,
     "aten::masked_select": DYNAMIC,
-    "aten::_unique": DYNAMIC,
-    "aten::_unique2": DYNAMIC,
-    "aten::unique_dim": DYNAMIC,
-    "aten::unique_consecutive": DYNAMIC,
-    "aten::unique_dim_consecutive": DYNAMIC,
     "aten::bincount": DYNAMIC,
 }
+_UNIQUE = ("aten::unique", "aten::_unique")  # unique_dim, unique_consecutive, ...
 _COPIES = {"aten::copy_", "aten::_to_copy", "aten::to", "aten::_copy_from"}
-# Ops that run no kernel: allocations, and views that the schema does not mark as such.
+# Ops that run no kernel, and are not views according to their schemas.
 _NO_KERNEL = {
-    "aten::empty",
-    "aten::empty_like",
-    "aten::empty_strided",
-    "aten::empty_permuted",
-    "aten::new_empty",
-    "aten::new_empty_strided",
     "aten::_unsafe_view",
-    "aten::_reshape_alias",
-    "aten::detach",
-    "aten::alias",
     "aten::lift",
-    "aten::lift_fresh",
     "aten::is_pinned",
     "aten::_pin_memory",
     "aten::resize_",
@@ -49,14 +32,14 @@ _NO_KERNEL = {
     "aten::_has_compatible_shallow_copy_type",
     "aten::record_stream",
     "prim::device",
-    "profiler::_record_function_enter_new",
-    "profiler::_record_function_exit",
 }
+_NO_KERNEL_FAMILIES = ("aten::empty", "aten::new_empty", "profiler::_record_function")
 
 
 def runs_no_kernel(op: Op) -> bool:
-    """True for views, allocations and bookkeeping: ops that launch nothing."""
-    if op._schema.name in _NO_KERNEL:
+    """Whether the op is a view, an allocation or bookkeeping."""
+    name = op._schema.name
+    if name in _NO_KERNEL or name.startswith(_NO_KERNEL_FAMILIES):
         return True
     returns = op._schema.returns
     return bool(returns) and all(
@@ -69,8 +52,7 @@ def blocker_of(
 ) -> str | None:
     """The category of blocker that this call is, None if it is none.
 
-    `on_device(tensor)` says whether a tensor counts as one on the device; in a rehearsal those
-    that the script would have on the GPU do.
+    `on_device(tensor)` says whether a tensor is on the GPU, or would be in a rehearsal.
     """
     name = op._schema.name
     generator = kwargs.get("generator")
@@ -84,24 +66,16 @@ def blocker_of(
         return _copy_blocker(torch, name, args, kwargs)
     if not any(isinstance(value, torch.Tensor) and on_device(value) for value in args):
         return None
-    known = _BY_NAME.get(name)
-    if known is not None:
-        return known
-    if name in ("aten::index", "aten::index_put_", "aten::index_put") and _masked(torch, args):
+    if name in ("aten::index", "aten::index_put_", "aten::index_put"):
+        given = args[1] if len(args) > 1 else ()
+        indices = [index for index in given or () if isinstance(index, torch.Tensor)]
         # index_put_ of one scalar value becomes a masked_fill and needs no indices.
         scalar = name != "aten::index" and len(args) > 2 and args[2].numel() == 1
-        return None if scalar else DYNAMIC
-    if name == "aten::repeat_interleave":
-        return DYNAMIC if kwargs.get("output_size") is None else None
-    return None
-
-
-def _masked(torch: Torch, args: Args) -> bool:
-    indices = args[1] if len(args) > 1 else ()
-    return any(
-        isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
-        for index in indices or ()
-    )
+        masked = any(index.dtype in (torch.bool, torch.uint8) for index in indices)
+        return DYNAMIC if masked and not scalar else None
+    if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
+        return DYNAMIC
+    return DYNAMIC if name.startswith(_UNIQUE) else _BY_NAME.get(name)
 
 
 def _copy_blocker(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str | None:
@@ -115,8 +89,6 @@ def _copy_blocker(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str | 
         waits = not kwargs.get("non_blocking", False)
     if not isinstance(source, torch.Tensor) or source.device.type == target.type:
         return None
-    if "cuda" not in (source.device.type, target.type):
-        return None
     if source.device.type == "cuda":
         return SYNC if waits else HOST_COPY
-    return HOST_COPY if waits or not source.is_pinned() else None
+    return HOST_COPY if target.type == "cuda" and (waits or not source.is_pinned()) else None

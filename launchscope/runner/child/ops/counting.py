@@ -1,33 +1,84 @@
-"""Counts the device ops of a piece of code in this very process, as a rehearsal would."""
+"""Counts the device ops of a piece of code in this process, as a rehearsal would."""
 
 from __future__ import annotations
 
+import concurrent.futures.thread as pools
 import contextlib
+import functools
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
+from launchscope.runner.child.ops.foreach import foreach_as_on_cuda
 from launchscope.runner.child.ops.host_copies import host_step_counts
-from launchscope.runner.child.ops.rehearsal import foreach_as_on_cuda
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, make_dispatch_mode
+from launchscope.runner.child.plain_values import own_attributes
 from launchscope.runner.child.torch_types import Args, Kwargs, Optimizer, Torch
 
 
 @contextlib.contextmanager
-def device_ops(torch: Torch) -> Iterator[StepStream]:
-    """Records the ops that run inside; views, allocations and host state of optimizers apart.
+def device_ops(torch: Torch) -> Iterator[list[StepStream]]:
+    """Records the ops that run inside; views, allocations and host state of optimizers excluded.
 
-    Optimizers and gradient clipping take the multi-tensor path that they would take on CUDA.
-    Compiled code runs eagerly inside, and stays eager in this process.
+    Those of threads that start inside and of calls that a ThreadPoolExecutor runs meanwhile are
+    streams of their own. Optimizers and gradient clipping are counted as on CUDA, where they update
+    many tensors at once. Compiled code runs eagerly inside, and stays eager in this process.
     """
-    stream, host = StepStream(), HostTensors()
+    streams: list[StepStream] = []
+    host = HostTensors()
+
+    def recording() -> AbstractContextManager[object]:
+        stream = StepStream()
+        streams.append(stream)
+        mode: AbstractContextManager[object] = make_dispatch_mode(
+            torch, stream, host.on_device, host
+        )
+        return mode
 
     def before_step(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         host.step_counts |= host_step_counts(torch, [optimizer])
 
     with contextlib.ExitStack() as undo:
-        optimizers = sys.modules.get("torch.optim.optimizer")
-        if optimizers is not None:
-            undo.callback(optimizers.register_optimizer_step_pre_hook(before_step).remove)
-        undo.enter_context(foreach_as_on_cuda())
-        undo.enter_context(make_dispatch_mode(torch, stream, host.on_device, host))
-        yield stream
+        optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
+        undo.callback(optimizers.register_optimizer_step_pre_hook(before_step).remove)
+        undo.enter_context(foreach_as_on_cuda(torch, StepStream(), host))
+        undo.enter_context(_around_threads(recording))
+        undo.enter_context(recording())
+        yield streams
+    if host.error is not None:
+        raise host.error
+
+
+@contextlib.contextmanager
+def _around_threads(make: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+    """A context of its own, which `make` gives, around each thread that starts inside and around
+    each call that a pool runs meanwhile, in whatever thread."""
+    start, run_call = threading.Thread.start, pools._WorkItem.run
+
+    def start_in_context(thread: threading.Thread) -> None:
+        run = thread.run
+
+        def run_in_context() -> None:
+            del thread.__dict__["run"]
+            with make():
+                run()
+
+        # The workers of a pool outlive the calls that are counted.
+        if own_attributes(thread).get("_target") is not pools._worker:
+            thread.__dict__["run"] = run_in_context
+        start(thread)
+
+    def run_call_in_context(*args: Any) -> None:
+        with make():
+            run_call(*args)
+
+    patched: Any = ((threading.Thread, "start", start), (pools._WorkItem, "run", run_call))
+    for (owner, name, original), new in zip(patched, (start_in_context, run_call_in_context)):
+        setattr(owner, name, functools.wraps(original)(new))
+    try:
+        yield
+    finally:
+        for owner, name, original in patched:
+            setattr(owner, name, original)

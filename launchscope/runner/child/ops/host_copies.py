@@ -1,131 +1,209 @@
-"""What stays on the host, and what is copied there, in a rehearsal, in which all is on the CPU.
+"""Finds what a GPU would copy to the host, in a rehearsal, where everything is on the CPU.
 
-What a GPU would have to copy is copied here too, so that the op is seen and counted. From then
-on the copy counts as a tensor on the host, like everything computed from it alone. So does a
-tensor that the step makes without a device (`torch.randint(n, (8,))`), if the script names
-devices at all.
+Such a copy is made here too, so that the op is seen and counted. From then on it counts as a
+tensor on the host, like everything computed from it alone. So does a tensor that the step makes
+without a device (`torch.randint(n, (8,))`), if the script names devices at all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import linecache
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from types import FrameType
 
+from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
-from launchscope.runner.child.ops.step_ops import HostTensors, StepStream
+from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import function_mode
-from launchscope.runner.child.torch_types import (
-    Args,
-    Function,
-    Kwargs,
-    Mode,
-    Optimizer,
-    Tensor,
-    Torch,
-    Value,
+from launchscope.runner.child.plain_values import (
+    entry,
+    is_a,
+    is_tensor,
+    parameters_with_state,
+    tensor_field,
+    values_of,
 )
+from launchscope.runner.child.source_lines import is_torch
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Tensor, Torch, Value
 
 _COPY = "aten._to_copy"  # what .cpu(), .to("cpu"), .tolist() and .numpy(force=True) run on a GPU
 _CPU = r"""(torch\.device\(\s*)?(?P<quote>["'])cpu(:0)?(?P=quote)\s*[,)]"""
 _NAMES_CPU = re.compile(
     rf"^\.to\(\s*({_CPU}|.*\bdevice\s*=\s*{_CPU.replace('quote', 'mark')})", re.S
 )
+# `.to(x.device)`: it follows another tensor, which is where this one is already.
+_FOLLOWS = re.compile(r"^\.to\(\s*(device\s*=\s*)?[\w.\[\]]+\.device\b")
 # Functions that make a new tensor on the host unless a device is given.
 _FACTORIES = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "rand", "randint",
               "randn", "randperm", "tensor", "zeros")  # fmt: skip
 
 
-def host_step_counts(torch: Torch, optimizers: Iterable[Optimizer]) -> set[int]:
-    """Addresses of step counts, which stay on the host unless capturable or fused."""
-    found = set()
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            if group.get("capturable") or group.get("fused"):
-                continue
-            for parameter in group["params"]:
-                count = optimizer.state.get(parameter, {}).get("step")
-                if isinstance(count, torch.Tensor):
-                    found.add(count.untyped_storage().data_ptr())
-    return found
+def host_step_counts(torch: Torch, optimizers: Iterable[Value]) -> set[int]:
+    """Addresses of the step counts of optimizers that keep them on the host."""
+    counts: list[Tensor] = [
+        entry(state, "step")
+        for optimizer in optimizers
+        for group, _, state in parameters_with_state(optimizer)
+        if not (entry(group, "capturable") or entry(group, "fused"))
+    ]
+    with torch._C.DisableTorchFunction():
+        return {c.untyped_storage().data_ptr() for c in counts if is_tensor(torch, c)}
+
+
+@contextlib.contextmanager
+def batches_on_host(torch: Torch, host: HostTensors) -> Iterator[None]:
+    """Adds the tensors that data loaders deliver to `host`."""
+    import torch.utils.data.dataloader as dataloader
+    from torch.utils._pytree import tree_leaves
+
+    owner = dataloader._BaseDataLoaderIter
+    if is_replaced(owner, "__next__"):
+        yield
+        return
+    original, hosts = owner.__next__, [host]
+
+    def fetch(iterator: Value) -> Value:
+        batch = original(iterator)
+        for host in hosts:
+            try:
+                for value in filter(functools.partial(is_tensor, torch), tree_leaves(batch)):
+                    host.add(value)
+            except Exception as error:
+                host.error = error
+        return batch
+
+    undo = put_in_place(owner, "__next__", fetch)
+    try:
+        yield
+    finally:
+        hosts.clear()  # whoever keeps `fetch` does not keep the tensors
+        undo()
 
 
 def make_host_copy_mode(
     torch: Torch, stream: StepStream, on_device: Callable[[Tensor], bool], host: HostTensors
 ) -> Mode:
-    """A TorchFunctionMode that records copies to the host and adds them to `host`."""
+    """A TorchFunctionMode that records copies to the host, which it adds to `host`, and those to
+    the device that a line of the script asks for: `.to(device)`, `.cuda()`, `torch.tensor(x,
+    device=device)`.
+    """
     tensor_class = torch.Tensor
     cpu, to, to_device = tensor_class.cpu, tensor_class.to, tensor_class.cuda
-    tolist, numpy = tensor_class.tolist, tensor_class.numpy
-    factories = {getattr(torch, name) for name in _FACTORIES} if host.devices_named else ()
+    tolist, numpy, printed = tensor_class.tolist, tensor_class.numpy, tensor_class.__repr__
+    # By id: a function of the script is not asked for its hash.
+    factories = {id(getattr(torch, name)) for name in _FACTORIES} if host.devices_named else ()
 
-    def copy(source: Tensor, func: Function, *args: Value, **kwargs: Value) -> Tensor:
+    def copy(
+        source: Tensor, func: Function, run: Function, *args: Value, **kwargs: Value
+    ) -> Tensor:
         waits = not (kwargs.get("non_blocking") or (func is to and args[2:3] == (True,)))
         stream.block(_COPY, SYNC if waits else HOST_COPY, stream.line())
-        result = func(source, *args, **kwargs)
+        stream.copies += 1
+        result = run(source, *args, **kwargs)
         if result is source:  # on the CPU already
             result = source.to("cpu", copy=True)
         host.add(result)
         return result
 
-    def on_call(func: Function, args: Args, kwargs: Kwargs) -> Value:
+    def goes_to_device(
+        func: Function, source: Value, args: Args, kwargs: Kwargs, caller: FrameType
+    ) -> bool:
+        device = args[1] if len(args) > 1 else kwargs.get("device")
+        if func is to and (not is_a(device, str, int, torch.device) or _follows(caller)):
+            return False
+        return (func is to or func is to_device) and is_on_host(source)
+
+    def is_on_host(source: Tensor) -> bool:
+        """Whether nothing put it on the device: it was not copied yet, no op of the device has
+        made it, and it does not belong to the model."""
+        storage = weak_storage(source)
+        known = storage in host.arrived or storage in stream.produced
+        if (known and not host.holds(source)) or tensor_field(source, "requires_grad"):
+            return False
+        with torch._C.DisableTorchFunction():
+            part = storage, source.storage_offset()
+        if part in stream.copied:
+            return False
+        stream.copied.add(part)
+        return True
+
+    def on_call(func: Function, run: Function, args: Args, kwargs: Kwargs) -> Value:
         source = args[0] if args else None
-        caller = sys._getframe(2)
-        if func in factories and _makes_on_host(torch, args, kwargs):
-            host.making = True
+        caller = sys._getframe(3)
+        if func is printed and on_device(source):  # it shows no op to any mode
+            stream.block("torch.Tensor.__repr__", SYNC, stream.line())
+        if id(func) in factories and _makes_on_host(torch, args, kwargs):
+            host.unrecorded = True
             try:
-                made = func(*args, **kwargs)
+                made = run(*args, **kwargs)
             finally:
-                host.making = False
+                host.unrecorded = False
             host.add(made)
             return made
         forced = func is numpy and (bool(kwargs.get("force")) or args[1:] == (True,))
         if func is cpu or (func is to and _names_cpu(caller)):
             if on_device(source):
-                return copy(source, func, *args[1:], **kwargs)
+                return copy(source, func, run, *args[1:], **kwargs)
         elif func is to or func is to_device or kwargs.get("device") is not None:
-            if isinstance(source, tensor_class):
+            by_script = not is_torch(caller.f_code.co_filename)
+            if is_tensor(torch, source):
+                if by_script and goes_to_device(func, source, args, kwargs, caller):
+                    stream.copy(stream.line())
                 host.discard(source)  # it may well go to the device
+            elif by_script and (func is torch.tensor or func is torch.as_tensor):
+                stream.copy(stream.line())
         elif (func is tolist or forced) and on_device(source):
-            args = (copy(args[0].detach(), cpu), *args[1:])
-        return func(*args, **kwargs)
+            args = (copy(args[0].detach(), cpu, cpu), *args[1:])
+        return run(*args, **kwargs)
 
     return function_mode(on_call)
 
 
 def _makes_on_host(torch: Torch, args: Args, kwargs: Kwargs) -> bool:
-    """Whether a factory makes its tensor there: no device is given or set as the default, and
-    no argument is a tensor."""
-    from torch.utils import _device
-
-    if kwargs.get("device") is not None or _device.CURRENT_DEVICE is not None:
+    """Whether a factory gets neither a device, of its own or by default, nor a tensor."""
+    if kwargs.get("device") is not None or _default_device() is not None:
         return False
     values = [*args, *kwargs.values()]
-    values += [part for value in values if isinstance(value, list | tuple) for part in value]
-    return not any(isinstance(value, torch.Tensor) for value in values)
+    values += [part for value in values for part in values_of(value)]
+    return not any(is_tensor(torch, value) for value in values)
+
+
+def _default_device() -> Value:
+    """What the script has set; torch loads the module with the first one."""
+    return getattr(sys.modules.get("torch.utils._device"), "CURRENT_DEVICE", None)
 
 
 def _names_cpu(caller: FrameType) -> bool:
     """Whether the call that the frame executes says `.to("cpu")` literally.
 
-    A script that chooses its device says `.to(device)`, and chose the CPU only because there is
-    no GPU here; with one, that is no copy to the host.
+    In a script that chooses its device, `.to(device)` copies to the host only without a GPU.
     """
+    return bool(_NAMES_CPU.match(_call_text(caller)))
+
+
+def _follows(caller: FrameType) -> bool:
+    return bool(_FOLLOWS.match(_call_text(caller)))
+
+
+def _call_text(caller: FrameType) -> str:
+    """The source of the call that the frame executes, from its last `.to(` on; empty if lost."""
     code, first = caller.f_code, caller.f_lineno
     if sys.version_info < (3, 11):
         source = linecache.getline(code.co_filename, first)
     else:
         begin, end, left, right = next(islice(code.co_positions(), caller.f_lasti // 2, None))
         if begin is None or end is None:
-            return False
+            return ""
         lines = linecache.getlines(code.co_filename)[begin - 1 : end]
         if not lines:
-            return False
+            return ""
         # Python counts columns in bytes.
         lines[-1] = lines[-1].encode()[:right].decode(errors="replace")
         lines[0] = lines[0].encode()[left:].decode(errors="replace")
         source = "".join(lines)
-    return bool(_NAMES_CPU.match(source[max(source.rfind(".to("), 0) :]))
+    return source[max(source.rfind(".to("), 0) :]

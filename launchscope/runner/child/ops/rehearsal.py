@@ -1,37 +1,26 @@
-"""Lets a script that asks for a GPU run on the CPU, so that its op stream can be inspected.
+"""Runs a script that asks for a GPU on the CPU, so that its ops can be inspected.
 
-Devices that it names `cuda` become the CPU, calls that only manage a GPU do nothing, and
-optimizers take the multi-tensor path that they would take on CUDA.
+Devices that it names `cuda` become the CPU, and calls that only manage a GPU do nothing.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
+from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
+from launchscope.runner.child.plain_values import is_a
 from launchscope.runner.child.source_lines import is_torch
-from launchscope.runner.child.torch_types import (
-    Args,
-    Device,
-    Event,
-    Function,
-    Kwargs,
-    Mode,
-    Module,
-    Owner,
-    Storage,
-    Torch,
-    Value,
-)
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
 
 _SILENT = (
     "synchronize",
-    "empty_cache",
     "reset_peak_memory_stats",
     "manual_seed",
     "manual_seed_all",
@@ -47,16 +36,6 @@ _SILENT = (
 _SILENT_NVTX = ("range_push", "range_pop", "range_start", "range_end", "mark")
 _NAME, _CAPABILITY = "no GPU (rehearsal)", (8, 0)
 _MEMORY_BYTES = 16 * 2**30  # what a script gets as the memory of the GPU
-_CHOICE = "_default_to_fused_or_foreach"
-_CLIPPING = ("_has_foreach_support", "_device_has_foreach_support")
-_ZERO = (
-    "current_device",
-    "memory_allocated",
-    "memory_reserved",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "get_sync_debug_mode",
-)
 
 
 @dataclass
@@ -65,8 +44,8 @@ class RehearsalFindings:
 
     named_cuda: bool = False
     named_device: bool = False  # any device, cuda or not
-    used_autocast: bool = False
-    used_grad_scaler: bool = False
+    used_mixed_precision: bool = False  # autocast for CUDA, or a GradScaler
+    error: Exception | None = None  # of our own, in a call of the script
 
 
 def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
@@ -74,7 +53,6 @@ def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
     _map_devices(torch, findings)
     _replace_cuda(torch)
     _load_to_cpu(torch, findings)
-    foreach_as_on_cuda()
     _observe_precision_helpers(torch, findings)
 
 
@@ -83,12 +61,10 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
 
     def on_cpu(value: Value) -> Value:
         """ "cpu" for a CUDA device by index, name or object; other values unchanged."""
-        if isinstance(value, int) and not isinstance(value, bool):
+        kind = value.type if type(value) is torch.device else value
+        if type(kind) is int or (is_a(kind, str) and kind.partition(":")[0] == "cuda"):
+            findings.named_cuda = True
             return "cpu"
-        if isinstance(value, str) and value.partition(":")[0] == "cuda":
-            return "cpu"
-        if isinstance(value, torch.device) and value.type == "cuda":
-            return torch.device("cpu")
         return value
 
     def named_device(caller: FrameType) -> None:
@@ -98,38 +74,38 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
 
     from torch.overrides import TorchFunctionMode
 
-    class OnCpu(TorchFunctionMode):
+    class OnCpu(OwnMode, TorchFunctionMode):
         """Dynamo traces through this method; it would stop at a callback of ours."""
 
         def __torch_function__(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
             kwargs = kwargs or {}
-            name = getattr(func, "__name__", "")
-            if name == "cuda":
-                findings.named_cuda = findings.named_device = True
-                return args[0]
-            if name == "pin_memory":
-                return args[0]
-            if kwargs.get("pin_memory"):
-                kwargs = {**kwargs, "pin_memory": False}
-            device = kwargs.get("device")
-            if device is not None:
-                named_device(sys._getframe(1))
-                new = on_cpu(device)
-                if new is not device:
-                    findings.named_cuda = True
-                    kwargs = {**kwargs, "device": new}
-            if name == "to" and len(args) > 1:
-                new = on_cpu(args[1])
-                if isinstance(args[1], torch.device | str) or new is not args[1]:
+            try:
+                if not torch.compiler.is_dynamo_compiling():
+                    func = called_by_name(torch, func, sys._getframe(1))
+                name = getattr(func, "__name__", "")
+                if name == "cuda":
+                    findings.named_cuda = findings.named_device = True
+                    return args[0]
+                if name == "pin_memory":
+                    return args[0]
+                if kwargs.get("pin_memory"):
+                    kwargs = {**kwargs, "pin_memory": False}
+                device = kwargs.get("device")
+                if device is not None:
                     named_device(sys._getframe(1))
-                if new is not args[1]:
-                    findings.named_cuda = True
+                    kwargs = {**kwargs, "device": on_cpu(device)}
+                if name == "to" and len(args) > 1:
+                    new = on_cpu(args[1])
+                    if is_a(args[1], torch.device, str) or new is not args[1]:
+                        named_device(sys._getframe(1))
                     args = (args[0], new, *args[2:])
+            except Exception as error:
+                findings.error = error
             return func(*args, **kwargs)
 
-    mode: Mode = OnCpu()
+    mode: Value = OnCpu()
     mode.__enter__()
     module, set_default = torch.nn.Module, torch.set_default_device
     original_to, original_cuda = module.to, module.cuda
@@ -137,34 +113,36 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     def to(self: Module, *args: Value, **kwargs: Value) -> Value:
         new = tuple(map(on_cpu, args))
         named = {name: on_cpu(value) for name, value in kwargs.items()}
-        if any(isinstance(a, torch.device | str | int) for a in (*args, *kwargs.values())):
+        if any(is_a(a, torch.device, str, int) for a in (*args, *kwargs.values())):
             named_device(sys._getframe(1))
-        if new != args or named != kwargs:
-            findings.named_cuda = True
         return original_to(self, *new, **named)
 
-    def cuda(self: Module, device: Device = None) -> Module:
+    def cuda(self: Module, device: Value = None) -> Module:
         findings.named_cuda = findings.named_device = True
         return self
 
     to.__doc__, cuda.__doc__ = original_to.__doc__, original_cuda.__doc__
     module.to, module.cuda = to, cuda
-    torch.set_default_device = lambda device: set_default(on_cpu(device))
+    torch.set_default_device = functools.wraps(set_default)(lambda d: set_default(on_cpu(d)))
     torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
 
 
 def _generator_on_cpu(original: Function, on_cpu: Callable[[Value], Value]) -> Value:
-    """Replaces torch.Generator, of which function modes see nothing."""
+    """Replaces torch.Generator, which function modes do not see."""
 
-    class AsOriginal(type):
-        def __instancecheck__(cls, value: Value) -> bool:
-            return isinstance(value, original)
+    metaclass: Value = type(original)
 
-    class Generator(metaclass=AsOriginal):
-        def __new__(cls, device: Device = "cpu") -> Value:
-            return original(on_cpu(device))
+    class AsOriginal(metaclass):  # type: ignore[misc]
+        def __instancecheck__(self, value: Value) -> bool:
+            kind = original if self is ours else self
+            return issubclass(type(value), kind)
 
-    return Generator
+    def new(cls: type, device: Value = "cpu") -> Value:
+        return original.__new__(cls, on_cpu(device))
+
+    names = {"__new__": new, "__module__": original.__module__, "__doc__": original.__doc__}
+    ours: Value = AsOriginal(original.__name__, (original,), names)
+    return ours
 
 
 def _replace_cuda(torch: Torch) -> None:
@@ -172,8 +150,8 @@ def _replace_cuda(torch: Torch) -> None:
     cuda = torch.cuda
     for name in _SILENT:  # a function each: Dynamo's table refuses one under two rules
         setattr(cuda, name, lambda *args, **kwargs: None)
-    for name in _ZERO:
-        setattr(cuda, name, lambda *args, **kwargs: 0)
+    cuda.current_device = lambda: 0
+    cuda.get_sync_debug_mode = lambda: 0
     for name in _SILENT_NVTX:
         setattr(cuda.nvtx, name, lambda *args, **kwargs: 0)
     cuda.Event = _Event
@@ -181,16 +159,13 @@ def _replace_cuda(torch: Torch) -> None:
     cuda.stream = lambda stream: contextlib.nullcontext()
     cuda.device = cuda.device_of = _Device
     cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
+    major, minor = _CAPABILITY
     properties = types.SimpleNamespace(
-        name=_NAME,
-        major=_CAPABILITY[0],
-        minor=_CAPABILITY[1],
-        total_memory=_MEMORY_BYTES,
-        multi_processor_count=1,
+        name=_NAME, major=major, minor=minor, total_memory=_MEMORY_BYTES, multi_processor_count=1
     )
     original_properties = cuda.get_device_properties
 
-    def get_device_properties(device: Device = None) -> Value:
+    def get_device_properties(device: Value = None) -> Value:
         # torch itself asks too, and handles the error.
         by_torch = is_torch(sys._getframe(1).f_code.co_filename)
         return original_properties(device) if by_torch else properties
@@ -209,7 +184,7 @@ def _replace_cuda(torch: Torch) -> None:
 def _load_to_cpu(torch: Torch, findings: RehearsalFindings) -> None:
     """torch.load leaves on the CPU what was saved from a GPU or is meant for one."""
 
-    def load(storage: Storage, location: str) -> Storage:
+    def load(storage: Value, location: str) -> Value:
         if str(location).partition(":")[0] != "cuda":
             return None
         findings.named_cuda = True
@@ -220,45 +195,19 @@ def _load_to_cpu(torch: Torch, findings: RehearsalFindings) -> None:
 
 
 def _observe_precision_helpers(torch: Torch, findings: RehearsalFindings) -> None:
-    enter = torch.autocast.__enter__
+    autocast, scaler = torch.autocast, torch.amp.GradScaler
+    enter, init = autocast.__enter__, scaler.__init__
 
     def autocast_enter(self: Value) -> Value:
         if self.device == "cuda":
-            findings.used_autocast = True
+            findings.used_mixed_precision = True
         return enter(self)
 
-    torch.autocast.__enter__ = autocast_enter
-    scaler = torch.amp.GradScaler
-    init = scaler.__init__
-
     def scaler_init(self: Value, *args: Value, **kwargs: Value) -> None:
-        findings.used_grad_scaler = True
+        findings.used_mixed_precision = True
         init(self, *args, **kwargs)
 
-    scaler.__init__ = scaler_init
-
-
-def foreach_as_on_cuda() -> contextlib.ExitStack:
-    """Optimizers and gradient clipping take the multi-tensor path, as on CUDA, until it closes."""
-
-    def default(params: Value, differentiable: bool, use_fused: bool = False) -> Value:
-        return False, not differentiable
-
-    def supported(*args: Value, **kwargs: Value) -> bool:
-        return True
-
-    clip = sys.modules.get("torch.nn.utils.clip_grad")
-    patches: list[tuple[Owner, str, Function]] = [
-        (module, _CHOICE, default)
-        for name, module in list(sys.modules.items())
-        if name.startswith("torch.optim") and hasattr(module, _CHOICE)
-    ]
-    patches += [(clip, helper, supported) for helper in _CLIPPING if hasattr(clip, helper)]
-    undo = contextlib.ExitStack()
-    for module, name, patched in patches:
-        undo.callback(setattr, module, name, getattr(module, name))
-        setattr(module, name, patched)
-    return undo
+    autocast.__enter__, scaler.__init__ = autocast_enter, scaler_init
 
 
 def _nothing(*args: Value, **kwargs: Value) -> None:
@@ -268,7 +217,7 @@ def _nothing(*args: Value, **kwargs: Value) -> None:
 class _Device(contextlib.nullcontext[None]):
     """Replaces torch.cuda.device, which is also used to check the type of a value."""
 
-    def __init__(self, device: Device = None):
+    def __init__(self, device: Value = None):
         super().__init__()
         self.idx = self.prev_idx = 0
 
@@ -281,7 +230,7 @@ class _Stream:
 
     wait_stream = wait_event = synchronize = _nothing
 
-    def record_event(self, event: Event = None) -> Event:
+    def record_event(self, event: Value = None) -> Value:
         return event or _Event()
 
     def query(self) -> bool:
@@ -293,5 +242,5 @@ class _Event(_Stream):
 
     record = wait = _nothing
 
-    def elapsed_time(self, other: Event) -> float:
+    def elapsed_time(self, other: Value) -> float:
         return 0.0

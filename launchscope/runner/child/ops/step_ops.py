@@ -1,135 +1,193 @@
-"""Records the op stream of one step: what runs on the device, what blocks a capture, and
+"""Records the operations of one step: what runs on the device, what blocks a capture, and
 which memory the step reads and writes that it did not make itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
 import sys
+import threading
 import warnings
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeAlias, cast
 
-from launchscope.model import BlockerRecord, OpRecord, SourceLine, StepPart, TensorShape
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.input_shapes import shape_of
-from launchscope.runner.child.ops.blocking import (
-    HOST_COPY,
-    RNG,
-    SYNC,
-    blocker_of,
-    runs_no_kernel,
+from launchscope.model import (
+    BlockerRecord,
+    LibraryStep,
+    OpRecord,
+    SourceLine,
+    StepPart,
+    TensorShape,
 )
+from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
+from launchscope.runner.child.ops.blocking import HOST_COPY, RNG, SYNC, blocker_of, runs_no_kernel
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
-from launchscope.runner.child.source_lines import user_line
+from launchscope.runner.child.plain_values import is_a, is_tensor, loaded_torch, shape_of, values_of
+from launchscope.runner.child.source_lines import library_frames, user_line
 from launchscope.runner.child.torch_types import (
     Args,
     Function,
     Kwargs,
-    Mode,
     Op,
-    Owner,
     StorageRef,
     Tensor,
     Torch,
     Value,
 )
 
-_RANDOM_OPS = ("dropout", "bernoulli", "rand", "normal", "exponential", "uniform", "multinomial")
 RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all")
 _ITEM = "aten::_local_scalar_dense"
-_MOST_OPS_KEPT = 20_000
+_ZEROES = ("aten::zero_", "aten::_foreach_zero_")
+_ACCUMULATE = "aten::add_"
+_COPY = "aten._to_copy"  # what .cpu() and .to(device) run on a GPU
+MOST_OPS_KEPT = 20_000
+# PyTorch warns of a synchronization by a plain UserWarning, which only its text tells from those of
+# the script. If the text changes, the warning is shown as the script's own and the capture fails at
+# that line, which is reported.
 _SYNC_WARNING = "synchronizing CUDA operation"
 _Filter: TypeAlias = tuple[str, re.Pattern[str], type[Warning], None, int]
 
 
-def copies_to_gpu(torch: Torch, func: Function, args: Args, kwargs: Kwargs) -> bool:
+def copies_to_gpu(torch: Torch, func: Value, args: Args, kwargs: Kwargs) -> bool:
     """Whether a call makes a tensor on the GPU from values on the host, for which no op shows."""
     device = kwargs.get("device")
-    if func not in (torch.tensor, torch.as_tensor) or device is None:
+    if (func is not torch.tensor and func is not torch.as_tensor) or device is None:
         return False
-    on_gpu = isinstance(device, int) or torch.device(device).type == "cuda"
+    on_gpu = is_a(device, int) or torch.device(device).type == "cuda"
     source = args[0] if args else kwargs.get("data")
-    return on_gpu and not isinstance(source, torch.Tensor)
+    return on_gpu and not is_tensor(torch, source)
 
 
-def sync_calls(cuda: Torch) -> tuple[tuple[Owner, str], ...]:
-    """Python calls that wait for the GPU, as owner and name."""
+def sync_calls(cuda: Torch) -> tuple[tuple[Value, str], ...]:
+    """Python calls that wait for the GPU: what holds each, and its name."""
     return tuple((owner, "synchronize") for owner in (cuda, cuda.Stream, cuda.Event))
 
 
 def weak_storage(tensor: Tensor) -> StorageRef:
-    """A reference to a tensor's storage, equal for all that share it, which it does not keep alive.
+    """A weak reference to a tensor's storage, equal for all tensors that share it.
 
     None for a tensor without its own, such as sparse ones and torch.func's wrappers.
     """
-    from torch.multiprocessing.reductions import StorageWeakRef
-
     try:
-        return StorageWeakRef(tensor.untyped_storage())
+        with loaded_torch()._C.DisableTorchFunction():
+            return _storage_ref()(tensor.untyped_storage())
     except (RuntimeError, NotImplementedError):
         return None
 
 
+@functools.cache
+def _storage_ref() -> Function:
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    return StorageWeakRef
+
+
 def written_by(torch: Torch, op: Op, args: Args, kwargs: Kwargs) -> Iterator[Tensor]:
     """The tensors that an op writes, according to its schema."""
-    for place, argument in enumerate(op._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        value = args[place] if place < len(args) else kwargs.get(argument.name)
-        for tensor in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(tensor, torch.Tensor):
-                yield tensor
+    for index, argument in enumerate(op._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[index] if index < len(args) else kwargs.get(argument.name)
+            values = values_of(value) or (value,)
+            yield from (tensor for tensor in values if is_tensor(torch, tensor))
+
+
+def library_step(torch: Torch) -> LibraryStep | None:
+    """Whose `step` the running op belongs to; None if the person's own code calls it."""
+    frames = library_frames(sys._getframe(1))
+    owners = [frame.f_locals.get("self") for frame in frames if frame.f_code.co_name == "step"]
+    kinds: tuple[tuple[type, LibraryStep], ...] = (
+        (torch.amp.GradScaler, "grad_scaler"),
+        (torch.optim.LBFGS, "lbfgs"),
+        (torch.optim.Optimizer, "optimizer"),
+    )
+    for kind, name in kinds:
+        if any(is_a(owner, kind) for owner in owners):
+            return name
+    return None
 
 
 class StepStream:
-    """What one step did, filled in while it runs."""
+    """What one step did, or what ran before it, filled in while it runs.
 
-    def __init__(self, hooks: Hooks | None = None) -> None:
+    After `most_ops` device ops the rest goes unseen.
+    """
+
+    def __init__(self, hooks: Hooks | None = None, most_ops: int = sys.maxsize) -> None:
         self._hooks = hooks
+        self.most_ops = most_ops
         self.digest = hashlib.blake2b(digest_size=8)
         self.ops: list[OpRecord] = []
         self.device_ops = 0
+        self.copies = 0  # between host and device, in a rehearsal
+        # To the device, since the step before: storage and offset.
+        self.copied: set[tuple[StorageRef, int]] = set()
         self.part: StepPart = "forward"  # kept up to date by the pass that runs the step
-        self.blockers: Counter[tuple[str, str, SourceLine | None, StepPart]] = Counter()
-        self.produced: set[StorageRef] = set()
+        self.blockers: Counter[BlockerRecord] = Counter()
+        self.produced: set[StorageRef] = {None}  # what has no storage is no input either
         self.read: dict[StorageRef, TensorShape] = {}
         self.written: set[StorageRef] = set()
-        self.rng_used = False
         self.read_bytes: dict[StorageRef, int] = {}
 
     @property
     def signature(self) -> str:
         return self.digest.hexdigest()
 
+    @property
+    def backward_where(self) -> SourceLine | None:
+        """The line that called the backward that runs now, or the last one."""
+        return None if self._hooks is None else self._hooks.backward_where
+
     def line(self) -> SourceLine | None:
         """The user's line that runs now; in a backward the line that called it."""
-        backward = None if self._hooks is None else self._hooks.backward_where
-        return user_line(sys._getframe(1)) or backward
+        return user_line(sys._getframe(1)) or self.backward_where
 
-    def block(self, op: str, category: str, where: SourceLine | None) -> None:
-        self.blockers[op, category, where, self.part] += 1
+    def add(self, op: str, where: SourceLine | None) -> None:
+        """One more device op."""
+        self.device_ops += 1
+        if len(self.ops) < MOST_OPS_KEPT:
+            self.ops.append(OpRecord(op, where))
+
+    def copy(self, where: SourceLine | None) -> None:
+        """A copy to the device. A rehearsal sees no op for it."""
+        self.copies += 1
+        self.add(_COPY, where)
+
+    def block(
+        self, op: str, category: str, where: SourceLine | None, inside: LibraryStep | None = None
+    ) -> None:
+        self.blockers[BlockerRecord(op, category, where, 0, part=self.part, inside=inside)] += 1
 
     def records(self) -> list[BlockerRecord]:
-        return [
-            BlockerRecord(op, category, where, count, part=part)
-            for (op, category, where, part), count in self.blockers.items()
-        ]
+        return [replace(record, count=count) for record, count in self.blockers.items()]
 
 
 class HostTensors:
-    """In a rehearsal: the memory that would be on the host beside a GPU, as seen so far."""
+    """In a rehearsal: the memory seen so far that would be on the host if there were a GPU."""
 
     def __init__(self, *, devices_named: bool = False) -> None:
         self._storages: set[StorageRef] = set()
-        self.step_counts: set[int] = set()  # addresses of step counts that optimizers keep there
+        self.step_counts: set[int] = set()  # addresses of the optimizers' step counts
         # Whether the script names devices; otherwise nothing distinguishes host and device.
         self.devices_named = devices_named
-        self.making = False  # a tensor on the host is being made
+        self._thread = threading.local()
+        self.error: Exception | None = None  # of our own, in a call of the script
+        self.arrived: set[StorageRef] = {None}  # on the device without a copy of the script
+        self.zeroed: dict[StorageRef, SourceLine | None] = {}  # memory set to 0, and the line
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether what this thread runs now is no op of a GPU."""
+        return getattr(self._thread, "unrecorded", False)
+
+    @unrecorded.setter
+    def unrecorded(self, value: bool) -> None:
+        self._thread.unrecorded = value
 
     def holds(self, tensor: Tensor) -> bool:
         return bool(self._storages) and weak_storage(tensor) in self._storages
@@ -146,18 +204,15 @@ class HostTensors:
             return True
 
     def add(self, tensor: Tensor) -> None:
-        ref = weak_storage(tensor)
-        if ref is not None:
-            self._storages.add(ref)
+        self._storages |= {weak_storage(tensor)} - {None}
 
     def discard(self, tensor: Tensor) -> None:
-        if self._storages:
-            self._storages.discard(weak_storage(tensor))
+        self._storages.discard(weak_storage(tensor))
 
 
 def make_dispatch_mode(
     torch: Torch, stream: StepStream, on_device: Callable[[Tensor], bool], host: HostTensors
-) -> Mode:
+) -> Value:
     """A TorchDispatchMode that records into `stream`; enter it around one step.
 
     A result computed from tensors in `host`, with none on the device, is added to `host`.
@@ -167,22 +222,20 @@ def make_dispatch_mode(
     launches_nothing = functools.cache(runs_no_kernel)
 
     def tensors_in(values: Value) -> list[Tensor]:
-        return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
+        return [value for value in tree_leaves(values) if is_tensor(torch, value)]
 
     def record_memory(op: Op, args: Args, kwargs: Kwargs, tensors: list[Tensor]) -> None:
         for tensor in filter(on_device, tensors):
             ref = weak_storage(tensor)
-            if ref is not None and ref not in stream.produced and ref not in stream.read:
+            if ref not in stream.produced and ref not in stream.read:
                 stream.read[ref] = shape_of(tensor)
                 stream.read_bytes[ref] = tensor.numel() * tensor.element_size()
-        for tensor in filter(on_device, written_by(torch, op, args, kwargs)):
-            ref = weak_storage(tensor)
-            if ref is not None and ref not in stream.produced:
-                stream.written.add(ref)
+        written = filter(on_device, written_by(torch, op, args, kwargs))
+        stream.written |= {weak_storage(tensor) for tensor in written} - stream.produced
 
-    def on_op(op: Op, args: Args, kwargs: Kwargs) -> Value:
-        if host.making:
-            return op(*args, **kwargs)
+    def on_op(op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
+        if host.unrecorded or stream.device_ops >= stream.most_ops:
+            return run(*args, **kwargs)
         tensors = tensors_in((args, kwargs))
         touches = any(on_device(tensor) for tensor in tensors)
         category = blocker_of(torch, op, args, kwargs, on_device)
@@ -190,46 +243,46 @@ def make_dispatch_mode(
         name = op._schema.name
         if category is not None:
             where = stream.line()
-            stream.block(dotted(name), category, where)
+            stream.block(dotted(name), category, where, library_step(torch))
+        if name in _ZEROES:
+            for tensor in written_by(torch, op, args, kwargs):
+                host.zeroed[weak_storage(tensor)] = stream.line()
+        elif name == _ACCUMULATE and host.zeroed and stream.line() == stream.backward_where:
+            # The backward adds to a gradient because somebody has kept it.
+            where = host.zeroed.pop(weak_storage(args[0]), where)
         if touches:
             record_memory(op, args, kwargs, tensors)
-        result = op(*args, **kwargs)
+        result = run(*args, **kwargs)
         made = tensors_in(result)
         if not touches and any(host.holds(tensor) for tensor in tensors):
             for tensor in made:
                 host.add(tensor)
         if not touches and not any(on_device(tensor) for tensor in made):
             return result
-        for tensor in made:
-            ref = weak_storage(tensor)
-            if ref is not None and ref not in stream.read:
-                stream.produced.add(ref)
+        stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
         shapes = ";".join(f"{tuple(t.shape)}{t.dtype}" for t in tensors)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
         if not launches_nothing(op):
-            stream.device_ops += 1
-            stream.rng_used = stream.rng_used or any(part in name for part in _RANDOM_OPS)
-            if len(stream.ops) < _MOST_OPS_KEPT:
-                stream.ops.append(OpRecord(dotted(name), where or stream.line()))
+            stream.add(dotted(name), where or stream.line())
         return result
 
     return dispatch_mode(on_op)
 
 
-def make_function_mode(torch: Torch, stream: StepStream) -> Mode:
+def make_function_mode(torch: Torch, stream: StepStream) -> Value:
     """A TorchFunctionMode that sees `torch.tensor(x, device=...)`, which dispatches no op."""
 
-    def on_call(func: Function, args: Args, kwargs: Kwargs) -> Value:
+    def on_call(func: Value, run: Function, args: Args, kwargs: Kwargs) -> Value:
         if copies_to_gpu(torch, func, args, kwargs):
             stream.block(f"torch.{func.__name__}", HOST_COPY, user_line(sys._getframe()))
-        return func(*args, **kwargs)
+        return run(*args, **kwargs)
 
     return function_mode(on_call)
 
 
 def _filter_first(action: str, text: str) -> Callable[[], None]:
-    """Put a filter for warnings with `text` before all others; the result takes it out.
+    """Put a filter for warnings with `text` before all others; the result removes it.
 
     It changes the list itself: the functions of `warnings` make Python forget which warnings it
     has shown, and those of the script would appear again at every step.
@@ -238,80 +291,80 @@ def _filter_first(action: str, text: str) -> Callable[[], None]:
     filters = cast("list[_Filter]", warnings.filters)
     filters.insert(0, entry)
 
-    def take_out() -> None:
-        # A catch_warnings() of the script may have put a copy in place of the list.
+    def remove() -> None:
+        # A catch_warnings() of the script may have replaced the list by a copy.
         for held in (filters, cast("list[_Filter]", warnings.filters)):
             while entry in held:
                 held.remove(entry)
 
-    return take_out
+    return remove
 
 
-class SyncWatch:
+@contextlib.contextmanager
+def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
     """Records synchronizations that are no ops: Python calls, and torch's sync warnings."""
+    cuda = torch.cuda
+    # Whoever imports a patched name now keeps the patch for good (torch's own lazily imported
+    # modules do): then it must neither keep the stream alive nor record anything.
+    streams = [stream]
+    errors: list[Exception] = []  # of ours, which are raised at the end
 
-    def __init__(self, torch: Torch, stream: StepStream):
-        self._torch = torch
-        self._stream = stream
-        self._undo: list[Callable[[], None]] = []
-        self._active = False
-        self._debug_mode = 0
+    def patch(owner: Value, name: str, category: str) -> None:
+        if is_replaced(owner, name):  # it runs between steps, too, where the script may look at it
+            return
+        original = getattr(owner, name)
 
-    def start(self) -> None:
-        cuda = self._torch.cuda
+        def patched(*args: Value, **kwargs: Value) -> Value:
+            try:
+                for stream in streams:
+                    stream.block(f"torch.cuda.{name}", category, user_line(sys._getframe(1)))
+            except Exception as error:
+                errors.append(error)
+            return original(*args, **kwargs)
+
+        undo.callback(put_in_place(owner, name, patched))
+
+    original_show = warnings.showwarning
+
+    def show(message: Warning | str, *args: Value, **kwargs: Value) -> None:
+        if not streams or not _is_sync_warning(message):
+            original_show(message, *args, **kwargs)
+            return
+        try:
+            for stream in streams:
+                where = stream.line()
+                if all(where != record.where for record in stream.blockers):
+                    stream.block("cudaStreamSynchronize", SYNC, where)
+        except Exception as error:
+            errors.append(error)
+
+    def restore_show() -> None:
+        if warnings.showwarning is show:  # otherwise the step has set its own
+            warnings.showwarning = original_show
+
+    with contextlib.ExitStack() as undo:
         for owner, name in sync_calls(cuda):
-            self._patch(owner, name, SYNC)
+            patch(owner, name, SYNC)
         for name in RNG_CALLS:
-            self._patch(cuda, name, RNG)
-        self._active = True
-        self._undo.append(_filter_first("always", _SYNC_WARNING))
-        original = warnings.showwarning
-
-        def show(message: Warning | str, *args: Value, **kwargs: Value) -> None:
-            if self._active and _SYNC_WARNING in str(message):
-                where = self._stream.line()
-                known = {line for _, _, line, _ in self._stream.blockers}
-                if where not in known:
-                    self._stream.block("cudaStreamSynchronize", SYNC, where)
-                return
-            original(message, *args, **kwargs)
-
-        def restore() -> None:
-            if warnings.showwarning is show:  # otherwise the step has set its own
-                warnings.showwarning = original
-
+            patch(cuda, name, RNG)
+        undo.callback(_filter_first("always", _SYNC_WARNING))
         warnings.showwarning = show
-        self._undo.append(restore)
+        undo.callback(restore_show)
         if cuda.is_initialized():
-            self._debug_mode = cuda.get_sync_debug_mode()
+            undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
             unmute = _filter_first("ignore", "")  # torch warns that the mode is a prototype
             cuda.set_sync_debug_mode("warn")
             unmute()
+        undo.callback(streams.clear)
+        yield
+    if errors:
+        raise errors[0]
 
-    def _patch(self, owner: Owner, name: str, category: str) -> None:
-        original = getattr(owner, name)
-        # Whoever imports the name meanwhile keeps the patch for good (torch's own lazily imported
-        # modules do), so it must neither keep this object alive nor record anything later.
-        reference = weakref.ref(self)
 
-        def patched(*args: Value, **kwargs: Value) -> Value:
-            watch = reference()
-            if watch is not None and watch._active:
-                where = user_line(sys._getframe(1))
-                watch._stream.block(f"torch.cuda.{name}", category, where)
-            return original(*args, **kwargs)
-
-        setattr(owner, name, patched)
-        self._undo.append(lambda: setattr(owner, name, original))
-
-    def stop(self) -> None:
-        if not self._active:
-            return
-        self._active = False
-        if self._torch.cuda.is_initialized():
-            self._torch.cuda.set_sync_debug_mode(self._debug_mode)
-        while self._undo:
-            self._undo.pop()()
+def _is_sync_warning(message: Warning | str) -> bool:
+    """Of torch, which gives a plain text; a warning of the script is not asked for its own."""
+    words = message.args[:1] if type(message) is UserWarning else (message,)
+    return any(type(word) is str and _SYNC_WARNING in word for word in words)
 
 
 def dotted(name: str) -> str:

@@ -1,38 +1,210 @@
 """Modes of torch that hand each op, or each call of a torch function, to a callback.
 
-The callback runs it, or not, and gives its result. The classes are made on demand, because the
-script imports torch and not we. `sys._getframe(2)` in a callback of a function mode is the caller.
+A callback gets the function, `run`, which calls it, and the arguments; it runs the call, or not,
+and gives its result. The classes are made on demand, because the script imports torch and not we.
+`sys._getframe(3)` in a callback of a function mode is the caller.
+
+They go below every mode of the script. On top, a mode that the script leaves before we do would
+take ours off the stack in place of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import CellType, FrameType, FunctionType
+from typing import TypeAlias
 
-from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Op, Value
+from launchscope.runner.child.plain_values import is_a, loaded_torch
+from launchscope.runner.child.source_lines import is_torch
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Op, Torch, Value
+
+_Callback: TypeAlias = Callable[[Function, Function, Args, Kwargs], Value]
 
 
-def dispatch_mode(on_op: Callable[[Op, Args, Kwargs], Value]) -> Mode:
-    """A TorchDispatchMode; enter it as a context manager."""
+class ForScriptError(Exception):
+    """What a callback raises on purpose: the script cannot go on with its step."""
+
+
+class OwnMode:
+    """A base of every mode of ours.
+
+    An error of a callback's own stays here until the mode is left, and is raised there: the call
+    runs, once, and no callback is asked any more.
+    """
+
+    error: Exception | None = None
+
+    def _guarded(self, on_call: _Callback, func: Function, args: Args, kwargs: Kwargs) -> Value:
+        """What `on_call(func, run, args, kwargs)` gives, where `run` calls `func`."""
+        run = _Run(func)
+        if self.error is None:
+            try:
+                return on_call(func, run, args, kwargs)
+            except Exception as error:
+                if error is run.error or is_a(error, ForScriptError):
+                    raise
+                self.error = error
+        return run.result if run.done else func(*args, **kwargs)
+
+    def _raise_own(self) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+
+class _Run:
+    """Calls a function, and keeps the last result or error of that."""
+
+    def __init__(self, call: Function):
+        self._call = call
+        self.done = False
+        self.result: Value = None
+        self.error: BaseException | None = None
+
+    def __call__(self, *args: Value, **kwargs: Value) -> Value:
+        try:
+            self.result = self._call(*args, **kwargs)
+        except BaseException as error:
+            self.error = error
+            raise
+        self.done = True
+        return self.result
+
+
+def dispatch_mode(on_op: _Callback) -> Mode:
+    """A TorchDispatchMode; enter it as a context manager.
+
+    In a callback neither function modes nor tensor subclasses of the script see a call. Compiled
+    code runs eagerly meanwhile: with `fullgraph=True`, torch raises an error otherwise.
+    """
+    return _mode_classes()[0](on_op)
+
+
+def function_mode(on_call: _Callback) -> Mode:
+    """A TorchFunctionMode; it also sees calls that dispatch no op."""
+    return _mode_classes()[1](on_call)
+
+
+@functools.cache
+def _mode_classes() -> tuple[Function, Function]:
+    torch = loaded_torch()
+    from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Dispatch(TorchDispatchMode):
+    dispatch_stack = _Stack(
+        torch._C._len_torch_dispatch_stack,
+        lambda: torch._C._pop_torch_dispatch_stack(None),
+        torch._C._push_on_torch_dispatch_stack,
+    )
+    function_stack = _Stack(
+        torch._C._len_torch_function_stack,
+        torch._C._pop_torch_function_stack,
+        torch._C._push_on_torch_function_stack,
+    )
+
+    class Dispatch(OwnMode, TorchDispatchMode):
+        def __init__(self, on_op: _Callback):
+            super().__init__()  # type: ignore[no-untyped-call]
+            self._on_op = on_op
+            self._eager = contextlib.ExitStack()
+
         def __torch_dispatch__(
             self, func: Op, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
-            return on_op(func, args, kwargs or {})
+            with torch._C.DisableTorchFunction():
+                return self._guarded(self._on_op, func, args, kwargs or {})
 
-    mode: Mode = Dispatch
-    return mode()
+        def __enter__(self) -> Value:
+            dynamo = sys.modules.get("torch._dynamo")
+            if hasattr(dynamo, "set_stance"):  # torch 2.6 and later
+                with contextlib.suppress(RuntimeError):  # within compiled code
+                    self._eager.enter_context(torch.compiler.set_stance("force_eager"))
+            with dispatch_stack.without_those_above():
+                return super().__enter__()  # type: ignore[no-untyped-call]
 
+        def __exit__(self, *error: Value) -> None:
+            with dispatch_stack.without_those_above(self):
+                super().__exit__(*error)  # type: ignore[no-untyped-call]
+            self._eager.close()
+            self._raise_own()
 
-def function_mode(on_call: Callable[[Function, Args, Kwargs], Value]) -> Mode:
-    """A TorchFunctionMode; it also sees calls that dispatch no op."""
-    from torch.overrides import TorchFunctionMode
+    class Calls(OwnMode, TorchFunctionMode):
+        def __init__(self, on_call: _Callback):
+            super().__init__()
+            self._on_call = on_call
 
-    class Calls(TorchFunctionMode):
         def __torch_function__(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
-            return on_call(func, args, kwargs or {})
+            called = func
+            try:
+                called = called_by_name(torch, func, sys._getframe(1))
+            except Exception as error:
+                self.error = error
+            return self._guarded(self._on_call, called, args, kwargs or {})
 
-    return Calls()
+        def __enter__(self) -> Value:
+            with function_stack.without_those_above():
+                return super().__enter__()  # type: ignore[no-untyped-call]
+
+        def __exit__(self, *error: Value) -> None:
+            with function_stack.without_those_above(self):
+                super().__exit__(*error)  # type: ignore[no-untyped-call]
+            self._raise_own()
+
+    return Dispatch, Calls
+
+
+def called_by_name(torch: Torch, func: Function, caller: FrameType) -> Function:
+    """The function of torch that was called, where `func` has taken its place.
+
+    torch gives a mode what the name of its function stands for now: if a script has put its own
+    there, that one has just called torch's, and would run twice. `caller` is the frame that called
+    the mode.
+    """
+    kind = type(func)
+    if kind is not FunctionType:
+        if kind.__module__.partition(".")[0] in ("builtins", "torch"):
+            return func
+    elif is_torch(func.__code__.co_filename):
+        return func
+    if caller.f_code is torch.overrides.handle_torch_function.__code__ and caller.f_back:
+        code, values = caller.f_back.f_code, caller.f_back.f_locals
+        if kind is FunctionType and func.__code__ is code:
+            return func  # a library's own, which takes part in torch's protocol
+        cells = tuple(CellType(values.get(name)) for name in code.co_freevars)
+        defaults = tuple(values.get(name) for name in code.co_varnames[: code.co_argcount])
+        return FunctionType(code, caller.f_back.f_globals, code.co_name, defaults, cells)
+    # torch's functions in C are asked for by their name in this class alone.
+    names = (name for name, value in vars(torch.Tensor).items() if value is func)
+    return next((getattr(torch._C.TensorBase, name, func) for name in names), func)
+
+
+class _Stack:
+    """The modes that torch has entered, of one kind."""
+
+    def __init__(
+        self,
+        length: Callable[[], int],
+        pop: Callable[[], Mode],
+        push: Callable[[Mode], None],
+    ):
+        self._length, self._pop, self._push = length, pop, push
+
+    @contextlib.contextmanager
+    def without_those_above(self, mode: Mode = None) -> Iterator[None]:
+        """Inside, `mode` is on top, or without one whichever of ours is the topmost."""
+        above = []
+        while self._length():
+            above.append(self._pop())
+            if above[-1] is mode or (mode is None and is_a(above[-1], OwnMode)):
+                self._push(above.pop())
+                break
+        try:
+            yield
+        finally:
+            while above:
+                self._push(above.pop())

@@ -1,18 +1,76 @@
-"""What a pass is, and finding the passes: one file each, exposing PASS (bases expose none)."""
+"""What a pass is, what passes share, and finding them: one file each, exposing PASS."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from launchscope.model import Reason, Schedule, StepPart
+from launchscope.model import Reason, Schedule, StepBoundary, StepPart, TensorShape
 from launchscope.plugins import load_plugins
-
-if TYPE_CHECKING:
-    from launchscope.runner.child.context import Context
+from launchscope.runner.child.capture.capture import LiveReplay
+from launchscope.runner.child.capture.strategies import Strategy
+from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.nvtx_ranges import NvtxRanges
+from launchscope.runner.child.ops.rehearsal import RehearsalFindings
+from launchscope.runner.child.plain_values import is_tensor, tensor_field
+from launchscope.runner.child.torch_types import Module, Optimizer, StorageRef, Tensor, Torch
+from launchscope.runner.protocol.folder import ChildFolder
+from launchscope.runner.protocol.plain import from_plain
 
 Result = TypeVar("Result")
+
+
+@dataclass
+class Context:
+    """What the passes of one process share."""
+
+    torch: Torch
+    folder: ChildFolder
+    schedule: Schedule
+    hooks: Hooks
+    nvtx: NvtxRanges
+    boundary: StepBoundary
+    on_gpu: bool
+    side_stream: bool
+    optimizers: Iterable[Optimizer]  # that the script still has, as often as it is iterated over
+    modules: Iterable[Module]
+    own_process: bool = True  # False: a failed capture would spoil the caller's process
+    step_kind: Callable[[], int] = lambda: 0  # index of the current step's kind
+    # The tensors that are handed to the forward that opens the step, while `begin` runs.
+    step_inputs: Callable[[], tuple[TensorShape, ...]] = tuple
+    rehearsal: RehearsalFindings = field(default_factory=RehearsalFindings)
+    strategy: Strategy | None = None  # the script runs under it
+    # What one pass leaves for the passes after it.
+    results: dict[str, Any] = field(default_factory=dict)  # of this process, by pass name
+    written_storages: set[StorageRef] = field(default_factory=set)
+    replay: LiveReplay | None = None
+    # Results of earlier runs by pass name, as JSON data.
+    earlier: dict[str, Any] = field(default_factory=dict)
+
+    def result(self, kind: type[Pass[Result]]) -> Result | None:
+        """The result of a pass in this run or an earlier one; None if there is none."""
+        if kind.name in self.results:
+            result: Result = self.results[kind.name]
+            return result
+        earlier = self.earlier.get(kind.name)
+        return None if earlier is None else from_plain(kind.result_type, earlier)
+
+    def on_device(self, tensor: Tensor) -> bool:
+        """Whether a tensor is where the step computes."""
+        device = tensor_field(tensor, "device") if is_tensor(self.torch, tensor) else tensor.device
+        return bool(device.type == ("cuda" if self.on_gpu else "cpu"))
+
+    def synchronize(self) -> None:
+        """Wait for the GPU, if there is one."""
+        if self.on_gpu:
+            self.torch.cuda.synchronize()
+
+    def is_main_kind(self) -> bool:
+        """Whether the current step is of the most frequent kind, the one that is captured."""
+        shares = [kind.share_pct for kind in self.boundary.kinds]
+        return not shares or self.step_kind() == shares.index(max(shares))
 
 
 @dataclass(frozen=True)
@@ -50,7 +108,8 @@ class Pass(ABC, Generic[Result]):
     fewest_steps: int | None = None
     time_limit_s = 60.0  # beside the time of its steps; then it counts as hung
 
-    context: Context  # set by `start`
+    context: Context  # this and the next are set by `start`
+    wanted: int  # steps
 
     @classmethod
     def steps(cls, schedule: Schedule) -> int:
@@ -73,6 +132,7 @@ class Pass(ABC, Generic[Result]):
     def start(self, context: Context) -> None:
         """The pass begins, between two steps."""
         self.context = context
+        self.wanted = self.steps(context.schedule)
 
     @abstractmethod
     def begin(self) -> None:

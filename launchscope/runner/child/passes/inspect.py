@@ -1,40 +1,60 @@
-"""Inspects the ops of a few steps: shapes, blockers with the user's line, state."""
+"""Inspects the ops of a few steps, and of what runs before each of them: shapes, blockers with
+the user's line, state."""
 
 from __future__ import annotations
 
 import contextlib
-import linecache
 import sys
+import weakref
+from collections import Counter
 from dataclasses import replace
 from types import FrameType
 
 from launchscope.model import (
+    BetweenRecord,
     BlockerRecord,
     HostInput,
     InspectResult,
-    SourceLine,
+    OpCount,
     StepPart,
     TensorShape,
 )
 from launchscope.runner.child.capture.state import state_values
-from launchscope.runner.child.context import Context
-from launchscope.runner.child.ops.host_copies import host_step_counts, make_host_copy_mode
+from launchscope.runner.child.hooks.compile_hooks import graph_breaks
+from launchscope.runner.child.ops.foreach import foreach_as_on_cuda
+from launchscope.runner.child.ops.host_copies import (
+    batches_on_host,
+    host_step_counts,
+    make_host_copy_mode,
+)
 from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.ops.step_ops import (
+    MOST_OPS_KEPT,
     HostTensors,
     StepStream,
-    SyncWatch,
     make_dispatch_mode,
     make_function_mode,
+    recording_syncs,
     weak_storage,
 )
-from launchscope.runner.child.passes import Pass
-from launchscope.runner.child.source_lines import note_library_loop, user_line
-from launchscope.runner.child.torch_types import Mode, ParamGroup, StorageRef, Tensor, Value
+from launchscope.runner.child.passes import Context, Pass
+from launchscope.runner.child.plain_values import (
+    class_name,
+    class_names,
+    entry,
+    is_tensor,
+    objects_of,
+    own_attributes,
+    parameter_groups,
+    tensor_field,
+    values_of,
+)
+from launchscope.runner.child.source_lines import note_library_loop, source_text, user_line
+from launchscope.runner.child.torch_types import StorageRef, Tensor, Value
 
 
 class InspectPass(Pass[InspectResult]):
-    """Dispatch and function modes around each step; slow, and never timed."""
+    """Dispatch and function modes around each step, and between steps; slow, and never timed."""
 
     name = "inspect"
     label = "inspecting"
@@ -46,35 +66,62 @@ class InspectPass(Pass[InspectResult]):
 
     def start(self, context: Context) -> None:
         super().start(context)
-        self._wanted = self.steps(context.schedule)
         context.hooks.wants_lines = True
         self._streams: list[StepStream] = []
-        self._open: list[Mode] = []
+        self._between: list[BetweenRecord] = []  # before each of `_streams`, and of the current one
+        self._watching = contextlib.ExitStack()
         self._host_inputs: tuple[HostInput, ...] | None = None
         self._host = HostTensors(devices_named=context.rehearsal.named_device)
         self._forwards: list[int] = []
+        self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
+        self._in_step = False
+        if not context.on_gpu:
+            self._host.arrived |= known_storages(context)
+        context.hooks.in_forks(weakref.WeakMethod(self._leave_fork))
+        self._watch(StepStream(context.hooks, MOST_OPS_KEPT))
 
     def begin(self) -> None:
-        self._leave()
+        self._watching.close()
+        before = self._current
+        if self._in_step:  # the script broke it off
+            before.copied.clear()
+        else:
+            self._host.arrived |= before.produced
+            self._between.append(_between_record(before))
+        self._in_step = True
         self._begun = user_line(sys._getframe(1))
+        self._watch(StepStream(self.context.hooks), before)
+        hooks = self.context.hooks
+        self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
+
+    def _watch(self, stream: StepStream, before: StepStream | None = None) -> None:
+        """Record into `stream` from now on."""
         context = self.context
-        torch, hooks, host = context.torch, context.hooks, self._host
-        stream = StepStream(hooks)
-        on_device = _on_gpu if context.on_gpu else self._would_be_on_gpu
-        watch = SyncWatch(torch, stream)
+        torch, host = context.torch, self._host
+        self._current = stream
+        if before is not None:
+            stream.copied = before.copied
+        elif context.hooks.threads.unobserved:
+            return  # a mode belongs to a thread, and the next step may begin in another one
+        on_device = context.on_device if context.on_gpu else self._would_be_on_gpu
         modes = [
+            recording_syncs(torch, stream),
             make_function_mode(torch, stream),
             make_dispatch_mode(torch, stream, on_device, host),
         ]
         if not context.on_gpu:
             host.step_counts = host_step_counts(torch, context.optimizers)
             modes.append(make_host_copy_mode(torch, stream, on_device, host))
-        watch.start()
+            if host.devices_named:
+                modes.append(batches_on_host(torch, host))
+            modes.append(foreach_as_on_cuda(torch, stream, host))
         for mode in modes:
-            mode.__enter__()
-        self._current = stream
-        self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
-        self._open = [watch, *modes]
+            self._watching.enter_context(mode)
+
+    def _leave_fork(self) -> None:
+        """A forked child, such as the worker of a data loader, runs without the modes."""
+        with contextlib.suppress(Exception):  # CUDA refuses any call there
+            self._watching.close()
 
     def _would_be_on_gpu(self, tensor: Tensor) -> bool:
         """In a rehearsal: everything but the work of data loaders and what stays on the host."""
@@ -83,17 +130,16 @@ class InspectPass(Pass[InspectResult]):
     def part_ended(self, part: StepPart) -> None:
         self._current.part = "backward" if part == "forward" else "optimizer"
 
-    def _leave(self) -> None:
-        if self._open:
-            watch, *modes = self._open
-            for mode in reversed(modes):
-                mode.__exit__(None, None, None)
-            watch.stop()
-            self._open = []
-
     def end(self) -> bool:
-        self._leave()
+        self._watching.close()
+        for error in (self._host.error, self.context.rehearsal.error):
+            if error is not None:
+                raise error
+        self._in_step = False
+        self._host.arrived |= self._current.produced
         if self._in_library_loop():
+            self._between.clear()
+            self._watch(StepStream(self.context.hooks, MOST_OPS_KEPT))
             return False  # this step's lines are all one: look at another one
         self._streams.append(self._current)
         # The forward that begins the next step may be what ends this one.
@@ -103,17 +149,23 @@ class InspectPass(Pass[InspectResult]):
         with contextlib.suppress(Exception):  # the script's own classes may raise anything
             if self._host_inputs is None:
                 self._host_inputs = _host_inputs(self.context, self._current, sys._getframe(1))
-        return len(self._streams) >= self._wanted
+        if len(self._streams) >= self.wanted:
+            return True
+        self._watch(StepStream(hooks, MOST_OPS_KEPT))
+        return False
+
+    def failed(self, error: BaseException) -> None:
+        self._watching.close()
 
     def _in_library_loop(self) -> bool:
         """Whether the step began and ended below one line of the person's, not known so far."""
         line = user_line(sys._getframe(2))
-        trains = self.context.boundary.scope == "full_step"
-        whole = trains and line is not None and line == self._begun
-        return whole and line is not None and note_library_loop(line)
+        if line is None or line != self._begun or self.context.boundary.scope != "full_step":
+            return False
+        return note_library_loop(line)
 
     def finish(self, complete: bool) -> InspectResult | None:
-        self._leave()
+        self._watching.close()
         self.context.hooks.wants_lines = False
         if not self._streams:
             return None
@@ -121,66 +173,77 @@ class InspectPass(Pass[InspectResult]):
         known = known_storages(context)
         last = self._streams[-1]
         context.written_storages = set().union(*(s.written for s in self._streams))
-        inputs = [_inputs_of(stream, known) for stream in self._streams]
-        read = [ref for ref in last.read if ref not in known and ref not in last.written]
-        groups = _uncapturable(context)
+        read = _inputs_of(last, known)
+        blockers: Counter[BlockerRecord] = Counter()
+        for stream in self._streams:
+            blockers |= stream.blockers  # the most seen in one step
+        groups = [
+            group for optimizer in context.optimizers for group in parameter_groups(optimizer)
+        ]
+        # A capture makes these `capturable`, at the price of more kernels.
+        groups = [g for g in groups if entry(g, "capturable") is False and not entry(g, "fused")]
         partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
         return InspectResult(
             steps=len(self._streams),
             signatures=tuple(stream.signature for stream in self._streams),
-            inputs=tuple(inputs),
+            inputs=tuple(_input_shapes(stream, known) for stream in self._streams),
             device_ops=tuple(stream.device_ops for stream in self._streams),
-            blockers=_merge(self._streams),
+            blockers=_records(blockers),
             ops=tuple(last.ops),
             scheduler_live=bool(live_schedulers(context)),
             scheduler_where=context.hooks.scheduler_where,
-            optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
-            uncapturable_tensors=sum(len(group["params"]) for group in groups),
+            optimizer_classes=tuple(class_name(o) for o in context.optimizers),
+            uncapturable_tensors=sum(len(values_of(entry(group, "params"))) for group in groups),
             uncapturable_groups=len(groups),
             host_inputs=self._host_inputs or (),
-            rng_used=any(stream.rng_used for stream in self._streams),
             input_tensors=len(read),
             input_bytes=sum(last.read_bytes[ref] for ref in read),
             forwards=tuple(self._forwards),
+            graph_breaks=self._graph_breaks,
+            copies=() if context.on_gpu else tuple(stream.copies for stream in self._streams),
+            between=()  # as it is where steps of several threads hide it
+            if context.hooks.threads.unobserved
+            else tuple(self._between[: len(self._streams)]),
             partial=partial,
             notes=notes,
         )
 
 
-def _on_gpu(tensor: Tensor) -> bool:
-    return bool(tensor.device.type == "cuda")
+def _records(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:
+    return tuple(
+        replace(blocker, count=count, code=source_text(blocker.where))
+        for blocker, count in blockers.items()
+    )
 
 
-def _merge(streams: list[StepStream]) -> tuple[BlockerRecord, ...]:
-    """Every blocker of any step, in order of appearance, with the most seen in one step."""
-    merged: dict[tuple[str, str, SourceLine | None, StepPart], BlockerRecord] = {}
-    for stream in streams:
-        for record in stream.records():
-            key = (record.op, record.category, record.where, record.part)
-            if key not in merged or merged[key].count < record.count:
-                merged[key] = record
-    return tuple(replace(r, code=_source_of(r.where)) for r in merged.values())
-
-
-def _source_of(where: SourceLine | None) -> str | None:
-    return None if where is None else linecache.getline(where.file, where.line).strip() or None
+def _between_record(stream: StepStream) -> BetweenRecord:
+    counted = Counter(stream.ops)
+    return BetweenRecord(
+        tuple(OpCount(record.op, record.where, count) for record, count in counted.items()),
+        _records(stream.blockers),
+        stream.copies,
+        complete=stream.device_ops < stream.most_ops,
+    )
 
 
 def known_storages(context: Context) -> set[StorageRef]:
     """Parameters, buffers, gradients and optimizer state: read by a step, not its inputs."""
     known = set()
     for value, _ in state_values(context.modules, context.optimizers):
-        for tensor in value if isinstance(value, list | tuple) else (value,):  # as LBFGS keeps them
-            if isinstance(tensor, context.torch.Tensor):
+        for tensor in values_of(value) or (value,):  # as LBFGS keeps them
+            if is_tensor(context.torch, tensor):
                 known.add(weak_storage(tensor))
     return known - {None}
 
 
-def _inputs_of(stream: StepStream, known: set[StorageRef]) -> tuple[TensorShape, ...]:
+def _inputs_of(stream: StepStream, known: set[StorageRef]) -> list[StorageRef]:
+    """What the step reads and does not write, beside what belongs to the model."""
+    return [ref for ref in stream.read if ref not in known and ref not in stream.written]
+
+
+def _input_shapes(stream: StepStream, known: set[StorageRef]) -> tuple[TensorShape, ...]:
     """In an order that does not depend on which one the step reads first."""
-    shapes = [
-        shape for ref, shape in stream.read.items() if not (ref in known or ref in stream.written)
-    ]
+    shapes = [stream.read[ref] for ref in _inputs_of(stream, known)]
     return tuple(sorted(shapes, key=lambda shape: (len(shape.dims), shape.dtype, shape.dims)))
 
 
@@ -196,52 +259,38 @@ def _host_inputs(
     return host_inputs(context.torch, frame, begins.file, of_file)
 
 
-def _uncapturable(context: Context) -> list[ParamGroup]:
-    """Parameter groups that a capture makes `capturable`, at the price of more kernels."""
-    groups = [group for optimizer in context.optimizers for group in optimizer.param_groups]
-    return [g for g in groups if g.get("capturable") is False and not g.get("fused")]
-
-
 def live_schedulers(context: Context) -> list[Value]:
     """Schedulers that still change a learning rate of this step's optimizers that a graph freezes.
 
-    Those of a library of its own (timm's) are known by name. A tensor on the host is handed to
-    kernels by value, as a float is.
+    They are recognized by name, because some libraries (timm) have classes of their own. Kernels
+    receive a tensor on the host by value, as they receive a float.
     """
-    import gc
-
-    base = context.torch.optim.lr_scheduler.LRScheduler
     mine = {id(optimizer): optimizer for optimizer in context.optimizers}
-    kinds: dict[type, bool] = {}
-
-    def schedules(kind: type) -> bool:
-        if kind not in kinds:
-            named = any(parent.__name__.endswith("Scheduler") for parent in kind.__mro__)
-            kinds[kind] = issubclass(kind, base) or named
-        return kinds[kind]
 
     def follows(rate: Value) -> bool:
-        tensor = isinstance(rate, context.torch.Tensor)
-        return tensor and (rate.device.type != "cpu" or not context.on_gpu)
+        tensor = is_tensor(context.torch, rate)
+        return tensor and (tensor_field(rate, "device").type != "cpu" or not context.on_gpu)
+
+    def schedules(kind: type) -> bool:
+        return any(name.endswith("Scheduler") for name in class_names(kind))
 
     found = []
-    for entry in gc.get_objects():
-        if not schedules(type(entry)):
-            continue
-        optimizer = mine.get(id(getattr(entry, "__dict__", {}).get("optimizer")))
-        if optimizer and not all(follows(group.get("lr")) for group in optimizer.param_groups):
-            found.append(entry)
+    for scheduler in objects_of(schedules):
+        optimizer = mine.get(id(own_attributes(scheduler).get("optimizer")))
+        groups = () if optimizer is None else parameter_groups(optimizer)
+        if not all(follows(entry(group, "lr")) for group in groups):
+            found.append(scheduler)
     return found
 
 
 def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:
     notes = [
-        "copies from the host to the device are not seen without a GPU, and copies to the host "
-        'only where a line says .cpu(), .to("cpu"), .tolist() or .item()',
+        "without a GPU, copies between host and device are seen only where a line says "
+        '.to(device), .cuda(), .cpu(), .to("cpu"), .tolist(), .item() or print(tensor)',
     ]
     if context.rehearsal.named_cuda:
         notes.append("what the script puts on a cuda device was on the CPU in this run")
-    partial = context.rehearsal.used_autocast or context.rehearsal.used_grad_scaler
+    partial = context.rehearsal.used_mixed_precision
     if partial:
         notes.append(
             "autocast and GradScaler do nothing on this machine: "

@@ -1,16 +1,194 @@
-"""Captures the whole step and measures its replay, with stubs for blocking operations."""
+"""Captures the step inside the script's run and measures its replay."""
 
 from __future__ import annotations
 
-from launchscope.model import Reason, ReplayResult
-from launchscope.runner.child.capture.stubs import Stubs, without_stub
-from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import Skip
-from launchscope.runner.child.passes.capture_base import CapturePass
+import contextlib
+import sys
+from dataclasses import replace
+from typing import Literal
+
+from launchscope.model import InspectResult, Reason, ReplayResult, SourceLine, StepPart
+from launchscope.runner.child.capture.capture import Bursts, Capture, LiveReplay
+from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
+from launchscope.runner.child.capture.stubs import WITHOUT_STUB, StubMismatchError, Stubs
+from launchscope.runner.child.clock import clock
+from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass
 from launchscope.runner.child.passes.trace import TracePass
+from launchscope.runner.child.plain_values import objects_of
+from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
+from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.child.step_pattern import BACKWARD
-from launchscope.runner.child.torch_types import Tensor
+from launchscope.runner.child.torch_types import Storage
+
+Scope = Literal["full_step", "forward_backward", "forward", "region"]
+
+
+class CapturePass(Pass[ReplayResult]):
+    """A warm step under the optimizer flags, a capture, then bursts: eager, replay, eager, ...
+
+    Nothing runs during the capture, so the graph is replayed once after it. After each burst
+    of replays the saved state is put back. Both times the state is what one eager step would
+    have left; with stubs nearly so, because the captured step used values of the step before.
+    """
+
+    result_type = ReplayResult
+    captures = True
+    captured: Scope | None = None  # None: the whole step, whatever it is
+    parts: tuple[StepPart, ...] = ()  # of the step, that are captured; (): all
+
+    @classmethod
+    def cut_off(cls, reason: Reason) -> ReplayResult:
+        return ReplayResult("failed", reason, scope=cls.captured or "full_step")
+
+    def make_stubs(self) -> Stubs | None:
+        """What replaces blocking operations; None where there are none."""
+        return None
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        # Without the optimizer in the graph its flags do not matter.
+        mine = [] if self.parts else context.optimizers
+        self._flags = OptimizerFlags(context.torch, mine)
+        self._stubs = self.make_stubs()
+        self._is_warm = False
+        self._capture: Capture | None = None  # while it records
+        self._live: LiveReplay | None = None  # this and the next two: from the capture on
+        self._bursts: Bursts | None = None
+        self._result: ReplayResult | None = None
+        self._kept: list[Storage] = []
+        self._where: SourceLine | None = None
+
+    def begin(self) -> None:
+        if self._stubs is not None:  # still there if the script broke a step off
+            self._stubs.leave()
+        if not self.context.is_main_kind():
+            return
+        if self._bursts is not None:
+            self._bursts.open()
+        elif self._is_warm:
+            self._capture = Capture(self.context.torch)
+            self._where = user_line(sys._getframe(1))
+            self._keep_inputs()
+            self._capture.begin()
+            if self._stubs is not None:
+                self._stubs.play()
+        else:
+            self._flags.apply()
+            if self._stubs is not None:
+                self._stubs.record()
+
+    def part_ended(self, part: StepPart) -> None:
+        if self.parts and part == self.parts[-1]:
+            self._close()
+
+    def end(self) -> bool:
+        if not self.parts:
+            self._close()
+        if self._bursts is None:
+            self._is_warm = self._is_warm or self.context.is_main_kind()
+            return False
+        self._bursts.after_step()
+        return self._bursts.done
+
+    def _close(self) -> None:
+        """The captured part of the step is over."""
+        if self._stubs is not None:
+            self._stubs.leave()
+        if self._capture is not None:
+            self._end_capture(self._capture)
+        elif self._bursts is not None:
+            self._bursts.close()
+
+    def _end_capture(self, capture: Capture) -> None:
+        """Nothing has run yet: do the work with one replay, before the script reads its results."""
+        context, torch = self.context, self.context.torch
+        self._keep_inputs()  # that the step itself fetched
+        capture.end()
+        if capture.nodes == 0:
+            raise ReasonError("empty_graph")
+        self._capture = None
+        further = dict.fromkeys(context.written_storages)
+        state = DeviceState(torch, context.modules, context.optimizers, further)
+        self._live = LiveReplay(capture.graph, state, self._flags, self._kept, self._stubs)
+        began = clock.perf_counter()
+        capture.graph.replay()
+        torch.cuda.synchronize()
+        first_replay_ms = (clock.perf_counter() - began) * 1e3
+        used = capture.free_before - torch.cuda.mem_get_info()[0]
+        self._flags.revert()
+        self._bursts = Bursts(torch, self._live, context.schedule.replay)
+        inspect = context.result(InspectPass)
+        self._result = ReplayResult(
+            status="measured",
+            scope=self.captured or context.boundary.scope,
+            changes=self._flags.changes,
+            capture_ms=capture.capture_ms,
+            instantiate_ms=capture.instantiate_ms,
+            first_replay_ms=first_replay_ms,
+            graph_nodes=capture.nodes,
+            graph_memory_mib=max(0.0, used / 2**20),
+            input_bytes=None if inspect is None else inspect.input_bytes,
+            input_tensors=None if inspect is None else inspect.input_tensors,
+            kind=context.step_kind(),
+        )
+
+    def _keep_inputs(self) -> None:
+        """Keep the memory of every live tensor: replays read the captured addresses.
+
+        The script drops its batch after the step, and the allocator would reuse the memory
+        that replays read. Storages are kept instead of tensors because those would keep
+        autograd graphs alive.
+        """
+        tensor = self.context.torch.Tensor
+        for entry in objects_of(lambda kind: issubclass(kind, tensor)):
+            with contextlib.suppress(RuntimeError, NotImplementedError):
+                self._kept.append(entry.untyped_storage())
+
+    def failed_inside_step(self, error: BaseException) -> ReplayResult | None:
+        """An error during the capture is a result: this step cannot be captured.
+
+        So is running out of memory later: the graph needs its memory beside that of eager.
+        """
+        starved = self._live is not None and is_out_of_memory(error)
+        return self.failed(error) if starved or self._capture is not None else None
+
+    def failed(self, error: BaseException) -> ReplayResult:
+        """A failed replay with the reason; the results of the eager passes are on disk already."""
+        if self._stubs is not None:
+            with contextlib.suppress(Exception):
+                self._stubs.leave()
+        if self._capture is not None:
+            self._capture.abandon()
+        return ReplayResult(
+            status="blocked" if isinstance(error, StubMismatchError) else "failed",
+            reason=reason_of(error),
+            where=user_line(raising_frame(error)) or self._where,
+            scope=self.captured or self.context.boundary.scope,
+            changes=self._flags.changes,
+        )
+
+    def finish(self, complete: bool) -> ReplayResult | None:
+        stubs, bursts = self._stubs, self._bursts
+        if stubs is not None:
+            stubs.leave()
+        if self._result is None or bursts is None:
+            self._flags.revert()
+            return None
+        result = replace(
+            self._result,
+            eager_bursts=tuple(bursts.eager),
+            replay_bursts=tuple(bursts.replay),
+            host_replay_us=bursts.host_us,
+        )
+        if not bursts.replay:
+            return replace(result, status="failed", reason=Reason("script_ended"))
+        if stubs is None:
+            return result
+        if not stubs.used:
+            return replace(result, reason=Reason("blockers_skipped"))
+        reason = Reason("blockers_stubbed", {"count": stubs.used})
+        return replace(result, status="what_if", reason=reason)
 
 
 class ReplayPass(CapturePass):
@@ -26,24 +204,23 @@ class ReplayPass(CapturePass):
         skip = uncapturable(context)
         if skip is not None or inspect is None:
             return skip
-        variants = len(set(inspect.signatures))
-        changing = {"variants": variants, "steps": inspect.steps}
+        changing = ops_change(inspect)
         if not inspect.blockers:
-            return Skip("skipped", Reason("ops_change", changing)) if variants > 1 else None
+            return changing
         if not context.own_process:
             return Skip("blocked", Reason("callable_with_blockers"))
-        unknown = without_stub([blocker.op for blocker in inspect.blockers])
-        if unknown:
-            return Skip("blocked", Reason("no_stub", {"op": unknown[0]}))
-        if variants > 1:
-            return Skip("blocked", Reason("ops_change_beside_blockers", changing))
+        if any(blocker.op == WITHOUT_STUB for blocker in inspect.blockers):
+            return Skip("blocked", Reason("no_stub", {"op": WITHOUT_STUB}))
+        if changing is not None:
+            return Skip("blocked", Reason("ops_change_beside_blockers", changing.reason.details))
         if context.boundary.compiled:
             return Skip("blocked", Reason("compiled_with_blockers"))
         return None
 
     def make_stubs(self) -> Stubs | None:
         inspect = self.context.result(InspectPass)
-        return Stubs(self.context.torch, on_gpu) if inspect and inspect.blockers else None
+        stubbed = inspect is not None and inspect.blockers
+        return Stubs(self.context.torch, self.context.on_device) if stubbed else None
 
     def skipped(self, context: Context, skip: Skip) -> ReplayResult:
         inspect = context.result(InspectPass) if skip.status == "blocked" else None
@@ -52,13 +229,8 @@ class ReplayPass(CapturePass):
 
     def finish(self, complete: bool) -> ReplayResult | None:
         result = super().finish(complete)
-        if result is not None:
-            self.context.replay = self.live()
+        self.context.replay = self._live
         return result
-
-
-def on_gpu(tensor: Tensor) -> bool:
-    return bool(tensor.device.type == "cuda")
 
 
 def uncapturable(context: Context) -> Skip | None:
@@ -71,6 +243,13 @@ def uncapturable(context: Context) -> Skip | None:
     if context.hooks.graph_replays or context.hooks.compile_makes_graphs:
         return Skip("skipped", Reason("already_graphed"))
     return None
+
+
+def ops_change(inspect: InspectResult) -> Skip | None:
+    """Why a graph of one step does not fit the others; None if all steps run the same ops."""
+    variants = len(set(inspect.signatures))
+    details = {"variants": variants, "steps": inspect.steps}
+    return Skip("skipped", Reason("ops_change", details)) if variants > 1 else None
 
 
 PASS = ReplayPass

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from launchscope.model import SAME_FLAGS_RANGE, ReplayTraceResult, Schedule
-from launchscope.runner.child.context import Context
 from launchscope.runner.child.kineto_session import KinetoSession, step_range
-from launchscope.runner.child.passes import Pass
+from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.passes.replay import ReplayPass
 
 REPLAY_FILE = "replay.kineto.json"
@@ -48,7 +47,7 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
         self._live.state.save()
         for index in range(_REPLAYS):
             self._session.begin_range(step_range(index))
-            self._live.step.replay()
+            self._live.graph.replay()
             self._session.end_range()
             torch.cuda.synchronize()
         return True
@@ -61,7 +60,7 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
             self._live.flags.revert()
             self._live.state.forget()
         self.context.torch.cuda.synchronize()
-        return ReplayTraceResult(file=REPLAY_FILE, replays=_REPLAYS) if complete else None
+        return ReplayTraceResult(REPLAY_FILE) if complete else None
 
 
 PASS = ReplayTracePass

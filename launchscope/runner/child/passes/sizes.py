@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from launchscope.model import SizesResult, TensorShape
-from launchscope.runner.child.context import Context
 from launchscope.runner.child.cuda_events import timing_events
-from launchscope.runner.child.passes import Pass
+from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.torch_types import Event
 
 # Reading the peak memory costs the host tens of microseconds: it is only done for some steps,
@@ -24,59 +23,52 @@ class SizesPass(Pass[SizesResult]):
 
     def start(self, context: Context) -> None:
         super().start(context)
-        self._wanted = self.steps(context.schedule)
         self._inputs: list[tuple[TensorShape, ...]] = []
         self._ended = 0
         self._events: list[Event] = []
         self._peaks: dict[int, float] = {}
         self._held = 0
         if context.on_gpu:
-            self._events = timing_events(context.torch, 2 * self._wanted)
-            context.torch.cuda.synchronize()
+            self._events = timing_events(context.torch, 2 * self.wanted)
+            context.synchronize()
 
     def begin(self) -> None:
-        index = self._ended
+        index, cuda = self._ended, self.context.torch.cuda
         del self._inputs[index:]  # a step that the script broke off does not count
         self._inputs.append(self.context.step_inputs())
-        if self.context.on_gpu:
+        if self._events:
             if index % _MEMORY_EVERY == 0:
-                self.context.torch.cuda.reset_peak_memory_stats()
-                self._held = self.context.torch.cuda.memory_allocated()
+                cuda.reset_peak_memory_stats()
+                self._held = cuda.memory_allocated()
             self._events[2 * index].record()
 
     def end(self) -> bool:
         index = self._ended
-        if self.context.on_gpu:
+        if self._events:
             self._events[2 * index + 1].record()
             if index % _MEMORY_EVERY == 0:
                 peak = self.context.torch.cuda.max_memory_allocated() - self._held
                 self._peaks[index] = max(0.0, peak / 2**20)
         self._ended += 1
-        return self._ended >= self._wanted
+        return self._ended >= self.wanted
 
     def finish(self, complete: bool) -> SizesResult | None:
         if not self._ended:
             return None
         inputs = tuple(self._inputs[: self._ended])
-        if not self.context.on_gpu:
+        if not self._events:
             return SizesResult(inputs)
-        self.context.torch.cuda.synchronize()
+        self.context.synchronize()
         begins, ends = self._events[0::2], self._events[1::2]
-        disturbed = [i % _MEMORY_EVERY == 0 for i in range(self._ended)]
-        return SizesResult(
-            inputs,
-            tuple(
-                None if disturbed[i] else begins[i].elapsed_time(ends[i])
-                for i in range(self._ended)
-            ),
-            tuple(
-                None
-                if i == 0 or disturbed[i] or disturbed[i - 1]
-                else ends[i - 1].elapsed_time(ends[i])
-                for i in range(self._ended)
-            ),
-            tuple(self._peaks.get(i) for i in range(self._ended)),
-        )
+        step_ms: list[float | None] = [None] * self._ended
+        iteration_ms = list(step_ms)
+        for i in range(1, self._ended):
+            if i not in self._peaks:
+                step_ms[i] = begins[i].elapsed_time(ends[i])
+                if i - 1 not in self._peaks:
+                    iteration_ms[i] = ends[i - 1].elapsed_time(ends[i])
+        peaks = tuple(map(self._peaks.get, range(self._ended)))
+        return SizesResult(inputs, tuple(step_ms), tuple(iteration_ms), peaks)
 
 
 PASS = SizesPass

@@ -6,14 +6,13 @@ import random
 from time import perf_counter_ns
 
 from launchscope.model import TimingResult
-from launchscope.runner.child.context import Context
 from launchscope.runner.child.cuda_events import timing_events
-from launchscope.runner.child.passes import Pass
+from launchscope.runner.child.passes import Context, Pass
 
 # The cost of recording an event matters in a step whose host time is this short: 8 to 10 us on
 # the host of an H200, whose caches are full of torch, and not the 2 us of a loop of its own.
 _SHORT_NS = 4_000_000
-_BEGINS_APART = 3
+_STEPS_PER_BEGIN = 3
 
 
 class TimingPass(Pass[TimingResult]):
@@ -33,20 +32,19 @@ class TimingPass(Pass[TimingResult]):
 
     def start(self, context: Context) -> None:
         super().start(context)
-        cuda = context.torch.cuda
-        self._wanted = wanted = self.steps(context.schedule)
+        wanted = self.wanted
         # What the steps write to and call is made here, so that they pay as little as possible.
-        begins, ends = (timing_events(context.torch, wanted) for _ in range(2))
-        self._gpu_begin, self._gpu_end = begins, ends
-        self._record_begin = [event.record for event in begins]
-        self._record_end = [event.record for event in ends]
-        self._tells_kinds = bool(context.boundary.kinds)
+        self._gpu_begin = timing_events(context.torch, wanted)
+        self._gpu_end = timing_events(context.torch, wanted)
+        self._record_begin = [event.record for event in self._gpu_begin]
+        self._record_end = [event.record for event in self._gpu_end]
+        self._has_kinds = bool(context.boundary.kinds)
         self._has_begin = self._drawn()
         self._host_begin, self._host_end = [0] * wanted, [0] * wanted
         self._kind = [0] * wanted
         self._done = 0
         (self._opening,) = timing_events(context.torch, 1)
-        cuda.synchronize()
+        context.torch.cuda.synchronize()
         self._host_open = perf_counter_ns()
         self._opening.record()
 
@@ -54,13 +52,13 @@ class TimingPass(Pass[TimingResult]):
         """For each step, whether it has an event at its beginning however short it is."""
         # Drawn at random, so that they do not fall on what the script does every so many steps.
         draw = random.Random(0).randrange
-        apart = range(_BEGINS_APART, self._wanted, _BEGINS_APART)
+        starts = range(_STEPS_PER_BEGIN, self.wanted, _STEPS_PER_BEGIN)
         # Always the first: it may be the only step that the script makes, or that was asked for.
-        drawn = {0, *(at + draw(_BEGINS_APART) for at in apart)}
-        return [self._tells_kinds or step in drawn for step in range(self._wanted)]
+        drawn = {0, *(at + draw(_STEPS_PER_BEGIN) for at in starts)}
+        return [self._has_kinds or step in drawn for step in range(self.wanted)]
 
     def begin(self) -> None:
-        # A step that the script broke off is written over.
+        # This overwrites a step that the script broke off.
         index, before = self._done, self._done - 1
         self._host_begin[index] = perf_counter_ns()
         if self._has_begin[index] or self._host_end[before] - self._host_begin[before] >= _SHORT_NS:
@@ -71,10 +69,10 @@ class TimingPass(Pass[TimingResult]):
         index = self._done
         self._record_end[index]()
         self._host_end[index] = perf_counter_ns()
-        if self._tells_kinds:
+        if self._has_kinds:
             self._kind[index] = self.context.step_kind()
         self._done = index + 1
-        return self._done >= self._wanted
+        return self._done >= self.wanted
 
     def finish(self, complete: bool) -> TimingResult | None:
         self.context.torch.cuda.synchronize()
@@ -95,7 +93,7 @@ class TimingPass(Pass[TimingResult]):
                 for event, has in zip(self._gpu_begin[:steps], self._has_begin, strict=False)
             ),
             gpu_end_ms=tuple(map(since, self._gpu_end[:steps])),
-            kind=tuple(self._kind[:steps]) if self._tells_kinds else (),
+            kind=tuple(self._kind[:steps]) if self._has_kinds else (),
             complete=complete,
         )
 

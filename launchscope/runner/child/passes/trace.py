@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from launchscope.model import TensorShape, TraceResult
-from launchscope.runner.child.context import Context
 from launchscope.runner.child.kineto_session import KinetoSession, LaunchCost, step_range
-from launchscope.runner.child.passes import Pass
+from launchscope.runner.child.passes import Context, Pass
 
 TRACE_FILE = "trace.kineto.json"
 _DROP_FIRST = 1
@@ -26,11 +25,10 @@ class TracePass(Pass[TraceResult]):
         super().start(context)
         self._session = KinetoSession(context.torch, context.hooks.user_profiler)
         self._cost = LaunchCost(context.torch)
-        self._cost.measure_plain()
         self._done = 0
         self._kind: list[int] = []
         self._inputs: list[tuple[TensorShape, ...]] = []
-        self._wanted = self.steps(context.schedule) + _DROP_FIRST
+        self.wanted += _DROP_FIRST
         self._session.start()
 
     def begin(self) -> None:
@@ -42,12 +40,12 @@ class TracePass(Pass[TraceResult]):
         self._session.end_range()
         self._kind.append(self.context.step_kind())
         self._done += 1
-        return self._done >= self._wanted
+        return self._done >= self.wanted
 
     def finish(self, complete: bool) -> TraceResult | None:
-        self._cost.measure_traced(self._session)
+        traced_us = self._cost.traced_us(self._session)
         legacy = self._session.stop(self.context.folder.path / TRACE_FILE)
-        calibration = self._cost.measure_launch()
+        calibration = self._cost.calibration(traced_us)
         if self._done <= _DROP_FIRST:
             return None
         return TraceResult(

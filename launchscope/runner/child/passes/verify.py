@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from typing import Literal
 
 from launchscope.model import Cause, Reason, Schedule, VerifyResult
-from launchscope.runner.child.capture.capture import Capture, CapturedStep
+from launchscope.runner.child.capture.capture import Capture
 from launchscope.runner.child.capture.causes import (
     Hyperparameters,
     causes_between,
     hyperparameters,
 )
-from launchscope.runner.child.capture.relative_error import Update, of_outputs
+from launchscope.runner.child.capture.relative_error import of_outputs, of_update
 from launchscope.runner.child.capture.state import DeviceState, copy_of
 from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
-from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import Pass, Skip
+from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import known_storages
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.reasons import is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import raising_frame
 from launchscope.runner.child.target import is_ours
-from launchscope.runner.child.torch_types import Mode, Tensor
+from launchscope.runner.child.torch_types import Graph, Tensor
 
-# Updates further apart than this are different, and than this many times what two replays of
-# the same batch differ. Replays of the same kernels were bit-identical or at 1e-9 (H200).
+# Updates are different if their relative difference is larger than this, and larger than this many
+# times that of two replays of the same batch. Replays of the same kernels were bit-identical or
+# at 1e-9 (H200).
 _TOLERANCE, _TIMES_FLOOR = 1e-3, 10.0
 # Fewer steps may agree by chance; they only count where the person asked for fewer.
 _LEAST = 3
@@ -36,7 +36,7 @@ _LEAST = 3
 class Reference:
     """The captured step that eager is compared with."""
 
-    step: CapturedStep
+    graph: Graph
     trace: StepTrace
     hyper: Hyperparameters
     outputs: dict[int, Tensor]  # by order of making: those alive at its end, as flat tensors
@@ -81,12 +81,11 @@ class VerifyPass(Pass[VerifyResult]):
         context.replay.release()  # its memory is needed for a graph whose inputs are known
         self._flags = context.replay.flags
         self._flags.apply()
-        self._wanted = self.steps(context.schedule) - 1
-        self._device = "cuda" if context.on_gpu else "cpu"
+        self.wanted -= 1  # one is captured
         self._capture: Capture | None = None
         self._reference: Reference | None = None
         self._current: StepRecorder | None = None
-        self._mode: Mode | None = None
+        self._recording = contextlib.ExitStack()
         self._before: DeviceState | None = None
         self._last: StepTrace | None = None
         self._hyper: Hyperparameters = {}
@@ -98,10 +97,8 @@ class VerifyPass(Pass[VerifyResult]):
     def make_capture(self) -> Capture:
         return Capture(self.context.torch)
 
-    # -------------------------------------------------------------------------- steps
-
     def begin(self) -> None:
-        self._leave()
+        self._recording.close()
         context = self.context
         if not context.is_main_kind():
             return
@@ -113,28 +110,21 @@ class VerifyPass(Pass[VerifyResult]):
             self._capture = self.make_capture()
             self._capture.begin()
         else:
-            self._before = self._state()
+            self._before = self._state(self._reference)
             self._before.save()
         self._current = StepRecorder(
             torch,
             context.hooks,
-            self._on_device,
-            lambda tensor: copy_of(torch, tensor),
+            context.on_device,
             expected=None if self._reference is None else self._reference.trace,
             before=self._last,
             state=known_storages(context),
             capturing=capturing,
         )
-        self._mode = self._current.mode()
-        self._mode.__enter__()
-
-    def _leave(self) -> None:
-        if self._mode is not None:
-            self._mode.__exit__(None, None, None)
-            self._mode = None
+        self._recording.enter_context(self._current.mode())
 
     def end(self) -> bool:
-        self._leave()
+        self._recording.close()
         current, self._current = self._current, None
         if current is None:
             return False
@@ -143,46 +133,32 @@ class VerifyPass(Pass[VerifyResult]):
         if self._reference is None:
             assert self._capture is not None
             outputs = self._alive(current.trace)
-            step, self._capture = self._capture.end(), None
-            self._reference = Reference(step, current.trace, self._hyper, outputs)
-            step.replay()  # nothing ran during the capture
-            self._synchronize()
+            self._capture.end()
+            graph, self._capture = self._capture.graph, None
+            self._reference = Reference(graph, current.trace, self._hyper, outputs)
+            graph.replay()  # nothing ran during the capture
+            self.context.synchronize()
             return False
         self._checked += 1
-        causes = causes_between(
-            self._reference.trace, current.trace, self._reference.hyper, self._hyper
-        )
+        reference, before = self._reference, self._before
+        assert before is not None
+        causes = causes_between(reference.trace, current.trace, reference.hyper, self._hyper)
         self._causes += [cause for cause in causes if cause not in self._causes]
         if all(cause.kind != "branch" for cause in causes):  # else its inputs do not match
-            self._compare(current.trace)
+            self._compare(reference, before, current.trace)
         self._before = None
-        return self._checked >= self._wanted
+        return self._checked >= self.wanted
 
-    def _on_device(self, tensor: Tensor) -> bool:
-        return bool(tensor.device.type == self._device)
-
-    def _synchronize(self) -> None:
-        if self._device == "cuda":
-            self.context.torch.cuda.synchronize()
-
-    def _state(self) -> DeviceState:
-        assert self._reference is not None
+    def _state(self, reference: Reference) -> DeviceState:
         context = self.context
-        storages = dict.fromkeys(context.written_storages)
-        storages |= self._reference.trace.written
-        return DeviceState(
-            context.torch, context.modules, context.optimizers, storages, self._device
-        )
+        further = dict.fromkeys(context.written_storages) | reference.trace.written
+        device = "cuda" if context.on_gpu else "cpu"
+        return DeviceState(context.torch, context.modules, context.optimizers, further, device)
 
-    # --------------------------------------------------------------------- comparison
-
-    def _compare(self, eager: StepTrace) -> None:
+    def _compare(self, reference: Reference, before: DeviceState, eager: StepTrace) -> None:
         """Repeat the eager step by a replay, compare, and leave what eager left."""
-        assert self._reference is not None
-        assert self._before is not None
-        before, after, again = self._before, self._state(), self._state()
-        reference = self._reference
-        self._synchronize()
+        after, again = self._state(reference), self._state(reference)
+        self.context.synchronize()
         after.save()
         places = [
             (place.tensor, view.value)
@@ -191,11 +167,16 @@ class VerifyPass(Pass[VerifyResult]):
         ]
         held = [(place, copy_of(self.context.torch, place)) for place, _ in places]
         try:
-            self._replay(before, places)
-            update = Update(before.saved, after.saved)
-            parts = [update.difference()]
+            self._replay(reference, before, places)
+            parts = [of_update(before.saved, after.saved)]
             if parts == [None] or self.context.boundary.scope == "forward":
-                parts.append(of_outputs(self._pairs(eager)))
+                made = self._alive(eager)
+                outputs = [
+                    (replayed, made[order])
+                    for order, replayed in reference.outputs.items()
+                    if order in made and len(made[order]) == len(replayed)
+                ]
+                parts.append(of_outputs(outputs))
             known = [part for part in parts if part is not None]
             if not known:
                 return
@@ -203,19 +184,20 @@ class VerifyPass(Pass[VerifyResult]):
             self._differences.append(difference)
             if difference > 0.0 and not before.on_host and not after.on_host:
                 again.save()
-                self._replay(before, places)
-                self._floors.append(update.difference(again.saved) or 0.0)
+                self._replay(reference, before, places)
+                self._floors.append(of_update(before.saved, after.saved, again.saved) or 0.0)
         finally:
             self._put(held)
             after.restore()
-            self._synchronize()
+            self.context.synchronize()
 
-    def _replay(self, before: DeviceState, places: list[tuple[Tensor, Tensor]]) -> None:
-        assert self._reference is not None
+    def _replay(
+        self, reference: Reference, before: DeviceState, inputs: list[tuple[Tensor, Tensor]]
+    ) -> None:
         before.restore()
-        self._put(places)
-        self._reference.step.replay()
-        self._synchronize()
+        self._put(inputs)
+        reference.graph.replay()
+        self.context.synchronize()
 
     def _put(self, places: list[tuple[Tensor, Tensor]]) -> None:
         torch = self.context.torch
@@ -230,7 +212,7 @@ class VerifyPass(Pass[VerifyResult]):
         with torch.inference_mode(False), torch.no_grad():
             for order, (reference, dtype) in enumerate(step.made.items()):
                 storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
-                if storage is None or storage.device.type != self._device:
+                if storage is None or not self.context.on_device(storage):
                     continue
                 if not storage.nbytes() or storage.nbytes() % dtype.itemsize:
                     continue
@@ -238,31 +220,22 @@ class VerifyPass(Pass[VerifyResult]):
                 found[order] = flat.set_(storage)
         return found
 
-    def _pairs(self, eager: StepTrace) -> list[tuple[Tensor, Tensor]]:
-        assert self._reference is not None
-        mine = self._alive(eager)
-        return [
-            (replayed, mine[order])
-            for order, replayed in self._reference.outputs.items()
-            if order in mine and len(mine[order]) == len(replayed)
-        ]
-
-    # ------------------------------------------------------------------------ results
-
     def failed_inside_step(self, error: BaseException) -> VerifyResult | None:
         """Ours during the capture, where the copies do not fit, and where our code raised it."""
-        mine = is_out_of_memory(error) or self._capture is not None or _raised_by_us(error)
+        frame = raising_frame(error)
+        raised_by_us = frame is not None and is_ours(frame.f_code.co_filename)
+        mine = is_out_of_memory(error) or self._capture is not None or raised_by_us
         return self.failed(error) if mine else None
 
     def failed(self, error: BaseException) -> VerifyResult:
         with contextlib.suppress(Exception):
-            self._leave()
+            self._recording.close()
         if self._capture is not None:
             self._capture.abandon()
         return self._result(reason_of(error))
 
     def finish(self, complete: bool) -> VerifyResult:
-        self._leave()
+        self._recording.close()
         self._flags.revert()
         if not self._checked:
             return self._result(Reason("script_ended_before_check"))
@@ -279,8 +252,8 @@ class VerifyPass(Pass[VerifyResult]):
             status, reason = "skipped", otherwise
         elif max(self._differences) > max(_TOLERANCE, _TIMES_FLOOR * floor):
             status = "different"
-        elif len(self._differences) < min(_LEAST, self._wanted):
-            counts = {"compared": len(self._differences), "wanted": self._wanted}
+        elif len(self._differences) < min(_LEAST, self.wanted):
+            counts = {"compared": len(self._differences), "wanted": self.wanted}
             status, reason = "skipped", Reason("few_compared", counts)
         return VerifyResult(
             status, reason, tuple(self._differences), tuple(self._floors), tuple(self._causes)
@@ -293,11 +266,6 @@ def _distinct(tensor: Tensor, like: Tensor) -> Tensor:
         if stride == 0 and like.shape[dimension] > 1:
             tensor = tensor.narrow(dimension, 0, 1)
     return tensor
-
-
-def _raised_by_us(error: BaseException) -> bool:
-    frame = raising_frame(error)
-    return frame is not None and is_ours(frame.f_code.co_filename)
 
 
 PASS = VerifyPass

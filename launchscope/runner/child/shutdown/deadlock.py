@@ -1,31 +1,26 @@
 """Finds out when no thread can go on, because the stop has ended what others wait for.
 
-A thread or a task that StopRun ended serves no queue any more: whoever feeds it, or waits for
-its answers, waits forever.
+A thread or a task that StopRun ended no longer serves its queue: whoever waits for it waits
+forever.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable
 
 _CHECK_EVERY_S = 0.5
-_CHECKS = 16  # in a row; a logger that hands its last lines to another process has this long
+_CHECKS = 16  # in a row; a logger has this long to send its last lines to another process
 _BUSY_S = 0.03  # of processor time between two checks: some thread works
 # The standard library's ways to wait for another thread or task. A thread that waits for a
 # process, a file or the network is elsewhere, and may still go on.
-_LIBRARY = sysconfig.get_path("stdlib")
 _WAITING = tuple(
-    os.path.join(_LIBRARY, *name)
-    for name in (
-        ("threading.py",), ("queue.py",), ("selectors.py",), ("asyncio", ""),
-        ("concurrent", "futures", ""),
-    )
-)  # fmt: skip
+    os.path.join(os.path.dirname(os.__file__), name)
+    for name in ("threading.py", "queue.py", "selectors.py", "asyncio/", "concurrent/futures/")
+)
 
 
 def leave_when_all_wait(leave: Callable[[], None]) -> None:
@@ -48,10 +43,5 @@ def _all_wait() -> bool:
     Daemon threads may be anywhere: the process uses no processor time, so they do not work.
     """
     frames = sys._current_frames()
-    for thread in threading.enumerate():
-        frame = frames.get(thread.ident or 0)
-        if thread.daemon or frame is None:
-            continue
-        if not frame.f_code.co_filename.startswith(_WAITING):
-            return False
-    return True
+    held = (frames.get(thread.ident or 0) for thread in threading.enumerate() if not thread.daemon)
+    return all(f is None or f.f_code.co_filename.startswith(_WAITING) for f in held)

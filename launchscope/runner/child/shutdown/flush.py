@@ -1,7 +1,6 @@
-"""Puts on disk what a script has written, before its process ends with `os._exit`.
+"""Writes the buffers of a script's open files to disk.
 
-Python closes every open file when it ends normally. `os._exit` closes none, and what is still
-in their buffers would be lost.
+Python closes every open file when it ends normally; `os._exit`, a crash and a signal close none.
 """
 
 from __future__ import annotations
@@ -14,15 +13,16 @@ import stat
 import sys
 from typing import Any
 
-# Writers of an archive: without its last block it cannot be read, so they are closed.
+from launchscope.runner.child.plain_values import objects_of
+
 _ARCHIVES = (("gzip", "GzipFile"), ("bz2", "BZ2File"), ("lzma", "LZMAFile"))
 
 
-def flush_files() -> None:
-    """Flush the standard streams and every regular file that is open for writing.
+def flush_files(*, close_archives: bool) -> None:
+    """Flush the standard streams and every regular file that is open for writing. Archives are
+    complete only once they are closed, but then nothing more can be written to them.
 
-    Pipes and sockets are left alone: nobody may be reading from them any more, and the process
-    would never end.
+    Pipes and sockets are left out: if nobody reads from them, the process would never end.
     """
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         with contextlib.suppress(Exception):  # it may be None, closed or a class of the script
@@ -35,19 +35,16 @@ def flush_files() -> None:
         (io.BufferedWriter, io.BufferedRandom),
     )
     kinds = tuple(kind for layer in layers for kind in layer)
-    gc.unfreeze()  # objects that a script has frozen are not listed otherwise
-    # type(), as isinstance() would ask the script's objects for their __class__.
-    files: list[Any] = [found for found in gc.get_objects() if issubclass(type(found), kinds)]
+    if close_archives:
+        # Objects that a script has frozen are not listed otherwise. Where Python still ends by
+        # itself they stay frozen: it runs no finalizer of those.
+        gc.unfreeze()
+    files: list[Any] = objects_of(lambda kind: issubclass(kind, kinds))
     for layer in layers:
         for file in files:
             if issubclass(type(file), layer):
                 with contextlib.suppress(Exception):
-                    _flush(file, issubclass(type(file), archives))
-
-
-def _flush(file: Any, is_archive: bool) -> None:
-    if not file.writable() or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return
-    file.flush()
-    if is_archive:
-        file.close()
+                    if file.writable() and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                        file.flush()
+                        if layer is archives and close_archives:
+                            file.close()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
-from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.shutdown.deadlock import leave_when_all_wait
 from launchscope.runner.child.target import StopRun
 from launchscope.runner.child.torch_types import Function, Torch, Value
@@ -14,29 +14,36 @@ from launchscope.runner.child.torch_types import Function, Torch, Value
 _SWALLOWED_STOPS = 3
 
 
-class Stopping:
-    """An `except:` in the script may swallow StopRun: the next model call raises it again.
+def stop_script(torch: Torch, still_to_stop: Callable[[], bool], leave: Callable[[], None]) -> None:
+    """Raise StopRun, now and, as an `except:` may swallow it, at the next calls of models
+    while `still_to_stop` is true.
 
     `leave` ends the process at once if that does not help either, or if everything that is left
     of the script waits for what was ended.
     """
+    stops = 0
 
-    def __init__(self, torch: Torch, hooks: Hooks, leave: Callable[[], None]):
-        self._hooks = hooks
-        self._leave = leave
-        self._stops = 0
-        leave_when_all_wait(leave)
-        for owner, name in ((torch.nn.Module, "__call__"), (torch.autograd, "backward")):
-            setattr(owner, name, self._stopping(getattr(owner, name)))
-
-    def _stopping(self, original: Function) -> Function:
+    def stopping(original: Function) -> Function:
         @functools.wraps(original)
         def stop_again(*args: Any, **kwargs: Any) -> Value:
-            if not self._hooks.on_script_thread():
+            nonlocal stops
+            if not still_to_stop():
                 return original(*args, **kwargs)
-            self._stops += 1
-            if self._stops >= _SWALLOWED_STOPS:
-                self._leave()
+            stops += 1
+            if stops >= _SWALLOWED_STOPS:
+                leave()
             raise StopRun
 
         return stop_again
+
+    show_error = threading.excepthook
+
+    def thread_error(error: threading.ExceptHookArgs) -> None:
+        if not issubclass(error.exc_type, StopRun):  # which deserves no traceback
+            show_error(error)
+
+    threading.excepthook = thread_error
+    leave_when_all_wait(leave)
+    for owner, name in ((torch.nn.Module, "__call__"), (torch.autograd, "backward")):
+        setattr(owner, name, stopping(getattr(owner, name)))
+    raise StopRun

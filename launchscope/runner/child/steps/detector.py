@@ -1,32 +1,32 @@
-"""The warm-up: passes events to the step search and says what a step of this script is."""
+"""The warm-up: finds out what a step of this script is."""
 
 from __future__ import annotations
 
-import gc
 import sys
-import time
 from collections import Counter, defaultdict, deque
+from collections.abc import Callable
 
 from launchscope.model import Schedule, SourceLine, StepBoundary, StepKind, TensorShape
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.input_shapes import main_input
-from launchscope.runner.child.hooks.modules import in_training, is_weighted
+from launchscope.runner.child.clock import clock
+from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
+from launchscope.runner.child.hooks.modules import in_training, is_weighted, main_input
+from launchscope.runner.child.plain_values import objects_of
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
 from launchscope.runner.child.steps.search import StepSearch
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 
-# In a script with an optimizer, forwards alone count as the step only after so many: it may
-# evaluate before it trains.
+# In a script with an optimizer, forwards alone count as the step only after this many: the script
+# may evaluate before it trains.
 _FORWARDS_BEFORE_TRAINING = 2_000
 _MOST_KINDS = 4
 _FEW_FORWARDS = 20
 # Where training steps have no common period (a recurrent cell is called once per token), a step
-# is everything between two optimizer steps, after so many times the steps of the warm-up.
+# is everything between two optimizer steps, after this many times the steps of the warm-up.
 _UNEVEN_AFTER = 12
 _MARKER = Token("marker", "")
 _LINES_KEPT = 600
-OPENING = "opening"
+_OPENING = "opening"
 _NO_BACKWARD = (
     "the forwards run with gradients enabled, but no backward() was seen: put inference under "
     "torch.inference_mode(), and mark a step that trains through torch.autograd.grad with "
@@ -38,13 +38,26 @@ _FORWARD_ALONE = (
 )
 
 
-class StepDetector:
-    """Collects what the script does until its step was seen `warmup` times."""
+class StepDetector(StepObserver):
+    """Collects what the script does until its step was seen `warmup` times.
 
-    def __init__(self, torch: Torch, schedule: Schedule, hooks: Hooks):
+    Then `found` is called with the step, or with None if the script marks its steps. Each
+    outermost forward until then is passed to `record_call`.
+    """
+
+    def __init__(
+        self,
+        torch: Torch,
+        schedule: Schedule,
+        hooks: Hooks,
+        found: Callable[[Pattern | None], None],
+        record_call: Callable[[str, Module, Args, Kwargs], None] | None,
+    ):
         self._torch = torch
         self._schedule = schedule
         self._hooks = hooks
+        self._found = found
+        self._record_call = record_call
         self._search = StepSearch()
         # The lines at which an event began, the latest last; `weighted` of the tokens is False.
         self._lines: defaultdict[Token, deque[SourceLine | None]] = defaultdict(
@@ -55,16 +68,20 @@ class StepDetector:
         self._uneven = False
         self._saw_forward = self._fetches = False
         self._first_event: float | None = None
+        self._in_marker = False  # or after one that the script left by an error
         self.marked = 0
         self.seen = 0  # steps of the pattern found last
 
     # --------------------------------------------------------------------------- events
 
-    def forward(
-        self, key: str, module: Module | None, args: Args, kwargs: Kwargs, trains: bool
-    ) -> None:
-        """An outermost forward begins."""
+    def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
+        if self._ends_with(_OPENING):  # a step without a closing event ends before this one
+            self._hooks.observer.forward_begin(key, module, args, kwargs)
+            return
+        if self._record_call is not None:
+            self._record_call(key, module, args, kwargs)
         self._saw_forward = True
+        trains = self._torch.is_grad_enabled()
         token = Token(FORWARD, key, trains, training=in_training(module))
         self._begins(token, user_line(sys._getframe(1)))
         if module is None or is_weighted(module):
@@ -72,32 +89,42 @@ class StepDetector:
             token = token._replace(weighted=True)
         self._search.add(token)
 
-    def backward(self) -> None:
+    def forward_end(self) -> None:
+        self._ends_with(FORWARD)
+
+    def backward_begin(self) -> None:
+        if self._ends_with(BACKWARD):
+            self._hooks.observer.backward_begin()
+
+    def backward_end(self) -> None:
         token = Token(BACKWARD, BACKWARD)
         self._begins(token, self._hooks.backward_where)
         self._search.add(token)
 
-    def optimizer_opens(self, key: str) -> None:
+    def optimizer_begin(self, key: str) -> None:
         self._begins(Token(OPTIMIZER, key), user_line(sys._getframe(1)))
 
-    def optimizer(self, key: str) -> None:
+    def optimizer_end(self, key: str) -> None:
         self._search.add(Token(OPTIMIZER, key))
+        self._ends_with(OPTIMIZER)
 
-    def fetch(self) -> None:
+    def fetch_begin(self) -> None:
         self._fetches = True
         self._search.fetch()
 
-    def marker_opens(self) -> None:
+    def marker_begin(self) -> None:
+        self._in_marker = True
         self._begins(_MARKER, user_line(sys._getframe(1)))
 
-    def marker(self) -> bool:
-        """A marked step ended; True if that was the last of the warm-up."""
+    def marker_end(self) -> None:
+        self._in_marker = False
         self.marked += 1
-        return self.marked >= max(1, self._schedule.warmup)
+        if self.marked >= max(1, self._schedule.warmup):
+            self._found(None)
 
     def _begins(self, token: Token, line: SourceLine | None) -> None:
         if self._first_event is None:
-            self._first_event = time.perf_counter()
+            self._first_event = clock.perf_counter()
         self._lines[token].append(line)
 
     # -------------------------------------------------------------------------- answers
@@ -108,28 +135,29 @@ class StepDetector:
 
     @property
     def seconds_per_step(self) -> float:
-        now = time.perf_counter()
+        now = clock.perf_counter()
         return (now - (self._first_event or now)) / max(1, self.seen, self.marked)
 
-    def found(self, event: str) -> Pattern | None:
-        """The step, once the warm-up is over; ask after each event that may end one.
+    def _ends_with(self, event: str) -> bool:
+        """Whether the warm-up ends with this event, which may end a step.
 
-        `event` is FORWARD or OPTIMIZER for one that just ended, OPENING for a forward and
+        `event` is FORWARD or OPTIMIZER for one that just ended, _OPENING for a forward and
         BACKWARD for a backward that is about to begin.
         """
-        if self.marked or self._schedule.step_from == "marker":
-            return None
+        if self.marked or self._in_marker or self._schedule.step_from == "marker":
+            return False
         pattern = self._pattern(event)
         if pattern is None:
-            return None
+            return False
         self.seen = self._search.steps_seen(pattern)
         if self.seen < self._schedule.warmup:
-            return None
+            return False
         unclosed = pattern.closing != "optimizer" and self._schedule.step_from == "auto"
         if unclosed and not self._has_optimizer() and self._find_optimizer():
             self.seen = 0
-            return None
-        return pattern
+            return False
+        self._found(pattern)
+        return True
 
     def _pattern(self, event: str) -> Pattern | None:
         search, wanted = self._search, self._schedule.step_from
@@ -142,7 +170,8 @@ class StepDetector:
                 return None
             pattern = search.training_pattern(self._has_optimizer())
             if pattern is None and event == OPTIMIZER:
-                return self._uneven_pattern()
+                self._uneven = self.optimizer_steps >= _UNEVEN_AFTER * max(1, self._schedule.warmup)
+                return search.single_optimizer_pattern() if self._uneven else None
             closing = "optimizer" if event == OPTIMIZER else "next"
             return pattern if pattern is not None and pattern.closing == closing else None
         if event != FORWARD:
@@ -151,22 +180,15 @@ class StepDetector:
             return None
         return search.forward_pattern()
 
-    def _uneven_pattern(self) -> Pattern | None:
-        if self._search.optimizer_steps < _UNEVEN_AFTER * max(1, self._schedule.warmup):
-            return None
-        self._uneven = True
-        return self._search.single_optimizer_pattern()
-
     def _has_optimizer(self) -> bool:
         """Whether an optimizer should end the steps."""
-        if self._hooks.steps_in_backward:
-            return False
-        return bool(self._hooks.optimizers) or self._optimizer_exists
+        exists = any(True for _ in self._hooks.optimizers.alive()) or self._optimizer_exists
+        return exists and not self._hooks.steps_in_backward
 
     def _find_optimizer(self) -> bool:
         """Search all objects for an optimizer that should end the steps but has not stepped yet."""
         base = self._torch.optim.Optimizer
-        self._optimizer_exists = any(issubclass(type(entry), base) for entry in gc.get_objects())
+        self._optimizer_exists = bool(objects_of(lambda kind: issubclass(kind, base)))
         return self._has_optimizer()
 
     @property
@@ -174,7 +196,7 @@ class StepDetector:
         return self._search.optimizer_steps
 
     def remarks(self, pattern: Pattern | None) -> list[str]:
-        """What a reader has to know about the step that was found."""
+        """What a reader has to know about the step."""
         found = []
         if self._uneven:
             found.append(
@@ -182,11 +204,8 @@ class StepDetector:
                 "between two optimizer steps"
             )
         if pattern is not None and pattern.first.kind == BACKWARD:
-            goal = (
-                "capture"
-                if pattern.closing == "next" and not self._fetches
-                else "measure and capture"
-            )
+            measured = pattern.closing == "next" and not self._fetches
+            goal = "capture" if measured else "measure and capture"
             found.append(
                 "launchscope sees the step only from its backward on, because the forward calls no "
                 f"torch.nn.Module that has parameters; to {goal} all of it, mark the step with "
@@ -196,12 +215,12 @@ class StepDetector:
             found.append(_FORWARD_ALONE if self._search.trains else _NO_BACKWARD)
         return found
 
-    def kinds(self, pattern: Pattern | None) -> tuple[StepKind, ...]:
+    def _kinds(self, pattern: Pattern) -> tuple[StepKind, ...]:
         """The kinds of step of an inference script, most frequent first; empty if there is one."""
-        if pattern is None or pattern.closing != "forward" or pattern.forwards != 1:
+        if pattern.closing != "forward" or pattern.forwards != 1:
             return ()
         total, seen = self.forwards, self._inputs.most_common()
-        # A shape that was seen once may be a prefill; several of them were trials at the start.
+        # A shape that was seen once may be a prefill; several such shapes were trials at the start.
         once = total < _FEW_FORWARDS and sum(n == 1 for _, n in seen) == 1
         usual = [(shape, n) for shape, n in seen if n >= 2 or once]
         if not 2 <= len(usual) <= _MOST_KINDS:
@@ -211,18 +230,13 @@ class StepDetector:
             StepKind(_kind_name(shape, shapes), shape, 100.0 * n / total) for shape, n in usual
         )
 
-    def boundary(self, pattern: Pattern | None, kinds: tuple[StepKind, ...]) -> StepBoundary:
-        """The step as it is reported; `pattern` None: the script's own marks."""
+    def boundary(self, pattern: Pattern | None) -> StepBoundary:
+        """The step as it is reported; `pattern` is None for the script's own marks."""
         compiled = self._hooks.compiling
         if pattern is None:
+            source, names = self._line_of(_MARKER), ("launchscope.step",)
             return StepBoundary(
-                boundary="marker",
-                period=("marker",),
-                names=("launchscope.step",),
-                scope="region",
-                source=self._line_of(_MARKER),
-                compiled=compiled,
-                warmup_steps=self.marked,
+                "marker", ("marker",), names, "region", source, compiled, self.marked
             )
         forced = "optimizer" if self._uneven else self._schedule.step_from
         period = tuple(token.kind for token in pattern.tokens)
@@ -234,7 +248,7 @@ class StepDetector:
             source=self._line_of(pattern.first._replace(weighted=False), pattern.openings),
             compiled=compiled,
             warmup_steps=self.seen,
-            kinds=kinds,
+            kinds=self._kinds(pattern),
             closure="forward" in self._hooks.inside_optimizers and set(period) == {"optimizer"},
         )
 

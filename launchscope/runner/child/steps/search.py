@@ -15,11 +15,11 @@ from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, 
 _REPEATS_SHORT, _REPEATS_LONG, _LONG = 3, 2, 16
 _LONGEST_PERIOD = 600
 _HISTORY = 4000
-# An optimizer that makes up less than this share of all optimizer steps is a rare event.
+# An optimizer that makes less than this share of all optimizer steps is a rare event.
 _RARE_SHARE = 0.05
 _RARE_AFTER = 200
-# An optimizer that others have followed this often, and this many times as often as it stepped
-# itself, is not used any more.
+# An optimizer is not used any more once others have made this many steps after its last one, and
+# this many times its own steps.
 _OVER_AFTER, _OVER_TIMES = 20, 3
 
 
@@ -51,9 +51,7 @@ class StepSearch:
         self._training: deque[Token] = deque(maxlen=_HISTORY)
         self._all: deque[Token] = deque(maxlen=_HISTORY)
         self._optimizer_steps: Counter[str] = Counter()
-        self._last_steps: dict[
-            str, int
-        ] = {}  # by optimizer: the number of all steps at its last one
+        self._last_steps: dict[str, int] = {}  # the number of all steps at each one's last
         self._before_training: deque[Token] = deque(maxlen=64)
         # What ran without gradients right before each training token, index by index.
         self._lead_ins: deque[tuple[Token, ...]] = deque(maxlen=_HISTORY)
@@ -69,9 +67,8 @@ class StepSearch:
             self._last_steps[token.key] = self.optimizer_steps
         if token.kind == BACKWARD:
             self.saw_backward = True
-        self._lead_ins.append(
-            tuple(lead for lead in self._before_training if lead.key != token.key)
-        )
+        leads = tuple(lead for lead in self._before_training if lead.key != token.key)
+        self._lead_ins.append(leads)
         self._before_training.clear()
         self._training.append(token)
 
@@ -81,7 +78,7 @@ class StepSearch:
 
     @property
     def optimizer_steps(self) -> int:
-        return sum(self._optimizer_steps.values())
+        return self._optimizer_steps.total()
 
     @property
     def trains(self) -> bool:
@@ -114,19 +111,17 @@ class StepSearch:
 
     def _training_from(self, start: int, period: int) -> Pattern:
         tokens = tuple(self._training)[start : start + period]
-        optimizers = sum(token.kind == OPTIMIZER for token in tokens)
-        if optimizers:
-            last = max(i for i, token in enumerate(tokens) if token.kind == OPTIMIZER)
-            tail = tokens[last + 1 :]
-            tokens = tokens[: last + 1]
+        ends = [i + 1 for i, token in enumerate(tokens) if token.kind == OPTIMIZER]
+        if ends:
+            tokens, tail = tokens[: ends[-1]], tokens[ends[-1] :]
             if any(token.kind == BACKWARD for token in tail) or self._begins(tail, tokens):
                 tokens = (*tail, *tokens)
-                start += last + 1
+                start += ends[-1]
             # else: metrics after the optimizer step; they belong to the rest of the iteration
         acting = self._acting(start, tokens)
         lead_in = self._lead_ins[start + acting] if acting else self._common_lead_in(start, period)
         tokens = (*(token for token in lead_in if token.weighted), *tokens[acting:])
-        return Pattern(tokens, "optimizer" if optimizers else "next")
+        return Pattern(tokens, "optimizer" if ends else "next")
 
     def _begins(self, tail: tuple[Token, ...], step: tuple[Token, ...]) -> bool:
         """Whether the script began its training with what follows the last optimizer step here.
@@ -177,11 +172,11 @@ class StepSearch:
         if period is None:
             return None
         start = _first_of(tokens, period)
-        cycle = tuple(tokens[start : start + period])
+        cycle = tokens[start : start + period]
         weighted = [index for index, token in enumerate(cycle) if token.weighted]
         if weighted:
             cycle = cycle[weighted[0] : weighted[-1] + 1]
-        return Pattern(cycle, "forward")
+        return Pattern(tuple(cycle), "forward")
 
     def single_optimizer_pattern(self) -> Pattern | None:
         """`--step-from optimizer`: everything up to one optimizer step, whatever the period."""
@@ -193,19 +188,18 @@ class StepSearch:
 
     def single_forward_pattern(self) -> Pattern | None:
         """`--step-from forward`: one outermost forward of the module seen most often."""
-        forwards = Counter(token for token in self._all if token.kind == FORWARD)
-        weighted = Counter({token: n for token, n in forwards.items() if token.weighted})
-        ranked = (weighted or forwards).most_common(1)
-        if not ranked:
-            return None
-        return Pattern((ranked[0][0],), "forward")
+        forwards = [token for token in self._all if token.kind == FORWARD]
+        weighted = [token for token in forwards if token.weighted]
+        tokens = tuple(token for token, _ in Counter(weighted or forwards).most_common(1))
+        return Pattern(tokens, "forward") if tokens else None
 
     def steps_seen(self, pattern: Pattern) -> int:
         """How many steps of this pattern the history holds."""
         if pattern.closing == "optimizer":
-            return sum(self._optimizer_steps.values()) // pattern.optimizers
-        kind = FORWARD if pattern.closing == "forward" else BACKWARD
-        per_step = pattern.forwards if pattern.closing == "forward" else pattern.backwards
+            return self.optimizer_steps // pattern.optimizers
+        kind, per_step = BACKWARD, pattern.backwards
+        if pattern.closing == "forward":
+            kind, per_step = FORWARD, pattern.forwards
         keys = pattern.keys
         seen = sum(token.kind == kind and token.key in keys for token in self._all)
         return seen // max(1, per_step)
@@ -233,9 +227,7 @@ class StepFollower:
         self.pattern = pattern
         self.inside = False
         self.missed = 0  # backwards outside of any step
-        self._forwards = 0
-        self._backwards = 0
-        self._optimizers = 0
+        self._forwards = self._backwards = self._optimizers = 0
 
     def opens(self, kind: str, key: str, trains: bool = True, training: bool = True) -> bool:
         """True if this event opens a step. Call before the event's work starts."""
@@ -258,10 +250,14 @@ class StepFollower:
 
     def closes(self, kind: str) -> bool:
         """True if this event, which is over, ends the step."""
-        if not self.inside:
-            self._missed(kind)
-            return False
         pattern = self.pattern
+        if not self.inside:
+            # The forward of such a backward did not look like the one that opens a step, because
+            # the script goes on training in the mode that its evaluation has set.
+            if kind == BACKWARD and pattern.first.kind == FORWARD:
+                self.missed += 1
+                self.pattern = pattern.in_other_mode()
+            return False
         if kind == OPTIMIZER:
             self._optimizers += 1
             return pattern.closing == "optimizer" and self._optimizers >= pattern.optimizers
@@ -271,20 +267,10 @@ class StepFollower:
         self._backwards += 1
         return False
 
-    def _missed(self, kind: str) -> None:
-        """A backward outside of a step: its forward did not look like the one that opens it,
-        because the script goes on training in the mode that its evaluation has set."""
-        if kind == BACKWARD and self.pattern.first.kind == FORWARD:
-            self.missed += 1
-            self.pattern = self.pattern.in_other_mode()
-
     def closes_before(self) -> bool:
         """For steps that end with the next fetch or opening: is this one complete?"""
-        return (
-            self.inside
-            and self.pattern.closing == "next"
-            and self._backwards >= self.pattern.backwards
-        )
+        pattern = self.pattern
+        return self.inside and pattern.closing == "next" and self._backwards >= pattern.backwards
 
     def before_backward(self) -> bool:
         """True until the first backward of the step is over."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.analysis.comparison.ladder import trajectory
+from launchscope.analysis.comparison.strategies import trajectory
 from launchscope.model import Reason, Schedule, StrategyResult
 from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import recorded
@@ -36,7 +36,7 @@ with torch.inference_mode():
     for step in range(100):
         y = model(torch.full((2, 4), float(step % 5)))
 """
-SCHEDULE = Schedule(warmup=4, adoption=6, timing=0, trace=0, inspect=0, replay=0, verify=0)
+SCHEDULE = Schedule(warmup=4, strategy=6, timing=0, trace=0, inspect=0, replay=0, verify=0)
 # The hooks need no compiler: the script itself chooses another backend.
 OTHER_BACKEND = """
 import launchscope.runner.child.capture.strategies as strategies
@@ -53,7 +53,7 @@ def ran_under(
         folder, source, schedule=SCHEDULE, options=RunOptions(strategy=strategy, stdout=2)
     )
     assert ran.outcome.problem is None
-    result = ran.recording.adoption
+    result = ran.recording.strategy
     assert result is not None
     return result
 
@@ -140,7 +140,7 @@ def test_inductors_reasons_for_making_no_graph_are_reported(tmp_path: Path) -> N
     """
     result = ran_under(tmp_path, textwrap.dedent(skipping) + TRAIN, "compile")
     assert result.status == "adopted", result.reason
-    assert result.skips == (("mutated inputs (1 instances).", 1),)
+    assert (result.skips, result.skipped_graphs) == ((("mutated inputs (1 instances).", 1),), 1)
 
 
 def test_a_script_that_compiles_its_model_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs, without_stub
+from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 
 
 @pytest.fixture
@@ -18,8 +17,7 @@ def stubs() -> Iterator[Stubs]:
     """On the CPU every tensor counts as one on the device."""
     entered = Stubs(torch, lambda tensor: True)
     yield entered
-    with contextlib.suppress(StubMismatchError):
-        entered.leave()
+    entered.leave()
 
 
 def results_of(
@@ -166,8 +164,3 @@ def test_a_wait_that_was_left_out_counts_like_a_replaced_result(
     assert stubs.used == 1
     results_of(stubs, waits_and_reads, X, Y)
     assert stubs.used == 3
-
-
-def test_a_wait_inside_an_unknown_op_has_no_stub() -> None:
-    found = without_stub(["aten.nonzero", "cudaStreamSynchronize"])
-    assert found == ["cudaStreamSynchronize"]

@@ -12,8 +12,8 @@ import torch
 from launchscope.runner.child.ops.step_ops import (
     HostTensors,
     StepStream,
-    SyncWatch,
     make_dispatch_mode,
+    recording_syncs,
 )
 
 SYNC_TEXT = "called a synchronizing CUDA operation (Triggered internally at x.cpp:1)"
@@ -25,18 +25,12 @@ def filters_of_this_test() -> Iterator[None]:
         yield
 
 
-def watched() -> tuple[StepStream, SyncWatch]:
-    stream = StepStream()
-    return stream, SyncWatch(torch, stream)
-
-
 def test_a_synchronization_is_recorded_at_every_step_whatever_the_filters_say() -> None:
     warnings.simplefilter("error")
     for _ in range(2):
-        stream, watch = watched()
-        watch.start()
-        warnings.warn(SYNC_TEXT, stacklevel=1)
-        watch.stop()
+        stream = StepStream()
+        with recording_syncs(torch, stream):
+            warnings.warn(SYNC_TEXT, stacklevel=1)
         assert [record.op for record in stream.records()] == ["cudaStreamSynchronize"]
     with pytest.raises(UserWarning, match="synchronizing"):
         warnings.warn(SYNC_TEXT, stacklevel=1)
@@ -48,12 +42,10 @@ def test_a_warning_filter_of_the_script_stays_in_force(
     warnings.filterwarnings("ignore", "quiet")
     warnings.filterwarnings("error", "loud")
     before, shown = list(warnings.filters), warnings.showwarning
-    _, watch = watched()
-    watch.start()
-    warnings.warn("quiet", stacklevel=1)
-    with pytest.raises(UserWarning, match="loud"):
-        warnings.warn("loud", stacklevel=1)
-    watch.stop()
+    with recording_syncs(torch, StepStream()):
+        warnings.warn("quiet", stacklevel=1)
+        with pytest.raises(UserWarning, match="loud"):
+            warnings.warn("loud", stacklevel=1)
     assert capsys.readouterr().err == ""
     assert (list(warnings.filters), warnings.showwarning) == (before, shown)
 
@@ -62,20 +54,16 @@ def test_a_warning_that_is_shown_once_is_not_shown_at_every_step() -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("default")
         for _ in range(3):
-            _, watch = watched()
-            watch.start()
-            warnings.warn("once for this line", stacklevel=1)
-            watch.stop()
+            with recording_syncs(torch, StepStream()):
+                warnings.warn("once for this line", stacklevel=1)
     assert len(seen) == 1
 
 
 def test_filters_that_a_step_leaves_behind_or_copies_are_removed() -> None:
     before = list(warnings.filters)
-    _, watch = watched()
     own = warnings.catch_warnings()
-    watch.start()
-    own.__enter__()
-    watch.stop()
+    with recording_syncs(torch, StepStream()):
+        own.__enter__()
     assert list(warnings.filters) == before
     own.__exit__(None, None, None)
     assert list(warnings.filters) == before

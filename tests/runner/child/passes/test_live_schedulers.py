@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from launchscope.runner.child.context import Context
+from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.inspect import known_storages, live_schedulers
 from tests.runner.children import recorded
 from tests.runner.steps import context_of

@@ -1,4 +1,4 @@
-"""Smaller parts of a step: which part a line stands in, and when another run tries them."""
+"""Smaller parts of a step: which part a line belongs to, and when another run tries them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from launchscope.model import (
     ReplayStatus,
     Schedule,
     SourceLine,
+    StepEvent,
     StepPart,
     Target,
     VerifyResult,
 )
 from launchscope.parser import read_recording
-from launchscope.runner.child.context import Context
-from launchscope.runner.child.passes import Skip, all_passes
+from launchscope.runner.child.passes import Context, Skip, all_passes
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.passes.scope_forward import ForwardPass
 from launchscope.runner.child.passes.scope_forward_backward import ForwardBackwardPass
@@ -52,7 +52,7 @@ def nothing(event: object) -> None: ...
 
 
 @pytest.mark.child
-def test_each_blocker_knows_the_part_of_the_step_it_stands_in(
+def test_each_blocker_knows_its_part_of_the_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -92,7 +92,7 @@ def inspected(*parts: StepPart) -> InspectResult:
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
     context = context_of(tmp_path, torch.nn.Linear(1, 1))
-    period = ("forward", "backward", "optimizer")
+    period: tuple[StepEvent, ...] = ("forward", "backward", "optimizer")
     context.boundary = replace(context.boundary, period=period)
     return context
 
@@ -132,6 +132,14 @@ def test_a_skipped_replay_names_what_blocks_it(context: Context) -> None:
     assert replay.skipped(context, Skip("skipped", Reason("already_graphed"))).status == "skipped"
 
 
+def test_a_wait_inside_an_unknown_op_has_no_stub(context: Context) -> None:
+    waits = inspected("forward")
+    unknown = replace(waits.blockers[0], op="cudaStreamSynchronize")
+    context.results = {"inspect": replace(waits, blockers=(*waits.blockers, unknown))}
+    reason = Reason("no_stub", {"op": "cudaStreamSynchronize"})
+    assert ReplayPass().skip(context) == Skip("blocked", reason)
+
+
 def test_a_scope_that_is_blocked_or_whose_process_died_is_a_result(context: Context) -> None:
     blocked = ForwardPass().skipped(context, Skip("blocked", AT_THE_LINE))
     assert blocked == ReplayResult("blocked", AT_THE_LINE, scope="forward")
@@ -159,7 +167,7 @@ def test_another_run_tries_smaller_scopes_after_a_capture_that_failed(
     session.collected.results = {kind.name: None for kind in all_passes() if kind.part_of is None}
     session.collected.results["replay"] = ReplayResult(status)
     report = ChildReport(done=not ended, script=ScriptEnded() if ended else None)
-    assert ("smaller part" in session._why_again(report)) is again
+    assert session._why_again(report) == (Reason("smaller_part") if again else None)
 
 
 def test_a_process_that_dies_in_a_scope_leaves_its_result(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_the_second_timing_window_is_in_the_process_of_the_first() -> None:
 
 
 def test_the_second_timing_window_comes_after_everything_a_short_script_needs() -> None:
-    # After the smaller scopes too: what is left then tells the parent that all else is done.
+    # After the smaller scopes too: what is left then shows the parent that everything else is done.
     assert all_passes()[-1] is SecondTimingPass
     assert [kind for kind in all_passes() if not kind.worth_another_run] == [SecondTimingPass]
 
@@ -133,16 +133,16 @@ def test_timing_windows_that_agree_are_joined() -> None:
     times = step_times([timing(iteration_ms=3.0), timing(steps=15, iteration_ms=3.2)])
     assert times is not None
     assert not times.unsteady
-    assert len(times.iteration) == 29 + 14  # the time between two looks is no iteration
+    assert len(times.iteration) == 29 + 14  # the time between two windows is no iteration
     assert times.steps == 30
 
 
 @pytest.mark.parametrize("disturbed_first", [True, False])
 def test_the_faster_of_two_timing_windows_that_disagree_counts(disturbed_first: bool) -> None:
-    looks = [timing(iteration_ms=4.5), timing(steps=15, iteration_ms=3.0)]
+    windows = [timing(iteration_ms=4.5), timing(steps=15, iteration_ms=3.0)]
     if not disturbed_first:
-        looks = [timing(iteration_ms=3.0), timing(steps=15, iteration_ms=4.5)]
-    times = step_times(looks)
+        windows = [timing(iteration_ms=3.0), timing(steps=15, iteration_ms=4.5)]
+    times = step_times(windows)
     assert times is not None
     assert times.unsteady
     assert set(times.iteration.round(6)) == {3.0}
@@ -163,8 +163,8 @@ def test_a_timing_window_of_two_or_three_steps_does_not_count() -> None:
 
 
 def test_timing_windows_of_different_steps_are_joined() -> None:
-    looks = [timing(iteration_ms=4.5), timing(steps=15, iteration_ms=3.0)]
-    times = step_times(looks, alike=False)
+    windows = [timing(iteration_ms=4.5), timing(steps=15, iteration_ms=3.0)]
+    times = step_times(windows, alike=False)
     assert times is not None
     assert not times.unsteady
     assert len(times.iteration) == 43

@@ -1,4 +1,4 @@
-"""What a script has written is on disk after our stop, as it is after Python's own end."""
+"""What a script has written is on disk even if its process is left at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ for step in range(200):
         opt.zero_grad()
         net(torch.randn(8, 4)).sum().backward()
         opt.step()
-    except SWALLOWED: pass
+    except BaseException: pass
     for file in (at_top, held.file, zipped, squeezed, frozen): file.write(line)
     rows.writerow([step])
     raw.write(line.encode())
@@ -58,11 +58,11 @@ for step in range(200):
 TEXTS = ("at_top.txt", "held.txt", "rows.csv", "raw.bin", "both.bin", "frozen.txt")
 
 
-# The first stop goes through the end of the child; the other, swallowed each time, leaves at once.
-@pytest.fixture(scope="module", params=["ValueError", "BaseException"])
-def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+# A stop that is swallowed each time ends the process at once.
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unflushed")
-    said: Said = launchscope(folder, SOURCE.replace("SWALLOWED", request.param))
+    said: Said = launchscope(folder, SOURCE)
     assert said.code == 0, said.err
     assert "Traceback" not in said.err
     return folder

@@ -377,6 +377,14 @@ def test_blockers_carry_the_line_and_its_text(batch: Batch) -> None:
     assert ran.line(waits.where).endswith("# waits")
 
 
+def test_a_blocker_knows_whether_an_optimizers_own_step_reads_the_value(batch: Batch) -> None:
+    reads = [b for b in inspected(batch["lbfgs"]).blockers if b.op == "aten._local_scalar_dense"]
+    assert {(batch["lbfgs"].line(b.where), b.inside) for b in reads} == {
+        ("opt.step(closure)  # begins", "lbfgs")
+    }
+    assert {b.inside for b in inspected(batch["blocked"]).blockers} == {None}
+
+
 def test_a_step_without_blockers_has_no_stubs(batch: Batch) -> None:
     for name in ("accumulating", "gan", "by_hand", "inference", "evaluating_with_gradients"):
         assert inspected(batch[name]).blockers == ()

@@ -24,8 +24,8 @@ def marked(count):
             step()
 """
 )
-WON = "the script marks its steps after the first"
-LOST = "the script marks its steps only after"
+WON = "only the marked steps were measured"
+LOST = "the marks were not used"
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
 
 
 def notes(ran: PointResult) -> list[str]:
-    return [note for note in ran.recording.notes if note.startswith((WON, LOST))]
+    return [note for note in ran.recording.notes if WON in note or LOST in note]
 
 
 @pytest.mark.parametrize("name", ["in_the_first_pass", "within_a_step"])
@@ -67,7 +67,7 @@ def test_marks_win_as_long_as_no_pass_is_over(batch: Batch, name: str) -> None:
     assert inspect.steps == 3
     assert inspect.device_ops == batch["from_the_start"].recording.inspect.device_ops
     (note,) = notes(ran)
-    assert note.startswith(WON)
+    assert WON in note
     assert ran.recording.runs == 1
 
 
@@ -77,7 +77,7 @@ def test_marks_that_come_too_late_are_reported(batch: Batch, name: str) -> None:
     assert ran.outcome.problem is None
     assert ran.recording.step.boundary == "period"
     (note,) = notes(ran)
-    assert note.startswith(LOST)
+    assert LOST in note
     assert "--step-from marker" in note
 
 

@@ -1,0 +1,161 @@
+"""Asks git about a repository, whose configuration may come from anybody and must run nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from launchscope.errors import UsageError
+from launchscope.host import working_directory
+
+# Each of these settings names a program.
+_HARMLESS = (
+    "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.untrackedCache=false",
+    "core.sshCommand=false", "core.askPass=", "credential.helper=", "diff.external=",
+    "safe.bareRepository=explicit",
+)  # fmt: skip
+_ENVIRONMENT = {
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    # What a partial clone lacks is not fetched. Versions that do not know the first find every
+    # protocol forbidden, whatever the repository allows.
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+}
+_TIMEOUT_S = 30
+# A hook that runs launchscope has these in its environment: they name its own repository.
+_OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
+
+
+def git(
+    *arguments: str,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    stdin: bytes = b"",
+) -> subprocess.CompletedProcess[bytes]:
+    """The result of a git command, whatever its exit code; OSError if git cannot run or hangs. It
+    is about the repository of `folder`; without one, of the working directory. Not for commands
+    that show or check out a file: those run filters and converters."""
+    options = [word for setting in _HARMLESS for word in ("-c", setting)]
+    environment = {**os.environ, **_ENVIRONMENT, **(environ or {})}
+    if folder is not None:
+        options = ["-C", os.fspath(folder), *options]
+        environment = {n: value for n, value in environment.items() if n not in _OF_A_HOOK}
+    try:
+        return subprocess.run(
+            ["git", "--no-pager", *options, *arguments],
+            capture_output=True,
+            check=False,
+            env=environment,
+            input=stdin,
+            timeout=_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"git {arguments[0]} took longer than {_TIMEOUT_S} s") from error
+
+
+def describe_head() -> str | None:
+    """The commit of the working directory, with a mark if files differ from it; None: no git. Of a
+    submodule only another commit is seen: its own configuration would apply inside."""
+    try:
+        head = git("describe", "--always", "--abbrev=12")
+        if head.returncode:
+            return None
+        named = git("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
+        names = {name.rpartition(".")[0] for name in os.fsdecode(named.stdout).split("\0") if name}
+        changed = git(
+            *("status", "--porcelain", "--untracked-files=no", "--no-renames"),
+            "--ignore-submodules=dirty",
+            environ=_unfiltered(names),
+        )
+        name = head.stdout.decode().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return None if changed.returncode else f"{name}-dirty" if changed.stdout else name or None
+
+
+def _unfiltered(names: set[str]) -> dict[str, str]:
+    """Environment variables that switch these filters off, which git runs to compare a file. An
+    option `-c` cannot: a name may have an equals sign."""
+    given = os.environ.get("GIT_CONFIG_COUNT", "")
+    start = int(given) if given.isdecimal() else 0
+    parts = {"clean": "", "process": "", "required": "false"}
+    settings = [(f"{name}.{part}", value) for name in names for part, value in parts.items()]
+    made = {"GIT_CONFIG_COUNT": str(start + len(settings))}
+    for number, (key, value) in enumerate(settings, start):
+        made |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return made
+
+
+def require_revision(reference: str) -> None:
+    """UsageError unless git knows this revision; outside of a repository with git's message."""
+    commit_of(reference, "--baseline")
+
+
+def commit_of(reference: str, option: str, folder: Path | None = None) -> str:
+    """The full name of the commit that a revision, given with `option`, stands for. Raises as
+    `require_revision`."""
+    found = _resolved(reference, option, folder)
+    if found is not None:
+        return found
+    top_level(option, folder)
+    hint = "fetch it first: git fetch origin"
+    shallow = _asked("rev-parse", "--is-shallow-repository", option=option, folder=folder)
+    if shallow.stdout.strip() == b"true":
+        hint = "this clone is shallow: git fetch --unshallow, or fetch-depth: 0 in the workflow"
+    elif _resolved(f"origin/{reference}", option, folder) is not None:
+        hint = f"did you mean origin/{reference}?"
+    raise UsageError(f"{option}: git knows no revision {reference!r}", hint=hint)
+
+
+def _resolved(reference: str, option: str, folder: Path | None) -> str | None:
+    commit = f"{reference}^{{commit}}"
+    if "\0" in commit:  # which no program can be given
+        return None
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", commit)
+    found = _asked(*words, option=option, folder=folder)
+    return None if found.returncode else found.stdout.decode("ascii").split()[-1]
+
+
+def top_level(option: str, folder: Path | None = None) -> Path | None:
+    """The folder of all files of the repository, None for a bare one; UsageError with git's message
+    where there is no repository."""
+    repository = _asked("rev-parse", "--git-dir", option=option, folder=folder)
+    if repository.returncode:
+        message, _, rest = repository.stderr.decode(errors="replace").strip().partition("\n")
+        problem = message.removeprefix("fatal: ")
+        raise UsageError(f"{option}: {problem}", hint=" ".join(rest.split()) or None)
+    found = _asked("rev-parse", "--show-toplevel", option=option, folder=folder)
+    return Path(os.fsdecode(found.stdout[:-1])) if found.returncode == 0 else None
+
+
+def kind_at(reference: str, path: str) -> str | None:
+    """ "blob", "tree", or None if the revision has nothing of that name."""
+    found = _asked("cat-file", "-t", f"{reference}:{_from_here(path)}")
+    return found.stdout.decode().strip() if found.returncode == 0 else None
+
+
+def content_at(reference: str, path: str) -> bytes:
+    """The content of a file that the revision has, as it was committed."""
+    return _asked("cat-file", "blob", f"{reference}:{_from_here(path)}").stdout
+
+
+def _asked(
+    *arguments: str, option: str = "--baseline git:...", folder: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return git(*arguments, folder=folder)
+    except OSError as error:
+        problem = f"git cannot be run: {error.strerror or error}"
+        raise UsageError(f"{option}: {problem}") from error
+
+
+def _from_here(path: str) -> str:
+    """The path for git, which takes it from the top of the repository unless it begins with a dot,
+    and accepts no absolute one."""
+    if os.path.isabs(path):
+        path = os.path.relpath(path, working_directory())
+    return path if path.startswith(("./", "../")) else f"./{path}"

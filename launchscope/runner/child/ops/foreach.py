@@ -1,0 +1,141 @@
+"""Records optimizer updates as CUDA would run them, without a GPU and without changing them.
+
+On CUDA an optimizer updates many tensors at once (foreach), on the CPU one after the other. Some of
+them round differently then, so the many-tensor update runs on copies and is recorded, and the
+script's own update runs unrecorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from types import ModuleType
+
+from launchscope.host import free_memory
+from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
+from launchscope.runner.child.plain_values import is_a, is_tensor, tensor_field, values_of
+from launchscope.runner.child.reasons import ReasonError
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Torch, Value
+
+_CHOICE = "_default_to_fused_or_foreach"
+_MULTI, _SINGLE = "_multi_tensor_", "_single_tensor_"
+_MEMORY_SHARE = 0.5  # of the free memory, that copies may take
+
+
+@contextlib.contextmanager
+def foreach_as_on_cuda(torch: Torch, stream: StepStream, host: HostTensors) -> Iterator[None]:
+    """Inside, `stream` records optimizers and gradient clipping as on CUDA.
+
+    An optimizer that the script has told which way to go is recorded as it runs.
+    """
+    with contextlib.ExitStack() as undo:
+
+        def put(module: ModuleType, name: str, ours: Function) -> None:
+            undo.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, ours)
+
+        def supported(*args: Value, **kwargs: Value) -> bool:
+            return True
+
+        clip = sys.modules["torch.nn.utils.clip_grad"]  # where both ways compute the same
+        put(clip, "_has_foreach_support", supported)
+        put(clip, "_device_has_foreach_support", supported)
+        for name, module in list(sys.modules.items()):
+            if name.startswith("torch.optim.") and hasattr(module, _CHOICE):
+                updates = _Updates(torch, module, stream, host)
+                for replaced, ours in updates.replacements().items():
+                    put(module, replaced, ours)
+        yield
+
+
+class _Updates:
+    """The updates of one module of torch.optim."""
+
+    def __init__(self, torch: Torch, module: ModuleType, stream: StepStream, host: HostTensors):
+        self._torch, self._stream, self._host = torch, stream, host
+        self._functions = dict(vars(module))
+        # Whether the script has left the choice of this thread's next update to torch.
+        self._thread = threading.local()
+
+    def replacements(self) -> dict[str, Function]:
+        found: dict[str, Function] = {_CHOICE: self._choose}
+        for name in self._functions:
+            single = name.replace(_MULTI, _SINGLE)
+            if name.startswith(_MULTI) and single in self._functions:
+                found |= {name: self._many(name, single), single: self._single(single)}
+        return found
+
+    def _choose(
+        self, params: Value, differentiable: bool, use_fused: bool = False
+    ) -> tuple[bool, bool]:
+        fused, foreach = self._functions[_CHOICE](params, differentiable, use_fused)
+        self._thread.undecided = not (fused or foreach or differentiable)
+        return fused, foreach or self._thread.undecided
+
+    def _single(self, name: str) -> Function:
+        def update(*args: Value, **kwargs: Value) -> Value:
+            self._thread.undecided = False
+            return self._functions[name](*args, **kwargs)
+
+        return update
+
+    def _many(self, name: str, single: str) -> Function:
+        many, one_by_one = self._functions[name], self._functions[single]
+
+        def update(*args: Value, **kwargs: Value) -> Value:
+            if not getattr(self._thread, "undecided", False):
+                return many(*args, **kwargs)
+            self._thread.undecided = False
+            try:
+                copies = self._copies((args, kwargs))
+                many(*copies[0], **copies[1])
+            except Exception as error:
+                self._host.error = error
+            self._host.unrecorded = True
+            try:
+                return one_by_one(*args, **kwargs)
+            finally:
+                self._host.unrecorded = False
+
+        return update
+
+    def _copies(self, values: tuple[Args, Kwargs]) -> tuple[Args, Kwargs]:
+        """Raises ReasonError where there is no room."""
+        size = sum(
+            tensor_field(value, "nbytes")
+            for value in _leaves(values)
+            if is_tensor(self._torch, value) and not tensor_field(value, "is_sparse")
+        )
+        if size > _MEMORY_SHARE * free_memory():
+            raise ReasonError("state_too_large", what="a copy of the update", mib=size / 2**20)
+        self._host.unrecorded = True
+        try:
+            with self._torch._C.DisableTorchFunctionSubclass():
+                copied: tuple[Args, Kwargs] = self._copy(values)
+        finally:
+            self._host.unrecorded = False
+        return copied
+
+    def _copy(self, value: Value) -> Value:
+        if is_tensor(self._torch, value):
+            copy = value.detach().clone()
+            self._stream.produced.add(weak_storage(copy))  # it is no input
+            if not value.ndim and value.untyped_storage().data_ptr() in self._host.step_counts:
+                self._host.step_counts.add(copy.untyped_storage().data_ptr())
+            return copy
+        if is_a(value, dict):
+            return {name: self._copy(part) for name, part in dict.items(value)}
+        if is_a(value, list, tuple):
+            parts = [self._copy(part) for part in values_of(value)]
+            return parts if is_a(value, list) else tuple(parts)
+        return float.__float__(value) if is_a(value, float) else value
+
+
+def _leaves(value: Value) -> Iterator[Value]:
+    if is_a(value, dict, list, tuple):
+        for part in values_of(value):
+            yield from _leaves(part)
+    else:
+        yield value

@@ -1,0 +1,74 @@
+"""Names come from anywhere: how they are shown so that none acts on a terminal, a log or a page."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_NOT_ASCII = re.compile(r"[^ -~]")
+_NOT_JSON = re.compile(r"[^\n -~]|#(?=#\w*\[)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Letters and marks that Unicode calls printable and that nobody can see.
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+_MOST_MARKS = 4  # that a letter of any script carries; more would cover other lines
+# What CI services take as a command: "::" that begins a line (behind white space and colors), and
+# "##[", "##vso[" or "##teamcity[" anywhere.
+_COMMAND = re.compile(r"^((?:[^\S\n]|\033\[[\d;]*m)*):(?=:)|#(?=#\w*\[)", re.MULTILINE)
+
+
+def visible(text: str) -> str:
+    """A name as one line in which every character can be seen: what a terminal or a log would act
+    on (controls, line breaks, marks of direction and of no width), and bytes that are no UTF-8,
+    are written as escapes, `\\x1b`, and so are accents without a letter to carry them."""
+    return text if text.isascii() and text.isprintable() else _NOT_ASCII.sub(_escaped, text)
+
+
+def encodable(text: str) -> str:
+    """The text with an escape for each byte that is no UTF-8, which no file can hold."""
+    return text if text.isascii() else _SURROGATE.sub(_escaped, text)
+
+
+def inert_json(data: bytes) -> bytes:
+    """JSON of the same values, with `\\uXXXX` for what a terminal or a CI service would act on."""
+
+    def escaped(found: re.Match[str]) -> str:
+        sign = found[0]
+        if sign != "#" and _is_seen(found):
+            return sign
+        units = sign.encode("utf-16-be").hex()
+        return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+    return _NOT_JSON.sub(escaped, data.decode()).encode()
+
+
+def without_commands(text: str) -> str:
+    """A text for the log of a CI service, with the sign that would begin a command escaped."""
+    return _COMMAND.sub(lambda at: r"\x23" if at[1] is None else rf"{at[1]}\x3a", text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    sign = found[0]
+    if "\udc80" <= sign <= "\udcff":  # a byte that Python could not decode
+        return f"\\x{ord(sign) - 0xDC00:x}"
+    return sign if _is_seen(found) else ascii(sign)[1:-1]
+
+
+def _is_seen(found: re.Match[str]) -> bool:
+    sign = found[0]
+    if _is_mark(sign) and not _is_carried(found.string, found.start()):
+        return False
+    return (sign.isprintable() or unicodedata.category(sign) == "Zs") and not _BLANK.match(sign)
+
+
+def _is_mark(sign: str) -> bool:
+    return unicodedata.category(sign) in ("Mn", "Me")
+
+
+def _is_carried(text: str, at: int) -> bool:
+    """Whether the mark there is on a letter, and is not one of too many."""
+    before = reversed(text[max(0, at - _MOST_MARKS) : at])
+    base = next((sign for sign in before if not _is_mark(sign)), " ")
+    return unicodedata.category(base)[0] in "LNM"

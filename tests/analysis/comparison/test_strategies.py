@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launchscope.analysis import build_profile
+from launchscope.analysis.comparison.strategies import Trial, compare_strategies, trajectory
+from launchscope.model import (
+    Correctness,
+    PointFailure,
+    Profile,
+    Reason,
+    Recording,
+    Replay,
+    Strategies,
+    StrategyName,
+    StrategyResult,
+)
+from launchscope.parser import read_recording
+from launchscope.rules import advise
+from launchscope.rules.verdict.strategies import advised
+from tests.analysis.varying import RECORDINGS
+from tests.rules.profiles import profile
+
+LOSSES = tuple(2.0 - 0.01 * i for i in range(26))
+
+
+def adopted(mode: str = "compile", **changes: object) -> StrategyResult:
+    made = StrategyResult(
+        mode, "adopted", settle_ms=(900.0, 100.0, 4.0, 4.0, 4.0, 4.0), values=LOSSES,
+        adopted_at=10, setup_ms=50.0, reserved_mib=512.0,
+    )  # fmt: skip
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return read_recording(RECORDINGS / "small_mlp")
+
+
+def trial(
+    recording: Recording,
+    mode: StrategyName,
+    iteration_ms: float,
+    strategy: StrategyResult | None = None,
+    facts: dict[str, object] | None = None,
+) -> Trial:
+    made = profile(metrics={"iteration_ms": iteration_ms}, facts=facts)
+    return Trial(mode, replace(recording, strategy=strategy or adopted(mode)), made)
+
+
+def strategies(recording: Recording, *others: Trial, eager_ms: float = 10.0) -> Strategies:
+    eager = trial(recording, "eager", eager_ms, adopted("eager"))
+    return advised(compare_strategies([eager, *others]), 15.0)
+
+
+def test_the_fastest_strategy_with_eagers_result_is_the_best(recording: Recording) -> None:
+    made = strategies(recording, trial(recording, "compile", 4.0), trial(recording, "graphed", 5.0))
+    assert made.best == "compile"
+    assert "from 10.0 ms to 4.00 ms (2.50x)" in made.headline
+    assert "loss equals eager's over 16 steps" in made.headline
+    assert "Slower: make_graphed_callables (2.00x)" in made.headline
+
+
+def test_a_strategy_whose_losses_differ_is_not_recommended(recording: Recording) -> None:
+    wrong = adopted(values=tuple(1.1 * loss if i > 12 else loss for i, loss in enumerate(LOSSES)))
+    made = strategies(
+        recording, trial(recording, "compile", 2.0, wrong), trial(recording, "graphed", 5.0)
+    )
+    assert made.best == "graphed"
+    assert "whose result differs from eager" in made.headline
+
+
+def test_strategies_below_the_threshold_mean_stay_eager(recording: Recording) -> None:
+    made = strategies(recording, trial(recording, "compile", 9.5))
+    assert made.best is None
+    assert made.headline.startswith("Stay eager: the fastest strategy")
+
+
+def test_set_up_is_what_the_first_steps_took_beyond_the_later_ones(
+    recording: Recording,
+) -> None:
+    made = strategies(recording, trial(recording, "compile", 4.0))
+    assert made.tried[1].setup_ms == pytest.approx(50 + 896 + 96)
+    assert made.tried[0].setup_ms is None
+
+
+def test_the_share_of_kernels_in_graphs_comes_from_the_trace(recording: Recording) -> None:
+    facts: dict[str, object] = {"graph_kernel_share_pct": 71.5}
+    made = strategies(recording, trial(recording, "compile", 4.0, facts=facts))
+    assert made.tried[1].graph_share_pct == 71.5
+
+
+def test_a_strategy_that_failed_is_a_row_with_its_reason(recording: Recording) -> None:
+    refused = StrategyResult("graphed", "failed", reason=Reason("script_compiles"))
+    lost = Trial("graphed", replace(recording, strategy=refused), None)
+    made = strategies(recording, trial(recording, "compile", 4.0), lost)
+    assert made.best == "compile"
+    assert made.tried[2].failure == PointFailure(Reason("script_compiles"))
+
+
+def test_a_verified_replay_takes_part_with_its_projection(recording: Recording) -> None:
+    whole = profile(
+        metrics={"projected_iteration_ms": 2.0},
+        replay=Replay("measured", scope="full_step", correct=Correctness("verified", 4, 2e-7)),
+    )
+    made = strategies(
+        recording, Trial("replay", recording, whole), trial(recording, "compile", 4.0)
+    )
+    assert made.best == "replay"
+    assert made.tried[1].projected
+    assert "is projected to take" in made.headline
+
+
+def test_a_replayed_inference_is_all_of_its_step_and_compared_by_its_output() -> None:
+    inference = read_recording(RECORDINGS / "transformer_inference")
+    made = compare_strategies([Trial("replay", inference, advise(build_profile(inference)))])
+    (strategy,) = made.tried
+    assert strategy.graph_share_pct == 100
+    assert (strategy.trajectory.status, strategy.trajectory.what) == ("follows", "output")
+
+
+def test_a_replay_that_is_wrong_or_unchecked_is_named_and_not_recommended(
+    recording: Recording,
+) -> None:
+    for correct, said in (
+        (Correctness("different", 4, 0.4), "whose result differs"),
+        (
+            Correctness(reason=Reason("state_too_large", {"what": "the state", "mib": 9e4})),
+            "a copy of the state takes 90,000 MiB",
+        ),
+    ):
+        whole: Profile = profile(
+            metrics={"projected_iteration_ms": 2.0}, replay=Replay("measured", correct=correct)
+        )
+        made = strategies(
+            recording, Trial("replay", recording, whole), trial(recording, "compile", 4.0)
+        )
+        assert made.best == "compile"
+        assert said in made.headline
+
+
+def test_a_strategy_whose_process_failed_after_it_was_timed_is_not_recommended(
+    recording: Recording,
+) -> None:
+    fast = trial(recording, "compile", 2.0)
+    failed = replace(
+        fast, failure=PointFailure(Reason("run_failed", {"error": "it ended with exit code 1"}))
+    )
+    made = strategies(recording, failed, trial(recording, "graphed", 4.0))
+    assert made.best == "graphed"
+    assert "whose process failed: it ended with exit code 1" in made.headline
+
+
+def test_without_eager_nothing_is_compared(recording: Recording) -> None:
+    lost = Trial("eager", None, None, PointFailure(Reason("run_failed", {"error": "it crashed"})))
+    made = advised(compare_strategies([lost, trial(recording, "compile", 4.0)]), 15.0)
+    assert made.best is None
+    assert "it crashed" in made.headline
+
+
+def test_equal_losses_follow() -> None:
+    found = trajectory(adopted("eager"), adopted())
+    assert (found.status, found.steps, found.largest_pct) == ("follows", 16, 0.0)
+
+
+def test_a_small_difference_is_within_the_tolerance() -> None:
+    near = adopted(values=tuple(1.0001 * loss for loss in LOSSES))
+    found = trajectory(adopted("eager"), near)
+    assert found.status == "follows"
+    assert found.largest_pct == pytest.approx(0.01)
+
+
+def test_a_loss_that_is_not_finite_differs() -> None:
+    broken = adopted(values=(*LOSSES[:20], None, *LOSSES[21:]))
+    found = trajectory(adopted("eager"), broken)
+    assert found.status == "differs"
+    assert found.largest_pct is None  # JSON has no infinity
+    assert found.reason == Reason("loss_not_finite")
+
+
+def test_losses_that_are_not_finite_in_both_runs_have_a_reason() -> None:
+    lost = (*LOSSES[:10], *[None] * 16)
+    found = trajectory(adopted("eager", values=lost), adopted(values=lost))
+    assert found.status == "follows"
+    assert found.reason == Reason("constant_loss", {"finite": 0})
+
+
+def test_runs_that_differ_before_adopting_are_not_compared() -> None:
+    unseeded = adopted(values=tuple(1.5 * loss for loss in LOSSES))
+    found = trajectory(adopted("eager"), unseeded)
+    assert found.status == "not_compared"
+    assert found.reason is not None
+    assert found.reason.code == "runs_differ"
+    assert found.reason.details == {"begin_alike": 0, "pct": pytest.approx(50.0)}
+
+
+def test_the_reason_distinguishes_seeded_runs_that_drift_from_unseeded_ones() -> None:
+    drifting = tuple(loss * 1.004**step for step, loss in enumerate(LOSSES))
+    found = trajectory(adopted("eager"), adopted(values=drifting))
+    assert found.status == "not_compared"
+    assert found.reason is not None
+    assert (found.reason.code, found.reason.details["begin_alike"]) == ("runs_differ", 1)
+
+
+def test_runs_at_different_steps_are_not_compared() -> None:
+    assert trajectory(adopted("eager"), adopted(adopted_at=11)).status == "not_compared"
+
+
+def test_outputs_of_inference_are_compared_from_the_first() -> None:
+    eager = adopted("eager", of="output", adopted_at=0)
+    found = trajectory(eager, adopted(of="output", adopted_at=0))
+    assert (found.status, found.what, found.steps) == ("follows", "output", 26)

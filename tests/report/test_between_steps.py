@@ -1,0 +1,45 @@
+"""Reports show what runs between steps beside the counts of the step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launchscope.model import BetweenSteps, Metric, PeriodicWork, Profile, SourceLine
+from launchscope.report import RenderOptions, render
+from tests.gate.profiles import gpu, rehearsal, with_between
+
+LOGGING = PeriodicWork(
+    3, 30, 10, {"between_copies": 2, "between_syncs": 1}, (SourceLine("train.py", 60),)
+)
+ONCE = PeriodicWork(1, 30, None, {"between_ops": 1}, (SourceLine("train.py", 70),))
+
+
+def shown(profile: Profile, name: str) -> str:
+    text = render(profile, name, RenderOptions())
+    return " ".join((text if isinstance(text, str) else text.decode()).split())
+
+
+@pytest.mark.parametrize("name", ["terminal", "markdown", "json"])
+def test_counts_between_steps_are_shown_where_they_are_not_zero(name: str) -> None:
+    steps = BetweenSteps(30, periodic=(LOGGING, ONCE))
+    text = shown(with_between(rehearsal(), steps, between_syncs=1.1, between_ops=3), name)
+    if name == "json":
+        assert '"between_syncs": { "value": 1.1' in text
+        assert '"period": 10' in text
+        return
+    assert "device operations between steps" in text
+    assert "synchronizations between steps" in text
+    assert "copies between" not in text
+    assert "every 10 iterations: 1 synchronization and 2 copies at train.py:60" in text
+    assert "in 1 of 30 iterations, with no known period: 1 device operation at train.py:70" in text
+
+
+def test_a_profile_without_these_counts_shows_nothing_of_them() -> None:
+    unknown = {key: Metric(None, "1") for key in gpu().metrics if key.startswith("between")}
+    old = gpu()
+    for profile in (old, replace(old, metrics={**old.metrics, **unknown}, between=None)):
+        assert "between steps" not in shown(profile, "terminal")
+    more = with_between(old, BetweenSteps(10), between_launches=4, between_copies=2)
+    assert "launches between steps 4" in shown(more, "terminal")

@@ -1,0 +1,360 @@
+"""No name acts on what shows it: each format is read back by what people read it with."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote
+
+import msgspec
+import pyte
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from sarif_pydantic import Sarif
+
+from launchscope.cli.console import Console
+from launchscope.model import Profile, SourceLine
+from launchscope.report import RenderOptions, all_reporters, render, with_texts
+from launchscope.visible import encodable, visible, without_commands
+from tests.report.hostile import NAMES, NASTY, endless, filled, harmless
+from tests.report.test_golden import VALUES
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+EXAMPLES = settings(
+    max_examples=10, deadline=None, derandomize=True, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+SAMPLES = {name: make() for name, make in VALUES.items() if name != "gpu_bound"}
+_COLOR = re.compile(r"\033\[[\d;]*m")
+
+Names = tuple[str, ...]
+
+
+def hostile_values(test: Callable[..., None]) -> Callable[..., None]:
+    """Gives the test names: all nasty ones in turn for every sample, from both ends, and then what
+    hypothesis makes of them for one sample."""
+    names = st.lists(NAMES, min_size=1, max_size=7).map(tuple)
+    made = given(names=names, samples=st.sampled_from([(name,) for name in SAMPLES]))(test)
+    for nasty in (NASTY, NASTY[::-1]):
+        made = example(names=nasty, samples=tuple(SAMPLES))(made)
+    return EXAMPLES(made)
+
+
+def rendered(name: str, names: Names, format_name: str, **options: Any) -> str:
+    value = filled(SAMPLES[name], endless(names))
+    made = render(value, format_name, RenderOptions(**options))
+    return made.decode() if isinstance(made, bytes) else made
+
+
+def shown_by(format_name: str, samples: Names) -> list[str]:
+    (reporter,) = [found for found in all_reporters() if found.name == format_name]
+    return [name for name in samples if type(SAMPLES[name]) in reporter.renders]
+
+
+class _Spy:
+    """Keeps what a stream asks of its screen."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args, **kwargs: self.seen.add(name)
+
+
+def asked_of_a_terminal(text: str) -> set[str]:
+    spy = _Spy()
+    pyte.Stream(cast("pyte.Screen", spy)).feed(text)
+    return spy.seen
+
+
+def shown_by_a_terminal(text: str, width: int) -> list[str]:
+    """The screen after the text; nothing but characters, colors and line ends may be in it."""
+    text = text.replace("\n", "\r\n")
+    screen = pyte.Screen(width + 8, text.count("\n") + 1)
+    allowed = {"draw", "linefeed", "carriage_return", "select_graphic_rendition"}
+    assert asked_of_a_terminal(text) <= allowed
+    pyte.Stream(screen).feed(text)
+    assert (screen.title, screen.icon_name) == ("", "")
+    return [line.rstrip() for line in screen.display]
+
+
+def test_what_is_visible_is_one_printable_line_and_stays_as_it_is() -> None:
+    for name in NASTY:
+        seen = visible(name)
+        assert visible(seen) == seen
+        seen.encode()
+        assert all(sign.isprintable() for sign in seen)
+    for plain in (
+        "train.py",
+        "at::native::<int, 4>(float*)",
+        "学習 データ.py",
+        "naïve – 9.0 ± 0.1",
+    ):
+        assert visible(plain) == plain
+    assert visible("a\x1b]0;b\x07\n\u202e\udce9") == "a\\x1b]0;b\\x07\\n\\u202e\\xe9"
+
+
+def test_an_accent_is_on_a_letter_and_not_one_of_many() -> None:
+    for plain in ("e\u0301", "Vie\u0323\u0302t", "\u0915\u093e\u0902", "\u05e9\u05b8\u05c1"):
+        assert visible(plain) == plain
+    assert visible("\u0301a \u0301") == r"\u0301a \u0301"
+    assert visible("a" + "\u0301" * 6) == "a" + "\u0301" * 4 + r"\u0301\u0301"
+
+
+def test_a_very_long_name_is_rendered_in_time() -> None:
+    made = VALUES["adopt"]()
+    assert isinstance(made, Profile)
+    finding = replace(made.findings[0], title="[" * 50_000, where=SourceLine("a.py", 1))
+    start = time.process_time()
+    render(replace(made, findings=(finding,)), "sarif")
+    assert time.process_time() - start < 5
+
+
+@hostile_values
+def test_a_terminal_shows_the_report_and_does_nothing_else(names: Names, samples: Names) -> None:
+    for name in samples:
+        for width, color in ((60, False), (100, True)):
+            text = rendered(name, names, "terminal", width=width, color=color, next_commands=names)
+            plain = _COLOR.sub("", text)
+            lines = plain.split("\n")
+            assert [visible(line) for line in lines] == lines
+            if not re.search("[^\0-ɏ─-◿–-…→]", plain):  # emulators differ about other widths
+                assert shown_by_a_terminal(text, width) == [line.rstrip() for line in lines]
+        assert rendered(name, names, "terminal", unicode=False).isascii()
+
+
+@hostile_values
+def test_no_line_of_ours_is_a_command_in_ci(names: Names, samples: Names) -> None:
+    # The last: what a service starts hides its variables (a container, tox).
+    for environ in ({"GITHUB_ACTIONS": "true", "FORCE_COLOR": "1"}, {}):
+        out, err = StringIO(), StringIO()
+        console = Console(out, err, environ)
+        for format_name in ("terminal", "markdown", "csv", "junit", "sarif", "json", "html"):
+            for name in shown_by(format_name, samples)[-2:]:
+                console.out(rendered(name, names, format_name, width=60))
+        for name in names:
+            console.message(name)
+            console.note(name)
+            console.error(name, hint=name)
+            console.beside(f"Traceback:\n{name}\n")
+        lines = _COLOR.sub("", out.getvalue() + err.getvalue()).splitlines()
+        assert [line for line in lines if line.lstrip().startswith("::")] == []
+        assert [line for line in lines if re.search(r"##\w*\[", line)] == []
+        assert all(visible(line) == line for line in lines)
+
+
+def test_a_command_is_escaped_where_it_would_be_read_as_one_and_nowhere_else() -> None:
+    given = "::a\n  ::b\n\033[1m::c\nat::d ##[e]##vso[f] ## g ##teamcity[h]"
+    assert without_commands(given) == (
+        r"\x3a:a@  \x3a:b@#\x3a:c@at::d \x23#[e]\x23#vso[f] ## g \x23#teamcity[h]"
+    ).replace("@#", "\n\033[1m").replace("@", "\n")
+
+
+@hostile_values
+def test_an_annotation_is_one_line(names: Names, samples: Names) -> None:
+    for name in shown_by("github", samples):
+        lines, calm = (
+            rendered(name, given, "github").splitlines() for given in (names, harmless(names))
+        )
+        assert len(lines) == len(calm)
+        for line in lines:
+            assert re.match(r"::(error|warning|notice) [^:\r\n]*title=[^:,]*::[^\r\n]*$", line)
+
+
+# --------------------------------------------------------------------------- Markdown
+
+_MARKDOWN = MarkdownIt("gfm-like")
+assert _MARKDOWN.linkify is not None
+_MARKDOWN.linkify.set({"fuzzy_link": False})  # as GitHub: `train.py` is no site in Paraguay
+_OWN = {"text", "text_special", "code_inline", "strong_open", "strong_close"}
+# What GitHub makes a link or a picture of in text, wherever it comes from.
+_LIVE = re.compile(
+    r"@\w|(?<!\w)#\d|\w#\d|\bGH-\d|:[\w+-]+:|https?://|(?<![^\W_])www\.|ftp://|mailto:\w|(?<![^\W_])CVE-\d"
+    r"|~[a-z\"]|%[\w\"]|\[\w+:",
+    re.IGNORECASE,
+)
+
+
+def structure(text: str) -> list[tuple[str, str, int]]:
+    """The blocks of a Markdown text; fails for anything in them that the reports do not have."""
+    tokens = _MARKDOWN.parse(text)
+    for token in tokens:
+        for child in token.children or ():
+            assert child.type in _OWN, (child.type, token.content)
+            if child.type.startswith("text"):
+                assert not _LIVE.search(child.content), child.content
+        assert token.type != "html_block"
+    return [(token.type, token.tag, token.level) for token in tokens]
+
+
+@hostile_values
+def test_markdown_has_the_blocks_that_harmless_names_have(names: Names, samples: Names) -> None:
+    for name in samples:
+        text = rendered(name, names, "markdown", next_commands=names)
+        calm = harmless(names)
+        assert structure(text) == structure(rendered(name, calm, "markdown", next_commands=calm))
+
+
+# ------------------------------------------------------- what other programs read
+
+
+@hostile_values
+def test_no_text_of_a_csv_file_is_a_formula(names: Names, samples: Names) -> None:
+    for name in shown_by("csv", samples):
+        text = rendered(name, names, "csv")
+        header, *rows = csv.reader(StringIO(text))
+        assert len(rows) == len(text.splitlines()) - 1
+        for row in rows:
+            assert len(row) == len(header)
+            for cell in row:
+                assert not re.search(r"(^|;)\s*[=+@＝＋－＠\t\r-]", cell) or float(cell) < 0
+
+
+@hostile_values
+def test_junit_is_xml_with_visible_texts(names: Names, samples: Names) -> None:
+    for name in shown_by("junit", samples):
+        tree, calm = (
+            ET.fromstring(rendered(name, given, "junit")) for given in (names, harmless(names))
+        )
+        assert [e.tag for e in tree.iter()] == [e.tag for e in calm.iter()]
+        for element in tree.iter():
+            texts = [*element.attrib.values(), *(element.text or "").splitlines()]
+            assert all(visible(text) == text for text in texts)
+
+
+def inert(text: str) -> bool:
+    """Whether a terminal shows every character of the file, and CI finds no command in it."""
+    return not re.search(r"##\w*\[", text) and all(visible(x) == x for x in text.split("\n"))
+
+
+@hostile_values
+def test_json_is_inert_and_keeps_every_name(names: Names, samples: Names) -> None:
+    for name in samples:
+        text = rendered(name, names, "json")
+        assert inert(text)
+        given = filled(SAMPLES[name], endless(names))
+        assert msgspec.json.decode(text, type=type(given)) == with_texts(given, encodable)
+
+
+@hostile_values
+def test_sarif_names_files_of_the_repository_only(names: Names, samples: Names) -> None:
+    for name in shown_by("sarif", samples):
+        text = rendered(name, names, "sarif", repository="/home/me/repo", folder="sub")
+        assert inert(text)
+        (run,) = Sarif.model_validate_json(text).runs
+        for result in run.results or []:
+            assert "](" not in (result.message.text or "")
+            for location in (*(result.locations or ()), *(result.related_locations or ())):
+                assert location.physical_location is not None
+                artifact = location.physical_location.artifact_location
+                assert artifact is not None
+                assert artifact.uri_base_id in ("%SRCROOT%", "%SITEPACKAGES%")
+                assert re.fullmatch(r"([\w.~/-]|%[0-9A-F]{2})+", artifact.uri or "", re.ASCII)
+                path = unquote(artifact.uri or "")
+                assert not path.startswith("/")
+                assert path.split("/")[0] != ".."
+
+
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("train.py", "sub/train.py"),
+        ("../lib/x y.py", "lib/x y.py"),
+        ("/home/me/repo/lib/a.py", "lib/a.py"),
+        ("../../other/a.py", None),
+        ("/home/me/secret/a.py", None),
+        ("/venv/lib/python3.12/site-packages/torch/nn.py", None),
+    ],
+)
+def test_a_line_is_named_from_the_root_of_the_repository(file: str, named: str | None) -> None:
+    found = RenderOptions(repository="/home/me/repo", folder="sub").in_repository(
+        SourceLine(file, 3)
+    )
+    assert (found and found.file) == named
+
+
+# ------------------------------------------------------------------------------- HTML
+
+
+class Tags(HTMLParser):
+    """The elements of a page with the names of their attributes. Code has no element of its own
+    in this list, because backticks in a name mark code, too; there must be no address."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.found: list[tuple[str, ...]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag != "code":
+            self.found.append((tag, *(name for name, _ in attrs)))
+        assert not {"href", "src", "action", "data"} & {name for name, _ in attrs}
+
+
+def pages(names: Names, samples: Names) -> list[str]:
+    calm = harmless(names)
+    return [
+        rendered(name, given, "html", next_commands=given)
+        for name in samples
+        for given in (names, calm)
+    ]
+
+
+@hostile_values
+def test_html_has_the_elements_that_harmless_names_have(names: Names, samples: Names) -> None:
+    found = [Tags(page).found for page in pages(names, samples)]
+    assert found[::2] == found[1::2]
+
+
+_DRIVER = """<!doctype html><meta charset="utf-8"><title>calm</title><pre id="found"></pre>
+<script>
+const pages = PAGES, found = []
+for (const [at, page] of pages.entries()) {
+  const frame = document.createElement("iframe")
+  frame.onload = () => {
+    found[at] = [...frame.contentDocument.querySelectorAll(":not(code)")].map(
+      (e) => [e.tagName, ...e.getAttributeNames()].join(" "))
+    document.getElementById("found").textContent =
+      JSON.stringify({found, hit: window.hit ?? null, title: document.title})
+  }
+  frame.srcdoc = page
+  document.body.append(frame)
+}
+</script>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_a_browser_runs_no_script_of_a_name(tmp_path: Path) -> None:
+    made = pages(NASTY, tuple(SAMPLES))
+    source = json.dumps(made).replace("<", "\\u003c")
+    (tmp_path / "driver.html").write_text(_DRIVER.replace("PAGES", source), encoding="utf-8")
+    assert BROWSER is not None
+    ran = subprocess.run(
+        [
+            *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+            *("--disable-background-networking", "--disable-sync", "--dump-dom"),
+            *(f"--user-data-dir={tmp_path / 'user'}", (tmp_path / "driver.html").as_uri()),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    (result,) = re.findall(r'<pre id="found">(.*?)</pre>', ran.stdout.decode())
+    answer = json.loads(result)
+    assert (answer["hit"], answer["title"]) == (None, "calm")
+    assert len(answer["found"]) == len(made)
+    assert all(len(elements) > 20 for elements in answer["found"])
+    assert answer["found"][::2] == answer["found"][1::2]

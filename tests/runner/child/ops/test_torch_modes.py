@@ -1,0 +1,80 @@
+"""An error of a callback's own stays away from the script; the call runs once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from launchscope.runner.child.hooks import patches
+from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
+from launchscope.runner.child.ops.step_ops import StepStream, recording_syncs
+from launchscope.runner.child.ops.torch_modes import ForScriptError, dispatch_mode, function_mode
+
+
+@pytest.mark.parametrize("make", [dispatch_mode, function_mode])
+@pytest.mark.parametrize("ran", [False, True])
+def test_an_error_of_a_callback_is_raised_once_the_mode_is_left(make: Any, ran: bool) -> None:
+    asked = []
+
+    def fails(func: Any, run: Any, args: Any, kwargs: Any) -> Any:
+        asked.append(func)
+        if ran:
+            run(*args, **kwargs)
+        raise KeyError("ours")
+
+    number = torch.zeros(2)
+    with pytest.raises(KeyError, match="ours"), make(fails):
+        number.add_(1).add_(1)
+    assert number.tolist() == [2.0, 2.0]
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("make", [dispatch_mode, function_mode])
+def test_an_error_of_the_call_and_one_for_the_script_are_raised_at_once(make: Any) -> None:
+    def passes(func: Any, run: Any, args: Any, kwargs: Any) -> Any:
+        return run(*args, **kwargs)
+
+    def refuses(func: Any, run: Any, args: Any, kwargs: Any) -> Any:
+        raise ForScriptError
+
+    with make(passes), pytest.raises(RuntimeError, match="size"):
+        torch.zeros(2).add_(torch.zeros(3))
+    with make(refuses), pytest.raises(ForScriptError):
+        torch.zeros(2)
+
+
+def test_an_error_in_a_wrapper_of_torch_is_raised_after_the_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step_ops = "launchscope.runner.child.ops.step_ops"
+    monkeypatch.setattr(f"{step_ops}.user_line", None)
+    monkeypatch.setattr(f"{step_ops}.is_replaced", lambda owner, name: False)
+    calls = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: calls.append(1))
+    with pytest.raises(TypeError), recording_syncs(torch, StepStream()):
+        torch.cuda.synchronize()
+    assert calls == [1]
+
+
+def test_an_error_in_a_patch_ends_the_measurement_and_not_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("user_line", "runs_function_of", "_may_train", "is_ours"):
+        monkeypatch.setattr(patches, name, None)
+    hooks = Hooks(torch, NO_OBSERVER)
+    calls: list[tuple[object, ...]] = []
+    errors: list[Exception] = []
+    hooks.broke = errors.append
+    for wrapper in (
+        patches._wrap_profiler,
+        patches._wrap_replay,
+        patches._wrap_process,
+        patches._wrap_command,
+        patches._wrap_scheduler,
+    ):
+        given = ("self", "args") if wrapper is patches._wrap_command else ("self",)
+        wrapper(hooks, lambda *args: calls.append(args))(*given)
+    assert [type(error) for error in errors] == [TypeError] * 5
+    assert len(calls) == 5

@@ -1,0 +1,95 @@
+"""A script that launchscope ends early leaves what it leaves when Python ends it."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+from pathlib import Path
+
+from tests.runner.children import launchscope, python
+
+SOURCE = r"""
+import atexit, csv, gzip, io, os, sys, tempfile, threading, time, weakref, zipfile, queue, torch
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+named = tempfile.NamedTemporaryFile(dir=".", prefix="named-")
+folder = tempfile.TemporaryDirectory(dir=".", prefix="folder-")
+archive = zipfile.ZipFile("a.zip", "w")
+zipped = gzip.open("a.gz", "wt")
+rows = csv.writer(open("rows.csv", "w", newline=""))
+chain = io.TextIOWrapper(io.BufferedWriter(io.FileIO("chain.txt", "w")), write_through=False)
+class ToFile(io.BytesIO):
+    def close(self, open=open):
+        if not self.closed: open("bytes.txt", "wb").write(self.getvalue())
+        super().close()
+    def __del__(self): self.close()
+memory = io.TextIOWrapper(ToFile())
+class Writer:  # like SummaryWriter: a thread that writes from a queue
+    def __init__(self):
+        self.queue = queue.Queue()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.daemon = True
+        self.thread.start()
+        atexit.register(self.close)
+    def run(self):
+        with open("events.txt", "w") as file:
+            while (line := self.queue.get()) is not None: file.write(line)
+    def close(self):
+        self.queue.put(None)
+        self.thread.join()
+writer = Writer()
+class Last:
+    def __del__(self, open=open): open("del.txt", "a").write("deleted\n")
+last = Last()
+weakref.finalize(net, lambda: open("finalize.txt", "a").write("finalized\n"))
+def evaluates():
+    open("atexit.txt", "a").write(f"{tuple(net(torch.randn(3, 4)).shape)}\n")
+    for _ in range(5): net(torch.randn(3, 4))
+atexit.register(evaluates)
+def main():
+    inner = tempfile.NamedTemporaryFile(dir=".", prefix="inner-")
+    steps = 0
+    try:
+        for step in range(int(sys.argv[1]) if sys.argv[1:] else 300):
+            opt.zero_grad()
+            net(torch.randn(8, 4)).sum().backward()
+            opt.step()
+            steps += 1
+            line = f"step {step}\n"
+            archive.writestr(f"{step}.txt", line)
+            for file in (zipped, chain, memory): file.write(line)
+            writer.queue.put(line)
+            rows.writerow([step])
+    finally:
+        open("steps.txt", "w").write(str(steps))
+main()
+"""
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """The files of a folder, and the members of the archive."""
+    found = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with zipfile.ZipFile(folder / "a.zip") as archive:
+        found["a.zip"] = "".join(
+            archive.read(name).decode() for name in archive.namelist()
+        ).encode()
+    with gzip.open(folder / "a.gz") as zipped:
+        found["a.gz"] = zipped.read()
+    return found
+
+
+def test_every_file_is_as_python_leaves_it(tmp_path: Path) -> None:
+    early, whole = tmp_path / "early", tmp_path / "whole"
+    said = launchscope(early, SOURCE)
+    assert said.code == 0, said.err
+    steps = (early / "steps.txt").read_text()
+    assert 10 < int(steps) < 300
+    whole.mkdir()
+    (whole / "script.py").write_text(SOURCE)
+    expected = python(whole, "script.py", steps, code=0)
+    assert content(early) == content(whole)
+    assert sorted(path.name for path in early.iterdir()) == sorted(
+        path.name for path in whole.iterdir()
+    )
+    assert set(expected.err.splitlines()) <= set(said.err.splitlines())
+    assert said.err.count("Traceback") == expected.err.count("Traceback")

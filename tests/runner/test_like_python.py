@@ -1,0 +1,337 @@
+"""Every way to name a script and every interpreter option, by `python` and by launchscope."""
+
+from __future__ import annotations
+
+import json
+import py_compile
+import re
+import signal
+import subprocess
+import sys
+import zipapp
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runner.children import ENVIRONMENT
+
+pytestmark = pytest.mark.real_start
+
+# Runs all cases: a fork for each, so that launchscope is imported only once.
+DRIVER = """\
+import json, os, sys
+from pathlib import Path
+from launchscope.errors import UsageError
+from launchscope.model import Schedule
+from launchscope.runner.parent.session import RunOptions, record
+from launchscope.workflows.target import script_target
+
+def run(case):
+    folder = Path(case["results"])
+    folder.mkdir()
+    (folder / "stdin").write_text(case["stdin"])
+    os.chdir(case["folder"])
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        flags = os.O_RDWR | os.O_CREAT
+        os.dup2(os.open(folder / name, flags), number)
+    os.environ.update(case["environ"])
+    sys.orig_argv[1:] = [*case["flags"], "-m", "launchscope"]
+    words, module = case["words"], False
+    if words[0] == "-m":
+        words, module = words[1:], True
+    try:
+        target = script_target(words, module=module, command="profile")
+    except UsageError as error:
+        print(f"UsageError: {error}", file=sys.stderr)
+        return 2
+    outcome = record(target, Schedule(full=True), RunOptions(), folder / "run", lambda event: None)
+    outcome.settle()
+    return outcome.exit_code
+
+for case in json.load(open(sys.argv[1])):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            code = run(case)
+        finally:
+            sys.stdout.flush(), sys.stderr.flush()
+        os._exit(code)
+    status = os.waitpid(pid, 0)[1]
+    Path(case["results"], "code").write_text(str(os.waitstatus_to_exitcode(status)))
+"""
+# Prints all that a script can see of the way it was started.
+SURROUNDINGS = """\
+import os, sys
+seen = {
+    "argv": sys.argv, "orig_argv": sys.orig_argv[1:], "path": sys.path, "flags": list(sys.flags),
+    "xoptions": sys._xoptions, "warnoptions": sys.warnoptions,
+    "name": __name__, "file": globals().get("__file__"), "doc": __doc__, "package": __package__,
+    "cached": globals().get("__cached__"), "loader": type(__loader__).__name__,
+    "spec": getattr(__spec__, "name", None), "origin": getattr(__spec__, "origin", None),
+    "annotations": list(__annotations__), "names": sorted(n for n in globals() if n[:2] == "__"),
+    "main": sys.modules["__main__"].__dict__ is globals(),
+    "code": sys._getframe().f_code.co_filename,
+    "cwd": os.getcwd(), "stdin": sys.stdin.read(), "hook": sys.excepthook is sys.__excepthook__,
+    "trace": [sys.gettrace(), sys.getprofile()], "limit": sys.getrecursionlimit(),
+    "bytecode": sys.dont_write_bytecode, "encoding": [sys.stdout.encoding, sys.stdout.errors],
+    "buffered": sys.stdout.write_through, "umask": os.umask(0o22),
+    "fds": sorted(int(n) for n in os.listdir("/proc/self/fd"))[:-1],
+    "environ": sorted(n for n in os.environ if n not in ("LAUNCHSCOPE", "_", "LC_CTYPE")),
+    "numpy": "numpy" in sys.modules, "site": "site" in sys.modules, "debug": __debug__,
+}
+import json, signal, threading, warnings
+seen["signals"] = [str(signal.getsignal(n)) for n in (2, 15, 1, 13)]
+seen["filters"] = [str(f) for f in warnings.filters]
+seen["thread"] = [threading.current_thread() is threading.main_thread(), threading.active_count()]
+print(json.dumps(seen, indent=1, default=str))
+"""
+FAILS = "import sys\nprint('out')\ndef f(): raise KeyError('gone')\nf()\n"
+OWN_STR = """\
+class Hostile(Exception):
+    def __str__(self): raise RuntimeError("no text")
+    __repr__ = __str__
+    args = property(lambda self: 1/0)
+    exceptions = property(lambda self: print("asked for exceptions"))
+    __cause__ = property(lambda self: print("asked for the cause"))
+    def __setattr__(self, name, value): print("set", name)
+raise Hostile
+"""
+# Names that launchscope itself imports before the script runs.
+LIBRARY_NAMES = (
+    "json", "dataclasses", "threading", "signal", "typing", "tempfile", "random", "queue",
+    "contextlib", "ast", "linecache", "inspect", "pickle", "platform", "copy", "statistics", "nvtx",
+    "importlib", "types", "functools", "runpy", "pkgutil", "atexit", "weakref", "logging",
+)  # fmt: skip
+IMPORTS = "import json, typing, threading\nprint(json.__file__)\n"
+
+
+@dataclass
+class Case:
+    """Words after `python` (and after `launchscope profile`), in a folder with these files."""
+
+    words: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    environ: dict[str, str] = field(default_factory=dict)
+    stdin: str = "typed\n"
+
+
+def case(words: str, flags: str = "", **more: Any) -> Case:
+    return Case(tuple(words.split()), tuple(flags.split()), **more)
+
+
+CASES = {
+    **{
+        f"named {words}": case(f"{words} a --flag -o p")
+        for words in (
+            "script.py", "./script.py", "sub/../script.py", "link.py", "sub/link.py",
+            "{here}/script.py", "extensionless", "folder", "folder/", "./folder", "{here}/folder",
+            "app.pyz", "./app.pyz", "compiled.pyc", "renamed.bin", "hashed.pyc", "-m script",
+            "-m package", "-m package.sub", "-m package.sub.deep", "-m folder", "-m namespace.mod",
+            "-m app.script",
+        )
+    },
+    "a folder by a dot": case("."),
+    "standard input": case("- a b", stdin=SURROUNDINGS),
+    "standard input fails": case("- a b", stdin=FAILS),
+    **{
+        f"option {flags}": case("script.py x", flags)
+        for flags in (
+            "-O", "-OO", "-W error", "-Werror::DeprecationWarning", "-X dev", "-Xutf8=1", "-B",
+            "-u", "-s", "-I", "-E", "-b", "-X int_max_str_digits=0", "-X tracemalloc=3", "-q",
+        )
+    },
+    "option with a module": case("-m package x", "-O -W error"),
+    "option -P": case("script.py x", "-P"),
+    "option -P with a module": case("-m package", "-P"),
+    "option -P with a folder": case("folder", "-P"),
+    "PYTHONSAFEPATH": case("script.py", environ={"PYTHONSAFEPATH": "1"}),
+    "PYTHONSAFEPATH with a folder": case("folder", environ={"PYTHONSAFEPATH": "1"}),
+    "PYTHONPATH": case("script.py", environ={"PYTHONPATH": "sub:folder"}),
+    "PYTHONOPTIMIZE": case("script.py", environ={"PYTHONOPTIMIZE": "2"}),
+    "PYTHONUTF8": case("script.py", environ={"PYTHONUTF8": "1"}),
+    "PYTHONWARNINGS": case("script.py", environ={"PYTHONWARNINGS": "error"}),
+    "LANG=C": case("script.py", environ={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}),
+    **{
+        f"fails: {name}": case(f"{name}.py")
+        for name in (
+            "fails", "own_str", "exits_huge", "exits_bad", "exits_float", "crlf", "no_newline",
+            "bom", "latin", "empty_file", "null_bytes", "hook_exits", "recursion", "interrupted",
+            "stderr_none", "thread_fails", "unraisable", "bad_atexit", "closed_stdout",
+        )
+    },
+    "fails: a module that is not there": case("-m nothing.here"),
+    "fails: a package without a main": case("-m sub"),
+    "fails: a package that fails": case("-m broken"),
+    "fails: a module in a package that fails": case("-m broken.mod"),
+    "fails: bad bytecode": case("bad.pyc"),
+    "fails: a main in a folder": case("failing_folder"),
+    "own files with the names of libraries": case("own/script.py"),
+    "own files with the names of libraries on PYTHONPATH": case(
+        "sub/imports.py", environ={"PYTHONPATH": "own_json"}
+    ),
+    "own files in the working directory": case("sub/imports.py"),
+    "own files in the working directory, with -m": case("-m imports", environ={}),
+}  # fmt: skip
+
+
+def make_files(here: Path) -> None:
+    sources = {
+        "script.py": SURROUNDINGS,
+        "extensionless": SURROUNDINGS,
+        "folder/__main__.py": SURROUNDINGS,
+        "failing_folder/__main__.py": FAILS,
+        "package/__init__.py": "",
+        "package/__main__.py": SURROUNDINGS,
+        "package/sub/__init__.py": "",
+        "package/sub/__main__.py": SURROUNDINGS,
+        "package/sub/deep.py": SURROUNDINGS,
+        "namespace/mod.py": SURROUNDINGS,
+        "app/script.py": SURROUNDINGS,
+        "app/__main__.py": SURROUNDINGS,
+        "sub/__init__.py": "",
+        "sub/imports.py": IMPORTS,
+        "imports.py": IMPORTS,
+        "broken/__init__.py": "1/0\n",
+        "broken/mod.py": "",
+        "fails.py": FAILS,
+        "own_str.py": OWN_STR,
+        "exits_huge.py": "import sys\nsys.exit(2**70)\n",
+        "exits_float.py": "import sys\nsys.exit(2.5)\n",
+        "exits_bad.py": "import sys\nclass E:\n  def __str__(self): 1/0\nsys.exit(E())\n",
+        "crlf.py": "print('''a\r\nb''')\r\nif True:\r\n    1/0\r\n",
+        "no_newline.py": "if True:\n    print(1)\n    1/0",
+        "bom.py": "\ufeffprint('bom')\n1/0\n",
+        "empty_file.py": "",
+        "hook_exits.py": "import sys\nsys.excepthook = lambda *e: sys.exit(4)\n1/0\n",
+        "recursion.py": "def f(): f()\nf()\n",
+        "interrupted.py": "print('x')\nraise KeyboardInterrupt\n",
+        "stderr_none.py": "import sys\nsys.stderr = None\n1/0\n",
+        "thread_fails.py": "from threading import Thread\nThread(target=lambda: 1/0).start()\n",
+        "unraisable.py": "class A:\n  def __del__(self): 1/0\na = A()\ndel a\n",
+        "bad_atexit.py": "import atexit\natexit.register(lambda: 1/0)\nprint('bye')\n",
+        "closed_stdout.py": "import sys\nsys.stdout.close()\n",
+        "own/script.py": "".join(
+            f"import {name}\nprint({name}.__file__, {name}.OWN)\n" for name in LIBRARY_NAMES
+        ),
+        **{f"own/{name}.py": "OWN = 1\nprint('ran', __name__)\n" for name in LIBRARY_NAMES},
+        "own_json/json.py": "print('own json')\n",
+    }  # fmt: skip
+    for name, source in sources.items():
+        path = here / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(source.encode())
+    (here / "latin.py").write_bytes("print('\xe9')\n".encode("latin-1"))
+    (here / "null_bytes.py").write_bytes(b"print(1)\x00\n")
+    (here / "link.py").symlink_to("sub/../script.py")
+    (here / "sub" / "link.py").symlink_to(here / "script.py")
+    zipapp.create_archive(here / "app", here / "app.pyz")
+    checked = py_compile.PycInvalidationMode.CHECKED_HASH
+    for name, mode in (("compiled.pyc", None), ("renamed.bin", None), ("hashed.pyc", checked)):
+        py_compile.compile(str(here / "script.py"), str(here / name), invalidation_mode=mode)
+    (here / "bad.pyc").write_bytes(b"\x00\x00\r\n" + bytes(20))
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Ended, Ended]]:
+    """Of each case: how it ended under python, and under launchscope."""
+    top = tmp_path_factory.mktemp("like_python")
+    here = top / "here"
+    here.mkdir()
+    make_files(here)
+    (top / "driver.py").write_text(DRIVER)
+    jobs: list[dict[str, Any]] = []
+    plain = {}
+    for number, (name, case) in enumerate(CASES.items()):
+        words = [word.format(here=here) for word in case.words]
+        folder = here / "folder" if words == ["."] else here
+        results = top / str(number)
+        jobs.append(
+            {
+                "words": words, "flags": case.flags, "environ": case.environ, "stdin": case.stdin,
+                "folder": str(folder), "results": str(results),
+            }
+        )  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, *case.flags, *words],
+            cwd=folder,
+            env={**ENVIRONMENT, **case.environ},
+            input=case.stdin.encode(),
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        plain[name] = Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+    (top / "cases.json").write_text(json.dumps(jobs))
+    subprocess.run(
+        [sys.executable, str(top / "driver.py"), str(top / "cases.json")],
+        env={**ENVIRONMENT, "PYTHONPATH": str(Path(__file__).parents[2])},
+        timeout=300,
+        check=True,
+    )
+    ours = {}
+    for job, name in zip(jobs, CASES):
+        results = Path(job["results"])
+        code = int((results / "code").read_text())
+        ours[name] = Ended(code, (results / "stdout").read_text(), (results / "stderr").read_text())
+    return {name: (plain[name], ours[name]) for name in CASES}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_script_sees_prints_and_returns_what_it_does_under_python(
+    endings: dict[str, tuple[Ended, Ended]], name: str
+) -> None:
+    plain, ours = endings[name]
+    assert ours.out == plain.out
+    assert comparable(ours.err) == comparable(plain.err)
+    # A script that ended well but made no step could not be measured. A shell shows a process
+    # that SIGINT ended as 130.
+    assert ours.code == {0: 3, -signal.SIGINT: 130}.get(plain.code, plain.code)
+
+
+def comparable(printed: str) -> str:
+    """Without addresses and the exact depth of a recursion.
+
+    What cannot be decoded has another sentence: Python reads a script's file in a way of its own.
+    """
+    printed = re.sub(r"0x[0-9a-f]+|\d+ more times", "...", printed)
+    return printed if "SyntaxError" not in printed else "SyntaxError"
+
+
+def test_no_file_of_the_working_directory_runs_before_the_script(tmp_path: Path) -> None:
+    """Neither in the command nor in the script's process; `python -m` alone imports runpy."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "script.py").write_text("import sys, json\nprint(json.__file__)\n")
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in sys.stdlib_module_names | {"torch", "numpy", "rich", "typer", "msgspec", "nvtx"}:
+        (here / f"{name}.py").write_text("open('ran', 'a').write(__name__ + ' ')\n")
+    script = "../elsewhere/script.py"
+    for words in (
+        ["--help"],
+        ["profile", "-q", script],
+        ["rules"],
+        ["doctor"],
+        ["report", "x.json"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "launchscope", *words],
+            cwd=here,
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        assert script not in words or done.stdout.strip() == json.__file__
+    ran = (here / "ran").read_text().split() if (here / "ran").exists() else []
+    assert set(ran) <= ({"runpy"} if sys.version_info < (3, 11) else set())

@@ -1,0 +1,271 @@
+"""A script changes the world around it: neither it nor the measurement notices the other."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runner.children import SMALL_STEP, Batch, Said, launchscope, python
+
+TRAIN = SMALL_STEP.replace("net =", "torch.manual_seed(0)\nnet =") + "step()\n"
+LOOP = "for i in range(30): step()\nprint('weight', net.weight.sum().item())\n"
+# Each function of torch that a script may replace counts its calls. Prints the counts, and fails
+# where another function has taken the place of the script's.
+COUNTING = """
+import torch
+F, data = torch.nn.functional, torch.utils.data
+counts = {}
+def counted(owner, name):
+    original, key = getattr(owner, name), f"{owner.__name__}.{name}"
+    def mine(*args, **kwargs):
+        counts[key] = counts.get(key, 0) + 1
+        return original(*args, **kwargs)
+    setattr(owner, name, mine)
+    return mine
+mine = {
+    (owner, name): counted(owner, name)
+    for owner, names in {
+        torch.Tensor: "backward add norm __add__ item cpu to tolist __getitem__",
+        torch.autograd: "backward grad",
+        F: "dropout layer_norm relu softmax cross_entropy linear",
+        torch: "relu compile tensor einsum",
+        torch.nn.Module: "__call__ zero_grad",
+        torch.cuda: "synchronize",
+        data.DataLoader: "__iter__",
+        data.dataloader._BaseDataLoaderIter: "__next__",
+    }.items()
+    for name in names.split()
+}
+class Loss(torch.Tensor):
+    def backward(self, *args, **kwargs):
+        counts["Loss"] = counts.get("Loss", 0) + 1
+        return super().backward(*args, **kwargs)
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Dropout(0.1))
+counted(torch.optim.SGD, "step")
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def step(batch, number):
+    opt.zero_grad()
+    y = F.layer_norm(F.softmax(F.dropout(net(batch), 0.1), -1).add(1) + 1, (4,))
+    loss = torch.einsum("ij->ij", y).to("cpu").cpu().norm() + F.cross_entropy(y, y.argmax(-1))
+    (loss.as_subclass(Loss) if number % 2 else loss).backward()
+    loss.item()
+    opt.step()
+batches = data.DataLoader(data.TensorDataset(torch.randn(64, 4)), batch_size=8)
+for epoch in range(4):
+    for number, (batch,) in enumerate(batches):
+        step(batch, number)
+        lost = [name for (owner, name), ours in mine.items() if vars(owner)[name] is not ours]
+        assert not lost, (epoch, number, lost)
+print(sorted(counts.items()), net[0].weight.sum().item())
+"""
+# The script replaces and restores `backward` around every step, as a library may.
+FOR_A_WHILE = """
+import torch
+calls = 0
+def patched(original):
+    def mine(*args, **kwargs):
+        global calls
+        calls += 1
+        return original(*args, **kwargs)
+    return mine
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for i in range(30):
+    original = torch.Tensor.backward
+    torch.Tensor.backward = mine = patched(original)
+    opt.zero_grad()
+    net(torch.ones(8, 4)).sum().backward()
+    opt.step()
+    assert torch.Tensor.backward is mine
+    torch.Tensor.backward = original
+print("calls", calls)
+"""
+NEVER_OURS = """
+import torch
+calls = 0
+def mine(self, *args, **kwargs):
+    global calls
+    calls += 1
+    torch.autograd.backward(self, *args, **kwargs)
+torch.Tensor.backward = mine
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for i in range(30):
+    opt.zero_grad()
+    net(torch.ones(8, 4)).sum().backward()
+    opt.step()
+    assert torch.Tensor.backward is mine
+print("calls", calls)
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What a script prints and exits with under `python` and under `launchscope --full`."""
+
+    alone: Said
+    profiled: Said
+
+
+SCRIPTS = {
+    "counts_calls": COUNTING,
+    "replaces_for_a_while": FOR_A_WHILE,
+    "replaces_without_the_original": NEVER_OURS,
+}
+FOLDERS = {
+    "removes_its_folder": TRAIN + "import shutil\nshutil.rmtree(os.getcwd())\n" + LOOP,
+    "removes_and_makes_it_again": TRAIN
+    + "import shutil\nhere = os.getcwd()\nshutil.rmtree(here)\nos.mkdir(here)\n"
+    + LOOP,
+    "renames_its_folder": TRAIN + "os.rename(os.getcwd(), os.getcwd() + '-2')\n" + LOOP,
+    "leaves_its_folder": TRAIN + "import tempfile\nos.chdir(tempfile.mkdtemp())\n" + LOOP,
+}
+
+
+AWKWARD = {
+    "replaces print, open and json.dumps": TRAIN
+    + """
+import builtins, io, json
+calls = []
+def counted(name, original):
+    def mine(*args, **kwargs):
+        calls.append(name)
+        return original(*args, **kwargs)
+    return mine
+builtins.print, builtins.open = counted("print", print), counted("open", open)
+json.dumps = lambda *args, **kwargs: calls.append("dumps") or b"{}"
+for i in range(30): step()
+sys.stdout.write(f"{calls}\\n")
+sys.exit("ends with a message")
+""",
+    "freezes the clock": TRAIN
+    + """
+import os, threading
+def wrong(*args): raise RuntimeError("not this clock")
+time.time = time.perf_counter = time.perf_counter_ns = time.monotonic = wrong
+threading.get_ident = wrong
+"""
+    + LOOP,
+    "closes and limits files": TRAIN
+    + """
+import resource
+os.closerange(3, 200)
+resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+"""
+    + LOOP,
+    "clears the environment": TRAIN
+    + """
+import json, locale, signal, threading
+os.environ.clear()
+os.umask(0o077)
+locale.setlocale(locale.LC_ALL, "C")
+sys.setrecursionlimit(150)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+    signal.signal(number, lambda *_: None)
+for name in ("json", "threading", "linecache", "contextlib", "os"):
+    sys.modules.pop(name, None)
+os.unlink(__file__)
+"""
+    + LOOP,
+    "has no streams": TRAIN
+    + """
+for i in range(30): step()
+sys.stdout = sys.stderr = None
+sys.exit("to nobody")
+""",
+    "prints nothing but raises": TRAIN
+    + """
+for i in range(30): step()
+sys.stderr = None
+raise ValueError("unseen")
+""",
+}
+
+
+def _both(folder: Path, source: str) -> Pair:
+    profiled = launchscope(folder, source, "--full")
+    (folder / "script.py").write_text(source)
+    return Pair(python(folder, "script.py"), profiled)
+
+
+def _in_folder(folder: Path, source: str) -> tuple[Path, Said]:
+    """Run from a folder that is its own, with a relative and an absolute output."""
+    (folder / "work").mkdir(parents=True)
+    (folder / "script.py").write_text(source)
+    outputs = ["-o", "relative.json", "-o", str(folder / "absolute.json")]
+    script = str(folder / "script.py")
+    said = python(folder / "work", "-m", "launchscope", "profile", "--full", *outputs, script)
+    return folder, said
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    base = tmp_path_factory.mktemp("world")
+    work: dict[str, Any] = {
+        name: partial(_both, base / name, source) for name, source in (SCRIPTS | AWKWARD).items()
+    }
+    work |= {n: partial(_in_folder, base / n, source) for n, source in FOLDERS.items()}
+    batch = Batch(work)
+    yield batch
+    batch.close()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_function_that_the_script_replaced_runs_once_and_stays(batch: Batch, name: str) -> None:
+    pair = batch[name]
+    assert pair.alone.code == pair.profiled.code == 0, pair.profiled.err
+    assert pair.profiled.out.startswith(pair.alone.out)
+    assert "inspecting, 3 steps" in pair.profiled.err
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_a_script_that_changes_its_world_is_measured_and_does_the_same(
+    batch: Batch, name: str
+) -> None:
+    pair = batch[name]
+    assert pair.profiled.out.startswith(pair.alone.out), pair.profiled.err
+    assert pair.alone.err in pair.profiled.err
+    assert "inspecting, 3 steps" in pair.profiled.err
+    ended = f"the script ended with exit code {pair.alone.code}"
+    assert (ended in pair.profiled.out) == (pair.alone.code != 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("removes_and_makes_it_again", "work"),
+        ("renames_its_folder", "work-2"),
+        ("leaves_its_folder", "work"),
+    ],
+)
+def test_outputs_go_where_they_were_meant(batch: Batch, name: str, where: str) -> None:
+    folder, said = batch[name]
+    assert said.code == 0, said.err
+    for path in (folder / "absolute.json", folder / where / "relative.json"):
+        assert json.loads(path.read_text())["step"]["source"]["file"] == str(folder / "script.py")
+
+
+def test_a_removed_folder_costs_only_the_output_in_it(batch: Batch) -> None:
+    folder, said = batch["removes_its_folder"]
+    assert said.code == 2, said.err
+    assert "weight" in said.out
+    assert "cannot write relative.json: No such file or directory" in said.err
+    assert json.loads((folder / "absolute.json").read_text())["step"]["period"]
+    for saved in Path(tempfile.gettempdir()).glob("launchscope-*/profile.json"):
+        if str(saved) in said.err:
+            saved.unlink()
+            saved.parent.rmdir()
+
+
+def test_lines_are_relative_to_the_folder_of_the_start(tmp_path: Path) -> None:
+    source = "import os, tempfile\n" + TRAIN + "os.chdir(tempfile.mkdtemp())\n" + LOOP
+    said = launchscope(tmp_path, source, "--full")
+    assert "step at script.py:" in said.out

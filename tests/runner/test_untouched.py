@@ -1,0 +1,530 @@
+"""A script under `--full` ends in the state that `python train.py` leaves, bit for bit.
+
+Each script counts what is asked of its objects, and draws a random number whenever one is: one
+question more changes the random state, and with it the weights.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.runner.children import Batch, launchscope, python
+
+WORKLOADS = Path(__file__).parents[2] / "sample_workloads"
+START = """
+import collections, random, warnings
+import numpy as np
+import torch
+from torch import nn
+COUNTS = collections.Counter()
+def touch(what):
+    COUNTS[what] += 1
+    random.random(), np.random.rand(), torch.rand(1)
+random.seed(1), np.random.seed(2), torch.manual_seed(3)
+device = "cpu"
+"""
+# Prints what is left: counts, random states, and whatever `weights` holds.
+END = """
+import hashlib
+counts = dict(sorted(COUNTS.items()))
+def digest(*parts):
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+_, keys, position, *_ = np.random.get_state()
+states = digest(random.getstate(), keys.tobytes(), position, torch.get_rng_state().tolist())
+values = [torch.Tensor.detach(w).as_subclass(torch.Tensor).numpy().tobytes() for w in weights]
+print("\\nSTATE", counts, states, digest(values))
+"""
+# Everything that Python can ask of an object, counted.
+COUNTING = """
+def counting(name, answer):
+    def method(self, *args):
+        touch(name)
+        return answer(self, *args)
+    return method
+def missing(self, name):
+    raise AttributeError(name)
+class Asked:
+    __class__ = property(counting("class", type))
+    __dict__ = property(counting("dict", lambda self: {}))
+    __eq__ = counting("eq", lambda self, other: self is other)
+    __hash__ = counting("hash", id)
+    __len__ = counting("len", lambda self: 2)
+    __bool__ = counting("bool", lambda self: True)
+    __iter__ = counting("iter", lambda self: iter(()))
+    __contains__ = counting("contains", lambda self, value: False)
+    __repr__ = __str__ = counting("repr", lambda self: "asked")
+    __getitem__ = counting("getitem", lambda self, key: torch.rand(8, 4))
+    __getattr__ = counting("getattr", missing)
+    __name__ = property(counting("name", lambda self: "asked"))
+    __module__ = property(counting("module", lambda self: "asked"))
+    to = cuda = counting("to", lambda self, device=None: torch.rand(8, 4))
+    batch = property(counting("batch", lambda self: torch.rand(8, 4)))
+    shape = device = property(counting("shape", lambda self: None))
+"""
+SCRIPTS = {
+    "everything counts": COUNTING
+    + """
+class Net(Asked, nn.Module):
+    def __init__(self):
+        nn.Module.__init__(self)
+        nn.Module.__setattr__(self, "inner", nn.Linear(4, 2))
+    __dict__ = nn.Module.__dict__["__dict__"]
+    __getattr__ = nn.Module.__getattr__
+    __setattr__ = nn.Module.__setattr__
+    __class__ = property(counting("class of a module", type))
+    def parameters(self, recurse=True):
+        touch("parameters")
+        return nn.Module.parameters(self, recurse)
+    named_parameters = buffers = modules = children = None
+    def state_dict(self):
+        touch("state_dict")
+    def __call__(self, *args, **kwargs):
+        return nn.Module.__call__(self, *args, **kwargs)
+    def forward(self, x, *more):
+        return nn.Module.__getattr__(self, "inner")(x)
+class Steps(torch.optim.Adam):
+    __hash__ = counting("hash of an optimizer", id)
+    __eq__ = counting("eq of an optimizer", lambda self, other: self is other)
+net, asked = Net(), Asked()
+inner = nn.Module.__getattr__(net, "inner")
+opt = Steps(list(inner.parameters()), lr=0.01)
+schedule = torch.optim.lr_scheduler.StepLR(opt, 20)
+keyed = {asked: torch.rand(8, 4), 0: torch.rand(8, 4), "x": torch.rand(8, 4)}
+for step in range(60):
+    x = asked[step].to(device) + asked.batch.to(device) + asked.to(device)
+    x = x + keyed[0].to(device) + keyed["x"].to(device) + keyed[asked].to(device)
+    opt.zero_grad()
+    loss = net(x, asked, [asked], {"a": asked}).sum()
+    loss = loss + asked[step].to(device).sum()
+    loss.backward()
+    opt.step()
+    schedule.step()
+weights = list(inner.parameters())
+""",
+    "dataset in the step": """
+class Data(torch.utils.data.Dataset):
+    def __getitem__(self, index):
+        touch("read")
+        return torch.randn(8, 4), torch.randn(8, 2)
+data = Data()
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    loss = (net(data[step][0].to(device)) - data[step][1].to(device)).square().mean()
+    loss.backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+    "property that reads a queue": """
+import queue
+class Source:
+    def __init__(self):
+        self.queue = queue.Queue()
+        for _ in range(60):
+            self.queue.put(torch.randn(8, 4))
+    @property
+    def next(self):
+        touch("next")
+        return self.queue.get()
+source = Source()
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    net(source.next.to(device)).sum().backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+    "model with __getattr__": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 2)
+    def __getattr__(self, name):
+        touch(name)
+        return super().__getattr__(name)
+    def forward(self, x):
+        return self.inner(x.to(device)) + self.inner.bias.to(device)
+net = Net()
+opt = torch.optim.AdamW(net.parameters(), lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    net(torch.randn(8, 4)).sum().backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+    "tensor subclass": """
+class Mine(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        touch(getattr(func, "__name__", ""))
+        return super().__torch_function__(func, types, args, kwargs)
+    @property
+    def tag(self):
+        touch("tag")
+        return self
+net = nn.Linear(4, 2)
+net.scale = nn.Parameter(torch.ones(2).as_subclass(Mine))
+opt = torch.optim.Adam(net.parameters(), lr=0.1, foreach=True)
+data = torch.randn(4, 8, 4).as_subclass(Mine)
+for step in range(60):
+    opt.zero_grad()
+    loss = (net(data[step % 4].to(device)) * net.scale).sum() + data[0].tag.to(device).sum()
+    loss.backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+    "function mode around the loop": """
+from torch.overrides import TorchFunctionMode
+class Seen(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        touch(getattr(func, "__name__", ""))
+        return func(*args, **(kwargs or {}))
+net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2))
+opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, foreach=True)
+data = torch.randn(4, 8, 4)
+with Seen():
+    for step in range(60):
+        opt.zero_grad()
+        net(data[step % 4].to(device)).sum().backward()
+        opt.step()
+weights = list(net.parameters())
+""",
+    "modes around the forward": """
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+class Calls(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        touch(getattr(func, "__name__", ""))
+        return func(*args, **(kwargs or {}))
+class Ops(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        COUNTS[str(func)] += 1
+        return func(*args, **(kwargs or {}))
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+data = torch.randn(4, 8, 4)
+for step in range(60):
+    opt.zero_grad()
+    with Calls(), Ops():
+        loss = net(data[step % 4].to(device)).sum()
+    loss.backward()
+    opt.step()
+COUNTS["modes"] += torch._C._len_torch_dispatch_stack()
+weights = list(net.parameters())
+""",
+    "configuration and lazy attributes": """
+class Config:
+    def __init__(self, **values):
+        object.__setattr__(self, "_values", values)
+    def __getattribute__(self, name):
+        touch(name)
+        return object.__getattribute__(self, "_values")[name]
+class Lazy:
+    def __getattr__(self, name):
+        touch(name)
+        self.__dict__[name] = torch.randn(8, 4)
+        return self.__dict__[name]
+config, lazy = Config(batch=torch.randn(8, 4), rate=0.1), Lazy()
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=config.rate)
+for step in range(60):
+    opt.zero_grad()
+    loss = net(config.batch.to(device)).sum()
+    if step > 40:
+        loss = loss + lazy.late.to(device).sum()
+    loss.backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+    "generator of batches, locals and warnings": r"""
+class Odd(UserWarning):
+    def __str__(self):
+        touch("message")
+        return "odd"
+def batches():
+    while True:
+        touch("batch")
+        yield {"x": torch.randn(8, 4)}
+def train(steps, rate=0.1):
+    known = locals()
+    net = nn.Linear(4, 2)
+    opt = torch.optim.SGD(net.parameters(), lr=rate)
+    for step, batch in zip(range(steps), batches()):
+        opt.zero_grad()
+        net(batch["x"].to(device)).sum().backward()
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("always")
+            warnings.warn(Odd())
+            COUNTS["warnings"] += len(shown)
+        warnings.warn(Odd())
+        opt.step()
+    COUNTS.update({f"local {name}": 1 for name in known})
+    return list(net.parameters())
+weights = train(60)
+COUNTS.update({f"{key}": 1 for key in globals().get("__warningregistry__", ())})
+""",
+    "dict with __missing__": """
+class Cache(dict):
+    def __missing__(self, key):
+        touch("missing")
+        return torch.randn(8, 4)
+    def __getitem__(self, key):
+        touch("read")
+        return super().__getitem__(key)
+    def values(self):
+        touch("values")
+        return super().values()
+    def to(self, device):
+        touch("to")
+        return torch.randn(8, 4)
+cache = Cache(a=torch.randn(8, 4))
+default = collections.defaultdict(lambda: (touch("default"), torch.randn(8, 4))[1])
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    x = cache[step].to(device) + cache["a"].to(device) + cache.to(device)
+    net(x + default[step].to(device)).sum().backward()
+    default.clear()
+    opt.step()
+COUNTS["left"] = len(default)
+weights = list(net.parameters())
+""",
+    "module whose parameters are properties": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.raw = nn.Parameter(torch.randn(4, 2))
+        self._mode = True
+    @property
+    def weight(self):
+        touch("weight")
+        return torch.nn.functional.dropout(self.raw, 0.5)
+    @property
+    def training(self):
+        touch("training")
+        return self.__dict__.get("_mode", True)
+    @training.setter
+    def training(self, value):
+        self.__dict__["_mode"] = value
+    def named_parameters(self, *args, **kwargs):
+        touch("named_parameters")
+        return super().named_parameters(*args, **kwargs)
+    def forward(self, x):
+        return x @ self.weight.to(device)
+net = Net()
+opt = torch.optim.SGD([net.raw], lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    net(torch.randn(8, 4)).sum().backward()
+    opt.step()
+weights = [net.raw]
+""",
+    "optimizer that counts": """
+class Counted(torch.optim.SGD):
+    @property
+    def param_groups(self):
+        touch("param_groups")
+        return self.__dict__["groups"]
+    @param_groups.setter
+    def param_groups(self, value):
+        self.__dict__["groups"] = value
+    @property
+    def state(self):
+        touch("state")
+        return self.__dict__["states"]
+    @state.setter
+    def state(self, value):
+        self.__dict__["states"] = value
+net = nn.Linear(4, 2)
+opt = Counted(net.parameters(), lr=0.1, momentum=0.9)
+for step in range(60):
+    opt.zero_grad()
+    net(torch.randn(8, 4)).sum().backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+    "numpy and pandas": """
+import pandas
+class Column:
+    def __init__(self, values):
+        self.values = values
+    def __array__(self, dtype=None, copy=None):
+        touch("array")
+        return self.values
+table = pandas.DataFrame(np.random.rand(64, 4).astype("float32"))
+column = Column(np.random.rand(8, 4).astype("float32"))
+net = nn.Linear(4, 2)
+opt = torch.optim.Adam(net.parameters(), lr=0.1)
+for step in range(60):
+    rows = table.iloc[step % 8 * 8 : step % 8 * 8 + 8]
+    opt.zero_grad()
+    x = torch.from_numpy(rows.to_numpy().copy()).to(device) + torch.as_tensor(np.asarray(column))
+    loss = net(x.to(device)).sum()
+    loss.backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+    "processes from an iterator": """
+import subprocess, sys, threading
+class Target:
+    def __getattr__(self, name):
+        touch(name)
+        raise AttributeError(name)
+    def __call__(self):
+        touch("called")
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    net(torch.randn(8, 4)).sum().backward()
+    opt.step()
+    if step in (0, 30):
+        COUNTS["ran"] += subprocess.Popen(iter(["true", str(step)])).wait() == 0
+        thread = threading.Thread(target=Target())
+        thread.start()
+        thread.join()
+weights = list(net.parameters())
+""",
+    "optimizers that round differently by foreach": """
+nets = []
+for kind, more in (("NAdam", {}), ("ASGD", {}), ("RMSprop", {}), ("SGD", {"momentum": 0.9})):
+    for dtype in (torch.float32, torch.bfloat16):
+        net = nn.Linear(16, 7).to(dtype)
+        nets.append((net, getattr(torch.optim, kind)(net.parameters(), lr=0.01, **more)))
+for step in range(40):
+    for net, opt in nets:
+        opt.zero_grad()
+        net(torch.randn(8, 16, dtype=net.weight.dtype)).square().mean().backward()
+        opt.step()
+weights = [p.double() for net, _ in nets for p in net.parameters()]
+""",
+    "mappings, metaclasses, copies, imports and ends of objects": """
+import builtins, copy, pickle, threading, weakref
+class Group(dict):
+    def __getitem__(self, key):
+        touch("getitem")
+        return dict.__getitem__(self, key)
+    def get(self, *args):
+        touch("get")
+        return dict.get(self, *args)
+    def items(self):
+        touch("items")
+        return dict.items(self)
+class Meta(type):
+    def __getattribute__(cls, name):
+        COUNTS["meta " + name] += 1
+        return super().__getattribute__(name)
+class Adam(torch.optim.Adam, metaclass=Meta):
+    pass
+net = nn.Linear(4, 2)
+opt = Adam(net.parameters(), lr=0.1)
+opt.param_groups = [Group(group) for group in opt.param_groups]
+for parameter in net.parameters():
+    opt.state[parameter] = Group()
+other = torch.optim.SGD(net.parameters(), lr=0.1)
+weakref.finalize(other, touch, "freed")
+usual = threading.excepthook is threading.__excepthook__
+for step in range(60):
+    opt.zero_grad()
+    net(torch.randn(8, 4)).sum().backward()
+    opt.step()
+    if other is not None:
+        other.step()
+    if step == 15:
+        other = None
+        COUNTS["alive"] = COUNTS["freed"]
+    net._forward_hooks.clear()
+    COUNTS["size", len(pickle.dumps(net)), len(copy.deepcopy(net)._forward_hooks)] += 1
+    COUNTS["hook"] += threading.excepthook is threading.__excepthook__
+COUNTS = {str(key): count for key, count in COUNTS.items()}
+weights = list(net.parameters())
+""",
+    "a compiled function that must not be split": """
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+@torch.compile(backend="eager", fullgraph=True)
+def loss(x):
+    return net(x).relu().sum()
+COUNTS["generator"] = type(torch.Generator()) is torch.Generator
+for step in range(30):
+    opt.zero_grad()
+    loss(torch.randn(8, 4)).backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+}
+# Runs a sample and prints the state it ends in.
+WRAPPER = """
+import random, runpy, sys
+import numpy as np
+import torch
+COUNTS = {}
+sys.argv[:] = %r
+random.seed(1), np.random.seed(2)
+names = runpy.run_path(sys.argv[0], run_name="__main__")
+weights = [p for v in names.values() if isinstance(v, torch.nn.Module) for p in v.parameters()]
+"""
+_STEPS = ["--steps", "24"]
+SAMPLES = {  # each small enough to take seconds; torch_compile.py would compile for minutes
+    "amp_gradscaler.py": [*_STEPS, "--batch-size", "8", "--width", "32"],
+    "convnet.py": [*_STEPS, "--batch-size", "4", "--width", "4", "--blocks", "1"],
+    "data_dependent.py": _STEPS,
+    "gan.py": [*_STEPS, "--batch-size", "4", "--width", "4"],
+    "generate.py": ["--steps", "12", "--new-tokens", "4", "--layers", "1", "--width", "64"],
+    "handwritten_sgd.py": _STEPS,
+    "item_in_step.py": [*_STEPS, "--batch-size", "8", "--width", "32"],
+    "lstm.py": [*_STEPS, "--length", "8", "--width", "16"],
+    "small_gpt.py": [*_STEPS, "--length", "16", "--layers", "1", "--width", "32"],
+    "small_mlp.py": [*_STEPS, "--width", "32"],
+    "transformer_inference.py": [*_STEPS, "--length", "8", "--layers", "1", "--width", "64"],
+    "variable_lengths.py": [*_STEPS, "--width", "16", "--layers", "1"],
+    "wide_mlp.py": [*_STEPS, "--width", "64"],
+}
+
+
+def _left_by(folder: Path, source: str) -> tuple[list[str], list[str]]:
+    """What `python` and launchscope print of the state at the end."""
+    folder.mkdir()
+    (folder / "script.py").write_text(source)
+    plain = python(folder, "script.py", code=0)
+    measured = launchscope(folder, None, "--full")
+    states = [re.findall(r"^STATE.*$", said.out, re.M) for said in (plain, measured)]
+    assert states[0], plain.err
+    assert measured.code == 0, measured.err  # else nothing was inspected
+    return states[0], sorted(set(states[1]))
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    folder = tmp_path_factory.mktemp("untouched")
+    sources = {name: START + source + END for name, source in SCRIPTS.items()}
+    for name, words in SAMPLES.items():
+        sources[name] = WRAPPER % [str(WORKLOADS / name), *words] + END
+    work = {
+        name: partial(_left_by, folder / name.replace(" ", "_"), textwrap.dedent(source))
+        for name, source in sources.items()
+    }
+    batch = Batch(work)
+    yield batch
+    batch.close()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_nothing_is_asked_of_an_object_of_the_script(left: Batch, name: str) -> None:
+    plain, measured = left[name]
+    assert measured == plain
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_ends_with_the_weights_and_random_states_of_python(left: Batch, name: str) -> None:
+    plain, measured = left[name]
+    assert measured == plain

@@ -1,0 +1,121 @@
+"""git is asked about hostile repositories, in real ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from launchscope.git import content_at, describe_head, git, kind_at, require_revision
+
+TEXTS = ("file.txt", "equals.txt", "undecodable.txt")
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository in which every setting that can name a program names one that leaves a mark."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho $0 $* >> {tmp_path}/marks\ncat 2>/dev/null\n")
+    program.chmod(0o755)
+
+    def run(*words: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *identity, *words], check=True, capture_output=True)
+
+    run("init", "-q", "-b", "main")
+    (tmp_path / ".gitattributes").write_text("*.txt filter=evil diff=evil\n")
+    for name in ("file", "equals", "undecodable"):
+        (tmp_path / f"{name}.txt").write_text("first\n")
+    with (tmp_path / ".gitattributes").open("ab") as attributes:
+        attributes.write(b"equals.txt filter=a=b\nundecodable.txt filter=\xe9\n")
+    run("init", "-q", "-b", "main", "part")
+    (tmp_path / "part" / "file.txt").write_text("first\n")
+    (tmp_path / "part" / ".gitattributes").write_text("*.txt filter=inside\n")
+    run("-C", "part", "add", ".")
+    run("-C", "part", "commit", "-qm", "one")
+    run("-c", "advice.addEmbeddedRepo=false", "add", "part", ".gitattributes", *TEXTS)
+    run("commit", "-qm", "one")
+    run("-C", "part", "config", "filter.inside.clean", str(program))
+    settings = (
+        "core.fsmonitor", "core.pager", "pager.describe", "pager.cat-file", "core.sshCommand",
+        "core.askPass", "core.editor", "credential.helper", "diff.external", "diff.evil.command",
+        "diff.evil.textconv", "filter.evil.clean", "filter.evil.smudge", "filter.evil.process",
+        "gpg.program", "core.alternateRefsCommand", "uploadpack.packObjectsHook",
+    )  # fmt: skip
+    for setting in settings:
+        run("config", setting, str(program))
+    hooks = tmp_path / ".git" / "hooks"
+    for hook in (
+        "post-index-change",
+        "post-checkout",
+        "fsmonitor-watchman",
+        "reference-transaction",
+    ):
+        (hooks / hook).write_text(program.read_text())
+        (hooks / hook).chmod(0o755)
+    with (tmp_path / ".git" / "config").open("ab") as config:
+        for driver in (b"a=b", b"\xe9"):
+            config.write(b'[filter "%b"]\n\tclean = %b\n' % (driver, os.fsencode(program)))
+    for text in (*TEXTS, "part/file.txt"):
+        (tmp_path / text).write_text("other\n")  # as long: git has to look into it
+    (tmp_path / "marks").unlink(missing_ok=True)
+    return tmp_path
+
+
+def test_a_repositorys_configuration_runs_no_program(hostile: Path) -> None:
+    assert (describe_head() or "").endswith("-dirty")
+    assert git("cat-file", "blob", "HEAD:file.txt").stdout == b"first\n"
+    require_revision("main")
+    assert (kind_at("main", "file.txt"), content_at("main", "file.txt")) == ("blob", b"first\n")
+    marks = hostile / "marks"
+    assert not marks.exists(), marks.read_text()
+
+
+def test_the_programs_of_the_hostile_repository_do_run_under_plain_git(hostile: Path) -> None:
+    """Otherwise the test above could not fail."""
+    marks = hostile / "marks"
+    for inside in (hostile, hostile / "part"):
+        subprocess.run(["git", "status"], capture_output=True, check=False, cwd=inside)
+        assert "program" in marks.read_text()
+        marks.unlink()
+
+
+def test_nothing_is_fetched_that_a_partial_clone_lacks(hostile: Path) -> None:
+    found = git("rev-parse", "HEAD:file.txt").stdout.decode().strip()
+    (hostile / ".git" / "objects" / found[:2] / found[2:]).unlink()
+    with (hostile / ".git" / "config").open("a") as config:
+        config.write(
+            "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = far\n"
+            f'[remote "far"]\n\turl = ext::touch {hostile}/marks\n\tpromisor = true\n'
+            '[protocol "ext"]\n\tallow = always\n'
+        )
+    wanted = ("cat-file", "blob", "HEAD:file.txt")
+    # As in the versions of git that know no such variable.
+    assert git(*wanted, environ={"GIT_NO_LAZY_FETCH": "0"}).returncode != 0
+    assert not (hostile / "marks").exists()
+    subprocess.run(["git", *wanted], capture_output=True, check=False)
+    assert (hostile / "marks").exists()  # or else this test could not fail
+
+
+def test_a_change_inside_a_submodule_is_seen_once_it_is_committed(
+    hostile: Path,
+) -> None:
+    for text in TEXTS:
+        (hostile / text).write_text("first\n")
+    assert not (describe_head() or "-dirty").endswith("-dirty")
+    words = ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "2", "--allow-empty")
+    subprocess.run(["git", "-C", "part", *words], check=True, capture_output=True)
+    assert (describe_head() or "").endswith("-dirty")
+
+
+def test_without_a_repository_there_is_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert describe_head() is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert describe_head() is None

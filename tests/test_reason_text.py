@@ -1,0 +1,58 @@
+"""The events of a step in words, with repeated rounds written once."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import pytest
+
+from launchscope.model import StepBoundary, StepEvent
+from launchscope.reason_text import step_summary
+
+
+def summary(*events: str) -> str:
+    pairs = [event.partition(" ") for event in events]
+    kinds = tuple(cast(StepEvent, event) for event, _, _ in pairs)
+    return step_summary(
+        StepBoundary("period", kinds, tuple(name for _, _, name in pairs), "full_step")
+    )
+
+
+@pytest.mark.parametrize(
+    ("events", "text"),
+    [
+        (
+            ("forward GPT", "backward", "optimizer AdamW"),
+            "forward GPT > backward > optimizer AdamW",
+        ),
+        (("forward Net",) * 12, "forward Net x12"),
+        (
+            (*("forward Net", "backward") * 4, "optimizer SGD"),
+            "(forward Net > backward) x4 > optimizer SGD",
+        ),
+        (
+            ("forward D", "forward D", "backward", "optimizer Adam", "forward D", "backward"),
+            "forward D x2 > backward > optimizer Adam > forward D > backward",
+        ),
+        (("optimizer LBFGS",), "optimizer LBFGS"),
+        ((), ""),
+    ],
+)
+def test_rounds_that_repeat_are_written_once(events: tuple[str, ...], text: str) -> None:
+    assert summary(*events) == text
+
+
+def test_an_optimizer_that_calls_its_closure_contains_the_rest() -> None:
+    step = StepBoundary("period", ("optimizer",), ("Adam",), "full_step", closure=True)
+    assert step_summary(step) == "optimizer Adam, with forward and backward inside"
+
+
+@pytest.mark.parametrize(
+    ("launches", "text"),
+    [(1, "1 launch that repeats"), (2_500, "2,500 launches that repeat"), (None, "whole span")],
+)
+def test_a_step_of_a_trace_is_a_number_of_launches_or_all_of_it(
+    launches: int | None, text: str
+) -> None:
+    boundary: Literal["launches", "none"] = "launches" if launches else "none"
+    assert step_summary(StepBoundary(boundary, (), (), "full_step", launches=launches)) == text

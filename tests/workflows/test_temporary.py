@@ -1,0 +1,91 @@
+"""The folder of a launchscope that was killed goes with the next start; nobody else's does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launchscope.workflows.temporary import TemporaryFolder
+from tests.runner.children import ENVIRONMENT, SMALL_STEP, launchscope
+from tests.runner.test_ended_from_outside import lives
+from tests.runner.test_signals import await_file, processes_in
+
+STARTS_OTHERS = (
+    SMALL_STEP
+    + """
+import multiprocessing, signal, subprocess
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+sleeps = [sys.executable, "-c", "import time; time.sleep(100)"]
+apart = subprocess.Popen(sleeps, start_new_session=True)
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 10000
+    def __getitem__(self, index): time.sleep(0.01); return torch.randn(4)
+for i, batch in enumerate(torch.utils.data.DataLoader(Data(), num_workers=2)):
+    step()
+    if i == 2:
+        pids = [os.getpid(), apart.pid, *(c.pid for c in multiprocessing.active_children())]
+        open("new", "w").write(" ".join(map(str, pids)))
+        os.rename("new", "pids")
+"""
+)
+
+
+@pytest.fixture
+def folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of temporary files of this process and of its children. Its path is short: sockets
+    of data loaders lie in it, whose names have a limit."""
+    with tempfile.TemporaryDirectory() as path:
+        monkeypatch.setattr("tempfile.tempdir", path)
+        monkeypatch.setitem(ENVIRONMENT, "TMPDIR", path)
+        yield Path(path)
+
+
+def test_a_killed_launchscope_leaves_no_process_and_after_the_next_start_no_folder(
+    folders: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "script.py").write_text(STARTS_OTHERS)
+    with subprocess.Popen(
+        [sys.executable, "-m", "launchscope", "profile", "--inspect", "1500", "script.py"],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            await_file(tmp_path / "pids")
+        finally:
+            process.send_signal(signal.SIGKILL)
+    assert processes_in(process.pid) == []
+    pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 4
+    assert not any(map(lives, pids))
+    abandoned = list(folders.glob("launchscope-*"))
+    assert len(abandoned) == 1
+    other = TemporaryFolder()
+    saved = folders / "launchscope-saved"
+    saved.mkdir()
+    assert launchscope(tmp_path / "next", SMALL_STEP + "for _ in range(50): step()\n").code == 0
+    assert sorted(folders.glob("launchscope-*")) == sorted([other.path, saved])
+    other.remove()
+    assert list(folders.glob("launchscope-*")) == [saved]
+
+
+def test_a_link_is_not_followed(folders: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "owner.lock").touch()
+    (folders / "launchscope-link").symlink_to(theirs)
+    inside = folders / "launchscope-inside"
+    inside.mkdir()
+    os.symlink(theirs / "owner.lock", inside / "owner.lock")
+    TemporaryFolder().remove()
+    assert theirs.exists()
+    assert inside.exists()
