@@ -15,9 +15,10 @@ from types import ModuleType
 
 from launchscope.host import free_memory
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
+from launchscope.runner.child.ops.torch_modes import function_mode
 from launchscope.runner.child.plain_values import is_a, is_tensor, tensor_field, values_of
 from launchscope.runner.child.reasons import ReasonError
-from launchscope.runner.child.torch_types import Args, Function, Kwargs, Torch, Value
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Torch, Value
 
 _CHOICE = "_default_to_fused_or_foreach"
 _MULTI, _SINGLE = "_multi_tensor_", "_single_tensor_"
@@ -90,14 +91,12 @@ class _Updates:
             self._thread.undecided = False
             try:
                 copies = self._copies((args, kwargs))
-                many(*copies[0], **copies[1])
+                with _constants_on_host(self._torch, self._host):
+                    many(*copies[0], **copies[1])
             except Exception as error:
                 self._host.error = error
-            self._host.unrecorded = True
-            try:
+            with self._host.recording_nothing():
                 return one_by_one(*args, **kwargs)
-            finally:
-                self._host.unrecorded = False
 
         return update
 
@@ -110,20 +109,16 @@ class _Updates:
         )
         if size > _MEMORY_SHARE * free_memory():
             raise ReasonError("state_too_large", what="a copy of the update", mib=size / 2**20)
-        self._host.unrecorded = True
-        try:
-            with self._torch._C.DisableTorchFunctionSubclass():
-                copied: tuple[Args, Kwargs] = self._copy(values)
-        finally:
-            self._host.unrecorded = False
+        with self._host.recording_nothing(), self._torch._C.DisableTorchFunctionSubclass():
+            copied: tuple[Args, Kwargs] = self._copy(values)
         return copied
 
     def _copy(self, value: Value) -> Value:
         if is_tensor(self._torch, value):
             copy = value.detach().clone()
             self._stream.produced.add(weak_storage(copy))  # it is no input
-            if not value.ndim and value.untyped_storage().data_ptr() in self._host.step_counts:
-                self._host.step_counts.add(copy.untyped_storage().data_ptr())
+            if not value.ndim and weak_storage(value) in self._host.step_counts:
+                self._host.step_counts.add(weak_storage(copy))
             return copy
         if is_a(value, dict):
             return {name: self._copy(part) for name, part in dict.items(value)}
@@ -131,6 +126,18 @@ class _Updates:
             parts = [self._copy(part) for part in values_of(value)]
             return parts if is_a(value, list) else tuple(parts)
         return float.__float__(value) if is_a(value, float) else value
+
+
+def _constants_on_host(torch: Torch, host: HostTensors) -> Mode:
+    """Adds the number that an update adds to its step counts, which it makes on the host."""
+
+    def on_call(func: Value, run: Function, args: Args, kwargs: Kwargs) -> Value:
+        if func is torch.tensor and kwargs.get("device") == "cpu":
+            with torch._C.DisableTorchFunction():  # it is no copy of the script
+                return host.made(run, args, kwargs)
+        return run(*args, **kwargs)
+
+    return function_mode(on_call)
 
 
 def _leaves(value: Value) -> Iterator[Value]:

@@ -29,7 +29,16 @@ from launchscope.runner.child.plain_values import (
     values_of,
 )
 from launchscope.runner.child.source_lines import is_torch
-from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Tensor, Torch, Value
+from launchscope.runner.child.torch_types import (
+    Args,
+    Function,
+    Kwargs,
+    Mode,
+    StorageRef,
+    Tensor,
+    Torch,
+    Value,
+)
 
 _COPY = "aten._to_copy"  # what .cpu(), .to("cpu"), .tolist() and .numpy(force=True) run on a GPU
 _CPU = r"""(torch\.device\(\s*)?(?P<quote>["'])cpu(:0)?(?P=quote)\s*[,)]"""
@@ -43,16 +52,15 @@ _FACTORIES = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones",
               "randn", "randperm", "tensor", "zeros")  # fmt: skip
 
 
-def host_step_counts(torch: Torch, optimizers: Iterable[Value]) -> set[int]:
-    """Addresses of the step counts of optimizers that keep them on the host."""
+def host_step_counts(torch: Torch, optimizers: Iterable[Value]) -> set[StorageRef]:
+    """The step counts of optimizers that keep them on the host."""
     counts: list[Tensor] = [
         entry(state, "step")
         for optimizer in optimizers
         for group, _, state in parameters_with_state(optimizer)
         if not (entry(group, "capturable") or entry(group, "fused"))
     ]
-    with torch._C.DisableTorchFunction():
-        return {c.untyped_storage().data_ptr() for c in counts if is_tensor(torch, c)}
+    return {weak_storage(count) for count in counts if is_tensor(torch, count)} - {None}
 
 
 @contextlib.contextmanager
@@ -138,13 +146,7 @@ def make_host_copy_mode(
         if func is printed and on_device(source):  # it shows no op to any mode
             stream.block("torch.Tensor.__repr__", SYNC, stream.line())
         if id(func) in factories and _makes_on_host(torch, args, kwargs):
-            host.unrecorded = True
-            try:
-                made = run(*args, **kwargs)
-            finally:
-                host.unrecorded = False
-            host.add(made)
-            return made
+            return host.made(run, args, kwargs)
         forced = func is numpy and (bool(kwargs.get("force")) or args[1:] == (True,))
         if func is cpu or (func is to and _names_cpu(caller)):
             if on_device(source):

@@ -172,7 +172,8 @@ class HostTensors:
 
     def __init__(self, *, devices_named: bool = False) -> None:
         self._storages: set[StorageRef] = set()
-        self.step_counts: set[int] = set()  # addresses of the optimizers' step counts
+        # Of optimizers. References and not addresses: freed memory is used again within a step.
+        self.step_counts: set[StorageRef] = set()
         # Whether the script names devices; otherwise nothing distinguishes host and device.
         self.devices_named = devices_named
         self._thread = threading.local()
@@ -185,9 +186,22 @@ class HostTensors:
         """Whether what this thread runs now is no op of a GPU."""
         return getattr(self._thread, "unrecorded", False)
 
-    @unrecorded.setter
-    def unrecorded(self, value: bool) -> None:
-        self._thread.unrecorded = value
+    @contextlib.contextmanager
+    def recording_nothing(self) -> Iterator[None]:
+        """Inside, what this thread runs is no op of a GPU."""
+        before = self.unrecorded
+        self._thread.unrecorded = True
+        try:
+            yield
+        finally:
+            self._thread.unrecorded = before
+
+    def made(self, run: Function, args: Args, kwargs: Kwargs) -> Tensor:
+        """The result of a call that makes a tensor on the host."""
+        with self.recording_nothing():
+            tensor = run(*args, **kwargs)
+        self.add(tensor)
+        return tensor
 
     def holds(self, tensor: Tensor) -> bool:
         return bool(self._storages) and weak_storage(tensor) in self._storages
@@ -196,12 +210,7 @@ class HostTensors:
         """Whether a GPU would hold this tensor: everything not known to stay on the host."""
         if self.holds(tensor):
             return False
-        if tensor.ndim > 0:
-            return True
-        try:
-            return tensor.untyped_storage().data_ptr() not in self.step_counts
-        except (RuntimeError, NotImplementedError):  # torch.func's wrappers have no memory
-            return True
+        return tensor.ndim > 0 or weak_storage(tensor) not in self.step_counts
 
     def add(self, tensor: Tensor) -> None:
         self._storages |= {weak_storage(tensor)} - {None}

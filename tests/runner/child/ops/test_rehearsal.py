@@ -154,6 +154,15 @@ for i in range(20):
         "    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n    opt.step()",
     )
     + LOOP,
+    "scalars_after_an_update": MODEL
+    + """
+import launchscope
+for i in range(20):
+    with launchscope.step():
+        step()
+        sums = [x.sum() for _ in range(64)]
+        for sum in sums: sum.add_(1)
+""",
     "draws_on_the_host": DRAWS,
     "draws_and_names_no_device": DRAWS.replace(".to(device)", "").replace(DEVICE, ""),
     "copies_to_the_host": """
@@ -282,6 +291,13 @@ def test_an_optimizer_is_counted_with_foreach_as_on_cuda(batch: Batch) -> None:
 def test_clipping_is_counted_with_foreach_too(batch: Batch) -> None:
     names = [op.op for op in inspected(batch["clips"]).ops]
     assert "aten._foreach_norm" in names
+
+
+def test_scalars_in_the_memory_of_freed_step_counts_are_on_the_device(batch: Batch) -> None:
+    ran = batch["scalars_after_an_update"]
+    places = [ran.line(op.where) for op in inspected(ran).ops]
+    assert places.count("sums = [x.sum() for _ in range(64)]") == 64
+    assert places.count("for sum in sums: sum.add_(1)") == 64
 
 
 def test_copies_to_the_host_are_blockers_as_on_a_gpu(batch: Batch) -> None:
