@@ -45,9 +45,9 @@ def test_a_count_is_an_int_and_repeats_exactly(tmp_path: Path) -> None:
         """
 def test_repeats(launches):
     first = launches(step, batch)
-    assert first == launches(step, batch) == 25
-    assert isinstance(first, int) and f"{first:d}" == "25"
-    assert repr(first) == "25 device operations"
+    assert first == launches(step, batch) == 24
+    assert isinstance(first, int) and f"{first:d}" == "24"
+    assert repr(first) == "24 device operations"
 
 def test_arguments_go_to_the_step(launches):
     def double(x, *, times):
@@ -101,7 +101,7 @@ def test_all(launches):
         assert launches(in_an_older_pool) == 4
         assert launches(in_a_thread_pool) == 3
     with ThreadPoolExecutor() as pool:
-        assert launches(lambda: pool.submit(step, batch).result()) == 25
+        assert launches(lambda: pool.submit(step, batch).result()) == 24
         with pytest.raises(ZeroDivisionError):
             launches(lambda: pool.submit(lambda: 1 / 0).result())
     assert "context" not in threading.Thread.start.__code__.co_name
@@ -126,7 +126,7 @@ def test_lean(launches):
         "-vv",
     )
     assert code == 1
-    assert "25 device operations <= 10" in output
+    assert "24 device operations <= 10" in output
     assert re.search(r"3 aten\.mm +test_project\.py:12", output)
 
 
@@ -134,21 +134,21 @@ def test_a_marked_test_fails_over_its_budget_and_passes_within(tmp_path: Path) -
     code, output = session(
         tmp_path,
         """
-@pytest.mark.launch_budget(24)
+@pytest.mark.launch_budget(23)
 def test_over():
     step(batch)
 
-@pytest.mark.launch_budget(25)
+@pytest.mark.launch_budget(24)
 def test_within():
     step(batch)
 
-@pytest.mark.launch_budget(25)
+@pytest.mark.launch_budget(24)
 def test_own_failure():
     raise ValueError("its own")
 """,
     )
     assert code == 1
-    assert "25 device operations, and the budget is 24:" in output
+    assert "24 device operations, and the budget is 23:" in output
     assert "ValueError: its own" in output
     assert "2 failed, 1 passed" in output
 
@@ -176,7 +176,7 @@ def test_twice(launches):
     launches(lambda: launches(step, batch))
 
 def test_after(launches):
-    assert launches(step, batch) == 25
+    assert launches(step, batch) == 24
 """,
     )
     assert code == 1
@@ -258,7 +258,7 @@ def test_a_test_counts_what_a_rehearsal_of_the_script_counts(tmp_path: Path) -> 
         cwd=tmp_path, check=True, capture_output=True, timeout=120,
         env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
     )  # fmt: skip
-    assert read_profile(tmp_path / "p.json").value("device_ops_per_step") == 25
+    assert read_profile(tmp_path / "p.json").value("device_ops_per_step") == 24
 
 
 def test_the_package_declares_the_plugin() -> None:
