@@ -13,6 +13,7 @@ import sqlite3
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ CALLS = {
 }
 SYNCHRONIZES = re.compile(r"^(cuda|cu|hip)\w*Synchronize")
 GRAPH_LAUNCHES = re.compile(r"^(cuda|cu|hip)GraphLaunch")
+BLOCKING_COPY = re.compile(r"^(cuda|cu|hip)Memcpy(?!\w*(Async|Peer))")
 CAPTURES = re.compile(r"^(cuda|cu|hip)StreamBeginCapture")
 COLLECTIVE = re.compile(
     r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|multimem", re.I
@@ -98,10 +100,10 @@ def read(path: Path) -> Recording:
     return read_nsys(path) if data[:6] == b"SQLite" else read_kineto(data)
 
 
-def number(value: object) -> float | None:
+def number(value: object) -> Decimal | None:
     try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        return Decimal(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, ArithmeticError):
         return None
 
 
@@ -118,7 +120,7 @@ def mark_name(name: str) -> str:
 def read_kineto(data: bytes) -> Recording:
     recording = Recording()
     try:
-        document = json.loads(data, strict=False)
+        document = json.loads(data, strict=False, parse_float=Decimal)
     except ValueError as error:
         recording.damage = f"json: {error}"
         return recording
@@ -129,15 +131,19 @@ def read_kineto(data: bytes) -> Recording:
         distributed = document.get("distributedInfo") or {}
         recording.rank, recording.world = distributed.get("rank"), distributed.get("world_size")
         recording.torch = document.get("pytorch_version") or document.get("torch_version")
+    zero: Decimal | None = None
     for event in events:
         if not isinstance(event, dict) or event.get("ph") != "X":
             continue
         category = str(event.get("cat", "")).lower()
         recording.categories[category] += 1
-        begin, duration = number(event.get("ts")), number(event.get("dur"))
-        if begin is None:
+        stamp, duration = number(event.get("ts")), number(event.get("dur"))
+        if stamp is None:
             continue
-        end = begin + (duration or 0.0)
+        # Microseconds since 1970 with three decimals do not fit into a float: the first is zero.
+        zero = stamp if zero is None else zero
+        begin = float(stamp - zero)
+        end = float(stamp - zero + (duration or 0))
         arguments: dict[str, Any] = event.get("args") or {}
         correlation = whole(arguments.get("correlation"))
         name = str(event.get("name"))
@@ -191,11 +197,14 @@ def read_nsys(path: Path) -> Recording:
             "correlationId",
             "globalPid",
             "graphNodeId",
+            "srcKind",
+            "dstKind",
         )
-        for start, end, named, device, stream, correlation, process, node in rows(
+        for start, end, named, device, stream, correlation, process, node, *memory in rows(
             prefix + table, *columns
         ):
             title = str(strings.get(named, named) if kind == "kernel" else f"{kind} {named}")
+            title += " Pageable" if kind == "memcpy" and 0 in memory else ""
             recording.work.append(
                 Work(start / 1e3, end / 1e3, kind, title, str(device), str(stream), correlation,
                      str((process or 0) >> 24), bool(node) or kind == "graph")
@@ -264,6 +273,14 @@ def count(recording: Recording) -> dict[str, Any]:
         "graph_launch_calls": sum(bool(GRAPH_LAUNCHES.match(call.name)) for call in calls),
         "captures": sum(bool(CAPTURES.match(call.name)) for call in calls),
         "graphed_activities": sum(graphed),
+        "eager_launches": len(to_kernels - graph_calls),
+        "graph_launches": len(reached & graph_calls),
+        "called": kinds(work, [call is not None for call in launched]),
+        "eager": kinds(
+            work,
+            [call is not None and id(call) not in graph_calls for call in launched],
+        ),
+        "host_waits": host_waits(calls, work, launched),
         "devices": {
             device: of_device(
                 [
@@ -281,6 +298,33 @@ def count(recording: Recording) -> dict[str, Any]:
     slow = sorted(calls, key=lambda each: each.begin - each.end)[:3]
     facts["longest_calls_us"] = [[each.name, round(each.end - each.begin)] for each in slow]
     return facts
+
+
+def host_waits(calls: list[Call], work: list[Work], launched: list[Call | None]) -> int:
+    """Synchronizations, and copies that block or use pageable memory. Such a copy and the
+    synchronization that its thread makes next, before it launches anything, are one wait."""
+    reached = {id(call) for call in launched}
+    copies = {
+        id(call)
+        for each, call in zip(work, launched, strict=True)
+        if call and each.kind == "memcpy"
+        if "Pageable" in each.name or BLOCKING_COPY.match(call.name)
+    }
+    threads: dict[tuple[str, str], list[Call]] = {}
+    for call in sorted(calls, key=lambda each: each.begin):
+        if id(call) in reached or SYNCHRONIZES.match(call.name):
+            threads.setdefault((call.process, call.thread), []).append(call)
+    waits = 0
+    for made in threads.values():
+        for call, following in zip(made, [*made[1:], None], strict=True):
+            merged = following is not None and SYNCHRONIZES.match(following.name)
+            explicit = SYNCHRONIZES.match(call.name) is not None
+            waits += explicit or (id(call) in copies and not merged)
+    return waits
+
+
+def kinds(work: list[Work], chosen: list[bool]) -> dict[str, int]:
+    return dict(Counter(each.kind for each, take in zip(work, chosen, strict=True) if take))
 
 
 def of_device(pairs: list[tuple[Work, Call | None]]) -> dict[str, Any]:
