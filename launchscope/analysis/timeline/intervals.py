@@ -25,29 +25,39 @@ def union_ns_by_group(start: Ints, end: Ints, group: Ints, groups: int) -> Ints:
 
 @dataclass(frozen=True)
 class Cover:
-    """A set of disjoint intervals, sorted; answers how much of a span it covers."""
+    """Groups of disjoint intervals, sorted by group and start; answers how much of a span its
+    group covers. Groups are any numbers."""
 
     starts: Ints
     ends: Ints
+    groups: Ints
 
     @classmethod
-    def of(cls, start: Ints, end: Ints) -> Cover:
-        """The union of any intervals, in any order."""
-        order = np.argsort(start, kind="stable")
-        start, reach = start[order], np.maximum.accumulate(end[order])
-        opens = np.append(True, start[1:] > reach[:-1])[: len(start)]
-        return cls(start[opens], reach[np.append(opens, True)[1:]])
+    def of(cls, start: Ints, end: Ints, group: Ints) -> Cover:
+        """The union of any intervals of each group, in any order."""
+        order = np.lexsort((start, group))
+        start, group = start[order], group[order]
+        reach = pd.Series(end[order]).groupby(group).cummax().to_numpy(np.int64)
+        opens = np.append(True, (start[1:] > reach[:-1]) | (np.diff(group) != 0))[: len(start)]
+        return cls(start[opens], reach[np.append(opens, True)[1:]], group[opens])
 
-    def until(self, time: Ints) -> Ints:
-        """Covered nanoseconds before each time."""
+    def until(self, time: Ints, group: Ints) -> Ints:
+        """Covered nanoseconds of its group before each time, and all of the groups before it."""
         if not len(self.starts):
             return np.zeros(len(time), np.int64)
         lengths = self.ends - self.starts
         before = np.cumsum(lengths) - lengths
-        index = np.searchsorted(self.starts, time, side="right") - 1
+        # One search for all groups: an interval that starts at a time comes before it.
+        count = len(self.starts)
+        keys = (np.append(self.starts, time), np.append(self.groups, group))
+        order = np.lexsort(keys)
+        index = np.empty(len(order), np.int64)
+        index[order] = np.cumsum(order < count) - 1
+        index = index[count:]
         inside = np.clip(time - self.starts[index], 0, lengths[index])
+        inside = np.where(self.groups[index] == group, inside, lengths[index])
         return np.where(index < 0, 0, before[index] + inside)
 
-    def inside(self, start: Ints, end: Ints) -> Ints:
-        """Covered nanoseconds of each span; 0 for a span that is empty or reversed."""
-        return np.where(end > start, self.until(end) - self.until(start), 0)
+    def inside(self, start: Ints, end: Ints, group: Ints) -> Ints:
+        """Nanoseconds of each span that its group covers; 0 for one that is empty or reversed."""
+        return np.where(end > start, self.until(end, group) - self.until(start, group), 0)

@@ -99,20 +99,17 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints) ->
     )
     queued = known & (call_end <= start)
     open_ = known & ~queued
+    begin, stop, called, thread = start[open_], end[open_], call_end[open_], tid[open_]
+    # What the thread did after the launch that ended the gap has no part in it.
+    until = np.minimum(stop, call_start[open_])
     data, in_sync, in_call = (np.zeros(len(total), np.int64) for _ in range(3))
-    ranges = ranges_named(work.trace, DATA_RANGE)
-    for thread in np.unique(tid[open_]):
-        mine = open_ & (tid == thread)
-        begin, stop, called = start[mine], end[mine], call_end[mine]
-        # What the thread did after the launch that ended the gap has no part in it.
-        until = np.minimum(stop, call_start[mine])
-        data[mine] = _cover(ranges, thread).inside(begin, until)
-        waiting = _sync_cover(work, thread).inside(begin, until)
-        in_sync[mine] = np.minimum(waiting, total[mine] - data[mine])
-        # From the end of the launch call to the start of the kernel: the launch's own latency.
-        latency = np.maximum(stop - np.maximum(called, begin), 0)
-        calls = _cover(work.launches, thread).inside(begin, np.minimum(stop, called))
-        in_call[mine] = calls + latency
+    data[open_] = _cover(ranges_named(work.trace, DATA_RANGE)).inside(begin, until, thread)
+    waiting = _sync_cover(work).inside(begin, until, thread)
+    in_sync[open_] = np.minimum(waiting, (total - data)[open_])
+    # From the end of the launch call to the start of the kernel: the launch's own latency.
+    latency = np.maximum(stop - np.maximum(called, begin), 0)
+    calls = _cover(work.launches).inside(begin, np.minimum(stop, called), thread)
+    in_call[open_] = calls + latency
     rest = np.where(open_, total - data - in_sync, 0)
     refill = _refill(work, call_start, rest)
     exposed = rest - refill
@@ -136,18 +133,17 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints) ->
     )
 
 
-def _cover(table: pd.DataFrame, thread: int) -> Cover:
-    mine = table[table[c.TID] == thread]
-    return Cover.of(ints(mine, c.START), ints(mine, c.END))
+def _cover(table: pd.DataFrame) -> Cover:
+    """What the rows of each thread cover."""
+    return Cover.of(ints(table, c.START), ints(table, c.END), ints(table, c.TID))
 
 
-def _sync_cover(work: Work, thread: int) -> Cover:
-    """When the thread was waiting: in a synchronizing call; in a copy only once it runs."""
-    mine = work.syncs[c.TID] == thread
-    start, end = ints(work.syncs[mine], c.START), ints(work.syncs[mine], c.END)
-    own = work.own_copy[mine]
+def _sync_cover(work: Work) -> Cover:
+    """When each thread was waiting: in a synchronizing call; in a copy only once it runs."""
+    start, end = ints(work.syncs, c.START), ints(work.syncs, c.END)
+    own = work.own_copy
     begin = np.where(own >= 0, np.append(ints(work.launches, c.FIRST), 0)[own], start)
-    return Cover.of(np.clip(begin, start, end), end)
+    return Cover.of(np.clip(begin, start, end), end, ints(work.syncs, c.TID))
 
 
 def _refill(work: Work, call_start: Ints, rest: Ints) -> Ints:

@@ -24,11 +24,14 @@ def test_the_union_by_group_counts_every_tick_once(of: list[tuple[int, int, int]
 
 
 @settings(deadline=None)  # machines that run tests are shared
-@given(spans, st.integers(-5, 90), st.integers(-5, 90))
-def test_a_cover_answers_as_a_set_of_ticks_would(
-    of: list[tuple[int, int, int]], begin: int, end: int
+@given(spans, st.lists(st.tuples(*[st.integers(-5, 90)] * 2, st.integers(-2, 4)), max_size=5))
+def test_a_cover_answers_for_each_group_as_a_set_of_ticks_would(
+    of: list[tuple[int, int, int]], asked: list[tuple[int, int, int]]
 ) -> None:
-    start, length = (np.array([span[i] for span in of], np.int64) for i in range(2))
-    cover = Cover.of(start, start + length)
-    found = cover.inside(np.array([begin]), np.array([end]))
-    assert list(found) == [len(ticks(of) & set(range(begin, end)))]
+    start, length, group = (np.array([span[i] for span in of], np.int64) for i in range(3))
+    cover = Cover.of(start, start + length, group)
+    begin, end, wanted = (np.array([span[i] for span in asked], np.int64) for i in range(3))
+    found = cover.inside(begin, end, wanted)
+    assert list(found) == [
+        len(ticks([span for span in of if span[2] == g]) & set(range(b, e))) for b, e, g in asked
+    ]
