@@ -23,6 +23,17 @@ def union_ns_by_group(start: Ints, end: Ints, group: Ints, groups: int) -> Ints:
     return total
 
 
+def latest(start: Ints, start_group: Ints, time: Ints, group: Ints) -> Ints:
+    """For each time: the row of the last start of its group that is not after it, -1 for none."""
+    count = len(start)
+    order = np.lexsort((np.append(start, time), np.append(start_group, group)))
+    last = np.maximum.accumulate(np.where(order < count, np.arange(len(order)), -1))
+    row = np.empty(len(order), np.int64)
+    row[order] = np.where(last < 0, -1, order[last])
+    row = row[count:]
+    return np.where((row >= 0) & (np.append(start_group, 0)[row] == group), row, -1)
+
+
 @dataclass(frozen=True)
 class Cover:
     """Groups of disjoint intervals, sorted by group and start; answers how much of a span its
@@ -42,20 +53,14 @@ class Cover:
         return cls(start[opens], reach[np.append(opens, True)[1:]], group[opens])
 
     def until(self, time: Ints, group: Ints) -> Ints:
-        """Covered nanoseconds of its group before each time, and all of the groups before it."""
+        """Nanoseconds that its group covers before each time."""
         if not len(self.starts):
             return np.zeros(len(time), np.int64)
         lengths = self.ends - self.starts
         before = np.cumsum(lengths) - lengths
-        # One search for all groups: an interval that starts at a time comes before it.
-        count = len(self.starts)
-        keys = (np.append(self.starts, time), np.append(self.groups, group))
-        order = np.lexsort(keys)
-        index = np.empty(len(order), np.int64)
-        index[order] = np.cumsum(order < count) - 1
-        index = index[count:]
+        before -= np.maximum.accumulate(np.where(np.diff(self.groups, prepend=-1) != 0, before, 0))
+        index = latest(self.starts, self.groups, time, group)
         inside = np.clip(time - self.starts[index], 0, lengths[index])
-        inside = np.where(self.groups[index] == group, inside, lengths[index])
         return np.where(index < 0, 0, before[index] + inside)
 
     def inside(self, start: Ints, end: Ints, group: Ints) -> Ints:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from launchscope.analysis.timeline.intervals import latest
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import KernelRow, OpRecord, OpRow
 from launchscope.parser import columns as c
@@ -59,15 +60,8 @@ def _lines(work: Work, ops: tuple[OpRecord, ...]) -> npt.NDArray[np.object_]:
     traced = traced.sort_values(c.START, kind="stable", ignore_index=True)
     start, end = ints(traced, c.START), ints(traced, c.END)
     call, tid = ints(work.launches, c.START), ints(work.launches, c.TID)
-    holder = np.full(len(call), -1, np.int64)
-    for thread in np.unique(tid):
-        rows = np.flatnonzero(ints(traced, c.TID) == thread)
-        mine = np.flatnonzero(tid == thread)
-        if not len(rows):
-            continue
-        last = np.searchsorted(start[rows], call[mine], side="right") - 1
-        found = rows[np.maximum(last, 0)]
-        holder[mine] = np.where((last >= 0) & (call[mine] < end[found]), found, -1)
+    holder = latest(start, ints(traced, c.TID), call, tid)
+    holder[call >= np.append(end, 0)[holder]] = -1
     names = traced[c.NAME].str.removeprefix("aten::").to_numpy(object)
     where = np.array([*(record.where for record in ops), None], object)
     for step in work.iterations.used:  # a handful
