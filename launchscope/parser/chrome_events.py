@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable
+from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -29,7 +33,7 @@ _TABLES = {
 # The first bytes of an event in Kineto's own layout, after its brace.
 _EVENT_START = b'\n    "ph": "X", "cat": "'
 _KEY = len(_EVENT_START) + 8
-_KEYS = {(_EVENT_START + name.encode() + b'", "name"')[:_KEY]: name for name in _TABLES}
+_KEYS = {(_EVENT_START + name.encode() + b'", "name"')[:_KEY] for name in _TABLES}
 # Events that are dropped undecoded: flow arrows, other categories, names of threads.
 _DROPPED = (
     b'\n    "ph": "s"', b'\n    "ph": "f"', b'\n    "ph": "i"', b'\n    "ph": "M"', _EVENT_START,
@@ -63,6 +67,7 @@ class _Args(msgspec.Struct, gc=False):
 
 
 _NO_ARGS = _Args()
+_SHAPE = attrgetter("blocks", "warps", "registers", "shared")
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -76,20 +81,27 @@ class _Event(msgspec.Struct, gc=False):
     args: _Args | None = None
 
 
-class _Start(msgspec.Struct, gc=False):
+class _Exact(msgspec.Struct, gc=False):
     """For files whose times do not fit in a double."""
 
-    ts: Decimal
+    ph: Any = None
+    cat: Any = None
+    ts: Decimal | None = None
 
 
 _EVENT, _EVENTS = msgspec.json.Decoder(_Event), msgspec.json.Decoder(list[_Event])
-_STARTS = msgspec.json.Decoder(list[_Start])
+_EXACT = msgspec.json.Decoder(list[_Exact])
+_ExactEvents = Callable[[], dict[str, list[_Exact]]]
 
 
 class Decoder:
-    """Turns the bytes of events into columns, and counts what it cannot decode."""
+    """Turns the bytes of events into columns, and counts what it cannot decode.
 
-    def __init__(self) -> None:
+    `add` gets columns for a table. SHARE holds the number of the launch's shape in `launch_shapes`.
+    """
+
+    def __init__(self, add: Callable[[str, dict[str, Any]], None]) -> None:
+        self._add = add
         self.dropped = 0
         self.durations_repaired = 0
         self.repairs: list[str] = []
@@ -97,57 +109,43 @@ class Decoder:
         self.launch_shapes: dict[tuple[Any, ...], int] = {}
         self._scale: int | None = None
 
-    def columns(
-        self, pieces: list[bytes], *, kineto_layout: bool
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Columns for each table, from the bytes of events without their outer braces. SHARE holds
-        the number of the launch's shape in `launch_shapes`."""
-        known: dict[str, list[bytes]] = {category: [] for category in _TABLES}
-        if kineto_layout:
-            find = {key: known[category].append for key, category in _KEYS.items()}.get
-            others = []
-            for piece in pieces:
-                put = find(piece[:_KEY])
-                if put is not None:
-                    put(piece)
-                elif not piece.startswith(_DROPPED):
-                    others.append(piece)
-        else:
-            others = [p for p in pieces if _NAMED.search(p) or _HIDDEN.search(p)]
-        for category, mine in known.items():
-            yield from self._columns(category, *self._events(mine))
-        events, texts = self._events(others)
-        rows: dict[str, list[int]] = {category: [] for category in _TABLES}
-        for row, event in enumerate(events):
-            if str(event.cat) not in rows:
-                continue
-            if event.ph == "X":
-                rows[event.cat].append(row)
-            # What only begins or ends has no duration; PyTorch does not write it.
-            self.dropped += event.ph in ("B", "E")
-        for category, chosen in rows.items():
-            yield from self._columns(
-                category, [events[row] for row in chosen], [texts[row] for row in chosen]
-            )
+    def take(self, text: bytes) -> bool:
+        """Adds events as they are in the list of a file, if all of them can be decoded."""
+        text = b"[%b]" % text
+        try:
+            events = _EVENTS.decode(text)
+        except _UNDECODABLE:
+            return False
+        tabled, incomplete = _sorted(events)
+        # What only begins or ends has no duration; PyTorch does not write it.
+        self.dropped += sum(event.ph in ("B", "E") for event in incomplete)
+        exact = cache(lambda: _sorted(_EXACT.decode(text))[0])
+        for category, found in tabled.items():
+            if found:
+                self._add_columns(category, found, exact)
+        return True
 
-    def _columns(
-        self, category: str, events: list[_Event], texts: list[bytes]
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """One chunk, or none where no event has a time."""
-        starts = [event.ts for event in events]
-        if None in starts:
-            timed = [row for row, time in enumerate(starts) if time is not None]
-            self.dropped += len(events) - len(timed)
-            events, texts = [events[row] for row in timed], [texts[row] for row in timed]
-        if not events:
-            return
-        start, duration, valid = self._times(events, texts)
+    def repair(self, pieces: list[bytes], *, kineto_layout: bool) -> None:
+        """Takes those of these events that belong in a table, each by itself: the bytes of one
+        without its outer braces."""
+        if kineto_layout:
+            wanted = [p for p in pieces if p[:_KEY] in _KEYS or not p.startswith(_DROPPED)]
+        else:
+            wanted = [p for p in pieces if _NAMED.search(p) or _HIDDEN.search(p)]
+        decodable = [text for piece in wanted if (text := self._repaired(piece))]
+        self.dropped += len(wanted) - len(decodable)
+        self.take(b",".join(decodable))
+
+    def _add_columns(self, category: str, events: list[_Event], exact: _ExactEvents) -> None:
+        start, duration, valid = self._times(category, events, exact)
         if not valid.all():
             self.dropped += int((~valid).sum())
             events = [event for event, kept in zip(events, valid) if kept]
             start, duration = start[valid], duration[valid]
         table = _TABLES[category]
-        names = [e.name if type(e.name) is str else str(e.name) for e in events]
+        names = [event.name for event in events]
+        if set(map(type, names)) != {str}:
+            names = list(map(str, names))
         values = {
             c.NAME: names,
             c.START: start,
@@ -160,94 +158,110 @@ class Decoder:
             values[c.CORRELATION] = _integers([arg.correlation for arg in args])
             if table == DEVICE:
                 values |= self._device_columns(_KINDS[category], names, events, args)
-        yield table, values
+        self._add(table, values)
 
     def _device_columns(
         self, kind: str, names: list[str], events: list[_Event], args: list[_Args]
     ) -> dict[str, Any]:
-        count, unknown = len(events), np.full(len(events), -1, np.int64)
+        unknown = np.full(len(events), -1, np.int64)
         # Kineto's pid and tid of a device event are its device and stream.
         device = [e.pid if a.device is None else a.device for e, a in zip(events, args)]
         stream = [e.tid if a.stream is None else a.stream for e, a in zip(events, args)]
         return {
             c.PID: unknown,
-            c.KIND: [kind] * count,
+            c.KIND: kind,
             c.DEVICE: _integers(device),
             c.STREAM: _integers(stream),
-            c.COPY: [_copy(name) for name in names] if kind == c.MEMCPY else [""] * count,
+            c.COPY: [_copy(name) for name in names] if kind == c.MEMCPY else "",
             c.SHARE: self._shape_numbers(args) if kind == c.KERNEL else unknown,
         }
 
     def _shape_numbers(self, args: list[_Args]) -> Ints:
         """The number of each launch's shape; -1 for one that is no shape at all."""
         known, found = self.launch_shapes, []
-        for arg in args:
-            shape = (arg.blocks, arg.warps, arg.registers, arg.shared)
+        for shape in map(_SHAPE, args):
             try:
                 found.append(known.setdefault(shape, len(known)))
             except TypeError:  # a list where a number belongs
                 found.append(-1)
         return np.asarray(found, np.int64)
 
-    # ------------------------------------------------------------------- decoding
-
-    def _events(self, pieces: list[bytes]) -> tuple[list[_Event], list[bytes]]:
-        """The pieces decoded as one list; one by one where one of them is damaged."""
-        if not pieces:
-            return [], []
-        try:
-            whole = _EVENTS.decode(_list_of(pieces))
-            if len(whole) == len(pieces):
-                return whole, pieces
-        except _UNDECODABLE:
-            pass
-        decoded = [found for piece in pieces if (found := self._repaired(piece))]
-        self.dropped += len(pieces) - len(decoded)
-        return [event for event, _ in decoded], [text for _, text in decoded]
-
-    def _repaired(self, piece: bytes) -> tuple[_Event, bytes] | None:
-        """One event with its bytes: as they are, made UTF-8, or with bare words as null too."""
+    def _repaired(self, piece: bytes) -> bytes | None:
+        """The text of an event: as it is, made UTF-8, or with bare words as null too."""
         as_utf8 = piece.decode(errors="replace").encode()
         with_nulls = _WORDS.sub(rb"\1null", as_utf8)
-        for text in dict.fromkeys((piece, as_utf8, with_nulls)):
+        for found in dict.fromkeys((piece, as_utf8, with_nulls)):
+            text = b"{%b}" % found
             try:
-                event = _EVENT.decode(b"{" + text + b"}")
+                _EVENT.decode(text)
             except _UNDECODABLE:
                 continue
-            if text != piece:
-                made = [_UTF8] * (as_utf8 != piece) + [_BARE_WORDS] * (text != as_utf8)
+            if found != piece:
+                made = [_UTF8] * (as_utf8 != piece) + [_BARE_WORDS] * (found != as_utf8)
                 self.repairs += [repair for repair in made if repair not in self.repairs]
-            return event, text
+            return text
         return None
 
-    # ------------------------------------------------------------------ times
-
-    def _times(self, events: list[_Event], texts: list[bytes]) -> tuple[Ints, Ints, Bools]:
-        """Start and duration in ns, and whether both are within what a trace can hold. A missing or
-        negative duration becomes 0 and is counted."""
-        starts = _numbers([event.ts for event in events])
-        if self._scale is None:
-            typical = float(np.median(np.abs(starts.astype(np.float64))))
+    def _times(
+        self, category: str, events: list[_Event], exact: _ExactEvents
+    ) -> tuple[Ints, Ints, Bools]:
+        """Start and duration in ns, and whether both are known and within what a trace can hold. A
+        missing or negative duration becomes 0 and is counted."""
+        given = [event.ts for event in events]
+        known = np.ones(len(given), bool)
+        if None in given:
+            known = np.asarray([time is not None for time in given])
+            given = [time or 0 for time in given]
+        starts = _numbers(given)
+        if self._scale is None and known.any():
+            typical = float(np.median(np.abs(starts[known].astype(np.float64))))
             self._scale = 1 if typical > _NANOSECOND_CLOCK else 1000
+        scale = self._scale or 1000
         if starts.dtype == np.float64 and float(np.abs(starts).max()) >= _EXACT_US:
-            start = _exact_ns(texts, self._scale)
+            start = _exact_ns(exact()[category], scale)
         else:
-            start = _nanoseconds(starts, self._scale)
-        durations = _numbers([e.dur if type(e.dur) in (int, float) else -1 for e in events])
-        self.durations_repaired += int((durations < 0).sum())
-        duration = np.maximum(_nanoseconds(durations, self._scale), 0)
-        return start, duration, (np.abs(start) <= _MAX_NS) & (duration <= _MAX_NS)
+            start = _nanoseconds(starts, scale)
+        lasted = [event.dur for event in events]
+        if not {int, float}.issuperset(map(type, lasted)):
+            lasted = [value if type(value) in (int, float) else -1 for value in lasted]
+        durations = _numbers(lasted)
+        self.durations_repaired += int((durations[known] < 0).sum())
+        duration = np.maximum(_nanoseconds(durations, scale), 0)
+        return start, duration, known & (np.abs(start) <= _MAX_NS) & (duration <= _MAX_NS)
 
 
-def _list_of(pieces: list[bytes]) -> bytes:
-    return b"[{" + b"},{".join(pieces) + b"}]"
+def _sorted(events: list[Any]) -> tuple[dict[str, list[Any]], list[Any]]:
+    """The complete events of each category that belongs in a table, and the incomplete ones."""
+    found: dict[str, list[Any]] = {category: [] for category in _TABLES}
+    put, incomplete = {category: rows.append for category, rows in found.items()}, []
+    for event in events:
+        try:
+            if event.cat in put:
+                if event.ph == "X":
+                    put[event.cat](event)
+                else:
+                    incomplete.append(event)
+        except TypeError:  # a list where a name belongs
+            continue
+    return found, incomplete
+
+
+def _exact_ns(events: list[_Exact], scale: int) -> Ints:
+    """Starts from their digits, where a double would round them."""
+    edge = Decimal(2 * _MAX_NS)
+    scaled = ((event.ts or Decimal()) * scale for event in events)
+    bounded = (max(min(time, edge), -edge) for time in scaled)
+    return np.asarray([int(time.to_integral_value(ROUND_HALF_UP)) for time in bounded], np.int64)
 
 
 def _numbers(values: list[Any]) -> Any:
     """An int64 array, or a float64 array where one of the numbers is no such integer."""
-    found = np.asarray(values)
-    if found.dtype in (np.int64, np.float64):
-        return found
+    kinds = set(map(type, values))
+    if kinds == {float}:
+        return np.asarray(array("d", values))
+    if kinds == {int}:
+        with suppress(OverflowError):
+            return np.asarray(array("q", values))
     return np.asarray([max(min(value, 1e19), -1e19) for value in values], np.float64)
 
 
@@ -261,23 +275,12 @@ def _nanoseconds(values: Any, scale: int) -> Ints:
     return found
 
 
-def _exact_ns(texts: list[bytes], scale: int) -> Ints:
-    """Starts from their digits, where a double would round them."""
-    edge = Decimal(2 * _MAX_NS)
-    scaled = (event.ts * scale for event in _STARTS.decode(_list_of(texts)))
-    bounded = (max(min(time, edge), -edge) for time in scaled)
-    return np.asarray([int(time.to_integral_value(ROUND_HALF_UP)) for time in bounded], np.int64)
-
-
 def _integers(values: list[Any]) -> Ints:
     """-1 for what is no integer, or does not fit in 64 bits."""
     try:
-        found = np.asarray(values)
-        if found.dtype == np.int64:
-            return found
-    except (ValueError, OverflowError):
-        pass
-    return np.asarray([_integer(value) for value in values], np.int64)
+        return np.asarray(array("q", values))
+    except (TypeError, OverflowError):
+        return np.asarray([_integer(value) for value in values], np.int64)
 
 
 def _integer(value: Any) -> int:

@@ -20,7 +20,7 @@ try:
 except ImportError:  # no wheel for this platform: the standard library reads the same
     inflate = zlib
 
-BLOCK = 4 << 20  # of decompressed bytes
+BLOCK = 1 << 19  # of decompressed bytes; the memory of one is still in the cache for the next
 _PACKED = 1 << 18  # read from a gzip file at once
 _GZIP = b"\x1f\x8b"
 # Trace JSON shrinks to between a tenth and a fortieth. What grows more than this is no trace.

@@ -8,7 +8,7 @@ through a scan of quotes and brackets; so does the end of every file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import numpy as np
@@ -19,6 +19,8 @@ MAX_EVENT = 16 << 20
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _SPACE = b"\xef\xbb\xbf \t\r\n"
 _BETWEEN = b"\n  },\n  {"  # events of Kineto
+_BETWEEN_ANY = re.compile(rb"\}\s*,\s*(?=\{)")
+_NEAR = 4096  # bytes from the end of a block
 _FIRST = b"\n  {\n    "
 
 _QUOTE, _OPEN, _CLOSE = 1, 2, 3
@@ -34,10 +36,17 @@ class BeyondRepairError(Exception):
 
 class Events:
     """The events of one file as lists of bytes, each a JSON object without its outer braces. `head`
-    and `tail` surround the list; `strays` counts items that are no objects; `complete`: it ends."""
+    and `tail` surround the list; `strays` counts items that are no objects; `complete`: it ends.
 
-    def __init__(self, blocks: Iterator[bytes]) -> None:
+    `take` is offered most events many at a time, as they are in the list; what it takes is left
+    out. It has to refuse a text that is no list of objects.
+    """
+
+    def __init__(
+        self, blocks: Iterator[bytes], take: Callable[[bytes], bool] = lambda text: False
+    ) -> None:
         self._blocks = self._counted(blocks)
+        self._take = take
         self.head = b""
         self.tail = b""
         self.strays = 0
@@ -48,15 +57,27 @@ class Events:
     def __iter__(self) -> Iterator[list[bytes]]:
         data = self._begin()
         self.kineto_layout = data.startswith(_FIRST)
-        if self.kineto_layout:
-            data = data[len(_FIRST) - 5 :]
-            for block in chain((b"",), self._blocks):
-                pieces = (data + block).split(_BETWEEN)
-                data = self._bounded(pieces.pop())
+        for block in chain((b"",), self._blocks):
+            if self.complete:
+                if len(self.tail) < MAX_EVENT >> 2:
+                    self.tail += block
+                continue
+            data += block
+            end, begin = self._last_boundary(data)
+            if end and self._take(data[:end]):
+                data = data[begin:]
+                yield []
+            elif self.kineto_layout:
+                *pieces, data = data.lstrip(_SPACE)[1:].split(_BETWEEN)
+                data = b"{" + data
                 yield pieces
+            else:
+                pieces, data = self._scanned(data)
+                yield pieces
+            self._bounded(data)
+        if not self.complete:
             # What is left is the last event, or all that there is, and the end of the file.
-            data = b"{" + data
-        yield from self._scanned(data)
+            yield self._scanned(data)[0]
 
     def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         for block in blocks:
@@ -87,23 +108,29 @@ class Events:
             )
         return rest
 
-    def _scanned(self, data: bytes) -> Iterator[list[bytes]]:
-        """The scan of quotes and brackets. `data` begins between two events."""
-        for block in chain((b"",), self._blocks):
-            if self.complete:
-                if len(self.tail) < MAX_EVENT >> 2:
-                    self.tail += block
-                continue
-            data += block
-            pieces, through, closed, strays = _scan(data)
-            self.strays += strays
-            if closed:
-                self.complete = True
-                self.tail = data[through:]
-                data = b""
-            else:
-                data = self._bounded(data[through:])
-            yield pieces
+    def _last_boundary(self, data: bytes) -> tuple[int, int]:
+        """Where the last event ends that another one follows, and where that one begins, as far as
+        one can tell without decoding; 0 if there is none."""
+        if self.kineto_layout:
+            end = data.rfind(_BETWEEN)
+            return (end + 4, end + len(_BETWEEN) - 1) if end >= 0 else (0, 0)
+        for begin in (max(len(data) - _NEAR, 0), 0):
+            last = None
+            for last in _BETWEEN_ANY.finditer(data, begin):
+                pass
+            if last is not None:
+                return last.start() + 1, last.end()
+        return 0, 0
+
+    def _scanned(self, data: bytes) -> tuple[list[bytes], bytes]:
+        """Whole events of `data`, which begins between two of them, by a scan of quotes and
+        brackets; and what follows them."""
+        pieces, through, self.complete, strays = _scan(data)
+        self.strays += strays
+        rest = data[through:]
+        if self.complete:
+            self.tail, rest = rest, b""
+        return pieces, rest
 
 
 def _scan(data: bytes) -> tuple[list[bytes], int, bool, int]:

@@ -46,8 +46,6 @@ def read(path: Path, reading: Reading) -> Trace:
     """The trace in this file. Raises InputError when nothing in it can be decoded, or when it
     does not fit in the memory that may be used."""
     repairs: list[str] = []
-    events = Events(decompress(path, repairs))
-    decoder = Decoder()
     tables = {
         CALL: Table(c.CALL_COLUMNS),
         DEVICE: Table(c.ACTIVITY_COLUMNS),
@@ -56,13 +54,19 @@ def read(path: Path, reading: Reading) -> Trace:
     }
     gradients = Table(c.OP_MARKS)
     limit = reading.limit()
+
+    def add(table: str, values: dict[str, Any]) -> None:
+        tables[table].add(values)
+        if table == OP and _ACCUMULATES in values[c.NAME]:
+            chosen = np.asarray([name == _ACCUMULATES for name in values[c.NAME]])
+            gradients.add({column: values[column][chosen] for column in c.OP_MARKS})
+
+    decoder = Decoder(add)
+    events = Events(decompress(path, repairs), decoder.take)
     try:
         for pieces in events:
-            for table, values in decoder.columns(pieces, kineto_layout=events.kineto_layout):
-                tables[table].add(values)
-                if table == OP and _ACCUMULATES in values[c.NAME]:
-                    chosen = np.asarray([name == _ACCUMULATES for name in values[c.NAME]])
-                    gradients.add({column: values[column][chosen] for column in c.OP_MARKS})
+            if pieces:
+                decoder.repair(pieces, kineto_layout=events.kineto_layout)
             if sum(table.bytes for table in tables.values()) > limit:
                 raise too_large(path, f"after {events.bytes_read / 1e9:.2f} GB of JSON", limit)
     except BeyondRepairError as error:

@@ -88,11 +88,16 @@ class Table:
         return np.array(self._values[name], np.int64)
 
     def add(self, values: dict[str, Any]) -> None:
-        """Appends rows: a list of texts, or an int64 array, per column; all equally long."""
+        """Appends rows: a list of texts (or one for all of them), or an int64 array, per column; all
+        equally long."""
         for column, held in self._values.items():
             if column in self._numbers:
-                number = self._numbers[column]
-                held.extend([number.setdefault(text, len(number)) for text in values[column]])
+                number, texts = self._numbers[column], values[column]
+                if isinstance(texts, str):
+                    one = number.setdefault(texts, len(number))
+                    held.extend(array("i", [one]) * len(values[c.START]))
+                else:
+                    held.extend([number.setdefault(text, len(number)) for text in texts])
             else:
                 numbers: Any = np.ascontiguousarray(values[column], np.int64)
                 held.frombytes(memoryview(numbers).cast("B"))
