@@ -115,11 +115,9 @@ class Events:
             end = data.rfind(_BETWEEN)
             return (end + 4, end + len(_BETWEEN) - 1) if end >= 0 else (0, 0)
         for begin in (max(len(data) - _NEAR, 0), 0):
-            last = None
-            for last in _BETWEEN_ANY.finditer(data, begin):
-                pass
-            if last is not None:
-                return last.start() + 1, last.end()
+            found = list(_BETWEEN_ANY.finditer(data, begin))
+            if found:
+                return found[-1].start() + 1, found[-1].end()
         return 0, 0
 
     def _scanned(self, data: bytes) -> tuple[list[bytes], bytes]:

@@ -4,17 +4,18 @@ launches on real traces). One graph launch reaches many kernels and is one launc
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, Trace, ints
+from launchscope.parser.trace import Bools, Ints, Trace, ints, where
 
 # Calls that wait for the device, as the runtime, the driver and HIP spell them.
-_SYNC = r"^(?:cu(?:da)?|hip)(?:Device|Stream|Event|Ctx|Thread)Synchronize"
-_SYNC_COPY = r"^(?:cu(?:da)?|hip)Memcpy(?!.*Async)(?!.*Peer)"
+_SYNC = re.compile(r"(?:cu(?:da)?|hip)(?:Device|Stream|Event|Ctx|Thread)Synchronize")
+_SYNC_COPY = re.compile(r"(?:cu(?:da)?|hip)Memcpy(?!.*Async)(?!.*Peer)")
 
 # In a file of whole microseconds an inner call may end later than the outer one by this.
 _ROUNDING_NS = 1000
@@ -91,18 +92,17 @@ def _with_device_work(calls: pd.DataFrame, activities: pd.DataFrame, launch: Int
     first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
     first[owner[::-1]] = start[::-1]
     np.maximum.at(last, owner, end)
-    kind = activities[c.KIND].to_numpy(object)[rows]
-    pageable_copy = activities[c.COPY].astype(str).str.contains("Pageable", regex=False)
+    kinds_of = {kind: where(activities[c.KIND], kind.__eq__)[rows] for kind in (c.KERNEL, c.MEMCPY)}
+    pageable_copy = where(activities[c.COPY], lambda way: "Pageable" in way)[rows]
 
     def number(chosen: Bools) -> Ints:
         return np.bincount(owner[chosen], minlength=count).astype(np.int64)
 
-    kernels, copies = number(kind == c.KERNEL), number(kind == c.MEMCPY)
-    pageable = number((kind == c.MEMCPY) & pageable_copy.to_numpy(bool)[rows]) > 0
+    kernels, copies = number(kinds_of[c.KERNEL]), number(kinds_of[c.MEMCPY])
+    pageable = number(kinds_of[c.MEMCPY] & pageable_copy) > 0
     several = (number(np.ones(len(rows), bool)) > 1) & (kernels > 0)
-    names = calls[c.NAME].str
-    graph = several | names.contains("GraphLaunch", regex=False).to_numpy(bool)
-    synchronous = names.contains(_SYNC_COPY, regex=True).to_numpy(bool)
+    graph = several | where(calls[c.NAME], lambda name: "GraphLaunch" in name)
+    synchronous = where(calls[c.NAME], _SYNC_COPY.match)
     kinds = np.select(
         [graph, kernels > 0, copies > 0], [c.GRAPH, c.KERNEL, c.MEMCPY], default=c.MEMSET
     )
@@ -121,7 +121,7 @@ def synchronizations(trace: Trace, launches: Launches) -> pd.DataFrame:
     """Host calls that wait for the device, by start: a call's columns and `counted`. A pageable
     copy is one; together with the synchronization that PyTorch makes after it, it counts once."""
     columns = [c.NAME, c.START, c.DUR, c.END, c.PID, c.TID, c.CORRELATION]
-    explicit = trace.calls[trace.calls[c.NAME].str.contains(_SYNC, regex=True)]
+    explicit = trace.calls[where(trace.calls[c.NAME], _SYNC.match)]
     count, blocking = len(explicit), launches.calls[c.BLOCKING].to_numpy(bool)
     order = pd.concat([explicit[columns], launches.calls[columns]], ignore_index=True)
     order["waits"] = np.arange(len(order)) < count

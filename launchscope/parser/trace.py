@@ -4,6 +4,7 @@ a plain 0..n-1 index. Text columns are categorical: a name is kept once."""
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,6 +68,12 @@ def ints(table: pd.DataFrame, column: str) -> Ints:
     return table[column].to_numpy(np.int64)
 
 
+def where(texts: pd.Series, holds: Callable[[str], object]) -> Bools:
+    """Rows of a text column for which this holds; it is asked once for each distinct text."""
+    found = [bool(holds(str(text))) for text in texts.cat.categories]
+    return np.asarray([*found, False])[texts.cat.codes]
+
+
 class Table:
     """A frame that grows chunk by chunk while a file is read."""
 
@@ -88,8 +95,8 @@ class Table:
         return np.array(self._values[name], np.int64)
 
     def add(self, values: dict[str, Any]) -> None:
-        """Appends rows: a list of texts (or one for all of them), or an int64 array, per column; all
-        equally long."""
+        """Appends rows: a list of texts (or one text for all rows), or an int64 array, per column;
+        all equally long."""
         for column, held in self._values.items():
             if column in self._numbers:
                 number, texts = self._numbers[column], values[column]

@@ -18,7 +18,7 @@ from launchscope.analysis.timeline.accounting import QUEUE_LIMIT, blocked_ns
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, ints
+from launchscope.parser.trace import Bools, Floats, Ints, ints, where
 
 LAUNCH, SYNC, BEGIN, END = 0, 1, 2, 3  # BEGIN and END: the event records around a step
 # Host cost of copying one input into its static tensor: one eager copy_ and its launch.
@@ -106,25 +106,30 @@ def simulate(loop: Loop, iterations: int, costs: Costs = Costs()) -> Run:
 
 def simulate_plainly(loop: Loop, costs: Costs) -> tuple[Floats, Floats]:
     """Host time and GPU time of every event: when a launch's work ends, or a mark is reached."""
-    host_at, gpu_at = np.empty((2, len(loop.kind)))
-    ends: list[float] = []
-    host, free = 0.0, -costs.dispatch_ns
     latency, dispatch, wake, limit = astuple(costs)
-    rows = zip(loop.kind.tolist(), loop.gap_ns.tolist(), loop.work_ns.tolist(), loop.waits.tolist())
-    for row, (kind, gap, work, waits) in enumerate(rows):
+    host_at: list[float] = []
+    gpu_at: list[float] = []
+    ends = [-np.inf] * limit  # of launches; before the first ones nothing was in the queue
+    host, free = 0.0, -dispatch
+    waits = loop.waits | (loop.kind == SYNC)
+    rows = (loop.kind == LAUNCH, loop.gap_ns, loop.work_ns, waits)
+    for launches, gap, work, waits_now in zip(*(column.tolist() for column in rows)):
         host += gap
-        if kind == LAUNCH:
-            if len(ends) >= limit and ends[-limit] > host:
+        if launches:
+            if ends[-limit] > host:
                 host = ends[-limit]
-            free = max(host + latency, free + dispatch) + work
+            # Millions of launches come here, and max() would take half of the time.
+            ready, queued = host + latency, free + dispatch
+            free = (ready if ready > queued else queued) + work
             ends.append(free)
-            gpu_at[row] = free
+            gpu_at.append(free)
         else:
-            gpu_at[row] = max(host + latency, free)
-        if (waits or kind == SYNC) and free > host:
+            ready = host + latency
+            gpu_at.append(ready if ready > free else free)
+        if waits_now and free > host:
             host = free + wake
-        host_at[row] = host
-    return host_at, gpu_at
+        host_at.append(host)
+    return np.asarray(host_at), np.asarray(gpu_at)
 
 
 def _closed(loop: Loop, costs: Costs) -> tuple[Floats, Floats] | None:
@@ -227,7 +232,7 @@ def fit(work: Work, times: StepTimes, profiler_us: float) -> Model | None:
         # Host time that does not follow the host's own work is a wait for the GPU.
         waits = change * np.sign(expected) < 0.5 * np.abs(expected)
         scale = np.where(waits, scale, tried)
-        run = simulate(loop.scaled(*scale), steps, costs)
+        run = simulate(loop.scaled(*scale), steps, costs) if waits.any() else moved
     return Model(loop.scaled(*scale), costs, steps, _typical(run))
 
 
@@ -328,10 +333,10 @@ def _waiting_copies(work: Work) -> Ints:
 
 def _uploads(work: Work) -> Bools:
     """Of each launch: whether it copies from the host to the device."""
-    way = work.activities[c.COPY].astype(str)
-    up = way.str.endswith("-> Device") & ~way.str.startswith("Device")
+    way = work.activities[c.COPY]
+    up = where(way, lambda way: way.endswith("-> Device") and not way.startswith("Device"))
     found = np.zeros(len(work.launches) + 1, bool)
-    found[ints(work.activities, c.LAUNCH)[up.to_numpy(bool)]] = True
+    found[ints(work.activities, c.LAUNCH)[up]] = True
     return found[:-1]
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, Trace, ints
+from launchscope.parser.trace import Bools, Ints, Trace, ints, where
 
 # Ranges that mark a step, best first: our own, those of torch.profiler's schedule, Lightning's.
 STEP_MARKS = (f"{STEP_RANGE}#", STEP_RANGE, "ProfilerStep#", "ProfilerStep*")
@@ -94,7 +94,7 @@ def find_iterations(
 
 def ranges_named(trace: Trace, *prefixes: str) -> pd.DataFrame:
     """The trace's ranges whose names begin with one of these."""
-    return trace.ranges[trace.ranges[c.NAME].astype(str).str.startswith(prefixes).to_numpy(bool)]
+    return trace.ranges[where(trace.ranges[c.NAME], lambda name: name.startswith(prefixes))]
 
 
 def before_calibration(trace: Trace, steps: pd.DataFrame) -> pd.DataFrame:

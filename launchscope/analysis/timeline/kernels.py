@@ -29,7 +29,7 @@ def kernel_table(work: Work, ops: tuple[OpRecord, ...] = ()) -> tuple[KernelRow,
     table["where"] = _lines(work, ops)[ints(mine, c.LAUNCH)]
     by_line = table.dropna(subset=["where"]).groupby(["name", "where"], observed=True)["us"].sum()
     top = by_line.sort_values(ascending=False).reset_index().drop_duplicates("name")
-    where = top.set_index("name")["where"]
+    where = dict(zip(top["name"], top["where"]))
     return tuple(
         KernelRow(str(name), size / len(used), total / len(used), where.get(name))
         for name, size, total in zip(grouped.index, grouped["size"], grouped["sum"])
