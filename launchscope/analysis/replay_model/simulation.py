@@ -231,8 +231,10 @@ def fit(work: Work, times: StepTimes, profiler_us: float) -> Model | None:
         change = _medians(moved.host, moved.host_between) - found
         # Host time that does not follow the host's own work is a wait for the GPU.
         waits = change * np.sign(expected) < 0.5 * np.abs(expected)
-        scale = np.where(waits, scale, tried)
-        run = simulate(loop.scaled(*scale), steps, costs) if waits.any() else moved
+        kept, scale = scale, np.where(waits, scale, tried)
+        if (scale == kept).all():
+            break
+        run = moved if (scale == tried).all() else simulate(loop.scaled(*scale), steps, costs)
     return Model(loop.scaled(*scale), costs, steps, _typical(run))
 
 
