@@ -1,9 +1,10 @@
 """Writes Kineto traces of any size, with the answers known before they are read.
 
-    python -m tests.benchmarks.synthetic --megabytes 200 /tmp/trace.json
+    python -m tests.benchmarks.synthetic --megabytes 200 --layout compact /tmp/trace.json
 
 Every step is the same: `LAUNCHES` kernels, each launched by a call of its own inside an
-operator, with the flow events and arguments that PyTorch 2.11 writes. Three kernels in four
+operator, with the flow events and arguments that PyTorch 2.11 writes, in Kineto's own layout or as
+other programs write JSON. Three kernels in four
 follow at once on a busy GPU, the fourth after a gap. The events are streamed to the file.
 """
 
@@ -11,11 +12,16 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
+from textwrap import indent
+from typing import Any
 
 LAUNCHES = 500  # per step
 KERNEL_NS, PERIOD_NS, CALL_NS, BETWEEN_NS = 6_125, 10_250, 4_001, 300_000
@@ -83,12 +89,71 @@ _LAUNCH = """  {
   },
 """
 _STEP = """  {
-    "ph": "X", "cat": "user_annotation", "name": "ProfilerStep#%d", "pid": 463, "tid": 463,
+    "ph": "X", "cat": "user_annotation", "name": "%s", "pid": 463, "tid": 463,
     "ts": %s, "dur": %s,
     "args": {
       "External id": %d,"Record function id": 0, "Ev Idx": 0
     }
   }"""
+
+
+_FIELDS = json.loads(_HEAD.rstrip().rstrip("[") + "[]}")
+del _FIELDS["traceEvents"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a program writes the file: what surrounds the events, what is between them, and one."""
+
+    head: str
+    tail: str
+    between: str
+    event: Callable[[dict[str, Any]], str] | None = None  # None: as Kineto does
+
+    def template(self, text: str) -> str:
+        """Events of Kineto, with the places of their values as %(v0)s, %(v1)s and so on."""
+        numbers = count()
+        if self.event is None:
+            return re.sub("%[sd]", lambda place: f"%(v{next(numbers)})s", text.rstrip(",\n"))
+        # A place is not JSON where a number belongs: meanwhile all of them are texts.
+        text = re.sub('"%s"|%[sd]', lambda place: f'"{len(place[0])}@{next(numbers)}"', text)
+        events = map(self.event, json.loads(f"[{text.rstrip().rstrip(',')}]"))
+        template = self.between.join(events)
+        return re.sub(
+            r'"([24])@(\d+)"',
+            lambda p: f'"%(v{p[2]})s"' if p[1] == "4" else f"%(v{p[2]})s",
+            template,
+        )
+
+
+def _listed(spaces: int) -> Layout:
+    """As json.dump(indent=spaces) does."""
+    head, tail = json.dumps({**_FIELDS, "traceEvents": [0]}, indent=spaces).rsplit("0\n", 1)
+    inner = " " * spaces * 2
+    return Layout(
+        head.rstrip(" "), "\n" + tail, ",\n",
+        lambda event: indent(json.dumps(event, indent=spaces), inner),
+    )  # fmt: skip
+
+
+def _reversed(event: dict[str, Any]) -> dict[str, Any]:
+    return dict(reversed(event.items()))
+
+
+_COMPACT = partial(json.dumps, separators=(",", ":"))
+_OPEN = json.dumps(_FIELDS)[:-1] + ', "traceEvents": ['
+LAYOUTS = {
+    "kineto": Layout(_HEAD, _TAIL, ",\n"),
+    "json.dump": Layout(_OPEN, "]}", ", ", json.dumps),
+    "compact": Layout(_OPEN, "]}", ",", _COMPACT),
+    "one event per line": Layout(_OPEN + "\n", "\n]}", ",\n", _COMPACT),
+    "indent 2": _listed(2),
+    "indent 4": _listed(4),
+    "events first, keys reversed": Layout(
+        '{"traceEvents": [', "], " + json.dumps(_FIELDS)[1:], ", ",
+        lambda event: json.dumps(_reversed(event)),
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -114,9 +179,11 @@ class Answers:
         return LAUNCHES * PERIOD_NS + BETWEEN_NS
 
 
-def events(steps: int, *, marks: bool = True) -> Iterator[str]:
+def events(steps: int, *, marks: bool = True, layout: str = "kineto") -> Iterator[str]:
     """The text of the file, in pieces of one step each."""
-    yield _HEAD
+    style = LAYOUTS[layout]
+    launch, marked = style.template(_LAUNCH), style.template(_STEP)
+    yield style.head
     number = 0
     for step in range(steps):
         begin = step * Answers(1).step_ns
@@ -129,8 +196,8 @@ def events(steps: int, *, marks: bool = True) -> Iterator[str]:
             kernel = us(at + 8_000 - (index % 4 == 3) * 1_000)
             name = _LAST if index == LAUNCHES - 1 else _NAMES[index % len(_NAMES)]
             parts.append(
-                _LAUNCH
-                % (
+                launch
+                % _places(
                     us(at), number, number, us(at + 500), number, number,
                     name, kernel, us(KERNEL_NS, 0), number, number,
                     number, kernel, call, us(CALL_NS, 0), number, number, number, call,
@@ -138,12 +205,14 @@ def events(steps: int, *, marks: bool = True) -> Iterator[str]:
             )  # fmt: skip
         last = step == steps - 1
         length = us(LAUNCHES * PERIOD_NS, 0)
-        mark = _STEP % (step, us(begin), length, number)
-        if not marks:
-            mark = mark.replace("ProfilerStep#", "epoch#")
-        parts.append(mark + ("" if last else ",\n"))
-        yield "".join(parts)
-    yield _TAIL
+        name = f"{'ProfilerStep' if marks else 'epoch'}#{step}"
+        mark = marked % _places(name, us(begin), length, number)
+        yield style.between.join([*parts, mark]) + ("" if last else style.between)
+    yield style.tail
+
+
+def _places(*values: object) -> dict[str, object]:
+    return {f"v{number}": value for number, value in enumerate(values)}
 
 
 def us(ns: int, base_us: int = BASE_US) -> str:
@@ -151,13 +220,13 @@ def us(ns: int, base_us: int = BASE_US) -> str:
     return f"{base_us + ns // 1000}.{ns % 1000:03d}"
 
 
-def write(path: Path, megabytes: float, *, marks: bool = True) -> Answers:
+def write(path: Path, megabytes: float, *, marks: bool = True, layout: str = "kineto") -> Answers:
     """A file of about this size (before compression, where its name ends in .gz)."""
-    _, one, *_ = events(2)
+    _, one, *_ = events(2, layout=layout)
     answers = Answers(max(2, round(megabytes * 1e6 / len(one))))
     opened = partial(gzip.open, compresslevel=6) if path.suffix == ".gz" else open
     with opened(path, "wb") as file:
-        for text in events(answers.steps, marks=marks):
+        for text in events(answers.steps, marks=marks, layout=layout):
             file.write(text.encode())
     return answers
 
@@ -166,8 +235,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path)
     parser.add_argument("--megabytes", type=float, default=200)
+    parser.add_argument("--layout", choices=LAYOUTS, default="kineto")
     given = parser.parse_args()
-    answers = write(given.path, given.megabytes)
+    answers = write(given.path, given.megabytes, layout=given.layout)
     print(f"{given.path}: {os.path.getsize(given.path) / 1e6:.1f} MB, {answers.launches} launches")
 
 

@@ -9,7 +9,7 @@ import pytest
 from launchscope.analysis import profile_of_trace
 from launchscope.parser import read_trace
 from launchscope.parser.sources import Reading
-from tests.benchmarks.synthetic import BETWEEN_NS, LAUNCHES, PERIOD_NS, write
+from tests.benchmarks.synthetic import BETWEEN_NS, LAUNCHES, LAYOUTS, PERIOD_NS, write
 from tests.builders import traced_iteration_ms
 
 
@@ -33,3 +33,15 @@ def test_a_synthetic_trace_has_the_answers_it_promises(
     whole = profile_of_trace(read, name, step_from="none")
     assert whole.value("launches_per_step") == answers.launches
     assert whole.value("gpu_busy_ms") == pytest.approx(answers.busy_ns / 1e6, abs=1e-9)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_synthetic_trace_holds_the_same_in_every_layout(tmp_path: Path, layout: str) -> None:
+    path = tmp_path / "t.json"
+    answers = write(path, 3, layout=layout)
+    read = read_trace(path)
+    assert not read.damage.any
+    found = profile_of_trace(read, "t.json")
+    assert found.value("launches_per_step") == LAUNCHES
+    assert found.value("gpu_busy_ms") == answers.step_busy_ns / 1e6
+    assert read.device_name == "Imaginary GPU"

@@ -51,6 +51,37 @@ def test_every_event_comes_out_whole_in_every_layout(layout: str, size: int) -> 
     assert events.strays == 0
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("size", [3, 100, 1000, 1 << 20])
+@pytest.mark.parametrize("nested", [False, True])
+def test_events_that_are_taken_many_at_a_time_are_the_same(
+    layout: str, size: int, nested: bool
+) -> None:
+    document = awkward()
+    # Objects in a list look like events in one.
+    arguments = {"frames": [{"line": 1}, {"line": 2}]} if nested else {}
+    events = [event | {"args": event["args"] | arguments} for event in document["traceEvents"]]
+    text = LAYOUTS[layout]({**document, "traceEvents": events, "more": [{"a": 1}, {"b": 2}]})
+    found: list[object] = []
+    taken = []
+
+    def take(text: bytes) -> bool:
+        try:
+            taken.append(json.loads(b"[%b]" % text))
+        except ValueError:
+            return False
+        found.extend(taken[-1])
+        return True
+
+    source = Events(blocks(text, size), take)
+    for pieces in source:
+        found += [json.loads(b"{%b}" % piece) for piece in pieces]
+    assert found == events
+    assert source.complete
+    assert b'"more"' in source.head + source.tail
+    assert taken or nested or size < 1000
+
+
 def test_a_bare_list_is_a_list_of_events() -> None:
     document = awkward()
     found, events = cut(json.dumps(document["traceEvents"]), 50)
