@@ -58,7 +58,7 @@ _READERS = {
         "from launchscope.workflows.load_input import ReadOptions, profile_of\n"
         "from pathlib import Path\n"
         "import launchscope.analysis, launchscope.parser.sources as s, launchscope.rules\n"
-        "s.sources()",
+        "s.sources(), launchscope.rules.all_rules()",
         "profile = profile_of(Path(path), ReadOptions(15.0, None))\n"
         "found = [profile.value('launches_per_step'), profile.value('gpu_busy_ms')]",
     ),
@@ -75,14 +75,17 @@ _READERS = {
 }
 
 
-def measured(reader: str, path: Path, python: str) -> dict[str, Any]:
-    """One run in a fresh process."""
+def measured(reader: str, path: Path, python: str) -> dict[str, Any] | None:
+    """One run in a fresh process; None where HTA cannot read the file."""
     imports, work = _READERS[reader]
     code = _MEASURED.format(imports=imports, work=work)
     result = subprocess.run(
         [python, "-c", code, str(path)], capture_output=True, text=True, env=child_environment(),
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
+    if result.returncode != 0 and reader == "HTA":
+        print(f"HTA cannot read {path.name}: {result.stderr[-300:]}", file=sys.stderr)
+        return None
     if result.returncode != 0:
         sys.exit(f"{reader} on {path.name} ended with {result.returncode}:\n{result.stderr}")
     found: dict[str, Any] = json.loads(result.stderr.strip().splitlines()[-1])
@@ -110,7 +113,8 @@ def rows_of(
     commands = []
     for _ in range(runs):
         for reader, python in readers.items():
-            taken[reader].append(measured(reader, path, python))
+            if (found := measured(reader, path, python)) is not None:
+                taken[reader].append(found)
         begun = time.perf_counter()
         run(["-m", "launchscope", "report", "-q", str(path)])
         commands.append(time.perf_counter() - begun)
@@ -121,6 +125,7 @@ def rows_of(
         {"reader": reader}
         | {figure: Spread.of([each[figure] for each in made]) for figure in _FIGURES}
         for reader, made in taken.items()
+        if made
     ]
     rows.append({"reader": "launchscope report", "wall_s": Spread.of(commands)})
     own = rows[0]["wall_s"].median
