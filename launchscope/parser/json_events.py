@@ -1,8 +1,10 @@
 """Cuts Chrome-trace JSON into the bytes of its events, block by block.
 
-Kineto puts each event on lines of its own with two spaces before its braces. A JSON string
-holds no line break, so its events can be split at those lines. Any other layout goes
-through a scan of quotes and brackets; so does the end of every file.
+A block is cut at what looks like the last place between two events, whatever its layout: decoding
+shows whether it is one, because a list that is cut elsewhere does not end. Where decoding fails,
+events are cut one by one. Kineto puts each event on lines of its own with two spaces before its
+braces. A JSON string holds no line break, so its events can be split at those lines. Any other
+layout goes through a scan of quotes and brackets; so does the end of every file.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ MAX_EVENT = 16 << 20
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _SPACE = b"\xef\xbb\xbf \t\r\n"
 _BETWEEN = b"\n  },\n  {"  # events of Kineto
+_AGAIN = b'"traceEvents"'  # a second document
 _BETWEEN_ANY = re.compile(rb"\}\s*,\s*(?=\{)")
 _NEAR = 4096  # bytes from the end of a block
+_LONG = 4 << 20  # bytes without a place between two events
 _FIRST = b"\n  {\n    "
 
 _QUOTE, _OPEN, _CLOSE = 1, 2, 3
@@ -64,14 +68,14 @@ class Events:
                 continue
             data += block
             end, begin = self._last_boundary(data)
-            if end and self._take(data[:end]):
+            if end and self._take(data[:end].lstrip(_SPACE + b",")):
                 data = data[begin:]
                 yield []
-            elif self.kineto_layout:
-                *pieces, data = data.lstrip(_SPACE)[1:].split(_BETWEEN)
+            elif self.kineto_layout and _AGAIN not in data:
+                *pieces, data = data.lstrip(_SPACE + b",")[1:].split(_BETWEEN)
                 data = b"{" + data
                 yield pieces
-            else:
+            elif end or len(data) > _LONG:
                 pieces, data = self._scanned(data)
                 yield pieces
             self._bounded(data)

@@ -1,7 +1,7 @@
 """Reads the Chrome-trace JSON that torch.profiler (Kineto) writes, gzipped or plain.
 
-The file is never in memory as a whole. Events that nobody needs are dropped undecoded, the others
-go into typed columns block by block. What is invalid is repaired event by event, or counted in
+The file is never in memory as a whole. Its events are decoded block by block, and those that
+somebody needs go into typed columns. What is invalid is repaired event by event, or counted in
 `Damage`.
 """
 
