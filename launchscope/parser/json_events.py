@@ -17,6 +17,7 @@ import numpy as np
 MAX_EVENT = 16 << 20
 
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_AGAIN = b'"traceEvents"'  # a second document
 _SPACE = b"\xef\xbb\xbf \t\r\n"
 _BETWEEN = b"\n  },\n  {"  # events of Kineto
 _FIRST = b"\n  {\n    "
@@ -51,7 +52,10 @@ class Events:
         if self.kineto_layout:
             data = data[len(_FIRST) - 5 :]
             for block in chain((b"",), self._blocks):
-                pieces = (data + block).split(_BETWEEN)
+                data += block
+                if _AGAIN in data:  # the scan finds where the first list ends
+                    break
+                pieces = data.split(_BETWEEN)
                 data = self._bounded(pieces.pop())
                 yield pieces
             # What is left is the last event, or all that there is, and the end of the file.

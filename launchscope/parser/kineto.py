@@ -7,6 +7,7 @@ go into typed columns block by block. What is invalid is repaired event by event
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,9 @@ def read(path: Path, reading: Reading) -> Trace:
     if not events.complete:
         repairs.append("the file ends early: cut after its last whole event")
     repairs += decoder.repairs
-    metadata = _metadata(events)
+    metadata, is_followed = _metadata(events)
+    if is_followed:
+        repairs.append("another document follows the first one, and was not read")
     match metadata.get("deviceProperties"):
         case [dict(first), *_]:
             device = first
@@ -91,7 +94,7 @@ def read(path: Path, reading: Reading) -> Trace:
         source="kineto",
         damage=Damage(
             decoder.dropped + events.strays, ambiguous, decoder.durations_repaired,
-            tuple(dict.fromkeys(repairs)), not events.complete,
+            tuple(dict.fromkeys(repairs)), is_followed or not events.complete,
         ),
         device_name=name if isinstance(name, str) else None,
         rank=rank,
@@ -141,14 +144,21 @@ def _with_process(activities: pd.DataFrame, calls: pd.DataFrame) -> tuple[pd.Dat
     return activities.assign(**{c.PID: pid}), int(ambiguous.sum())
 
 
-def _metadata(events: Events) -> dict[str, Any]:
-    """The fields around the list of events, as far as they can be decoded."""
+def _metadata(events: Events) -> tuple[dict[str, Any], bool]:
+    """The fields around the list of events, as far as they can be decoded, and whether something
+    follows the document."""
     found: dict[str, Any] = {}
-    tail = events.tail.lstrip(b"] \t\r\n").lstrip(b",")
-    for text in (events.head + b"]}", b"{" + tail):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            found |= msgspec.json.decode(text, type=dict[str, Any])
-    return found
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = msgspec.json.decode(events.head + b"]}", type=dict[str, Any])
+    tail = events.tail.decode(errors="replace").lstrip("] \t\r\n")
+    if events.head:
+        text = "{" + tail.lstrip(",")
+        try:
+            fields, end = json.JSONDecoder().raw_decode(text)
+        except (ValueError, RecursionError):
+            return found, False
+        found, tail = found | fields, text[end:]
+    return found, bool(tail.strip(" \t\r\n\0"))
 
 
 def _distributed(info: Any) -> tuple[int | None, int | None]:
@@ -156,5 +166,5 @@ def _distributed(info: Any) -> tuple[int | None, int | None]:
     if not isinstance(info, dict):
         return None, None
     rank, size = info.get("rank"), info.get("world_size")
-    known = type(rank) is int and rank >= 0, type(size) is int and size > 0
+    known = type(rank) is int and 0 <= rank < 2**31, type(size) is int and 0 < size < 2**31
     return rank if known[0] else None, size if known[1] else None

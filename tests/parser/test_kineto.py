@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,38 @@ def test_a_gzip_stream_that_ends_early_is_read_as_far_as_it_goes(tmp_path: Path)
     packed = gzip.compress(json.dumps(built.document()).encode())
     read = read_trace(written(tmp_path, packed[: len(packed) // 2], "t.json.gz"))
     assert 0 < len(read.calls) < 300
+    assert read.damage.any
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_second_document_is_reported_and_the_first_one_read(
+    tmp_path: Path, layout: str, pack: Callable[[bytes], bytes]
+) -> None:
+    document = one_step().document() | {"traceName": "x", "with_stack": 1}
+    text = LAYOUTS[layout](document).encode()
+    whole = read_trace(written(tmp_path, pack(text + b"\n")))
+    assert not whole.damage.any
+    read = read_trace(written(tmp_path, pack(text) + pack(text)))
+    assert len(read.activities) == len(whole.activities)
+    assert read.with_stack
+    assert read.damage.repairs == ("another document follows the first one, and was not read",)
+    assert read.damage.cut
+
+
+def test_a_second_list_of_events_is_reported(tmp_path: Path) -> None:
+    text = json.dumps(one_step().document()["traceEvents"])
+    assert not read_trace(written(tmp_path, f"{text}\n")).damage.any
+    assert read_trace(written(tmp_path, text + text)).damage.cut
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_numbers_of_hundreds_of_digits_are_no_rank_and_no_time(tmp_path: Path, digits: int) -> None:
+    number = "7" * digits
+    text = json.dumps(one_step().document() | {"distributedInfo": {"rank": "R", "world_size": "R"}})
+    text = text.replace('"R"', number).replace('"dur": 3,', f'"dur": {number},')
+    read = read_trace(written(tmp_path, text))
+    assert (read.rank, read.world_size) == (None, None)
     assert read.damage.any
 
 
