@@ -30,6 +30,7 @@ _TRAILER = Struct("<II")  # checksum, size
 MAX_GROWTH, ALWAYS_ALLOWED = 200, 1 << 30
 
 _BROKEN: tuple[type[Exception], ...] = (zlib.error, inflate.error)  # isal has its own
+_DAMAGED: tuple[type[Exception], ...] = (ValueError, *_BROKEN)
 _UNREADABLE: tuple[type[Exception], ...] = (OSError, *_BROKEN)
 
 
@@ -89,7 +90,7 @@ def _inflated(file: BinaryIO, path: Path, repairs: list[str]) -> Iterator[bytes]
                     )
                 if block:
                     yield block
-        except (*_BROKEN, ValueError):
+        except _DAMAGED:
             repairs.append("the gzip stream is damaged: read up to there")
             return
         written += size

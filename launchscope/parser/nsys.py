@@ -73,11 +73,10 @@ def _opened(path: Path) -> sqlite3.Connection:
     """Read-only, and without a file beside it. A database that another program is writing to is
     refused, not read halfway."""
     place = f"file:{quote(str(path.resolve()))}?mode=ro"
-    uris = (place, f"{place}&immutable=1")
-    if _has_write_ahead_log(path):  # SQLite would leave files beside it
-        uris = uris[1:]
-    for uri in uris:
-        connection = sqlite3.connect(uri, uri=True, timeout=1.0)
+    # Where there is a log, SQLite would leave files beside the database.
+    ways = ("&immutable=1",) if _has_write_ahead_log(path) else ("", "&immutable=1")
+    for way in ways:
+        connection = sqlite3.connect(place + way, uri=True, timeout=1.0)
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             connection.text_factory = lambda content: content.decode(errors="replace")
