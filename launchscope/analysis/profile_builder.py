@@ -81,8 +81,6 @@ class ProfileBuilder:
         )
         self.add_between(of_trace(traced.work))
         self._add_kernels(traced.work)
-        if (devices := traced.work.devices) > 1:
-            self.notes.append(f"the trace holds {devices} devices; figures are of the busiest one")
         if times is not None:
             self._add_shares(traced, times)
 

@@ -25,6 +25,14 @@ from launchscope.parser.occupancy import shares_ppm
 from launchscope.parser.sources import Reading, Source, too_large
 from launchscope.parser.trace import Damage, Table, Trace, ints
 
+# Categories of device events that are no kernels, and what a file with only these is.
+_FOREIGN = {
+    b"mtia_ccp_events": "is of an MTIA device: its events mix work on the device with waits and "
+    "DMA requests, so neither busy times nor launches can be told",
+    b"hpu_op": "is of a Gaudi (HPU) device, whose events do not name the calls that launched them",
+    b"cuda_profiler_range": "was recorded with CUPTI's range profiler: it has counters of ranges "
+    "and no kernels, so record it again without `experimental_config`",
+}
 # The autograd engine runs it once per backward for each parameter that gets a gradient.
 _ACCUMULATES = "torch::autograd::AccumulateGrad"
 
@@ -82,6 +90,8 @@ def read(path: Path, reading: Reading) -> Trace:
     name, shares = device.get("name"), shares_ppm(decoder.launch_shapes, device)
     frames = (table.frame() for table in (*tables.values(), gradients))
     calls, activities, ranges, ops, given = _from_zero(*frames)
+    if not len(activities):
+        _refuse_foreign(path)
     activities, ambiguous = _with_process(activities, calls)
     share = np.append(shares, -1)[ints(activities, c.SHARE)]
     rank, world_size = _distributed(metadata.get("distributedInfo"))
@@ -104,6 +114,15 @@ def read(path: Path, reading: Reading) -> Trace:
 
 
 SOURCE = Source("kineto", detect, read)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """InputError for a file without device work that launchscope could read, if it has some that
+    launchscope cannot."""
+    for block in decompress(path, []):
+        for category, reason in _FOREIGN.items():
+            if b'"' + category + b'"' in block:
+                raise InputError(f"{path} {reason}")
 
 
 def _from_zero(*frames: pd.DataFrame) -> tuple[pd.DataFrame, ...]:

@@ -365,3 +365,66 @@ def test_damage_is_described_in_the_singular_and_the_plural() -> None:
         "1 event dropped; 1 missing or negative duration taken as 0; 1 GPU event of unknown process"
     )
     assert Damage(1200, 2).text == "1,200 events dropped; 2 GPU events of unknown process"
+
+
+def with_processes(built: TraceBuilder, pid: object, tid: object) -> TraceBuilder:
+    for event in built.events:
+        if event["cat"] != "kernel":
+            event["pid"], event["tid"] = pid, tid
+    return built
+
+
+@pytest.mark.parametrize(
+    ("pid", "number"), [("python3 123", 123), ("123", 123), ("0 (GPU)", 0), (77.0, 77)]
+)
+def test_processes_that_are_texts_have_the_number_in_them(
+    tmp_path: Path, pid: object, number: int
+) -> None:
+    built = with_processes(trace().step().launch().launch().end(), pid, "thread 5 (main)")
+    read = read_trace(built.write(tmp_path / "t.json"))
+    assert set(read.calls[c.PID]) == {number}
+    assert set(read.calls[c.TID]) == {5}
+    assert find_launches(read).coverage_pct == 100.0
+
+
+def test_processes_whose_texts_have_no_number_are_told_apart(tmp_path: Path) -> None:
+    one = with_processes(trace().launch(), "Spans", "a").events
+    other = with_processes(trace().launch().launch(), "CPU", "b").events
+    read = read_trace(written(tmp_path, json.dumps({"traceEvents": one + other})))
+    assert read.calls[c.PID].nunique() == 2
+    assert int(read.calls[c.PID].min()) >= 1 << 40
+
+
+@pytest.mark.parametrize("layout", ["kineto", "compact"])
+@pytest.mark.parametrize(
+    "categories", [("xpu_runtime", "xpu_driver"), ("privateuse1_runtime", "privateuse1_driver")]
+)
+def test_traces_of_other_devices_are_read(
+    tmp_path: Path, layout: str, categories: tuple[str, str]
+) -> None:
+    document = trace().step().launch().launch().sync(api="urQueueFinish").end().document()
+    calls = [event for event in document["traceEvents"] if event["cat"] == "cuda_runtime"]
+    for event, category in zip(calls, (*categories, categories[0])):
+        event["cat"] = category
+    read = read_trace(written(tmp_path, LAYOUTS[layout](document)))
+    found = find_launches(read)
+    assert (len(found.calls), found.coverage_pct) == (2, 100.0)
+    assert len(synchronizations(read, found)) == 1
+
+
+def test_a_trace_of_mtia_is_refused_with_the_reason(tmp_path: Path) -> None:
+    text = json.dumps(one_step().document()).replace('"kernel",', '"mtia_ccp_events",')
+    text = text.replace('"gpu_memset"', '"mtia_ccp_events"')
+    with pytest.raises(InputError, match="is of an MTIA device"):
+        read_trace(written(tmp_path, text))
+
+
+def test_times_before_zero_are_shifted(tmp_path: Path) -> None:
+    built = one_step()
+    usual = read_trace(built.write(tmp_path / "usual.json"))
+    for event in built.events:
+        event["ts"] -= 1_000_500
+    early = read_trace(built.write(tmp_path / "early.json"))
+    assert int(early.calls[c.START].min()) == 0
+    for usually, found in ((usual.calls, early.calls), (usual.activities, early.activities)):
+        assert list(found[c.END]) == [end - 1_000_000_000 for end in usually[c.END]]

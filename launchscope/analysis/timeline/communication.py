@@ -34,6 +34,9 @@ def communication_ms(work: Work) -> tuple[Floats, Floats]:
     during which no other kernel runs on the device."""
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     mine = is_collective(work.activities)
+    if not mine.any():
+        nothing = np.zeros(len(work.iterations.used))
+        return nothing, nothing
     others = (work.activities[c.KIND] == c.KERNEL).to_numpy(bool) & ~mine
     spans = Cover.of(start[mine], end[mine])
     # A span belongs to the iteration of the collective that begins it.
