@@ -282,6 +282,12 @@ def _predicted(profile: Profile) -> list[_Row]:
         if found is not None:  # the verdict's bounds, the error of the simulation in them
             bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
             rows.append(_Row("share removed, bounds", "", bounds))
+    if profile.value("communication_ms"):
+        for label, key in (
+            ("collectives of an iteration", "communication_ms"),
+            ("of them, exposed", "exposed_communication_ms"),
+        ):
+            rows.append(_Row(label, _metric(profile, key, spread=False)))
     if profile.mode == "trace":
         delay = profile.value("queue_delay_us")
         if delay is None or delay >= 0:

@@ -16,6 +16,7 @@ from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.analysis.timeline.communication import is_collective
 from launchscope.model import Profile
 from launchscope.model.comparison import RankRow, Ranks
+from launchscope.report import render
 from launchscope.rules import advise
 from launchscope.workflows.load_input import ReadOptions, find_input
 from launchscope.workflows.progress import Progress
@@ -58,7 +59,9 @@ def test_only_exposed_time_in_collectives_is_not_time_of_the_ranks_own() -> None
         builder.launch(kernel_us=60, name="gemm")  # runs behind the first, beside the all-reduce
         builder.work(begin + 405 - builder.host).launch(kernel_us=10, name="gemm").work(200)
 
-    found = rank_row(profile(step), "r0")
+    made = profile(step)
+    assert "of them, exposed" in str(render(made, "markdown"))
+    found = rank_row(made, "r0")
     assert found.iteration_ms is not None
     assert found.communication_ms == pytest.approx(0.4)
     assert found.exposed_communication_ms is not None
