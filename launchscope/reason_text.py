@@ -83,7 +83,7 @@ _TEXTS: dict[ReasonCode, str] = {
     "fewer_steps": "its step was seen {steps} times, so every pass takes fewer steps",
     "optimizer_steps": "each optimizer step counts as a step",
     "forward_steps": "each forward counts as a step",
-    "file_cut": "the file is cut and may lack device work (counts and busy times are lower "
+    "file_cut": "the file is damaged and may lack device work (counts and busy times are lower "
     "limits, idle time is an upper one)",
     "launches_unknown": "too little of the device work could be joined to the call that launched "
     "it",

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import gzip
 import random
+import sqlite3
 import tempfile
 import warnings
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +30,7 @@ _TOKENS = (
     b"N/A", b"NaN", b"-1", b"1e400", b"18446744073709551616", b"9223372036854775807", b"null",
     b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\xff", b"\0", b"\n", b"true", b"-", b".",
     b'"ph": "X"', b'"cat": "kernel"', b'"dur": -5', b'"ts": 1e18', b'"correlation": -7',
+    b"7" * 400, b"7" * 400 + b".5",
     b'"\\ud800"', b'"args": []', b'"name": 5', b"1.7976931348623157e308", b"\n  },\n  {",
 )  # fmt: skip
 
@@ -36,8 +39,8 @@ def _kineto() -> dict[str, object]:
     built = trace()
     for index in range(4):
         built.step().op("aten::add").launch(name=f"k{index % 2}").memcpy(blocking=True).sync()
-        built.graph([("a", 2), ("b", 3)]).memset().orphan().end().data(5)
-    return built.document()
+        built.launch(share=0.5).graph([("a", 2), ("b", 3)]).memset().orphan().end().data(5)
+    return {**built.document(), "distributedInfo": {"rank": 3, "world_size": 8}}
 
 
 @cache
@@ -50,7 +53,20 @@ def bases() -> dict[str, bytes]:
         built.range("step").launch().memcpy().sync().graph([1, 2], nodes=True)
         built.graph([3], nodes=False).memset().end()
     with tempfile.TemporaryDirectory() as folder:
-        made["nsys"] = built.write(Path(folder) / "base.sqlite").read_bytes()
+        path = built.write(Path(folder) / "base.sqlite")
+        made["nsys"] = path.read_bytes()
+        kernels = "CUPTI_ACTIVITY_KIND_KERNEL"
+        for kind, statements in {
+            "nsys with a log": ("PRAGMA journal_mode=WAL",),
+            "nsys with a view": (
+                f"ALTER TABLE {kernels} RENAME TO kernels",
+                f"CREATE VIEW {kernels} AS SELECT * FROM kernels",
+            ),
+        }.items():
+            with closing(sqlite3.connect(path)) as connection:
+                for statement in statements:
+                    connection.execute(statement)
+            made[kind] = path.read_bytes()
     return made
 
 
@@ -62,7 +78,7 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
             break
         at = chance.randrange(len(data))
         length = chance.choice((1, 2, 8, 64, 700))
-        what = chance.randrange(7)
+        what = chance.randrange(8)
         if what == 0:
             data[at] ^= 1 << chance.randrange(8)
         elif what == 1:
@@ -76,6 +92,8 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
         elif what == 5:
             token = chance.choice(_TOKENS)
             data[at : at + len(token)] = token
+        elif what == 6:  # a second document, gzip stream or database
+            data += content
         else:
             data[at : at + length] = chance.randbytes(min(length, len(data) - at))
     return bytes(data)
@@ -84,8 +102,16 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
 def holds(path: Path) -> None:
     """Reads the file: a Profile whose figures make sense, or an InputError with a sentence.
 
-    Anything else, a warning included, comes out as an exception.
+    Anything else, a warning or a file left beside it included, comes out as an exception.
     """
+    beside = set(path.parent.iterdir())
+    try:
+        _reads(path)
+    finally:
+        assert set(path.parent.iterdir()) == beside
+
+
+def _reads(path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:

@@ -74,6 +74,10 @@ def build_profile(
     projector = None
     if traced is not None:
         builder.add_trace(traced, times)
+        if (devices := traced.work.devices) > 1:
+            builder.notes.append(
+                f"the trace holds {devices} devices; figures are of the busiest one"
+            )
         # Without a projector where the trace contradicts the timings.
         if times is not None and builder.facts.busy_exceeds_interval_pct is None:
             inputs = inspected.host_inputs if inspected else ()

@@ -13,24 +13,24 @@ import numpy as np
 from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.replay_model.gain import Projection, Projector, TracedSteps
 from launchscope.analysis.replay_model.prediction import Prediction, made_capturable
-from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
+from launchscope.analysis.steps.steps import steps_of, whole_steps
+from launchscope.analysis.timeline.devices import device_rows
 from launchscope.analysis.timeline.kernels import kernel_table
 from launchscope.analysis.timeline.timeline import Timeline
 from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.errors import InputError
-from launchscope.model import Environment, Profile, Reason, Replay, Shapes, Target
+from launchscope.model import DeviceRow, Environment, Profile, Reason, Replay, Shapes, Target
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
 from launchscope.parser.trace import Floats, Ints, Trace, ints
-from launchscope.wording import plural
+from launchscope.wording import listed, plural
 
 # Host time in us that recording adds to an operator or call: typical, least and most of the 14
 # recorded samples (traced against untimed iterations; H200 host, torch 2.11).
 RECORDING_US = (2.2, 1.2, 4.8)
 # Recording adds at most this share of the exposed time: typically, and in the worst recording.
 _MAX_RECORDING_SHARE = (0.55, 0.68)
-_PROCESS = 0xFFFFFF  # nsys puts the machine above the process's own number
 # With a smaller share of the device work joined to its launch, idle time has no known cause.
 _MIN_COVERAGE_PCT = 50.0
 # Iterations with more launches are not simulated event by event; shorter ones are, up to as many
@@ -79,8 +79,8 @@ def profile_of_trace(
     optimizer = made_capturable(work)
     traced = TracedSteps.of(work, optimizer if unknown is None else None)
     times, bounds = _times(traced)
-    builder = ProfileBuilder()
-    builder.notes += [*steps.notes, *_notes(trace, joined, steps, times, bounds[1])]
+    builder, rows = ProfileBuilder(), device_rows(joined, work)
+    builder.notes += [*steps.notes, *_notes(trace, joined, rows, times, bounds[1])]
     builder.add_times(times)
     builder.add_trace(traced, times)
     if traced.predicted is not None and optimizer.added_kernels:
@@ -104,6 +104,7 @@ def profile_of_trace(
         replay=Replay("skipped", Reason("trace_only")),
         kernels=kernel_table(work),
         between=builder.between,
+        devices=rows,
         notes=tuple(dict.fromkeys(builder.notes)),
         facts=replace(
             builder.facts,
@@ -172,12 +173,21 @@ def _step_ms(work: Work) -> Floats:
 
 
 def _notes(
-    trace: Trace, joined: Launches, steps: Steps, times: StepTimes, traced_ms: float
+    trace: Trace,
+    joined: Launches,
+    rows: tuple[DeviceRow, ...],
+    times: StepTimes,
+    traced_ms: float,
 ) -> list[str]:
     notes = []
     if joined.reused:
         notes.append(
             f"the launch of {plural(joined.reused, 'GPU event')} is not known: {_SHARED_IDS}"
+        )
+    if joined.earlier:
+        notes.append(
+            f"the recording began after the launch of {plural(joined.earlier, 'GPU event')}, which "
+            "count as busy time only"
         )
     if trace.damage.any:
         notes.append(f"the file is damaged: {trace.damage.text}")
@@ -200,12 +210,15 @@ def _notes(
             "the trace was recorded with Python stacks, which slow the host down further: the gain "
             "is an upper limit"
         )
-    processes = trace.calls[c.PID].nunique()
-    if processes > 1:
-        whose = "all of them together"
-        if not steps.iterations.whole:
-            whose = f"process {(steps.iterations.pid or 0) & _PROCESS}"
-        notes.append(f"the trace holds {processes} processes; figures are those of {whose}")
+    if len(rows) > 1:
+        gpus = sorted({row.device for row in rows if row.in_figures})
+        owners = {row.process for row in rows if row.in_figures} - {None}
+        whose = f"process {owners.pop()}" if len(owners) == 1 else "all processes"
+        notes.append(
+            f"the figures are those of {whose} on GPU {listed(list(map(str, gpus)))}; the file "
+            f"holds {plural(len({row.device for row in rows}), 'GPU')} and "
+            f"{plural(len({row.process for row in rows}), 'process')}"
+        )
     return notes
 
 

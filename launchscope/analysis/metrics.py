@@ -20,6 +20,8 @@ UNITS: dict[str, str] = {
     "blocked_launch_ms": "ms",
     "gpu_busy_ms": "ms",
     "iteration_busy_ms": "ms",
+    "communication_ms": "ms",
+    "exposed_communication_ms": "ms",
     "gpu_idle_ms": "ms",
     "sync_wait_ms": "ms",
     "data_wait_ms": "ms",

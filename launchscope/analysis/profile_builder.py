@@ -11,6 +11,7 @@ import numpy as np
 from launchscope.analysis.metrics import UNITS
 from launchscope.analysis.replay_model.gain import Projection, Projector, TracedSteps
 from launchscope.analysis.steps.between import BetweenCounts, of_trace
+from launchscope.analysis.timeline.communication import communication_ms
 from launchscope.analysis.timeline.timeline import IdleParts
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes, median_or_none
@@ -63,6 +64,9 @@ class ProfileBuilder:
             self.sample(key, samples)
         self.sample("gpu_busy_ms", timeline.step_busy)
         self.sample("iteration_busy_ms", timeline.iteration_busy)
+        communication, exposed = communication_ms(traced.work)
+        self.sample("communication_ms", communication)
+        self.sample("exposed_communication_ms", exposed)
         if predicted is not None:
             self.metrics["predicted_replay_ms"] = Metric(
                 predicted.ms, "ms", low=predicted.low_ms, high=predicted.high_ms
@@ -77,8 +81,6 @@ class ProfileBuilder:
         )
         self.add_between(of_trace(traced.work))
         self._add_kernels(traced.work)
-        if (devices := traced.work.devices) > 1:
-            self.notes.append(f"the trace holds {devices} devices; figures are of the busiest one")
         if times is not None:
             self._add_shares(traced, times)
 

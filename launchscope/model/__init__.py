@@ -45,6 +45,7 @@ from launchscope.model.profile import (
     BetweenSteps as BetweenSteps,
     Blocker as Blocker,
     Correctness as Correctness,
+    DeviceRow as DeviceRow,
     Facts as Facts,
     Finding as Finding,
     KernelChange as KernelChange,

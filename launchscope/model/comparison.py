@@ -255,14 +255,29 @@ class RankRow:
     rank: int | None = None
     iteration_ms: float | None = None
     busy_ms: float | None = None  # of an iteration
-    communication_ms: float | None = None  # in NCCL or RCCL kernels, per step
-    own_ms: float | None = None  # of an iteration, outside of those
+    communication_ms: float | None = None  # in collectives, per iteration
+    exposed_communication_ms: float | None = None  # of that, while nothing else computed
+    own_ms: float | None = None  # the rest of the iteration
+    last_arrivals: int | None = None  # collectives at which it was the last rank
+    waited_for_ms: float | None = None  # by another rank, in those collectives together
     launches_per_step: float | None = None
     launch_overhead_pct: float | None = None
     removable_pct: float | None = None
     recommendation: Recommendation | None = None
     problem: str | None = None
     target: str | None = None  # the command that was profiled
+    world_size: int | None = None  # of a distributed run
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One collective of several ranks: its place in their common order, the name of the file whose
+    rank was the last to arrive, and the longest that another one waited for it."""
+
+    place: int
+    name: str
+    last: str
+    waited_ms: float
 
 
 @dataclass(frozen=True)
@@ -282,13 +297,14 @@ class Skew:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Rows by rank, or by name where the files are `workloads` and not ranks of one run. `slowest`
-    is the rank with the most time of its own: in a collective the others wait for it."""
+    """Rows by rank, or by name where the `files` are not ranks of one run. `slowest` is the rank
+    with the most time of its own: in a collective the others wait for it."""
 
     rows: tuple[RankRow, ...]
     skews: tuple[Skew, ...]
     slowest: str | None
     headline: str
     notes: tuple[str, ...] = ()
-    kind: Literal["ranks", "workloads"] = "ranks"
-    schema: str = "launchscope/ranks/1"
+    kind: Literal["ranks", "files"] = "ranks"
+    arrivals: tuple[Arrival, ...] = ()
+    schema: str = "launchscope/ranks/2"

@@ -180,6 +180,20 @@ class KernelRow:
 
 
 @dataclass(frozen=True)
+class DeviceRow:
+    """What one process did on one GPU over a whole trace; idle is between its first and last work.
+    `process` None: unknown. `in_figures`: the Profile's figures are of it."""
+
+    device: int
+    process: int | None
+    launches: int
+    kernels: int
+    busy_ms: float
+    idle_ms: float
+    in_figures: bool
+
+
+@dataclass(frozen=True)
 class OpRow:
     """How often one step runs a device op at one of the person's lines."""
 
@@ -278,6 +292,7 @@ class Profile:
     kernels: tuple[KernelRow, ...] = ()
     ops: tuple[OpRow, ...] = ()  # of the inspected step, in the order in which they first ran
     between: BetweenSteps | None = None  # None: not observed
+    devices: tuple[DeviceRow, ...] = ()  # of a trace file
     notes: tuple[str, ...] = ()
     facts: Facts = field(default_factory=Facts)
     threshold_pct: float = 15.0

@@ -10,6 +10,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from operator import attrgetter
 from typing import Any
+from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -26,6 +27,8 @@ _KINDS = {
 }  # fmt: skip
 _TABLES = {
     "cuda_runtime": CALL, "cuda_driver": CALL, "Runtime": CALL, "hip_runtime": CALL,
+    "xpu_runtime": CALL, "xpu_driver": CALL, "privateuse1_runtime": CALL,
+    "privateuse1_driver": CALL,
     **dict.fromkeys(_KINDS, DEVICE),
     "user_annotation": RANGE, "cpu_op": OP, "Operator": OP,
 }  # fmt: skip
@@ -150,8 +153,8 @@ class Decoder:
             c.NAME: names,
             c.START: start,
             c.DUR: duration,
-            c.PID: _integers([e.pid for e in events]),
-            c.TID: _integers([e.tid for e in events]),
+            c.PID: _integers([e.pid for e in events], _identity),
+            c.TID: _integers([e.tid for e in events], _identity),
         }
         if table in (CALL, DEVICE):
             args = [event.args or _NO_ARGS for event in events]
@@ -170,8 +173,8 @@ class Decoder:
         return {
             c.PID: unknown,
             c.KIND: kind,
-            c.DEVICE: _integers(device),
-            c.STREAM: _integers(stream),
+            c.DEVICE: _integers(device, _identity),
+            c.STREAM: _integers(stream, _identity),
             c.COPY: [_copy(name) for name in names] if kind == c.MEMCPY else "",
             c.SHARE: self._shape_numbers(args) if kind == c.KERNEL else unknown,
         }
@@ -275,12 +278,21 @@ def _nanoseconds(values: Any, scale: int) -> Ints:
     return found
 
 
-def _integers(values: list[Any]) -> Ints:
+def _integers(values: list[Any], read: Callable[[Any], int] | None = None) -> Ints:
     """-1 for what is no integer, or does not fit in 64 bits."""
     try:
         return np.asarray(array("q", values))
     except (TypeError, OverflowError):
-        return np.asarray([_integer(value) for value in values], np.int64)
+        return np.asarray([(read or _integer)(value) for value in values], np.int64)
+
+
+def _identity(value: Any) -> int:
+    """A process, thread, device or stream, which some programs write as text: "python3 123" is 123,
+    and a text without a number of its own gets one that is above all processes."""
+    if type(value) is not str:
+        return _integer(value)
+    numbers = re.findall(r"\b\d{1,18}\b", value)
+    return int(numbers[-1]) if numbers else (1 << 40) + crc32(value.encode(errors="replace"))
 
 
 def _integer(value: Any) -> int:

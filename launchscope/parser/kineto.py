@@ -7,6 +7,7 @@ somebody needs go into typed columns. What is invalid is repaired event by event
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,14 @@ from launchscope.parser.occupancy import shares_ppm
 from launchscope.parser.sources import Reading, Source, too_large
 from launchscope.parser.trace import Damage, Table, Trace, ints
 
+# Categories of device events that are no kernels, and what a file with only these is.
+_FOREIGN = {
+    b"mtia_ccp_events": "is of an MTIA device: its events mix work on the device with waits and "
+    "DMA requests, so neither busy times nor launches can be told",
+    b"hpu_op": "is of a Gaudi (HPU) device, whose events do not name the calls that launched them",
+    b"cuda_profiler_range": "was recorded with CUPTI's range profiler: it has counters of ranges "
+    "and no kernels, so record it again without `experimental_config`",
+}
 # The autograd engine runs it once per backward for each parameter that gets a gradient.
 _ACCUMULATES = "torch::autograd::AccumulateGrad"
 
@@ -74,7 +83,9 @@ def read(path: Path, reading: Reading) -> Trace:
     if not events.complete:
         repairs.append("the file ends early: cut after its last whole event")
     repairs += decoder.repairs
-    metadata = _metadata(events)
+    metadata, is_followed = _metadata(events)
+    if is_followed:
+        repairs.append("another document follows the first one, and was not read")
     match metadata.get("deviceProperties"):
         case [dict(first), *_]:
             device = first
@@ -83,6 +94,8 @@ def read(path: Path, reading: Reading) -> Trace:
     name, shares = device.get("name"), shares_ppm(decoder.launch_shapes, device)
     frames = (table.frame() for table in (*tables.values(), gradients))
     calls, activities, ranges, ops, given = _from_zero(*frames)
+    if not len(activities):
+        _refuse_foreign(path)
     activities, ambiguous = _with_process(activities, calls)
     share = np.append(shares, -1)[ints(activities, c.SHARE)]
     rank, world_size = _distributed(metadata.get("distributedInfo"))
@@ -95,7 +108,7 @@ def read(path: Path, reading: Reading) -> Trace:
         source="kineto",
         damage=Damage(
             decoder.dropped + events.strays, ambiguous, decoder.durations_repaired,
-            tuple(dict.fromkeys(repairs)), not events.complete,
+            tuple(dict.fromkeys(repairs)), is_followed or not events.complete,
         ),
         device_name=name if isinstance(name, str) else None,
         rank=rank,
@@ -105,6 +118,15 @@ def read(path: Path, reading: Reading) -> Trace:
 
 
 SOURCE = Source("kineto", detect, read)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """InputError for a file without device work that launchscope could read, if it has some that
+    launchscope cannot."""
+    for block in decompress(path, []):
+        for category, reason in _FOREIGN.items():
+            if b'"' + category + b'"' in block:
+                raise InputError(f"{path} {reason}")
 
 
 def _from_zero(*frames: pd.DataFrame) -> tuple[pd.DataFrame, ...]:
@@ -145,14 +167,21 @@ def _with_process(activities: pd.DataFrame, calls: pd.DataFrame) -> tuple[pd.Dat
     return activities.assign(**{c.PID: pid}), int(ambiguous.sum())
 
 
-def _metadata(events: Events) -> dict[str, Any]:
-    """The fields around the list of events, as far as they can be decoded."""
+def _metadata(events: Events) -> tuple[dict[str, Any], bool]:
+    """The fields around the list of events, as far as they can be decoded, and whether something
+    follows the document."""
     found: dict[str, Any] = {}
-    tail = events.tail.lstrip(b"] \t\r\n").lstrip(b",")
-    for text in (events.head + b"]}", b"{" + tail):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            found |= msgspec.json.decode(text, type=dict[str, Any])
-    return found
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = msgspec.json.decode(events.head + b"]}", type=dict[str, Any])
+    tail = events.tail.decode(errors="replace").lstrip("] \t\r\n")
+    if events.head:
+        text = "{" + tail.lstrip(",")
+        try:
+            fields, end = json.JSONDecoder().raw_decode(text)
+        except (ValueError, RecursionError):
+            return found, False
+        found, tail = found | fields, text[end:]
+    return found, bool(tail.strip(" \t\r\n\0"))
 
 
 def _distributed(info: Any) -> tuple[int | None, int | None]:
@@ -160,5 +189,5 @@ def _distributed(info: Any) -> tuple[int | None, int | None]:
     if not isinstance(info, dict):
         return None, None
     rank, size = info.get("rank"), info.get("world_size")
-    known = type(rank) is int and rank >= 0, type(size) is int and size > 0
+    known = type(rank) is int and 0 <= rank < 2**31, type(size) is int and 0 < size < 2**31
     return rank if known[0] else None, size if known[1] else None

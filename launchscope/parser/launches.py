@@ -13,8 +13,11 @@ import pandas as pd
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, Trace, ints, where
 
-# Calls that wait for the device, as the runtime, the driver and HIP spell them.
-_SYNC = re.compile(r"(?:cu(?:da)?|hip)(?:Device|Stream|Event|Ctx|Thread)Synchronize")
+# Calls that wait for the device, as CUDA's runtime and driver, HIP and Intel's runtimes spell them.
+_SYNC = re.compile(
+    r"(?:cu(?:da)?|hip)(?:Device|Stream|Event|Ctx|Thread)Synchronize"
+    r"|ze(?:CommandQueue|CommandList|Fence|Event)(?:Host)?Synchronize|ur(?:QueueFinish|EventWait)$"
+)
 _SYNC_COPY = re.compile(r"(?:cu(?:da)?|hip)Memcpy(?!.*Async)(?!.*Peer)")
 
 # In a file of whole microseconds an inner call may end later than the outer one by this.
@@ -25,14 +28,16 @@ _ROUNDING_NS = 1000
 class Launches:
     """The launches of a trace, by start, and its activities with the launch they came from.
 
-    `calls` has the call's columns and KIND, KERNELS, FIRST, LAST and BLOCKING. `coverage_pct`: the
-    share of activities that found their launch. `reused` ones did not: several calls had their id.
+    `calls` has the call's columns and KIND, KERNELS, FIRST, LAST and BLOCKING. `earlier` activities
+    were launched before the recording began. `coverage_pct`: the share of the others that found
+    their launch. `reused` ones did not: several calls had their id.
     """
 
     calls: pd.DataFrame
     activities: pd.DataFrame
     coverage_pct: float | None
     reused: int = 0
+    earlier: int = 0
 
 
 def find_launches(trace: Trace) -> Launches:
@@ -53,8 +58,22 @@ def find_launches(trace: Trace) -> Launches:
     launch = row[caller]
     found = _with_device_work(calls.iloc[launching].reset_index(drop=True), activities, launch)
     joined = activities.assign(**{c.LAUNCH: launch})
-    coverage = 100.0 * float((launch >= 0).mean()) if len(launch) else None
-    return Launches(found, joined, coverage, reused)
+    earlier = _earlier(trace) & (launch < 0)
+    coverage = 100.0 * float((launch[~earlier] >= 0).mean()) if not earlier.all() else None
+    return Launches(found, joined, coverage, reused, int(earlier.sum()))
+
+
+def _earlier(trace: Trace) -> Bools:
+    """Whether each activity was launched before the first recorded call of its process, or of any
+    where its own is unknown: CUPTI's and ROCm's correlation ids grow with time."""
+    numbered = trace.calls[ints(trace.calls, c.CORRELATION) > 0]
+    if not len(numbered):
+        return np.zeros(len(trace.activities), bool)
+    first = numbered.groupby(c.PID)[c.CORRELATION].min()
+    least = trace.activities[c.PID].map(first).fillna(first.min()).to_numpy(np.int64)
+    correlation = ints(trace.activities, c.CORRELATION)
+    found: Bools = (correlation > 0) & (correlation < least)
+    return found
 
 
 def _identities(calls: pd.DataFrame, activities: pd.DataFrame) -> tuple[Ints, Ints, int]:

@@ -24,6 +24,8 @@ from launchscope.parser.trace import Damage, Ints, Table, Trace
 _MAGIC = b"SQLite format 3\0"
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _KNOWN = (f"{_CUPTI}KERNEL", f"{_CUPTI}RUNTIME", f"{_CUPTI}GRAPH_TRACE", f"{_CUPTI}MEMCPY")
+# What the tables begin with that are read.
+_READ = (_CUPTI, "NVTX_EVENTS", "StringIds", "TARGET_INFO_GPU")
 _ON_DEVICE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 
 # NVTX_EVENTS.eventType: pushed and popped, started and ended.
@@ -68,10 +70,13 @@ SOURCE = Source("nsys", detect, read)
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Read-only. A database that another program is writing to is refused, not read halfway."""
+    """Read-only, and without a file beside it. A database that another program is writing to is
+    refused, not read halfway."""
     place = f"file:{quote(str(path.resolve()))}?mode=ro"
-    for uri in (place, f"{place}&immutable=1"):
-        connection = sqlite3.connect(uri, uri=True, timeout=1.0)
+    # Where there is a log, SQLite would leave files beside the database.
+    ways = ("&immutable=1",) if _has_write_ahead_log(path) else ("", "&immutable=1")
+    for way in ways:
+        connection = sqlite3.connect(place + way, uri=True, timeout=1.0)
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             connection.text_factory = lambda content: content.decode(errors="replace")
@@ -88,6 +93,20 @@ def _opened(path: Path) -> sqlite3.Connection:
                 raise InputError(what, hint="export it again") from error
             failed = error
     raise InputError(f"cannot read {path}: {failed}")
+
+
+def _has_write_ahead_log(path: Path) -> bool:
+    """Whether the database is in that mode. InputError if rows are still in the log."""
+    with path.open("rb") as file:
+        versions = file.read(20)[18:]
+    log = Path(f"{path.resolve()}-wal")
+    if versions == b"\2\2" and log.exists() and log.stat().st_size:
+        raise InputError(
+            f"{path} is not complete: its newest rows are still in {log.name}",
+            hint="close the program that writes it, or merge the rows: "
+            f"sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)'",
+        )
+    return versions == b"\2\2"
 
 
 def _is_locked(error: Exception) -> bool:
@@ -143,14 +162,21 @@ class _Export:
     # ------------------------------------------------------------------- any table
 
     def _schema(self) -> dict[str, set[str]]:
-        """The columns of each table."""
+        """The columns of each table. InputError if something else is in a table's place."""
         query = (
-            "SELECT t.name, p.name FROM sqlite_master t, pragma_table_info(t.name) p "
-            "WHERE t.type = 'table'"
+            "SELECT t.name, p.name, t.type = 'view', t.rootpage = 0, p.hidden > 0 "
+            "FROM sqlite_master t, pragma_table_xinfo(t.name) p WHERE t.type IN ('table', 'view')"
         )
         columns: dict[str, set[str]] = {}
         try:
-            for table, column in self._connection.execute(query):
+            for table, column, view, virtual, computed in self._connection.execute(query):
+                if not str(table).startswith(_READ):
+                    continue
+                if view or virtual:
+                    kind = "a view" if view else "a virtual table"
+                    raise self._damaged(f"{table} is {kind}, not a table")
+                if computed:
+                    raise self._damaged(f"the column {column} of {table} is computed, not recorded")
                 columns.setdefault(str(table), set()).add(str(column))
         except (sqlite3.Error, UnicodeError) as error:
             raise self._damaged(str(error)) from error
@@ -160,6 +186,9 @@ class _Export:
                 "events",
                 hint="nsys profile --trace cuda,nvtx, then nsys export --type sqlite",
             )
+        for table in sorted(columns.keys() & set(_KNOWN)):
+            if missing := {"start", "end"} - columns[table]:
+                raise self._damaged(f"{table} has no column {' and no '.join(sorted(missing))}")
         return columns
 
     def _damaged(self, what: str) -> InputError:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from launchscope.analysis import build_profile, profile_of_trace
+from launchscope.analysis.comparison.collectives import Collectives, collectives_of
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.errors import InputError, LaunchscopeError, UsageError
@@ -26,6 +27,7 @@ from launchscope.parser import (
     read_trace,
 )
 from launchscope.parser.sources import not_a_trace, usable_memory
+from launchscope.parser.trace import Trace
 from launchscope.rules import advise
 from launchscope.workflows.progress import Progress
 
@@ -64,8 +66,8 @@ class Input:
 
 
 def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
-    """One path is a Profile (or another report that was saved), two are a Difference, and a
-    folder of files or more than two are Ranks, or workloads where nothing says that they are.
+    """One path is a Profile (or another report that was saved), two are a Difference, and a folder
+    of files or more than two are Ranks, or a table of files where nothing says that they are.
     Raises InputError for what is not there, UsageError for options that do not apply."""
     for path in paths:
         check_readable(path)
@@ -103,7 +105,9 @@ def profile_of(path: Path, options: ReadOptions) -> Profile:
     check_readable(path)
     if is_recording(path):
         return analyze(read_recording(path), options.threshold, options.expected_steps)
-    return _of_trace(path, options) if is_trace(path) else _saved(path, options)
+    if is_trace(path):
+        return _of_trace(_read_trace(path, options), path, options)
+    return _saved(path, options)
 
 
 def analyze(recording: Recording, threshold: float, expected_steps: int | None) -> Profile:
@@ -123,8 +127,11 @@ def check_readable(path: Path) -> None:
         )
 
 
-def _of_trace(path: Path, options: ReadOptions) -> Profile:
-    trace = read_trace(path, Reading(op_names=False, memory_bytes=options.memory_bytes))
+def _read_trace(path: Path, options: ReadOptions) -> Trace:
+    return read_trace(path, Reading(op_names=False, memory_bytes=options.memory_bytes))
+
+
+def _of_trace(trace: Trace, path: Path, options: ReadOptions) -> Profile:
     try:
         profile = profile_of_trace(
             trace,
@@ -193,17 +200,19 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 
 
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
-    found = []
-    for row in each(rank_of, paths, options):
-        found.append(row)
-        progress.status(f"read {len(found)} of {len(paths)} files")
-    if all(row.problem is not None for row in found):
+    rows: list[RankRow] = []
+    collectives: dict[str, Collectives] = {}
+    for name, (row, found) in zip(distinct_names(paths), each(_rank, paths, options)):
+        rows.append(replace(row, name=name))
+        if found is not None:
+            collectives[name] = found
+        progress.status(f"read {len(rows)} of {len(paths)} files")
+    if all(row.problem is not None for row in rows):
         raise InputError(
-            f"none of the {len(paths)} files could be read: {found[0].problem}",
+            f"none of the {len(paths)} files could be read: {rows[0].problem}",
             hint="launchscope report FILE shows what is wrong with one file",
         )
-    rows = [replace(row, name=name) for row, name in zip(found, distinct_names(paths))]
-    return ranks_of(rows, is_one_run=options.ranks)
+    return ranks_of(rows, collectives, is_one_run=options.ranks)
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -226,16 +235,24 @@ def files_in(folder: Path) -> list[Path]:
     return found
 
 
-def rank_of(path: Path, options: ReadOptions) -> RankRow:
-    """One file as a row of Ranks. If it cannot be read, the row says why."""
+def _rank(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None]:
+    """One file as a row of Ranks, and the collectives of a trace. If the file cannot be read, the
+    row says why."""
     named = _RANK.search(path.name) or _RANK.search(path.resolve().parent.name)
+    collectives = None
     try:
-        row = rank_row(profile_of(path, options), path.name)
+        if is_trace(path):
+            check_readable(path)
+            trace = _read_trace(path, options)
+            row = rank_row(_of_trace(trace, path, options), path.name)
+            collectives = collectives_of(trace)
+        else:
+            row = rank_row(profile_of(path, options), path.name)
     except LaunchscopeError as error:
         row = RankRow(path.name, problem=str(error))
     if row.rank is None and named is not None:
         row = replace(row, rank=int(named.group(1)))
-    return row
+    return row, collectives
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:

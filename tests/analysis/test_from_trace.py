@@ -210,7 +210,8 @@ def test_a_total_over_several_processes_says_so(tmp_path: Path) -> None:
     built = nsys().launch().launch().process(78, 0).launch()
     read = read_trace(built.write(tmp_path / "r.sqlite"))
     found = profile_of_trace(read, "r", step_from="none")
-    assert "the trace holds 2 processes; figures are those of all of them together" in found.notes
+    note = "the figures are those of all processes on GPU 0; the file holds 1 GPU and 2 processes"
+    assert note in found.notes
     assert found.value("launches_per_step") == 3
 
 

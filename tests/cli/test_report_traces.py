@@ -146,12 +146,12 @@ def test_a_folder_is_reported_by_rank_with_what_could_not_be_read(
     assert "Differences between the ranks" in saved.read_text()
 
 
-def test_a_folder_of_one_trace_that_names_no_rank_holds_one_workload(
+def test_a_folder_of_one_trace_that_names_no_rank_is_a_table_of_one_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kineto(tmp_path / "trace.json.gz")
     assert main(["report", str(tmp_path)]) == 0
-    assert "1 workload" in " ".join(capsys.readouterr().out.split())
+    assert "1 file" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
@@ -217,17 +217,17 @@ def test_ranks_are_read_in_processes_when_they_are_large(
     assert "3 ranks: outside of collectives" in capsys.readouterr().out
 
 
-def test_a_folder_of_unrelated_recordings_is_a_table_of_workloads(
+def test_a_folder_of_unrelated_recordings_is_a_table_of_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    saved = tmp_path / "workloads.json"
+    saved = tmp_path / "files.json"
     assert main(["report", str(RECORDED.parent), "-o", str(saved)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "14 workloads" in shown
+    assert "14 files" in shown
     assert "ranks" not in shown.lower()
     assert "small_gpt.py" in shown
     assert main(["report", str(saved)]) == 0
-    assert "14 workloads" in capsys.readouterr().out
+    assert "14 files" in capsys.readouterr().out
 
 
 def test_an_orphan_only_trace_reports_its_whole_span(
@@ -283,7 +283,7 @@ def test_a_damaged_saved_report_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "ranks.json"
-    path.write_text('{"schema": "launchscope/ranks/1", "rows": 3}')
+    path.write_text('{"schema": "launchscope/ranks/2", "rows": 3}')
     assert main(["report", str(path)]) == 3
     assert "is damaged and cannot be read as ranks" in capsys.readouterr().err
 

@@ -46,16 +46,36 @@ def test_a_gzip_stream_that_ends_early_is_read_up_to_there(tmp_path: Path, kept:
     assert repairs == ["the gzip stream ends early"]
 
 
-def test_a_gzip_stream_with_a_wrong_checksum_is_reported(tmp_path: Path) -> None:
-    packed = bytearray(gzip.compress(CONTENT))
-    packed[-6] ^= 0xFF
-    _, repairs = read(written(tmp_path, bytes(packed)))
-    assert repairs == ["the gzip stream ends early"]
+@pytest.mark.parametrize("at", [-1, -4, -6, -8])
+def test_a_wrong_checksum_or_size_is_called_one_and_the_content_is_kept(
+    tmp_path: Path, at: int
+) -> None:
+    packed = bytearray(gzip.compress(CONTENT[:5000]))
+    packed[at] ^= 0xFF
+    found, repairs = read(written(tmp_path, bytes(packed) + gzip.compress(CONTENT[5000:])))
+    assert found == CONTENT
+    assert repairs == ["the gzip checksum is wrong"]
 
 
-def test_gzip_garbage_is_no_crash(tmp_path: Path) -> None:
-    found, repairs = read(written(tmp_path, b"\x1f\x8b" + b"nonsense" * 50))
-    assert (found, repairs) == (b"", ["the gzip stream ends early"])
+def test_a_gzip_header_may_have_a_name_a_comment_and_more(tmp_path: Path) -> None:
+    packed = gzip.compress(CONTENT)
+    header = packed[:3] + b"\x1e" + packed[4:10] + b"\3\0abc" + b"name\0" + b"\0" + b"\1\2"
+    assert read(written(tmp_path, header + packed[10:])) == (CONTENT, [])
+
+
+@pytest.mark.parametrize("block", [1, 7, 1000])
+def test_small_blocks_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(module, "BLOCK", block)
+    content = CONTENT[:2000] + b"a" * 3000
+    assert read(written(tmp_path, gzip.compress(content))) == (content, [])
+
+
+@pytest.mark.parametrize("head", [b"\x1f\x8b", b"\x1f\x8b\x08\x08"])
+def test_gzip_garbage_is_no_crash(tmp_path: Path, head: bytes) -> None:
+    found, repairs = read(written(tmp_path, head + b"nonsense" * 50))
+    assert (found, repairs) == (b"", ["the gzip stream is damaged: read up to there"])
 
 
 def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 
 KINDS = (
     "kineto", "json.dumps", "compact", "indented", "tabs", "events first", "gzip", "nsys",
+    "nsys with a log", "nsys with a view",
 )  # fmt: skip
 
 

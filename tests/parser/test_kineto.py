@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,38 @@ def test_a_gzip_stream_that_ends_early_is_read_as_far_as_it_goes(tmp_path: Path)
     packed = gzip.compress(json.dumps(built.document()).encode())
     read = read_trace(written(tmp_path, packed[: len(packed) // 2], "t.json.gz"))
     assert 0 < len(read.calls) < 300
+    assert read.damage.any
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_second_document_is_reported_and_the_first_one_read(
+    tmp_path: Path, layout: str, pack: Callable[[bytes], bytes]
+) -> None:
+    document = one_step().document() | {"traceName": "x", "with_stack": 1}
+    text = LAYOUTS[layout](document).encode()
+    whole = read_trace(written(tmp_path, pack(text + b"\n")))
+    assert not whole.damage.any
+    read = read_trace(written(tmp_path, pack(text) + pack(text)))
+    assert len(read.activities) == len(whole.activities)
+    assert read.with_stack
+    assert read.damage.repairs == ("another document follows the first one, and was not read",)
+    assert read.damage.cut
+
+
+def test_a_second_list_of_events_is_reported(tmp_path: Path) -> None:
+    text = json.dumps(one_step().document()["traceEvents"])
+    assert not read_trace(written(tmp_path, f"{text}\n")).damage.any
+    assert read_trace(written(tmp_path, text + text)).damage.cut
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_numbers_of_hundreds_of_digits_are_no_rank_and_no_time(tmp_path: Path, digits: int) -> None:
+    number = "7" * digits
+    text = json.dumps(one_step().document() | {"distributedInfo": {"rank": "R", "world_size": "R"}})
+    text = text.replace('"R"', number).replace('"dur": 3,', f'"dur": {number},')
+    read = read_trace(written(tmp_path, text))
+    assert (read.rank, read.world_size) == (None, None)
     assert read.damage.any
 
 
@@ -332,3 +365,66 @@ def test_damage_is_described_in_the_singular_and_the_plural() -> None:
         "1 event dropped; 1 missing or negative duration taken as 0; 1 GPU event of unknown process"
     )
     assert Damage(1200, 2).text == "1,200 events dropped; 2 GPU events of unknown process"
+
+
+def with_processes(built: TraceBuilder, pid: object, tid: object) -> TraceBuilder:
+    for event in built.events:
+        if event["cat"] != "kernel":
+            event["pid"], event["tid"] = pid, tid
+    return built
+
+
+@pytest.mark.parametrize(
+    ("pid", "number"), [("python3 123", 123), ("123", 123), ("0 (GPU)", 0), (77.0, 77)]
+)
+def test_processes_that_are_texts_have_the_number_in_them(
+    tmp_path: Path, pid: object, number: int
+) -> None:
+    built = with_processes(trace().step().launch().launch().end(), pid, "thread 5 (main)")
+    read = read_trace(built.write(tmp_path / "t.json"))
+    assert set(read.calls[c.PID]) == {number}
+    assert set(read.calls[c.TID]) == {5}
+    assert find_launches(read).coverage_pct == 100.0
+
+
+def test_processes_whose_texts_have_no_number_are_told_apart(tmp_path: Path) -> None:
+    one = with_processes(trace().launch(), "Spans", "a").events
+    other = with_processes(trace().launch().launch(), "CPU", "b").events
+    read = read_trace(written(tmp_path, json.dumps({"traceEvents": one + other})))
+    assert read.calls[c.PID].nunique() == 2
+    assert int(read.calls[c.PID].min()) >= 1 << 40
+
+
+@pytest.mark.parametrize("layout", ["kineto", "compact"])
+@pytest.mark.parametrize(
+    "categories", [("xpu_runtime", "xpu_driver"), ("privateuse1_runtime", "privateuse1_driver")]
+)
+def test_traces_of_other_devices_are_read(
+    tmp_path: Path, layout: str, categories: tuple[str, str]
+) -> None:
+    document = trace().step().launch().launch().sync(api="urQueueFinish").end().document()
+    calls = [event for event in document["traceEvents"] if event["cat"] == "cuda_runtime"]
+    for event, category in zip(calls, (*categories, categories[0])):
+        event["cat"] = category
+    read = read_trace(written(tmp_path, LAYOUTS[layout](document)))
+    found = find_launches(read)
+    assert (len(found.calls), found.coverage_pct) == (2, 100.0)
+    assert len(synchronizations(read, found)) == 1
+
+
+def test_a_trace_of_mtia_is_refused_with_the_reason(tmp_path: Path) -> None:
+    text = json.dumps(one_step().document()).replace('"kernel",', '"mtia_ccp_events",')
+    text = text.replace('"gpu_memset"', '"mtia_ccp_events"')
+    with pytest.raises(InputError, match="is of an MTIA device"):
+        read_trace(written(tmp_path, text))
+
+
+def test_times_before_zero_are_shifted(tmp_path: Path) -> None:
+    built = one_step()
+    usual = read_trace(built.write(tmp_path / "usual.json"))
+    for event in built.events:
+        event["ts"] -= 1_000_500
+    early = read_trace(built.write(tmp_path / "early.json"))
+    assert int(early.calls[c.START].min()) == 0
+    for usually, found in ((usual.calls, early.calls), (usual.activities, early.activities)):
+        assert list(found[c.END]) == [end - 1_000_000_000 for end in usually[c.END]]

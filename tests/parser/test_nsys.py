@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,52 @@ def test_reading_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     read_trace(path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.sqlite"]
+
+
+def test_a_database_with_a_write_ahead_log_is_read_without_a_file_beside_it(tmp_path: Path) -> None:
+    path = nsys().launch().write(tmp_path / "report.sqlite")
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.sqlite"]
+    assert len(read_trace(path).activities) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.sqlite"]
+
+
+def test_a_database_whose_newest_rows_are_in_a_log_is_refused(tmp_path: Path) -> None:
+    path = nsys().launch().write(tmp_path / "report.sqlite")
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL")
+        writer.commit()
+        with pytest.raises(InputError, match="newest rows are still in"):
+            read_trace(path)
+
+
+KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        (f"CREATE VIEW {KERNELS} AS SELECT * FROM moved", f"{KERNELS} is a view, not a table"),
+        (f"CREATE VIRTUAL TABLE {KERNELS} USING fts5(start, end)", "is a virtual table"),
+        (
+            f"CREATE TABLE {KERNELS} (start, end AS (start + 1), deviceId, streamId)",
+            f"the column end of {KERNELS} is computed",
+        ),
+        (f"CREATE TABLE {KERNELS} (start, deviceId)", f"{KERNELS} has no column end"),
+    ],
+)
+def test_what_stands_in_place_of_a_table_or_column_is_refused(
+    tmp_path: Path, statement: str, reason: str
+) -> None:
+    path = nsys().launch().write(tmp_path / "report.sqlite")
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute(f"ALTER TABLE {KERNELS} RENAME TO moved")
+        writer.execute(statement)
+        writer.commit()
+    with pytest.raises(InputError, match=reason):
+        read_trace(path)
 
 
 def test_more_than_fits_in_the_memory_allowed_is_refused(tmp_path: Path) -> None:

@@ -1,56 +1,78 @@
-"""Profiles side by side -> Ranks: rows, the slowest rank and the skew, or workloads."""
+"""Profiles side by side -> Ranks: rows, the slowest rank, the skew and arrivals; or plain files."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
+from launchscope.analysis.comparison.collectives import Collectives, arrivals
 from launchscope.model import Profile
-from launchscope.model.comparison import RankRow, Ranks, Skew
-from launchscope.wording import ms, pct, plural
+from launchscope.model.comparison import Arrival, RankRow, Ranks, Skew
+from launchscope.wording import listed, ms, pct, plural
 
-_COMMUNICATION = ("nccldevkernel", "ncclkernel", "rccl", "nccl:")
-_SKEWS = ("own_ms", "iteration_ms", "busy_ms", "communication_ms", "launches_per_step")
+_SKEWS = (
+    "own_ms", "iteration_ms", "busy_ms", "communication_ms", "exposed_communication_ms",
+    "launches_per_step",
+)  # fmt: skip
 # Ranks that differ by less than this are alike.
 _LEAST_SKEW_PCT = 1.0
 
 
 def rank_row(profile: Profile, name: str) -> RankRow:
     """The figures of one file."""
-    iteration = profile.value("iteration_ms")
-    inside = [k.total_us for k in profile.kernels if k.name.lower().startswith(_COMMUNICATION)]
-    communication = sum(inside) / 1e3
+    iteration, exposed = profile.value("iteration_ms"), profile.value("exposed_communication_ms")
+    world_size = profile.environment.world_size
     verdict, target = profile.verdict, profile.target
     return RankRow(
         name=name,
         rank=profile.facts.rank,
         iteration_ms=iteration,
         busy_ms=profile.value("iteration_busy_ms"),
-        communication_ms=communication if profile.kernels else None,
-        own_ms=None if iteration is None else max(iteration - communication, 0.0),
+        communication_ms=profile.value("communication_ms"),
+        exposed_communication_ms=exposed,
+        own_ms=None if iteration is None or exposed is None else max(iteration - exposed, 0.0),
         launches_per_step=profile.value("launches_per_step"),
         launch_overhead_pct=profile.value("launch_overhead_pct"),
         removable_pct=profile.value("removable_pct"),
         recommendation=None if verdict is None else verdict.recommendation,
         target=None if target.kind == "trace" else " ".join((target.name, *target.args)),
+        world_size=world_size if world_size > 1 else None,
     )
 
 
-def ranks_of(rows: Sequence[RankRow], *, is_one_run: bool = False) -> Ranks:
-    """Ranks side by side with their differences, or workloads with their verdicts. Files are ranks
-    of one run if each names another rank and all the same command, or if the person says so."""
+def ranks_of(
+    rows: Sequence[RankRow],
+    collectives: Mapping[str, Collectives] | None = None,
+    *,
+    is_one_run: bool = False,
+) -> Ranks:
+    """Ranks side by side with their differences, or files with their verdicts. Files are ranks of
+    one run if two or more each name another rank and all the same command and number of ranks, or
+    if the person says so. `collectives`: of the traces, by the names of the rows."""
     known = [row for row in rows if row.problem is None]
     problems = [f"{row.name}: {row.problem}" for row in rows if row.problem is not None]
-    numbers = [row.rank for row in known if row.rank is not None]
-    distinct = len(set(numbers)) == len(numbers)
+    distinct = len({row.rank for row in known if row.rank is not None}) == len(known)
     targets = {row.target for row in known if row.target is not None}
-    if not is_one_run and (len(numbers) < len(known) or not distinct or len(targets) > 1):
+    sizes = {row.world_size for row in known if row.world_size is not None}
+    in_one_run = len(known) > 1 and distinct and len(targets) < 2 and len(sizes) < 2
+    if not is_one_run and not in_one_run:
         by_name = tuple(sorted(rows, key=lambda row: row.name))
-        headline = _workloads_headline(len(rows), known)
-        return Ranks(by_name, (), None, headline, tuple(problems), kind="workloads")
-    if not distinct:
+        headline = _files_headline(len(rows), known)
+        return Ranks(by_name, (), None, headline, tuple(problems), kind="files")
+    numbers = [row.rank for row in known if row.rank is not None]
+    if len(set(numbers)) < len(numbers):
         problems.append("several files name the same rank")
+    by_rank = sorted(rows, key=lambda row: (row.rank is None, row.rank or 0, row.name))
+    order = [row.name for row in by_rank]
+    traced = {name: collectives[name] for name in order if collectives and name in collectives}
+    arrived, unmatched = arrivals(traced)
+    if unmatched:
+        problems.append(
+            f"the collectives in {listed(list(unmatched))} could not be matched with those of "
+            "another file: they do not end together, however the clocks are set"
+        )
     skews = []
     for key in _SKEWS:
         values = [float(value) for row in known if (value := getattr(row, key)) is not None]
@@ -58,10 +80,31 @@ def ranks_of(rows: Sequence[RankRow], *, is_one_run: bool = False) -> Ranks:
             skews.append(Skew(key, min(values), median(values), max(values)))
     timed = [row for row in known if row.own_ms is not None]
     slowest = max(timed, key=lambda row: row.own_ms or 0.0, default=None)
-    by_rank = sorted(rows, key=lambda row: (row.rank is None, row.rank or 0, row.name))
+    if arrived:
+        matched = {name for name, each in traced.items() if each.name} - set(unmatched)
+        by_rank = [_with_arrivals(row, arrived) if row.name in matched else row for row in by_rank]
     headline = _headline(len(rows), len(known), slowest, skews)
+    if arrived:
+        headline += _last_to_arrive(by_rank, len(arrived))
     name = None if slowest is None else slowest.name
-    return Ranks(tuple(by_rank), tuple(skews), name, headline, tuple(problems))
+    return Ranks(tuple(by_rank), tuple(skews), name, headline, tuple(problems), arrivals=arrived)
+
+
+def _with_arrivals(row: RankRow, arrived: Sequence[Arrival]) -> RankRow:
+    waits = [arrival.waited_ms for arrival in arrived if arrival.last == row.name]
+    return replace(row, last_arrivals=len(waits), waited_for_ms=sum(waits))
+
+
+def _last_to_arrive(rows: Sequence[RankRow], collectives: int) -> str:
+    last = max(rows, key=lambda row: row.waited_for_ms or 0.0)
+    return (
+        f" The last to arrive at {last.last_arrivals} of {plural(collectives, 'collective')} is "
+        f"{_name(last)}: another rank waits for it for {ms(last.waited_for_ms or 0.0)} in all."
+    )
+
+
+def _name(row: RankRow) -> str:
+    return row.name if row.rank is None else f"rank {row.rank}"
 
 
 def _read(count: int, known: int, noun: str) -> str:
@@ -77,15 +120,14 @@ def _headline(count: int, known: int, slowest: RankRow | None, skews: list[Skew]
     skew_pct = own.pct or 0.0
     if skew_pct < _LEAST_SKEW_PCT:
         return f"{read}: outside of collectives they differ by only {pct(skew_pct)}."
-    name = slowest.name if slowest.rank is None else f"rank {slowest.rank}"
     return (
-        f"{read}; the slowest is {name}, which works {ms(slowest.own_ms)} per iteration, "
+        f"{read}; the slowest is {_name(slowest)}, which works {ms(slowest.own_ms)} per iteration, "
         f"{ms(own.high - own.low)} more than the fastest ({pct(skew_pct)} of the median)."
     )
 
 
-def _workloads_headline(count: int, known: Sequence[RankRow]) -> str:
+def _files_headline(count: int, known: Sequence[RankRow]) -> str:
     verdicts = Counter(row.recommendation for row in known if row.recommendation is not None)
     counts = [f"{number} {name.replace('_', ' ')}" for name, number in verdicts.most_common()]
-    read = _read(count, len(known), "workload")
+    read = _read(count, len(known), "file")
     return f"{read}: {', '.join(counts)}." if counts else f"{read} read."

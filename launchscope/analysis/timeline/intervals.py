@@ -37,23 +37,25 @@ def latest(start: Ints, start_group: Ints, time: Ints, group: Ints) -> Ints:
 @dataclass(frozen=True)
 class Cover:
     """Groups of disjoint intervals, sorted by group and start; answers how much of a span its
-    group covers. Groups are any numbers."""
+    group covers. Groups are any numbers; without them all intervals are one group."""
 
     starts: Ints
     ends: Ints
     groups: Ints
 
     @classmethod
-    def of(cls, start: Ints, end: Ints, group: Ints) -> Cover:
+    def of(cls, start: Ints, end: Ints, group: Ints | None = None) -> Cover:
         """The union of any intervals of each group, in any order."""
+        group = np.zeros(len(start), np.int64) if group is None else group
         order = np.lexsort((start, group))
         start, group = start[order], group[order]
         reach = pd.Series(end[order]).groupby(group).cummax().to_numpy(np.int64)
         opens = np.append(True, (start[1:] > reach[:-1]) | (np.diff(group) != 0))[: len(start)]
         return cls(start[opens], reach[np.append(opens, True)[1:]], group[opens])
 
-    def until(self, time: Ints, group: Ints) -> Ints:
+    def until(self, time: Ints, group: Ints | None = None) -> Ints:
         """Nanoseconds that its group covers before each time."""
+        group = np.zeros(len(time), np.int64) if group is None else group
         if not len(self.starts):
             return np.zeros(len(time), np.int64)
         lengths = self.ends - self.starts
@@ -63,6 +65,6 @@ class Cover:
         inside = np.clip(time - self.starts[index], 0, lengths[index])
         return np.where(index < 0, 0, before[index] + inside)
 
-    def inside(self, start: Ints, end: Ints, group: Ints) -> Ints:
+    def inside(self, start: Ints, end: Ints, group: Ints | None = None) -> Ints:
         """Nanoseconds of each span that its group covers; 0 for one that is empty or reversed."""
         return np.where(end > start, self.until(end, group) - self.until(start, group), 0)

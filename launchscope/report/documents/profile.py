@@ -87,6 +87,7 @@ def document(profile: Profile, top: int) -> Document:
             _times(profile),
             _iteration(profile),
             _costs(profile),
+            _devices(profile),
             items("Between steps, not in every iteration", _periodic(profile)),
             change,
             keep_in_mind,
@@ -281,6 +282,12 @@ def _predicted(profile: Profile) -> list[_Row]:
         if found is not None:  # the verdict's bounds, the error of the simulation in them
             bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
             rows.append(_Row("share removed, bounds", "", bounds))
+    if profile.value("communication_ms"):
+        for label, key in (
+            ("collectives of an iteration", "communication_ms"),
+            ("of them, exposed", "exposed_communication_ms"),
+        ):
+            rows.append(_Row(label, _metric(profile, key, spread=False)))
     if profile.mode == "trace":
         delay = profile.value("queue_delay_us")
         if delay is None or delay >= 0:
@@ -311,6 +318,26 @@ def _iteration(profile: Profile) -> Section:
     total = with_unit(profile.metrics["iteration_ms"], spread=False)
     block = Bars(("", "time"), tuple(bars), stacked=True)
     return Section(f"Where the iteration time goes ({total})", (block,))
+
+
+def _devices(profile: Profile) -> Section:
+    """All GPUs and processes of a file that has several; empty otherwise."""
+    if len(profile.devices) < 2:
+        return Section("", ())
+    table = Table.of(
+        profile.devices,
+        (Column("GPU", key=True), lambda row: str(row.device)),
+        (
+            Column("process", key=True),
+            lambda row: None if row.process is None else str(row.process),
+        ),
+        (Column("launches"), lambda row: count(row.launches)),
+        (Column("kernels"), lambda row: count(row.kernels)),
+        (Column("busy"), lambda row: ms(row.busy_ms)),
+        (Column("idle"), lambda row: ms(row.idle_ms)),
+        (Column("", "left"), lambda row: "in the figures above" if row.in_figures else ""),
+    )
+    return Section("GPUs and processes, over the whole trace", (table,))
 
 
 def _costs(profile: Profile) -> Section:

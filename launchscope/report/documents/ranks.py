@@ -1,4 +1,4 @@
-"""The report of several files: ranks and their differences, or workloads."""
+"""The report of several files: ranks, their differences and who is late; or a table of files."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from launchscope.report.document import Cell, Column, Document, Section, Table, 
 from launchscope.report.documents.labels import VERDICTS
 from launchscope.wording import count, ms, pct, plural
 
-_OWN = "own: the iteration without NCCL kernels, in which a rank also waits for the others"
+_OWN = (
+    "own: the iteration without exposed collectives (no other kernel of the rank runs), in which a "
+    "rank also waits for the others"
+)
 _SKEWS = {
     "own_ms": "own time",
     "iteration_ms": "iteration",
     "busy_ms": "GPU busy",
     "communication_ms": "collectives",
+    "exposed_communication_ms": "exposed collectives",
     "launches_per_step": "launches per step",
 }
 
 
 def document(value: Ranks, top: int) -> Document:
-    """One row per file, the slowest rank strong; nothing in it is cut at `top`."""
+    """One row per file, the slowest rank strong; collectives are cut at `top`."""
     is_ranks = value.kind == "ranks"
     return Document(
         badge=value.kind.upper(),
@@ -30,8 +34,9 @@ def document(value: Ranks, top: int) -> Document:
         headline=value.headline,
         context=(_OWN,) if is_ranks else (),
         sections=sections(
-            Section("Rank by rank" if is_ranks else "Workloads", (_rows(value),)),
+            Section("Rank by rank" if is_ranks else "Files", (_rows(value),)),
             Section("Differences between the ranks", (_skews(value),)),
+            Section("The last to arrive", (_arrivals(value), _longest(value, top))),
             notes(value.notes),
         ),
     )
@@ -56,7 +61,9 @@ def _rows(value: Ranks) -> Table:
         (Column("verdict", "left", fit="wrap"), _verdict),
         (Column("file", "left", fit="wrap"), lambda row: row.name),
     ]
-    if value.kind == "workloads":
+    if value.kind == "files":
+        if all(row.target is None for row in value.rows):
+            return Table.of(value.rows, columns.pop(), *columns)
         name = Column("workload", "left", key=True, fit="cut_start")
         return Table.of(value.rows, (name, lambda row: row.target), *columns)
     columns.insert(2, figure("collectives", lambda row: row.communication_ms, ms))
@@ -82,3 +89,31 @@ def _skews(value: Ranks) -> Table:
         (Column("most"), lambda skew: figure(skew, skew.high)),
         (Column("difference"), lambda skew: None if skew.pct is None else pct(skew.pct)),
     )
+
+
+def _arrivals(value: Ranks) -> Table:
+    """Per rank, at how many collectives it was late and what that cost the others."""
+    known = [row for row in value.rows if row.last_arrivals is not None]
+    return Table.of(
+        known,
+        (Column("rank", key=True), lambda row: _rank(row)),
+        (Column("last at"), lambda row: plural(row.last_arrivals or 0, "collective")),
+        (Column("another rank waited"), lambda row: ms(row.waited_for_ms or 0.0)),
+    )
+
+
+def _longest(value: Ranks, top: int) -> Table:
+    """The collectives with the longest waits."""
+    names = {row.name: _rank(row) for row in value.rows}
+    return Table.of(
+        sorted(value.arrivals, key=lambda arrival: -arrival.waited_ms),
+        (Column("collective", key=True), lambda arrival: f"#{arrival.place + 1}"),
+        (Column("last"), lambda arrival: names.get(arrival.last, arrival.last)),
+        (Column("another rank waited"), lambda arrival: ms(arrival.waited_ms)),
+        (Column("kernel", "left", fit="wrap"), lambda arrival: arrival.name),
+        top=top,
+    )
+
+
+def _rank(row: RankRow) -> str:
+    return row.name if row.rank is None else str(row.rank)
