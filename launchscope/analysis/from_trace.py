@@ -33,6 +33,11 @@ _MAX_RECORDING_SHARE = (0.55, 0.68)
 _PROCESS = 0xFFFFFF  # nsys puts the machine above the process's own number
 # With a smaller share of the device work joined to its launch, idle time has no known cause.
 _MIN_COVERAGE_PCT = 50.0
+# With more damaged events, or launch calls that lost their device work, figures are wrong.
+_MAX_DAMAGED_PCT = 1.0
+_MAX_LOST_PCT = 5.0
+# A replay with its input copies is about as many calls as this.
+_MIN_LAUNCHES = 5
 # Iterations with more launches are not simulated event by event; shorter ones are, up to as many
 # launches altogether.
 _MAX_LAUNCHES = 20_000
@@ -71,11 +76,7 @@ def profile_of_trace(
                 why = f" ({_SHARED_IDS})"
             text = f"the trace has no launch call for its {events}{why}, so no step can be found"
         raise InputError(text, hint="--step-from none reports on the whole span")
-    unknown = None  # why the gain is unknown, whatever the figures are
-    if work.trace.damage.cut:
-        unknown = Reason("file_cut")
-    elif (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT:
-        unknown = Reason("launches_unknown")
+    unknown = _gain_unknown(steps, work, asked_for_span=step_from == "none")
     optimizer = made_capturable(work)
     traced = TracedSteps.of(work, optimizer if unknown is None else None)
     times, bounds = _times(traced)
@@ -116,6 +117,29 @@ def profile_of_trace(
         threshold_pct=threshold_pct,
         expected_steps=expected_steps,
     )
+
+
+def _gain_unknown(steps: Steps, work: Work, *, asked_for_span: bool) -> Reason | None:
+    """Why these steps are no evidence for a gain, whatever their figures are."""
+    trace, used = work.trace, work.iterations.used
+    events = len(trace.calls) + len(trace.activities) + len(trace.ranges) + len(trace.ops)
+    damaged = trace.damage.events_dropped + trace.damage.durations_repaired
+    if trace.damage.cut:
+        return Reason("file_cut")
+    if 100 * damaged > _MAX_DAMAGED_PCT * (events + damaged):
+        return Reason("file_damaged", {"events": damaged})
+    if (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT:
+        return Reason("launches_unknown")
+    if 100 * steps.lost > _MAX_LOST_PCT * steps.calls:
+        counts = {"found": steps.calls - steps.lost, "calls": steps.calls}
+        return Reason("graph_capture") if steps.captured else Reason("work_lost", counts)
+    if steps.boundary.boundary == "none":
+        return Reason("whole_span" if asked_for_span else "no_step")
+    per_step = np.bincount(work.step[work.step >= 0], minlength=len(work.iterations))
+    launches = float(np.median(per_step[used]))
+    if launches < _MIN_LAUNCHES:
+        return Reason("few_launches", {"launches": launches})
+    return None
 
 
 def _times(traced: TracedSteps) -> tuple[StepTimes, tuple[float, float]]:
@@ -222,7 +246,7 @@ def _add_projection(
         return
     used = work.iterations.used
     per_step = np.isin(work.iteration, used).sum() / max(len(used), 1)
-    if work.iterations.whole or per_step > _MAX_LAUNCHES:
+    if per_step > _MAX_LAUNCHES:
         projection = _project_from_idle(traced.timeline, predicted, iteration)
     else:
         # The simulated loop repeats these iterations; more of them would say the same again.

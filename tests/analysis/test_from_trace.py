@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from functools import cache
 from pathlib import Path
 
@@ -112,6 +113,83 @@ def test_the_whole_span_gives_totals() -> None:
     assert sum(kernel.count for kernel in read.kernels) == 120
     assert read.verdict is not None
     assert read.verdict.confidence == "low"
+
+
+def why_unknown(read: Profile) -> str | None:
+    """The reason for the missing verdict; a gain must not be claimed beside it."""
+    verdict, reason = read.verdict, read.facts.gain_unknown
+    assert verdict is not None
+    if reason is None:
+        assert verdict.recommendation != "inconclusive"
+        return None
+    assert verdict.recommendation == "inconclusive"
+    claims = (verdict.speedup, verdict.iteration_speedup, verdict.removable_pct)
+    assert claims == (None, None, None)
+    assert read.value("projected_iteration_ms") is None
+    assert {"LS001", "LS002", "LS003"}.isdisjoint(found.code for found in read.findings)
+    return reason.code
+
+
+def unlike(count: int) -> TraceBuilder:
+    """Launches without any period."""
+    built = trace()
+    for number in random.Random(3).sample(range(1000), count):
+        built.work(20).launch(name=f"k{number}")
+    return built
+
+
+def test_a_whole_span_is_no_evidence_for_a_gain_whether_asked_for_or_not() -> None:
+    assert why_unknown(profile(unlike(60))) == "no_step"
+    assert profile(unlike(60)).value("launches_per_step") == 60
+    assert why_unknown(profile(loop_trace(6, step), step_from="none")) == "whole_span"
+    assert why_unknown(profile(loop_trace(6, step))) is None
+
+
+def test_a_span_with_most_kernels_in_graphs_is_already_graphed() -> None:
+    verdict = profile(unlike(8).graph([(f"g{k}", 5) for k in range(90)])).verdict
+    assert verdict is not None
+    assert verdict.recommendation == "already_graphed"
+    assert "of the kernels in the trace" in verdict.headline
+
+
+@pytest.mark.parametrize(
+    ("launches", "reason"), [(1, "few_launches"), (4, "few_launches"), (5, None)]
+)
+def test_a_step_of_a_few_launches_has_nothing_to_replay(launches: int, reason: str | None) -> None:
+    def body(builder: TraceBuilder) -> None:
+        for _ in range(launches):
+            builder.work(400).launch()
+
+    assert why_unknown(profile(loop_trace(6, body))) == reason
+
+
+@pytest.mark.parametrize(("call", "reason"), [("cudaStreamBeginCapture", "graph_capture"),
+                                              ("hipStreamBeginCapture_spt", "graph_capture"),
+                                              ("cudaMalloc", "work_lost")])  # fmt: skip
+def test_launches_without_device_work_give_no_verdict(call: str, reason: str) -> None:
+    def captured(builder: TraceBuilder) -> None:
+        step(builder)
+        builder.record(api=call)
+        for _ in range(20):
+            builder.record(api="cudaLaunchKernel")  # the call alone
+
+    assert why_unknown(profile(loop_trace(6, captured))) == reason
+
+
+def test_a_capture_outside_the_steps_that_count_takes_no_verdict() -> None:
+    built = trace().record(api="cudaStreamBeginCapture")
+    for _ in range(30):
+        built.record(api="cudaLaunchKernel")
+    for _ in range(6):
+        step(built.step())
+    assert why_unknown(profile(built)) is None
+
+
+def test_a_file_with_many_damaged_events_gives_no_verdict() -> None:
+    built = loop_trace(6, step).end()
+    for event in built.events[::30]:
+        event["dur"] = None
+    assert why_unknown(profile(built)) == "file_damaged"
 
 
 def test_orphans_are_busy_time_of_the_whole_span() -> None:

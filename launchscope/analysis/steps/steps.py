@@ -25,6 +25,7 @@ from launchscope.wording import plural
 
 # Calls that cannot go without device work, unless a stream is being captured.
 _ALWAYS_LAUNCH = r"Launch(?:Cooperative)?Kernel|GraphLaunch"
+_CAPTURES = r"StreamBeginCapture"
 # A thread with a smaller share of the launches may have ended long before the trace did.
 _THREAD_SHARE = 0.05
 
@@ -34,6 +35,10 @@ class Steps:
     iterations: Iterations
     boundary: StepBoundary
     notes: tuple[str, ...] = ()
+    # Launch calls of the used steps, or of the trace where nothing marks a step.
+    calls: int = 0
+    lost: int = 0  # those without device work
+    captured: bool = False  # whether a stream was captured among them
 
 
 def steps_of(
@@ -182,10 +187,10 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
     If every step lost work, as when each captures a graph, all stay.
     """
     windows = steps.iterations
-    missed = _lost(trace, joined)
+    mine = np.ones(len(trace.calls), np.bool_)
     if windows.pid is not None:
-        missed &= ints(trace.calls, c.PID) == windows.pid
-    lost = ints(trace.calls, c.START)[missed]
+        mine = ints(trace.calls, c.PID) == windows.pid
+    lost = ints(trace.calls, c.START)[mine & _lost(trace, joined)]
     partial = np.zeros(len(windows), np.bool_)
     row = windows.of(lost)
     partial[row[row >= 0]] = True
@@ -209,15 +214,25 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
             f"only {len(left):,} of {plural(len(windows.used), 'step')} could be used: the trace "
             "lacks a part of the others"
         )
-    return replace(steps, iterations=replace(windows, used=left), notes=tuple(notes))
+    captures = ints(trace.calls, c.START)[mine & _named_like(trace, _CAPTURES)]
+    launched = ints(joined.calls, c.START)
+    if steps.boundary.boundary in ("marker", "optimizer"):
+        lost, captures, launched = (
+            times[np.isin(windows.of(times), left)] for times in (lost, captures, launched)
+        )
+    return replace(
+        steps,
+        iterations=replace(windows, used=left),
+        notes=tuple(notes),
+        calls=len(lost) + len(launched),
+        lost=len(lost),
+        captured=len(captures) > 0,
+    )
 
 
 def _lost(trace: Trace, joined: Launches) -> Bools:
     """For each call, whether it launches by its name and reached nothing."""
-    calls = trace.calls
-    names = calls[c.NAME].cat
-    launches = names.categories.astype(str).str.contains(_ALWAYS_LAUNCH, regex=True)
-    lost: Bools = np.append(np.asarray(launches, np.bool_), False)[names.codes.to_numpy()]
+    calls, lost = trace.calls, _named_like(trace, _ALWAYS_LAUNCH)
     pid, launching = ints(calls, c.PID), ints(joined.calls, c.PID)
     for process in np.unique(launching):
         mine = np.flatnonzero(lost & (pid == process))
@@ -225,6 +240,14 @@ def _lost(trace: Trace, joined: Launches) -> Bools:
         lost[mine] = ~np.isin(ints(calls, c.CORRELATION)[mine], found)
     # Why a process has no launch at all is unknown.
     return lost & np.isin(pid, launching)
+
+
+def _named_like(trace: Trace, pattern: str) -> Bools:
+    """For each call, whether its name contains the pattern."""
+    names = trace.calls[c.NAME].cat
+    found = names.categories.astype(str).str.contains(pattern, regex=True)
+    rows: Bools = np.append(np.asarray(found, np.bool_), False)[names.codes.to_numpy()]
+    return rows
 
 
 def _recorded_until(joined: Launches, pid: int | None) -> int:

@@ -29,10 +29,13 @@ def RULE(profile: Profile) -> Findings:
     share = profile.facts.graph_kernel_share_pct
     if share is not None and share >= 1.0:
         launches = profile.value("graph_launches_per_step")
-        count = f" ({plural(launches, 'graph launch')} per step)" if launches else ""
+        per, whose = " per step", "in a step"
+        if profile.step is not None and profile.step.boundary == "none":
+            per, whose = "", "in the trace"
+        count = f" ({plural(launches, 'graph launch')}{per})" if launches else ""
         yield RULE.finding(
             "info",
-            f"{pct(share)} of the kernels in a step already run inside CUDA graphs{count}",
+            f"{pct(share)} of the kernels {whose} already run inside CUDA graphs{count}",
             "Look at the kernels that are still launched one by one. With torch.compile, "
             "TORCH_LOGS=cudagraphs,perf_hints names the parts that it leaves out or records again.",
             graph_kernel_share_pct=share,
