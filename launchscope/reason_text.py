@@ -170,6 +170,13 @@ def reason_text(reason: Reason) -> str:
         case "few_launches":
             launches = plural(float(details.get("launches", 0)), "launch")
             return f"a step has only {launches}, and a replay needs about as many calls"
+        case "pauses":
+            pauses, gaps = int(details.get("pauses", 0)), int(details.get("gaps", 0))
+            hold = "holds" if pauses == 1 else "hold"
+            return (
+                f"{pauses:,} of {plural(gaps, 'gap')} {hold} most of the time in which the GPU is "
+                "idle, as with set-up that runs once"
+            )
         case "script_out_of_memory":
             measured = details.get("measured_in_part")
             when = "after it was measured in part" if measured else "before it was measured"

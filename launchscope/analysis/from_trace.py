@@ -13,9 +13,10 @@ import numpy as np
 from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.replay_model.gain import Projection, Projector, TracedSteps
 from launchscope.analysis.replay_model.prediction import Prediction, made_capturable
+from launchscope.analysis.steps.period import MIN_STEPS
 from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
 from launchscope.analysis.timeline.kernels import kernel_table
-from launchscope.analysis.timeline.timeline import Timeline
+from launchscope.analysis.timeline.timeline import PAUSE_NS, STALL_NS, IdleParts, Timeline
 from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.errors import InputError
@@ -76,12 +77,15 @@ def profile_of_trace(
                 why = f" ({_SHARED_IDS})"
             text = f"the trace has no launch call for its {events}{why}, so no step can be found"
         raise InputError(text, hint="--step-from none reports on the whole span")
-    unknown = _gain_unknown(steps, work, asked_for_span=step_from == "none")
     optimizer = made_capturable(work)
-    traced = TracedSteps.of(work, optimizer if unknown is None else None)
+    traced = TracedSteps.of(work, optimizer, pause_ns=PAUSE_NS)
+    unknown = _gain_unknown(steps, traced, threshold_pct, asked_for_span=step_from == "none")
+    if unknown is not None:
+        traced = replace(traced, predicted=None)
     times, bounds = _times(traced)
     builder = ProfileBuilder()
     builder.notes += [*steps.notes, *_notes(trace, joined, steps, times, bounds[1])]
+    builder.notes += _idle_notes(traced.timeline.iteration_idle)
     builder.add_times(times)
     builder.add_trace(traced, times)
     if traced.predicted is not None and optimizer.added_kernels:
@@ -119,8 +123,11 @@ def profile_of_trace(
     )
 
 
-def _gain_unknown(steps: Steps, work: Work, *, asked_for_span: bool) -> Reason | None:
+def _gain_unknown(
+    steps: Steps, traced: TracedSteps, threshold_pct: float, *, asked_for_span: bool
+) -> Reason | None:
     """Why these steps are no evidence for a gain, whatever their figures are."""
+    work = traced.work
     trace, used = work.trace, work.iterations.used
     events = len(trace.calls) + len(trace.activities) + len(trace.ranges) + len(trace.ops)
     damaged = trace.damage.events_dropped + trace.damage.durations_repaired
@@ -139,6 +146,13 @@ def _gain_unknown(steps: Steps, work: Work, *, asked_for_span: bool) -> Reason |
     launches = float(np.median(per_step[used]))
     if launches < _MIN_LAUNCHES:
         return Reason("few_launches", {"launches": launches})
+    # Pauses of a few iterations may be their usual ones or not; a median over more leaves out those
+    # that happened once.
+    idle = traced.timeline.iteration_idle
+    paused, span = float(idle.paused.sum()), float(traced.timeline.traced_iteration.sum())
+    most_idle, matters = paused > idle.idle.sum() / 2, 100 * paused >= threshold_pct * span
+    if len(used) < MIN_STEPS and paused and most_idle and matters:
+        return Reason("pauses", {"pauses": int(idle.pauses.sum()), "gaps": int(idle.gaps.sum())})
     return None
 
 
@@ -233,6 +247,26 @@ def _notes(
     return notes
 
 
+def _idle_notes(idle: IdleParts) -> list[str]:
+    """Idle time that is no launch overhead."""
+    notes, total = [], max(float(idle.idle.sum()), 1e-9)
+    if pauses := int(idle.pauses.sum()):
+        notes.append(
+            f"{100 * idle.paused.sum() / total:.0f} % of the time in which the GPU is idle is in "
+            f"{pauses:,} of {plural(int(idle.gaps.sum()), 'gap')}, each {PAUSE_NS / 1e6:.0f} ms or "
+            "longer: the host sets something up, loads a module, allocates or does other work. "
+            "This time is not attributed, and the prediction keeps it"
+        )
+    if (stalled := float(idle.stalled.sum())) > 0.01 * total:
+        notes.append(
+            f"{100 * stalled / total:.0f} % of the time in which the GPU is idle is more than "
+            f"{STALL_NS / 1e3:.0f} us after the launch call of the next work returned: the work "
+            "waits for another stream, a collective or work that the trace lacks, and the "
+            "prediction keeps this time"
+        )
+    return notes
+
+
 def _add_projection(
     builder: ProfileBuilder,
     traced: TracedSteps,
@@ -262,6 +296,10 @@ def _add_projection(
         assert simulated is not None
         projection = simulated
     low, high = projection.low_pct, projection.high_pct
+    kept = median_or_none(traced.timeline.step_idle.paused) or 0.0
+    share = 100 * kept / projection.eager_ms
+    low, high = low - share, high - share
+    projection = replace(projection, projected_ms=projection.projected_ms + kept)
     # A projection keeps the host's work between steps, which shrinks with the iteration.
     if fastest_ms > 0:
         low = min(low, 100 * (1 - projection.projected_ms / fastest_ms))

@@ -212,5 +212,5 @@ def _waits(idle: IdleParts, between: float) -> dict[str, float]:
         "sync_wait_ms": median_or_none(idle.sync) or 0.0,
         "data_wait_ms": (median_or_none(idle.data) or 0.0) * between,
         "dispatch_gap_ms": median_or_none(idle.dispatch) or 0.0,
-        "unattributed_ms": median_or_none(idle.unattributed) or 0.0,
+        "unattributed_ms": median_or_none(idle.unattributed + idle.paused) or 0.0,
     }

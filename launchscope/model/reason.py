@@ -93,6 +93,7 @@ ReasonCode = Literal[
     "no_step",
     "whole_span",
     "few_launches",
+    "pauses",
 ]
 
 

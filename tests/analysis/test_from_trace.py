@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -190,6 +191,77 @@ def test_a_file_with_many_damaged_events_gives_no_verdict() -> None:
     for event in built.events[::30]:
         event["dur"] = None
     assert why_unknown(profile(built)) == "file_damaged"
+
+
+def marked(count: int, body: Callable[[TraceBuilder, int], object]) -> TraceBuilder:
+    """Steps whose bodies get their number; the first counts for nothing."""
+    built = trace()
+    for number in range(count):
+        body(built.step(), number)
+    return built.end()
+
+
+def removable(read: Profile) -> float:
+    return known(read.value("removable_pct"))
+
+
+def test_idle_time_before_queued_work_stays_in_a_replay() -> None:
+    """As behind a collective, or a stream that is not in the trace."""
+
+    def stalled(builder: TraceBuilder, _: int) -> None:
+        step(builder)
+        builder.launch(delay_us=20_000).work(20_000)
+
+    read = profile(marked(6, stalled))
+    assert known(read.value("dispatch_gap_ms")) == pytest.approx(20, rel=0.01)
+    assert known(read.value("launch_overhead_ms")) < 0.5
+    assert known(read.value("predicted_replay_ms")) == pytest.approx(20.1, rel=0.01)
+    assert 0 < removable(read) < 5
+    assert abs(known(read.facts.simulation_error_pct)) < 2
+    assert any("waits for another stream" in note for note in read.notes)
+
+
+def test_a_pause_in_every_step_is_told_and_stays_in_a_replay() -> None:
+    def pausing(builder: TraceBuilder, _: int) -> None:
+        step(builder)
+        builder.work(20_000).launch()
+
+    read = profile(marked(6, pausing))
+    assert known(read.value("unattributed_ms")) == pytest.approx(20, rel=0.01)
+    assert 0 < removable(read) < 5
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "stay_eager"
+    assert any("is in 5 of 105 gaps, each 2 ms or longer" in note for note in read.notes)
+
+
+def test_a_pause_that_happens_once_changes_nothing() -> None:
+    def pausing_once(builder: TraceBuilder, number: int) -> None:
+        step(builder.work(20_000 if number == 3 else 20))
+
+    once, never = (
+        profile(marked(8, pausing_once)),
+        profile(marked(8, lambda b, _: step(b.work(20)))),
+    )
+    assert removable(once) == pytest.approx(removable(never), rel=0.05)
+
+
+def test_of_one_or_two_steps_with_a_pause_nobody_knows_what_is_usual() -> None:
+    def set_up(builder: TraceBuilder, number: int) -> None:
+        step(builder.work(20_000 if number == 1 else 20))
+
+    read = profile(marked(3, set_up))
+    assert why_unknown(read) == "pauses"
+    assert read.verdict is not None
+    assert "1 of 40 gaps holds most of the time" in read.verdict.headline
+
+
+def test_a_pause_that_is_a_small_part_of_a_busy_step_takes_no_verdict() -> None:
+    def busy(builder: TraceBuilder, _: int) -> None:
+        for _ in range(20):
+            builder.launch(kernel_us=5000)
+        builder.work(103_000)
+
+    assert why_unknown(profile(marked(3, busy))) is None
 
 
 def test_orphans_are_busy_time_of_the_whole_span() -> None:

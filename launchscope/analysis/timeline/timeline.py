@@ -3,10 +3,12 @@
 A gap ends when a device activity starts, and belongs to the thread and the iteration whose
 launch started that activity. Parts of a gap, in the order in which they are taken:
 
-- dispatch: all of it, when the launch call had returned before the GPU went idle;
+- dispatch: all of it, when the launch call had returned before the GPU went idle; otherwise from
+  the return of the call on, if that is a stall: the activity waited for more than its launch;
 - data: while that thread was in the data loader;
 - sync: while that thread was in a synchronization, and afterwards up to as much idle time as the
   host had waited, because without the wait it would have been that much further ahead;
+- pauses: the rest of a gap, where that is too long for a launch and the caller asks for it;
 - launch call and framework: the rest, by whether the thread was in a launch call;
 - unattributed: gaps that an activity without a known launch ended.
 """
@@ -22,22 +24,34 @@ from launchscope.analysis.steps.iterations import ranges_named
 from launchscope.analysis.timeline.intervals import Cover, union_ns_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Floats, Ints, ints
+from launchscope.parser.trace import Bools, Floats, Ints, ints
 
 DATA_RANGE = "enumerate(DataLoader)"
+# An activity that starts so long after its launch call returned, on an idle GPU, waits for another
+# stream, a collective or work that the trace lacks. The longest in 14 recordings (H200) is 8 us, in
+# traces of an MI300X 86 us.
+STALL_NS = 100_000
+# A host that launches nothing for so long sets something up, loads a module, allocates or pauses.
+# The longest gap in a step of the 14 recordings is 1.0 ms.
+PAUSE_NS = 2_000_000
 
 
 @dataclass(frozen=True)
 class IdleParts:
-    """Idle milliseconds per used iteration, by cause; they sum to `idle`."""
+    """Idle milliseconds per used iteration, by cause; they sum to `idle`. `stalled` is a part of
+    `dispatch`. `gaps` counts all gaps and `pauses` those with a pause."""
 
     idle: Floats
     dispatch: Floats
+    stalled: Floats
     data: Floats
     sync: Floats
     launch_call: Floats
     framework: Floats
+    paused: Floats
     unattributed: Floats
+    gaps: Floats
+    pauses: Floats
 
 
 @dataclass(frozen=True)
@@ -52,8 +66,9 @@ class Timeline:
     step_idle: IdleParts
 
 
-def build_timeline(work: Work) -> Timeline:
-    """Busy union and idle attribution of every used iteration."""
+def build_timeline(work: Work, pause_ns: int | None = None) -> Timeline:
+    """Busy union and idle attribution of every used iteration. From `pause_ns` on, idle time that
+    the host causes in one gap is a pause; None: never."""
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     count, used = len(work.iterations), work.iterations.used
     reach = np.maximum.accumulate(end)
@@ -73,10 +88,22 @@ def build_timeline(work: Work) -> Timeline:
         iteration_busy=union_ns_by_group(start, end, work.activity_iteration, count)[used] / 1e6,
         traced_iteration=_ends(work, end)[used] / 1e6,
         iteration_idle=_attribute(
-            work, idle_from, idle_until, launch, np.where(launch >= 0, iteration, following)
+            work,
+            idle_from,
+            idle_until,
+            launch,
+            np.where(launch >= 0, iteration, following),
+            pause_ns,
         ),
-        step_idle=_attribute(work, step_from, idle_until, launch, step),
+        step_idle=_attribute(work, step_from, idle_until, launch, step, pause_ns),
     )
+
+
+def stalled_ns(start: Ints, end: Ints, call_end: Ints) -> Ints:
+    """How long an activity that ends the idle time `start` to `end` waited for something else than
+    its launch call, which ended at `call_end`; 0 for a usual latency."""
+    waited = end - np.maximum(call_end, start)
+    return np.where(waited > STALL_NS, waited, 0)
 
 
 def _ends(work: Work, end: Ints) -> Ints:
@@ -89,7 +116,9 @@ def _ends(work: Work, end: Ints) -> Ints:
     return np.where(before > 0, last - before, 0)
 
 
-def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints) -> IdleParts:
+def _attribute(
+    work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pause_ns: int | None
+) -> IdleParts:
     """Splits idle gaps, each ended by the launch of this row (-1: none), and sums the parts by
     `group`, a row of the iterations or -1."""
     total, known = end - start, launch >= 0
@@ -99,40 +128,50 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints) ->
     )
     queued = known & (call_end <= start)
     open_ = known & ~queued
+    stalled = np.where(known, stalled_ns(start, end, call_end), 0)
     data, in_sync, in_call = (np.zeros(len(total), np.int64) for _ in range(3))
     ranges = ranges_named(work.trace, DATA_RANGE)
     for thread in np.unique(tid[open_]):
         mine = open_ & (tid == thread)
-        begin, stop, called = start[mine], end[mine], call_end[mine]
+        begin, stop, called = start[mine], (end - stalled)[mine], call_end[mine]
         # What the thread did after the launch that ended the gap has no part in it.
         until = np.minimum(stop, call_start[mine])
         data[mine] = _cover(ranges, thread).inside(begin, until)
         waiting = _sync_cover(work, thread).inside(begin, until)
-        in_sync[mine] = np.minimum(waiting, total[mine] - data[mine])
+        in_sync[mine] = np.minimum(waiting, (total - stalled - data)[mine])
         # From the end of the launch call to the start of the kernel: the launch's own latency.
         latency = np.maximum(stop - np.maximum(called, begin), 0)
         calls = _cover(work.launches, thread).inside(begin, np.minimum(stop, called))
         in_call[mine] = calls + latency
-    rest = np.where(open_, total - data - in_sync, 0)
+    rest = np.where(open_, total - stalled - data - in_sync, 0)
     refill = _refill(work, call_start, rest)
     exposed = rest - refill
+    pause = exposed >= (np.iinfo(np.int64).max if pause_ns is None else pause_ns)
+    paused = np.where(pause, exposed, 0)
+    exposed -= paused
     share = np.minimum(in_call / np.maximum(rest, 1), 1.0)
     launch_call = np.rint(exposed * share).astype(np.int64)
 
-    def summed(part: Ints) -> Floats:
-        result = np.zeros(len(work.iterations), np.int64)
+    def counted(part: Ints | Bools) -> Floats:
         kept = group >= 0
-        np.add.at(result, group[kept], part[kept])
-        return result[work.iterations.used] / 1e6
+        result = np.bincount(group[kept], part[kept], minlength=len(work.iterations))
+        return result[work.iterations.used].astype(np.float64)
+
+    def summed(part: Ints) -> Floats:
+        return counted(part) / 1e6
 
     return IdleParts(
         idle=summed(total),
-        dispatch=summed(np.where(queued, total, 0)),
+        dispatch=summed(np.where(queued, total, stalled)),
+        stalled=summed(stalled),
         data=summed(data),
         sync=summed(in_sync + refill),
         launch_call=summed(launch_call),
         framework=summed(exposed - launch_call),
+        paused=summed(paused),
         unattributed=summed(np.where(known, 0, total)),
+        gaps=counted(total > 0),
+        pauses=counted(pause),
     )
 
 
