@@ -16,7 +16,13 @@ from launchscope.analysis.replay_model.prediction import Prediction, made_captur
 from launchscope.analysis.steps.period import MIN_STEPS
 from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
 from launchscope.analysis.timeline.kernels import kernel_table
-from launchscope.analysis.timeline.timeline import PAUSE_NS, STALL_NS, IdleParts, Timeline
+from launchscope.analysis.timeline.timeline import (
+    PAUSE_NS,
+    STALL_NS,
+    IdleParts,
+    Timeline,
+    single_window,
+)
 from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.errors import InputError
@@ -135,7 +141,7 @@ def _gain_unknown(
         return Reason("file_cut")
     if 100 * damaged > _MAX_DAMAGED_PCT * (events + damaged):
         return Reason("file_damaged", {"events": damaged})
-    if (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT:
+    if (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT or _orphan_pct(work) > _MAX_LOST_PCT:
         return Reason("launches_unknown")
     if 100 * steps.lost > _MAX_LOST_PCT * steps.calls:
         counts = {"found": steps.calls - steps.lost, "calls": steps.calls}
@@ -154,6 +160,16 @@ def _gain_unknown(
     if len(used) < MIN_STEPS and paused and most_idle and matters:
         return Reason("pauses", {"pauses": int(idle.pauses.sum()), "gaps": int(idle.gaps.sum())})
     return None
+
+
+def _orphan_pct(work: Work) -> float:
+    """Device time among the used steps' work that has no known launch, in percent. What ran before
+    them was launched before the recording began."""
+    start, time = ints(work.activities, c.START), ints(work.activities, c.DUR)
+    own = np.isin(work.activity_iteration, work.iterations.used)
+    first, last = start[own].min(), start[own].max()
+    orphan = (ints(work.activities, c.LAUNCH) < 0) & (start > first) & (start < last)
+    return float(100 * time[orphan].sum() / max(time[own | orphan].sum(), 1))
 
 
 def _times(traced: TracedSteps) -> tuple[StepTimes, tuple[float, float]]:
@@ -204,6 +220,8 @@ def _step_ms(work: Work) -> Floats:
     before = (work.activity_iteration >= 0) & ~inside
     np.maximum.at(earlier, work.activity_iteration[before], end[before])
     free = np.maximum(np.maximum.accumulate(np.append(0, last[:-1])), earlier)
+    if work.iterations.single:
+        free[:] = single_window(work)[0]
     begin = np.maximum(work.iterations.step_begin, free)
     spans: Ints = np.maximum(last - begin, 0)[work.iterations.used]
     return spans / 1e6
@@ -280,7 +298,7 @@ def _add_projection(
         return
     used = work.iterations.used
     per_step = np.isin(work.iteration, used).sum() / max(len(used), 1)
-    if per_step > _MAX_LAUNCHES:
+    if work.iterations.single or per_step > _MAX_LAUNCHES:
         projection = _project_from_idle(traced.timeline, predicted, iteration)
     else:
         # The simulated loop repeats these iterations; more of them would say the same again.
@@ -309,9 +327,18 @@ def _add_projection(
 
 
 def _project_from_idle(timeline: Timeline, predicted: Prediction, iteration: float) -> Projection:
-    """Without a simulation: launches and gaps between queued kernels are removed, waits stay."""
-    idle = timeline.iteration_idle
-    waits = sum(median_or_none(part) or 0.0 for part in (idle.data, idle.sync, idle.unattributed))
+    """Without a simulation: launches and gaps between queued kernels are removed, waits stay. The
+    prediction holds those of the step, but for its pauses."""
+    idle, step = timeline.iteration_idle, timeline.step_idle
+    between = [
+        part - inside
+        for part, inside in (
+            (idle.unattributed, step.unattributed),
+            (idle.stalled, step.stalled),
+            (idle.paused, step.paused),
+        )
+    ]
+    waits = sum(median_or_none(part) or 0.0 for part in (idle.data, idle.sync, *between))
     busy, step_busy = median_or_none(timeline.iteration_busy), median_or_none(timeline.step_busy)
     rest = (busy or 0.0) - (step_busy or 0.0)
     low, high = (

@@ -146,11 +146,13 @@ def test_a_whole_span_is_no_evidence_for_a_gain_whether_asked_for_or_not() -> No
     assert why_unknown(profile(loop_trace(6, step))) is None
 
 
-def test_a_span_with_most_kernels_in_graphs_is_already_graphed() -> None:
-    verdict = profile(unlike(8).graph([(f"g{k}", 5) for k in range(90)])).verdict
-    assert verdict is not None
-    assert verdict.recommendation == "already_graphed"
-    assert "of the kernels in the trace" in verdict.headline
+def test_graphs_of_a_whole_span_are_told_and_decide_nothing() -> None:
+    read = profile(unlike(8).graph([(f"g{k}", 5) for k in range(90)]))
+    assert why_unknown(read) == "no_step"
+    (told,) = (found.title for found in read.findings if found.code == "LS008")
+    assert told.startswith(
+        "92 % of the kernels in the trace already run inside CUDA graphs (1 graph"
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,6 +255,32 @@ def test_of_one_or_two_steps_with_a_pause_nobody_knows_what_is_usual() -> None:
     assert why_unknown(read) == "pauses"
     assert read.verdict is not None
     assert "1 of 40 gaps holds most of the time" in read.verdict.headline
+
+
+def test_one_marked_step_has_figures_and_a_gain() -> None:
+    read = profile(marked(1, lambda builder, _: step(builder)))
+    assert known(read.value("iteration_ms")) > known(read.value("gpu_busy_ms"))
+    assert read.value("launches_per_step") == 20
+    assert removable(read) > 15
+    assert read.verdict is not None
+    assert (read.verdict.recommendation, read.verdict.confidence) == ("adopt", "low")
+
+
+def test_device_work_of_unknown_origin_within_the_steps_gives_no_verdict() -> None:
+    def unknown(builder: TraceBuilder, _: int) -> None:
+        for _ in range(10):
+            builder.work(20).launch(name="known").work(20).orphan(us=2)
+
+    assert why_unknown(profile(marked(6, unknown))) == "launches_unknown"
+
+
+def test_device_work_that_was_launched_before_the_recording_takes_no_verdict() -> None:
+    built = trace()
+    for _ in range(100):
+        built.orphan(us=5).work(5)
+    for _ in range(6):
+        step(built.step())
+    assert why_unknown(profile(built)) is None
 
 
 def test_a_pause_that_is_a_small_part_of_a_busy_step_takes_no_verdict() -> None:

@@ -15,7 +15,7 @@ from launchscope.analysis.steps.iterations import (
     ranges_named,
     whole_span,
 )
-from launchscope.analysis.steps.period import find_period
+from launchscope.analysis.steps.period import MIN_DEVICE, MIN_STEPS, find_period
 from launchscope.errors import InputError
 from launchscope.model import StepBoundary
 from launchscope.parser import columns as c
@@ -23,6 +23,19 @@ from launchscope.parser.launches import Launches
 from launchscope.parser.trace import Bools, Ints, Trace, ints
 from launchscope.wording import plural
 
+# Ranges that are steps where most of the device work was launched inside them, and how many of them
+# there have to be. A serving engine is often recorded for one step only: vLLM and xDiT, SGLang,
+# TensorRT-LLM. Of Lightning and hand-written loops ("Iteration 3", "train_step") one could be the
+# whole loop.
+_FRAMEWORK_MARKS = {
+    r"execute_(?:model|\d+|context|diffusion)": 1,
+    r"step\[": 1,
+    r"(?:\[Executor\] )?_?forward_step": 1,
+    r"\[pl\]\[profile\]run_training_batch": MIN_STEPS,
+    r"\[pl\]\[profile\].*\.(?:training|validation|test|predict)_step": MIN_STEPS,
+    r"(?i:iteration|iter|step|train_step|training_step|train_batch|inference_step|decode_step"
+    r"|denoising_step)(?:[\W_]*\d+)?$": MIN_STEPS,
+}
 # Calls that cannot go without device work, unless a stream is being captured.
 _ALWAYS_LAUNCH = r"Launch(?:Cooperative)?Kernel|GraphLaunch"
 _CAPTURES = r"StreamBeginCapture"
@@ -47,8 +60,9 @@ def steps_of(
     """The steps of a trace; InputError when those asked for are not in it.
 
     `step_range` names the ranges that are steps, whole or by their beginning. Otherwise `step_from`
-    decides. auto: marks, else the period of the launches, else the whole span. marker: only marks.
-    optimizer: from one end of an optimizer step to the next. none: the whole span.
+    decides. auto: marks of a profiler, else of a framework, else the period of the launches, else
+    the whole span. marker: only marks. optimizer: from one end of an optimizer step to the next.
+    none: the whole span.
     """
     if step_range is not None:
         return _named(trace, launches, step_range)
@@ -60,6 +74,15 @@ def steps_of(
         marks = ranges_named(trace, prefix)
         found = _from_ranges(trace, launches, marks, prefix.rstrip("#*"))
         if found is not None:
+            return found
+    names = trace.ranges[c.NAME].astype(str)
+    for pattern, least in _FRAMEWORK_MARKS.items():
+        marked = names.str.match(pattern).to_numpy(bool)
+        if marked.sum() < least:
+            continue
+        name = names[marked].str.extract(f"({pattern})")[0].iloc[0].rstrip("0123456789 _#[")
+        found = _from_ranges(trace, launches, trace.ranges[marked], name)
+        if found is not None and _covers(found.iterations, launches):
             return found
     if step_from == "marker":
         raise InputError(
@@ -89,7 +112,8 @@ def _named(trace: Trace, launches: Launches, name: str) -> Steps:
 
 
 def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: str) -> Steps | None:
-    """Steps that are ranges of one thread; nested ones of the same name count once."""
+    """Steps that are ranges of one thread; nested ones of the same name count once. The last ones
+    that launch nothing do not: a recording may end where a step has just begun."""
     if not len(ranges):
         return None
     pid, tid = _main_thread(ranges, launches)
@@ -100,8 +124,35 @@ def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: s
     if not len(begin):
         return None
     outer = begin >= np.append(begin[0], np.maximum.accumulate(end)[:-1])
+    begin, end = begin[outer], end[outer]
+    notes: tuple[str, ...] = ()
+    # Those count whose device work was lost.
+    launched = pd.concat([launches.calls, trace.calls[_named_like(trace, _ALWAYS_LAUNCH)]])
+    starts = np.sort(ints(launched, c.START)[ints(launched, c.PID) == pid])
+    filled = np.searchsorted(starts, end) > np.searchsorted(starts, begin)
+    whole = int(np.flatnonzero(filled).max(initial=-1)) + 1
+    if 0 < whole < len(begin):
+        empty = len(begin) - whole
+        which = "step" if empty == 1 else f"{empty} steps"
+        does = "does" if empty == 1 else "do"
+        notes = (f"the last {which} launched nothing and {does} not count",)
+        begin, end = begin[:whole], end[:whole]
     boundary = StepBoundary("marker", ("range",), (name,), "full_step")
-    return Steps(Iterations.between(begin[outer], end[outer], pid), boundary)
+    return Steps(Iterations.between(begin, end, pid), boundary, notes)
+
+
+def _covers(iterations: Iterations, launches: Launches) -> bool:
+    """Whether most of the device time of the process was launched in its steps."""
+    time, mine = _device_ns(launches), ints(launches.calls, c.PID) == iterations.pid
+    inside = iterations.step_of(ints(launches.calls, c.START)) >= 0
+    return float(time[inside & mine].sum()) >= MIN_DEVICE * float(time[mine].sum())
+
+
+def _device_ns(launches: Launches) -> Ints:
+    """Of each launch: the durations of what it started, summed."""
+    launch = ints(launches.activities, c.LAUNCH)
+    known, time = launch >= 0, ints(launches.activities, c.DUR)
+    return np.bincount(launch[known], time[known], minlength=len(launches.calls)).astype(np.int64)
 
 
 def _main_thread(ranges: pd.DataFrame, launches: Launches) -> tuple[int, int]:
@@ -143,7 +194,7 @@ def _repeating(launches: Launches) -> Steps | None:
     rows = np.flatnonzero(ints(calls, c.PID) == pid)
     start, end = ints(calls, c.START)[rows], ints(calls, c.END)[rows]
     gap = np.concatenate(([0], start[1:] - np.maximum.accumulate(end)[:-1]))
-    found = find_period(_codes(launches)[rows], gap)
+    found = find_period(_codes(launches)[rows], gap, _device_ns(launches)[rows])
     if found is None:
         return None
     last = found.starts + found.length - 1

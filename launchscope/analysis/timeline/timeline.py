@@ -61,7 +61,8 @@ class Timeline:
 
     step_busy: Floats
     iteration_busy: Floats
-    traced_iteration: Floats  # from the GPU's end of the iteration before to its own
+    # From the GPU's end of the iteration before to its own, or as `single_window` says.
+    traced_iteration: Floats
     iteration_idle: IdleParts
     step_idle: IdleParts
 
@@ -75,12 +76,21 @@ def build_timeline(work: Work, pause_ns: int | None = None) -> Timeline:
     ending = np.flatnonzero(start[1:] > reach[:-1]) + 1
     idle_from, idle_until = reach[ending - 1], start[ending]
     launch = ints(work.activities, c.LAUNCH)[ending]
+    if work.iterations.single:
+        opens, closes = single_window(work)
+        idle_from = np.concatenate(([opens], idle_from, reach[-1:])).clip(opens, closes)
+        idle_until = np.concatenate((start[:1], idle_until, [closes])).clip(idle_from, closes)
+        # Nothing ends the last one.
+        launch = np.concatenate((ints(work.activities, c.LAUNCH)[:1], launch, [-1]))
     # Over the whole trace, the gap before an activity without a launch is idle time too.
     orphan = 0 if work.iterations.whole else -1
     iteration = np.append(work.iteration, orphan)[launch]
     step = np.append(work.step, orphan)[launch]
     # Otherwise it goes to the iteration of the next gap that has one.
     following = pd.Series(iteration).where(iteration >= 0).bfill().fillna(-1).to_numpy(np.int64)
+    owner = np.where(launch >= 0, iteration, following)
+    if work.iterations.single:
+        owner[:] = 0
     # Idle time before the step began on the host is no part of the step.
     step_from = np.clip(idle_from, work.iterations.step_begin[np.maximum(step, 0)], idle_until)
     return Timeline(
@@ -92,7 +102,7 @@ def build_timeline(work: Work, pause_ns: int | None = None) -> Timeline:
             idle_from,
             idle_until,
             launch,
-            np.where(launch >= 0, iteration, following),
+            owner,
             pause_ns,
         ),
         step_idle=_attribute(work, step_from, idle_until, launch, step, pause_ns),
@@ -108,12 +118,27 @@ def stalled_ns(start: Ints, end: Ints, call_end: Ints) -> Ints:
 
 def _ends(work: Work, end: Ints) -> Ints:
     """GPU time from the last activity of the iterations before to each one's own last."""
+    if work.iterations.single:
+        opens, closes = single_window(work)
+        return np.array([closes - opens])
     last = np.zeros(len(work.iterations), np.int64)
     inside = work.activity_iteration >= 0
     np.maximum.at(last, work.activity_iteration[inside], end[inside])
     last = np.maximum.accumulate(last)
     before = np.append(0, last[:-1])
     return np.where(before > 0, last - before, 0)
+
+
+def single_window(work: Work) -> tuple[int, int]:
+    """When the only step begins on the GPU, after work that was launched before it, and ends: with
+    its mark or with its last work."""
+    start, end = ints(work.activities, c.START), ints(work.activities, c.END)
+    own, begin = work.activity_iteration >= 0, int(work.iterations.begin[0])
+    if not own.any():
+        return begin, int(work.iterations.end[0])
+    first = int(start[own].min())
+    earlier = min(int(end[start < first].max(initial=begin)), first)
+    return max(begin, earlier), max(int(work.iterations.end[0]), int(end[own].max()))
 
 
 def _attribute(

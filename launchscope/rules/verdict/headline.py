@@ -50,11 +50,8 @@ def bucketed(profile: Profile, found: Gain) -> str:
 def graphed(profile: Profile) -> str:
     share = profile.facts.graph_kernel_share_pct or 0.0
     launches = profile.value("graph_launches_per_step")
-    per, whose = " per step", "in a step"
-    if profile.step is not None and profile.step.boundary == "none":
-        per, whose = "", "in the trace"
-    count = f" ({plural(launches, 'graph launch')}{per})" if launches else ""
-    return f"Already graphed: {pct(share)} of the kernels {whose} run inside CUDA graphs{count}."
+    count = f" ({plural(launches, 'graph launch')} per step)" if launches else ""
+    return f"Already graphed: {pct(share)} of the kernels in a step run inside CUDA graphs{count}."
 
 
 def under_threshold(profile: Profile, found: Gain) -> str:

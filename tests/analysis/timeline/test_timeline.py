@@ -104,6 +104,25 @@ def test_a_gap_too_long_for_a_launch_is_a_pause_where_that_is_asked_for() -> Non
     )
 
 
+def test_a_single_step_lasts_from_the_begin_of_its_mark_to_the_end() -> None:
+    built = trace().step().work(40).launch(10, 5).work(20).launch(10, 5).work(71).end()
+    found = timeline_of(built)
+    parts = found.iteration_idle
+    # 45 until the first kernel, 14 between the kernels, 65 behind the last, of 20 + 45 + 14 + 60.
+    assert us(found.traced_iteration) == [139]
+    assert us(parts.idle) == [119]
+    assert us(parts.unattributed) == [60]
+    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
+    assert us(found.step_idle.unattributed) == [0]
+
+
+def test_a_single_step_begins_when_the_gpu_is_through_with_what_came_before() -> None:
+    built = trace().launch(500, name="before").step().launch(10).work(20).launch(10).end()
+    found = timeline_of(built)
+    assert us(found.traced_iteration) == [20]
+    assert us(found.iteration_idle.idle) == [0]
+
+
 def test_idle_in_the_data_loader_is_data_wait() -> None:
     built = loop_trace(3, lambda b: b.launch(5), lambda b: b.data(500))
     parts = timeline_of(built).iteration_idle
