@@ -85,6 +85,8 @@ def profile_of_trace(
         raise InputError(text, hint="--step-from none reports on the whole span")
     optimizer = made_capturable(work)
     traced = TracedSteps.of(work, optimizer, pause_ns=PAUSE_NS)
+    if not work.iterations.whole:
+        traced = replace(traced, timeline=_without_overlap(traced.timeline))
     unknown = _gain_unknown(steps, traced, threshold_pct, asked_for_span=step_from == "none")
     if unknown is not None:
         traced = replace(traced, predicted=None)
@@ -121,12 +123,21 @@ def profile_of_trace(
             legacy_stream_kernels=None,  # nobody put the steps on a stream of their own
             legacy_kernels_names=None,
             gain_unknown=unknown,
+            has_operators=bool(len(trace.ops)) or trace.with_stack,
             optimizer_classes=work.optimizers or None,
             rank=trace.rank,
         ),
         threshold_pct=threshold_pct,
         expected_steps=expected_steps,
     )
+
+
+def _without_overlap(timeline: Timeline) -> Timeline:
+    """Work of two iterations may run at the same time and take longer than an iteration. The GPU
+    was busy while it was not idle."""
+    busy, iteration = timeline.iteration_busy, timeline.traced_iteration
+    busy = np.where(busy > iteration, iteration - timeline.iteration_idle.idle, busy)
+    return replace(timeline, iteration_busy=busy)
 
 
 def _gain_unknown(
@@ -312,12 +323,8 @@ def _add_projection(
         builder.add_simulation(projector)
         simulated = projector.project()
         assert simulated is not None
-        projection = simulated
+        projection = _with_pauses(simulated, traced.timeline, predicted)
     low, high = projection.low_pct, projection.high_pct
-    kept = median_or_none(traced.timeline.step_idle.paused) or 0.0
-    share = 100 * kept / projection.eager_ms
-    low, high = low - share, high - share
-    projection = replace(projection, projected_ms=projection.projected_ms + kept)
     # A projection keeps the host's work between steps, which shrinks with the iteration.
     if fastest_ms > 0:
         low = min(low, 100 * (1 - projection.projected_ms / fastest_ms))
@@ -326,21 +333,38 @@ def _add_projection(
     builder.add_projection(replace(projection, low_pct=low, high_pct=high))
 
 
+def _with_pauses(simulated: Projection, timeline: Timeline, predicted: Prediction) -> Projection:
+    """The projection with the GPU as idle in pauses as it was. The simulation drops those in the
+    step, and lets those between steps pass while the GPU still works."""
+    inside = median_or_none(timeline.step_idle.paused) or 0.0
+    paused = median_or_none(timeline.iteration_idle.paused) or 0.0
+    if not paused:
+        return simulated
+    projected = simulated.projected_ms + inside
+    projected = max(projected, predicted.ms + _busy_between(timeline) + paused)
+    share = 100 * (projected - simulated.projected_ms) / simulated.eager_ms
+    return replace(
+        simulated,
+        projected_ms=projected,
+        low_pct=simulated.low_pct - share,
+        high_pct=simulated.high_pct - share,
+    )
+
+
+def _busy_between(timeline: Timeline) -> float:
+    """Milliseconds in which the GPU is busy between two steps."""
+    busy, step_busy = median_or_none(timeline.iteration_busy), median_or_none(timeline.step_busy)
+    return (busy or 0.0) - (step_busy or 0.0)
+
+
 def _project_from_idle(timeline: Timeline, predicted: Prediction, iteration: float) -> Projection:
     """Without a simulation: launches and gaps between queued kernels are removed, waits stay. The
-    prediction holds those of the step, but for its pauses."""
+    prediction holds the step's own stalls and what is not attributed in it."""
     idle, step = timeline.iteration_idle, timeline.step_idle
-    between = [
-        part - inside
-        for part, inside in (
-            (idle.unattributed, step.unattributed),
-            (idle.stalled, step.stalled),
-            (idle.paused, step.paused),
-        )
-    ]
-    waits = sum(median_or_none(part) or 0.0 for part in (idle.data, idle.sync, *between))
-    busy, step_busy = median_or_none(timeline.iteration_busy), median_or_none(timeline.step_busy)
-    rest = (busy or 0.0) - (step_busy or 0.0)
+    between = idle.unattributed + idle.stalled - step.unattributed - step.stalled
+    parts = (idle.data, idle.sync, idle.paused, between)
+    waits = sum(median_or_none(part) or 0.0 for part in parts)
+    rest = _busy_between(timeline)
     low, high = (
         100 * (1 - (replay_ms + waits + rest) / iteration)
         for replay_ms in (predicted.high_ms, predicted.low_ms)

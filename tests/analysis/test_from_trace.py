@@ -223,17 +223,21 @@ def test_idle_time_before_queued_work_stays_in_a_replay() -> None:
     assert any("waits for another stream" in note for note in read.notes)
 
 
-def test_a_pause_in_every_step_is_told_and_stays_in_a_replay() -> None:
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_pause_in_every_iteration_is_told_and_stays_in_a_replay(inside: bool) -> None:
     def pausing(builder: TraceBuilder, _: int) -> None:
         step(builder)
-        builder.work(20_000).launch()
+        (builder if inside else builder.end()).work(20_000)
+        if inside:
+            builder.launch()
 
     read = profile(marked(6, pausing))
     assert known(read.value("unattributed_ms")) == pytest.approx(20, rel=0.01)
     assert 0 < removable(read) < 5
     assert read.verdict is not None
     assert read.verdict.recommendation == "stay_eager"
-    assert any("is in 5 of 105 gaps, each 2 ms or longer" in note for note in read.notes)
+    gaps = 105 if inside else 100
+    assert any(f"is in 5 of {gaps} gaps, each 2 ms or longer" in note for note in read.notes)
 
 
 def test_a_pause_that_happens_once_changes_nothing() -> None:
@@ -281,6 +285,54 @@ def test_device_work_that_was_launched_before_the_recording_takes_no_verdict() -
     for _ in range(6):
         step(built.step())
     assert why_unknown(profile(built)) is None
+
+
+def sentences(read: Profile) -> str:
+    assert read.verdict is not None
+    findings = (text for found in read.findings for text in (found.title, found.advice))
+    return " ".join((read.verdict.headline, *read.verdict.instructions, *findings))
+
+
+def test_a_program_without_pytorch_is_not_told_about_it() -> None:
+    def native(builder: TraceBuilder) -> None:
+        for index in range(20):
+            builder.work(20).launch(kernel_us=4, call_us=1, name=f"k{index % 5}")
+        builder.sync()
+
+    read = profile(loop_trace(6, native, lambda b: b.work(60)))
+    assert read.facts.has_operators is False
+    said = sentences(read)
+    assert "for the host between launches" in said
+    assert "cudaStreamBeginCapture" in said
+    for word in ("Python", "torch", ".item()", "optimizer", "loss", "dispatcher"):
+        assert word not in said
+    built = loop_trace(6, lambda b: [b.op("aten::mul"), native(b)], lambda b: b.work(60))  # type: ignore[func-returns-value]
+    assert "Python and the dispatcher between launches" in sentences(profile(built))
+
+
+def test_what_runs_beside_the_graphs_of_a_step_is_told() -> None:
+    def graphed(builder: TraceBuilder) -> None:
+        step(builder)
+        builder.graph([(f"g{index}", 4) for index in range(60)])
+
+    read = profile(loop_trace(6, graphed))
+    assert read.facts.graph_kernel_share_pct == 75
+    assert read.facts.graph_time_share_pct == pytest.approx(75)
+    (told,) = (found.advice for found in read.findings if found.code == "LS008")
+    assert told.startswith("20 launches per step are eager, with 25 % of the time in kernels.")
+
+
+def test_iterations_whose_work_overlaps_are_never_busier_than_long() -> None:
+    def ahead(builder: TraceBuilder) -> None:
+        for _ in range(20):
+            builder.launch(kernel_us=100)
+        for _ in range(4):
+            builder.launch(kernel_us=700, stream=14)  # runs beside the next iteration
+
+    read = profile(loop_trace(8, ahead))
+    assert known(read.value("iteration_busy_ms")) <= known(read.value("iteration_ms"))
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "stay_eager"
 
 
 def test_a_pause_that_is_a_small_part_of_a_busy_step_takes_no_verdict() -> None:

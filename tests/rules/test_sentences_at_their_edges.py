@@ -220,6 +220,8 @@ METRICS: dict[str, tuple[float | None, ...]] = {
 FACTS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("simulation_error_pct", "iteration_check_pct"), ERROR),
     **dict.fromkeys(("graph_kernel_share_pct", "large_kernel_share_pct"), SHARE),
+    "graph_time_share_pct": SHARE,
+    "has_operators": (None, False, True),
     **dict.fromkeys(("inside_step_syncs", "between_step_syncs"), COUNT),
     "join_coverage_pct": SHARE,
     "median_kernel_us": (None, 0.0, 0.5, 1.0, 1e6),

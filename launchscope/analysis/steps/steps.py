@@ -70,10 +70,12 @@ def steps_of(
         return _whole(trace, "every figure is a total over the whole span, taken as one step")
     if step_from == "optimizer":
         return _between_optimizers(trace)
+    processes = launches.calls[c.PID].unique()
     for prefix in STEP_MARKS:
         marks = ranges_named(trace, prefix)
         found = _from_ranges(trace, launches, marks, prefix.rstrip("#*"))
-        if found is not None:
+        # A merged file may hold marks of a process that launches nothing.
+        if found is not None and (not len(processes) or found.iterations.pid in processes):
             return found
     names = trace.ranges[c.NAME].astype(str)
     for pattern, least in _FRAMEWORK_MARKS.items():

@@ -24,7 +24,7 @@ Metrics `launch_share_pct`, `launch_api_ms`, `blocked_launch_ms`, `framework_ms`
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.profile_queries import WORTH_FIXING_PCT, Gain, gain, share_pct
+from launchscope.rules.profile_queries import WORTH_FIXING_PCT, Gain, gain, runs_torch, share_pct
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import ms, pct, pct_beside
 
@@ -98,7 +98,8 @@ def _between(profile: Profile) -> str:
     framework, calls = profile.value("framework_ms"), profile.value("launch_call_ms")
     if framework is None or calls is None or min(framework, calls) < 0 or framework + calls == 0:
         return _UNKNOWN_CAUSE
+    host = "Python and the dispatcher" if runs_torch(profile) else "the host"
     return (
-        f"The GPU waits {ms(framework)} for Python and the dispatcher between launches and "
+        f"The GPU waits {ms(framework)} for {host} between launches and "
         f"{ms(calls)} for the launch calls, and a replay removes both."
     )

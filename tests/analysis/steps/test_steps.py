@@ -89,6 +89,14 @@ def test_a_period_of_small_copies_around_one_graph_is_no_step() -> None:
     assert steps(built).boundary.boundary == "none"
 
 
+def test_marks_of_a_process_that_launches_nothing_are_no_steps() -> None:
+    built = unmarked(6)
+    for index in range(3):
+        built.span(f"ProfilerStep#{index}", built.host, built.host + 10).work(10)
+        built.events[-1]["pid"] = PID + 1
+    assert steps(built).boundary.boundary == "launches"
+
+
 def test_a_last_step_without_launches_is_left_out_and_noted() -> None:
     built = marked("ProfilerStep#")
     built.work(10).span("ProfilerStep#4", built.host - 5, built.host)
