@@ -6,6 +6,7 @@ that was recorded while the GPU waited; the bounds of the gain span every cost t
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -48,6 +49,7 @@ _MIN_LAUNCHES = 5
 # Iterations with more launches are not simulated event by event; shorter ones are, up to as many
 # launches altogether.
 _MAX_LAUNCHES = 20_000
+_MOST_NAMES = 5  # of eager steps, in a note
 _SHARED_IDS = (
     "several calls of one process share a correlation id, as in merged files of processes with the "
     "same number"
@@ -94,6 +96,7 @@ def profile_of_trace(
     builder = ProfileBuilder()
     builder.notes += [*steps.notes, *_notes(trace, joined, steps, times, bounds[1])]
     builder.notes += _idle_notes(traced.timeline.iteration_idle)
+    builder.notes += _graph_notes(steps, traced)
     builder.add_times(times)
     builder.add_trace(traced, times)
     if traced.predicted is not None and optimizer.added_kernels:
@@ -294,6 +297,26 @@ def _idle_notes(idle: IdleParts) -> list[str]:
             "prediction keeps this time"
         )
     return notes
+
+
+def _graph_notes(steps: Steps, traced: TracedSteps) -> list[str]:
+    """Which steps run eagerly where others replay graphs, as batch sizes of a serving engine do."""
+    used, idle = traced.work.iterations.used, traced.timeline.step_idle
+    eager = traced.accounts.counts["graph_launches_per_step"] == 0
+    if eager.all() or not eager.any():
+        return []
+    which = ""
+    if steps.names:
+        often = Counter(steps.names[row] for row in used[eager].tolist())
+        named = [f"{name} ({count:,})" for name, count in often.most_common(_MOST_NAMES)]
+        more = len(often) - len(named)
+        which = f": {', '.join(named)}{f' and {more:,} more' if more else ''}"
+    waits = float((idle.framework + idle.launch_call)[eager].sum())
+    count = int(eager.sum())
+    return [
+        f"{count:,} of {plural(len(used), 'step')} launch{'es' * (count == 1)} no CUDA graph, and "
+        f"the GPU waits {waits:.3g} ms for launches in them{which}"
+    ]
 
 
 def _add_projection(

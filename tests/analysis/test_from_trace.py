@@ -322,6 +322,23 @@ def test_what_runs_beside_the_graphs_of_a_step_is_told() -> None:
     assert told.startswith("20 launches per step are eager, with 25 % of the time in kernels.")
 
 
+def test_steps_that_run_eagerly_beside_those_that_replay_are_named() -> None:
+    built = trace()
+    for size in (8, 8, 64, 8, 64, 8, 8):
+        begin = built.host
+        if size == 8:
+            built.graph([(f"g{index}", 4) for index in range(60)]).work(50)
+        else:
+            for index in range(20):
+                built.work(20).launch(kernel_us=4, name=f"k{index}")
+        built.work(200).span(f"execute_context_0(0)_generation_{size}({size})", begin, built.host)
+    (told,) = (note for note in profile(built).notes if "launch no CUDA graph" in note)
+    assert told.startswith("2 of 6 steps launch no CUDA graph, and the GPU waits 0.")
+    assert told.endswith(" ms for launches in them: execute_context_0(0)_generation_64(64) (2)")
+    same = profile(loop_trace(6, lambda b: b.graph([(f"g{index}", 4) for index in range(9)])))
+    assert not any("launch no CUDA graph" in note for note in same.notes)
+
+
 def test_iterations_whose_work_overlaps_are_never_busier_than_long() -> None:
     def ahead(builder: TraceBuilder) -> None:
         for _ in range(20):

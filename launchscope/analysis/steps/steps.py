@@ -52,6 +52,7 @@ class Steps:
     calls: int = 0
     lost: int = 0  # those without device work
     captured: bool = False  # whether a stream was captured among them
+    names: tuple[str, ...] = ()  # of each step that a range marks
 
 
 def steps_of(
@@ -139,8 +140,9 @@ def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: s
         does = "does" if empty == 1 else "do"
         notes = (f"the last {which} launched nothing and {does} not count",)
         begin, end = begin[:whole], end[:whole]
+    names = tuple(steps[c.NAME].astype(str)[outer])[: len(begin)]
     boundary = StepBoundary("marker", ("range",), (name,), "full_step")
-    return Steps(Iterations.between(begin, end, pid), boundary, notes)
+    return Steps(Iterations.between(begin, end, pid), boundary, notes, names=names)
 
 
 def _covers(iterations: Iterations, launches: Launches) -> bool:
