@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -78,13 +79,13 @@ def steps_of(
         # A merged file may hold marks of a process that launches nothing.
         if found is not None and (not len(processes) or found.iterations.pid in processes):
             return found
-    names = trace.ranges[c.NAME].astype(str)
     for pattern, least in _FRAMEWORK_MARKS.items():
-        marked = names.str.match(pattern).to_numpy(bool)
-        if marked.sum() < least:
+        marks = trace.ranges[_named_like(trace.ranges, f"^(?:{pattern})")]
+        if len(marks) < least:
             continue
-        name = names[marked].str.extract(f"({pattern})")[0].iloc[0].rstrip("0123456789 _#[")
-        found = _from_ranges(trace, launches, trace.ranges[marked], name)
+        begins = re.match(pattern, str(marks[c.NAME].iloc[0]))
+        name = begins[0].rstrip("0123456789 _#[") if begins else pattern
+        found = _from_ranges(trace, launches, marks, name)
         if found is not None and _covers(found.iterations, launches):
             return found
     if step_from == "marker":
@@ -130,7 +131,7 @@ def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: s
     begin, end = begin[outer], end[outer]
     notes: tuple[str, ...] = ()
     # Those count whose device work was lost.
-    launched = pd.concat([launches.calls, trace.calls[_named_like(trace, _ALWAYS_LAUNCH)]])
+    launched = pd.concat([launches.calls, trace.calls[_named_like(trace.calls, _ALWAYS_LAUNCH)]])
     starts = np.sort(ints(launched, c.START)[ints(launched, c.PID) == pid])
     filled = np.searchsorted(starts, end) > np.searchsorted(starts, begin)
     whole = int(np.flatnonzero(filled).max(initial=-1)) + 1
@@ -269,7 +270,7 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
             f"only {len(left):,} of {plural(len(windows.used), 'step')} could be used: the trace "
             "lacks a part of the others"
         )
-    captures = ints(trace.calls, c.START)[mine & _named_like(trace, _CAPTURES)]
+    captures = ints(trace.calls, c.START)[mine & _named_like(trace.calls, _CAPTURES)]
     launched = ints(joined.calls, c.START)
     if steps.boundary.boundary in ("marker", "optimizer"):
         lost, captures, launched = (
@@ -287,7 +288,7 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
 
 def _lost(trace: Trace, joined: Launches) -> Bools:
     """For each call, whether it launches by its name and reached nothing."""
-    calls, lost = trace.calls, _named_like(trace, _ALWAYS_LAUNCH)
+    calls, lost = trace.calls, _named_like(trace.calls, _ALWAYS_LAUNCH)
     pid, launching = ints(calls, c.PID), ints(joined.calls, c.PID)
     for process in np.unique(launching):
         mine = np.flatnonzero(lost & (pid == process))
@@ -297,9 +298,9 @@ def _lost(trace: Trace, joined: Launches) -> Bools:
     return lost & np.isin(pid, launching)
 
 
-def _named_like(trace: Trace, pattern: str) -> Bools:
-    """For each call, whether its name contains the pattern."""
-    names = trace.calls[c.NAME].cat
+def _named_like(table: pd.DataFrame, pattern: str) -> Bools:
+    """For each row, whether its name contains the pattern."""
+    names = table[c.NAME].cat
     found = names.categories.astype(str).str.contains(pattern, regex=True)
     rows: Bools = np.append(np.asarray(found, np.bool_), False)[names.codes.to_numpy()]
     return rows
