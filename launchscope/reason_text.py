@@ -87,6 +87,12 @@ _TEXTS: dict[ReasonCode, str] = {
     "limits, idle time is an upper one)",
     "launches_unknown": "too little of the device work could be joined to the call that launched "
     "it",
+    "graph_capture": "the trace shows the capture of a CUDA graph, and a launch that is captured "
+    "runs nothing on the GPU",
+    "work_lost": "the trace has device work for only {found} of {calls} launches",
+    "no_step": "the trace has no step that could be found, and its whole span may hold set-up and "
+    "pauses",
+    "whole_span": "the figures are totals of the whole span, which is what you asked for",
 }
 
 # Hyperparameters by the words people use for them.
@@ -158,6 +164,19 @@ def reason_text(reason: Reason) -> str:
         case "constant_loss":
             what = "the same" if details.get("finite") else "NaN or infinity"
             return f"eager's loss is {what} in every step, so its agreement says little"
+        case "file_damaged":
+            events = int(details.get("events", 0))
+            return f"{plural(events, 'event')} of the file {'is' if events == 1 else 'are'} damaged"
+        case "few_launches":
+            launches = plural(float(details.get("launches", 0)), "launch")
+            return f"a step has only {launches}, and a replay needs about as many calls"
+        case "pauses":
+            pauses, gaps = int(details.get("pauses", 0)), int(details.get("gaps", 0))
+            hold = "holds" if pauses == 1 else "hold"
+            return (
+                f"{pauses:,} of {plural(gaps, 'gap')} {hold} most of the time in which the GPU is "
+                "idle, as with set-up that runs once"
+            )
         case "script_out_of_memory":
             measured = details.get("measured_in_part")
             when = "after it was measured in part" if measured else "before it was measured"

@@ -6,6 +6,7 @@ that was recorded while the GPU waited; the bounds of the gain span every cost t
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -13,10 +14,17 @@ import numpy as np
 from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.replay_model.gain import Projection, Projector, TracedSteps
 from launchscope.analysis.replay_model.prediction import Prediction, made_capturable
-from launchscope.analysis.steps.steps import steps_of, whole_steps
+from launchscope.analysis.steps.period import MIN_STEPS
+from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
 from launchscope.analysis.timeline.devices import device_rows
 from launchscope.analysis.timeline.kernels import kernel_table
-from launchscope.analysis.timeline.timeline import Timeline
+from launchscope.analysis.timeline.timeline import (
+    PAUSE_NS,
+    STALL_NS,
+    IdleParts,
+    Timeline,
+    single_window,
+)
 from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.errors import InputError
@@ -33,9 +41,15 @@ RECORDING_US = (2.2, 1.2, 4.8)
 _MAX_RECORDING_SHARE = (0.55, 0.68)
 # With a smaller share of the device work joined to its launch, idle time has no known cause.
 _MIN_COVERAGE_PCT = 50.0
+# With more damaged events, or launch calls that lost their device work, figures are wrong.
+_MAX_DAMAGED_PCT = 1.0
+_MAX_LOST_PCT = 5.0
+# A replay with its input copies is about as many calls as this.
+_MIN_LAUNCHES = 5
 # Iterations with more launches are not simulated event by event; shorter ones are, up to as many
 # launches altogether.
 _MAX_LAUNCHES = 20_000
+_MOST_NAMES = 5  # of eager steps, in a note
 _SHARED_IDS = (
     "several calls of one process share a correlation id, as in merged files of processes with the "
     "same number"
@@ -71,16 +85,18 @@ def profile_of_trace(
                 why = f" ({_SHARED_IDS})"
             text = f"the trace has no launch call for its {events}{why}, so no step can be found"
         raise InputError(text, hint="--step-from none reports on the whole span")
-    unknown = None  # why the gain is unknown, whatever the figures are
-    if work.trace.damage.cut:
-        unknown = Reason("file_cut")
-    elif (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT:
-        unknown = Reason("launches_unknown")
     optimizer = made_capturable(work)
-    traced = TracedSteps.of(work, optimizer if unknown is None else None)
+    traced = TracedSteps.of(work, optimizer, pause_ns=PAUSE_NS)
+    if not work.iterations.whole:
+        traced = replace(traced, timeline=_without_overlap(traced.timeline))
+    unknown = _gain_unknown(steps, traced, threshold_pct, asked_for_span=step_from == "none")
+    if unknown is not None:
+        traced = replace(traced, predicted=None)
     times, bounds = _times(traced)
     builder, rows = ProfileBuilder(), device_rows(joined, work)
     builder.notes += [*steps.notes, *_notes(trace, joined, rows, times, bounds[1])]
+    builder.notes += _idle_notes(traced.timeline.iteration_idle)
+    builder.notes += _graph_notes(steps, traced)
     builder.add_times(times)
     builder.add_trace(traced, times)
     if traced.predicted is not None and optimizer.added_kernels:
@@ -111,12 +127,64 @@ def profile_of_trace(
             legacy_stream_kernels=None,  # nobody put the steps on a stream of their own
             legacy_kernels_names=None,
             gain_unknown=unknown,
+            has_operators=bool(len(trace.ops)) or trace.with_stack,
             optimizer_classes=work.optimizers or None,
             rank=trace.rank,
         ),
         threshold_pct=threshold_pct,
         expected_steps=expected_steps,
     )
+
+
+def _without_overlap(timeline: Timeline) -> Timeline:
+    """Work of two iterations may run at the same time and take longer than an iteration. The GPU
+    was busy while it was not idle."""
+    busy, iteration = timeline.iteration_busy, timeline.traced_iteration
+    busy = np.where(busy > iteration, iteration - timeline.iteration_idle.idle, busy)
+    return replace(timeline, iteration_busy=busy)
+
+
+def _gain_unknown(
+    steps: Steps, traced: TracedSteps, threshold_pct: float, *, asked_for_span: bool
+) -> Reason | None:
+    """Why these steps are no evidence for a gain, whatever their figures are."""
+    work = traced.work
+    trace, used = work.trace, work.iterations.used
+    events = len(trace.calls) + len(trace.activities) + len(trace.ranges) + len(trace.ops)
+    damaged = trace.damage.events_dropped + trace.damage.durations_repaired
+    if trace.damage.cut:
+        return Reason("file_cut")
+    if 100 * damaged > _MAX_DAMAGED_PCT * (events + damaged):
+        return Reason("file_damaged", {"events": damaged})
+    if (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT or _orphan_pct(work) > _MAX_LOST_PCT:
+        return Reason("launches_unknown")
+    if 100 * steps.lost > _MAX_LOST_PCT * steps.calls:
+        counts = {"found": steps.calls - steps.lost, "calls": steps.calls}
+        return Reason("graph_capture") if steps.captured else Reason("work_lost", counts)
+    if steps.boundary.boundary == "none":
+        return Reason("whole_span" if asked_for_span else "no_step")
+    per_step = np.bincount(work.step[work.step >= 0], minlength=len(work.iterations))
+    launches = float(np.median(per_step[used]))
+    if launches < _MIN_LAUNCHES:
+        return Reason("few_launches", {"launches": launches})
+    # Pauses of a few iterations may be their usual ones or not; a median over more leaves out those
+    # that happened once.
+    idle = traced.timeline.iteration_idle
+    paused, span = float(idle.paused.sum()), float(traced.timeline.traced_iteration.sum())
+    most_idle, matters = paused > idle.idle.sum() / 2, 100 * paused >= threshold_pct * span
+    if len(used) < MIN_STEPS and paused and most_idle and matters:
+        return Reason("pauses", {"pauses": int(idle.pauses.sum()), "gaps": int(idle.gaps.sum())})
+    return None
+
+
+def _orphan_pct(work: Work) -> float:
+    """Device time among the used steps' work that has no known launch, in percent. What ran before
+    them was launched before the recording began."""
+    start, time = ints(work.activities, c.START), ints(work.activities, c.DUR)
+    own = np.isin(work.activity_iteration, work.iterations.used)
+    first, last = start[own].min(), start[own].max()
+    orphan = (ints(work.activities, c.LAUNCH) < 0) & (start > first) & (start < last)
+    return float(100 * time[orphan].sum() / max(time[own | orphan].sum(), 1))
 
 
 def _times(traced: TracedSteps) -> tuple[StepTimes, tuple[float, float]]:
@@ -167,6 +235,8 @@ def _step_ms(work: Work) -> Floats:
     before = (work.activity_iteration >= 0) & ~inside
     np.maximum.at(earlier, work.activity_iteration[before], end[before])
     free = np.maximum(np.maximum.accumulate(np.append(0, last[:-1])), earlier)
+    if work.iterations.single:
+        free[:] = single_window(work)[0]
     begin = np.maximum(work.iterations.step_begin, free)
     spans: Ints = np.maximum(last - begin, 0)[work.iterations.used]
     return spans / 1e6
@@ -222,6 +292,46 @@ def _notes(
     return notes
 
 
+def _idle_notes(idle: IdleParts) -> list[str]:
+    """Idle time that is no launch overhead."""
+    notes, total = [], max(float(idle.idle.sum()), 1e-9)
+    if pauses := int(idle.pauses.sum()):
+        notes.append(
+            f"{100 * idle.paused.sum() / total:.0f} % of the time in which the GPU is idle is in "
+            f"{pauses:,} of {plural(int(idle.gaps.sum()), 'gap')}, each {PAUSE_NS / 1e6:.0f} ms or "
+            "longer: the host sets something up, loads a module, allocates or does other work. "
+            "This time is not attributed, and the prediction keeps it"
+        )
+    if (stalled := float(idle.stalled.sum())) > 0.01 * total:
+        notes.append(
+            f"{100 * stalled / total:.0f} % of the time in which the GPU is idle is more than "
+            f"{STALL_NS / 1e3:.0f} us after the launch call of the next work returned: the work "
+            "waits for another stream, a collective or work that the trace lacks, and the "
+            "prediction keeps this time"
+        )
+    return notes
+
+
+def _graph_notes(steps: Steps, traced: TracedSteps) -> list[str]:
+    """Which steps run eagerly where others replay graphs, as batch sizes of a serving engine do."""
+    used, idle = traced.work.iterations.used, traced.timeline.step_idle
+    eager = traced.accounts.counts["graph_launches_per_step"] == 0
+    if eager.all() or not eager.any():
+        return []
+    which = ""
+    if steps.names:
+        often = Counter(steps.names[row] for row in used[eager].tolist())
+        named = [f"{name} ({count:,})" for name, count in often.most_common(_MOST_NAMES)]
+        more = len(often) - len(named)
+        which = f": {', '.join(named)}{f' and {more:,} more' if more else ''}"
+    waits = float((idle.framework + idle.launch_call)[eager].sum())
+    count = int(eager.sum())
+    return [
+        f"{count:,} of {plural(len(used), 'step')} launch{'es' * (count == 1)} no CUDA graph, and "
+        f"the GPU waits {waits:.3g} ms for launches in them{which}"
+    ]
+
+
 def _add_projection(
     builder: ProfileBuilder,
     traced: TracedSteps,
@@ -235,7 +345,7 @@ def _add_projection(
         return
     used = work.iterations.used
     per_step = np.isin(work.iteration, used).sum() / max(len(used), 1)
-    if work.iterations.whole or per_step > _MAX_LAUNCHES:
+    if work.iterations.single or per_step > _MAX_LAUNCHES:
         projection = _project_from_idle(traced.timeline, predicted, iteration)
     else:
         # The simulated loop repeats these iterations; more of them would say the same again.
@@ -249,7 +359,7 @@ def _add_projection(
         builder.add_simulation(projector)
         simulated = projector.project()
         assert simulated is not None
-        projection = simulated
+        projection = _with_pauses(simulated, traced.timeline, predicted)
     low, high = projection.low_pct, projection.high_pct
     # A projection keeps the host's work between steps, which shrinks with the iteration.
     if fastest_ms > 0:
@@ -259,12 +369,38 @@ def _add_projection(
     builder.add_projection(replace(projection, low_pct=low, high_pct=high))
 
 
-def _project_from_idle(timeline: Timeline, predicted: Prediction, iteration: float) -> Projection:
-    """Without a simulation: launches and gaps between queued kernels are removed, waits stay."""
-    idle = timeline.iteration_idle
-    waits = sum(median_or_none(part) or 0.0 for part in (idle.data, idle.sync, idle.unattributed))
+def _with_pauses(simulated: Projection, timeline: Timeline, predicted: Prediction) -> Projection:
+    """The projection with the GPU as idle in pauses as it was. The simulation drops those in the
+    step, and lets those between steps pass while the GPU still works."""
+    inside = median_or_none(timeline.step_idle.paused) or 0.0
+    paused = median_or_none(timeline.iteration_idle.paused) or 0.0
+    if not paused:
+        return simulated
+    projected = simulated.projected_ms + inside
+    projected = max(projected, predicted.ms + _busy_between(timeline) + paused)
+    share = 100 * (projected - simulated.projected_ms) / simulated.eager_ms
+    return replace(
+        simulated,
+        projected_ms=projected,
+        low_pct=simulated.low_pct - share,
+        high_pct=simulated.high_pct - share,
+    )
+
+
+def _busy_between(timeline: Timeline) -> float:
+    """Milliseconds in which the GPU is busy between two steps."""
     busy, step_busy = median_or_none(timeline.iteration_busy), median_or_none(timeline.step_busy)
-    rest = (busy or 0.0) - (step_busy or 0.0)
+    return (busy or 0.0) - (step_busy or 0.0)
+
+
+def _project_from_idle(timeline: Timeline, predicted: Prediction, iteration: float) -> Projection:
+    """Without a simulation: launches and gaps between queued kernels are removed, waits stay. The
+    prediction holds the step's own stalls and what is not attributed in it."""
+    idle, step = timeline.iteration_idle, timeline.step_idle
+    between = idle.unattributed + idle.stalled - step.unattributed - step.stalled
+    parts = (idle.data, idle.sync, idle.paused, between)
+    waits = sum(median_or_none(part) or 0.0 for part in parts)
+    rest = _busy_between(timeline)
     low, high = (
         100 * (1 - (replay_ms + waits + rest) / iteration)
         for replay_ms in (predicted.high_ms, predicted.low_ms)

@@ -105,16 +105,19 @@ class ProfileBuilder:
         # Nsight Systems may record a replay as a whole: its kernels are not in the trace.
         whole = inside[inside[c.KIND] == c.GRAPH]
         if not len(kernels):
-            self.facts = replace(self.facts, graph_kernel_share_pct=100.0 if len(whole) else None)
+            all_of_it = 100.0 if len(whole) else None
+            self.facts = replace(
+                self.facts, graph_kernel_share_pct=all_of_it, graph_time_share_pct=all_of_it
+            )
             return
         duration = ints(kernels, c.DUR) / 1e3
         graph = np.append((work.launches[c.KIND] == c.GRAPH).to_numpy(bool), False)
         in_graphs = 100 * graph[ints(kernels, c.LAUNCH)]
-        share = float(in_graphs.mean())
-        if len(whole):  # their kernels cannot be counted, so the share is of GPU time
-            spans = float(ints(whole, c.DUR).sum()) / 1e3
-            share = float((in_graphs * duration).sum() + 100 * spans)
-            share /= float(duration.sum()) + spans
+        spans = float(ints(whole, c.DUR).sum()) / 1e3
+        of_time = float((in_graphs * duration).sum() + 100 * spans)
+        of_time /= max(float(duration.sum()) + spans, 1e-9)
+        # The kernels of a whole graph cannot be counted.
+        share = of_time if len(whole) else float(in_graphs.mean())
         large = duration[duration >= LARGE_KERNEL_US].sum()
         legacy = kernels[kernels[c.STREAM].isin(c.LEGACY_STREAMS)]
         self.facts = replace(
@@ -122,6 +125,7 @@ class ProfileBuilder:
             median_kernel_us=float(np.median(duration)),
             large_kernel_share_pct=float(100 * large / max(duration.sum(), 1e-9)),
             graph_kernel_share_pct=share,
+            graph_time_share_pct=of_time,
             legacy_stream_kernels=round(len(legacy) / max(len(work.iterations.used), 1)),
             legacy_kernels_names=tuple(sorted(set(map(str, legacy[c.NAME])))[:20]),
         )
@@ -214,5 +218,5 @@ def _waits(idle: IdleParts, between: float) -> dict[str, float]:
         "sync_wait_ms": median_or_none(idle.sync) or 0.0,
         "data_wait_ms": (median_or_none(idle.data) or 0.0) * between,
         "dispatch_gap_ms": median_or_none(idle.dispatch) or 0.0,
-        "unattributed_ms": median_or_none(idle.unattributed) or 0.0,
+        "unattributed_ms": median_or_none(idle.unattributed + idle.paused) or 0.0,
     }

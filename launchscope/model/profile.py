@@ -257,6 +257,8 @@ class Facts:
     median_kernel_us: float | None = None
     large_kernel_share_pct: float | None = None
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
+    graph_time_share_pct: float | None = None  # of their GPU time
+    has_operators: bool | None = None  # PyTorch's, in a trace of anybody's
     needs_legacy_stream: bool | None = None
     legacy_stream_kernels: int | None = None
     legacy_kernels_names: tuple[str, ...] | None = None

@@ -86,7 +86,14 @@ ReasonCode = Literal[
     "forward_steps",
     # The gain is unknown.
     "file_cut",
+    "file_damaged",
     "launches_unknown",
+    "graph_capture",
+    "work_lost",
+    "no_step",
+    "whole_span",
+    "few_launches",
+    "pauses",
 ]
 
 

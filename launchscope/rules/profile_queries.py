@@ -90,6 +90,11 @@ def already_graphed(profile: Profile) -> bool:
     return (profile.facts.graph_kernel_share_pct or 0.0) >= GRAPHED_PCT
 
 
+def runs_torch(profile: Profile) -> bool:
+    """Whether PyTorch launched the work; a trace without its operators may be of any program."""
+    return profile.facts.has_operators is not False
+
+
 def busy_excess_pct(profile: Profile) -> float | None:
     """By how much the GPU's busy time exceeds the iteration; None if it does not."""
     share = share_pct(profile, "iteration_busy_ms")

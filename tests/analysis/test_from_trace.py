@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -112,6 +114,251 @@ def test_the_whole_span_gives_totals() -> None:
     assert sum(kernel.count for kernel in read.kernels) == 120
     assert read.verdict is not None
     assert read.verdict.confidence == "low"
+
+
+def why_unknown(read: Profile) -> str | None:
+    """The reason for the missing verdict; a gain must not be claimed beside it."""
+    verdict, reason = read.verdict, read.facts.gain_unknown
+    assert verdict is not None
+    if reason is None:
+        assert verdict.recommendation != "inconclusive"
+        return None
+    assert verdict.recommendation == "inconclusive"
+    claims = (verdict.speedup, verdict.iteration_speedup, verdict.removable_pct)
+    assert claims == (None, None, None)
+    assert read.value("projected_iteration_ms") is None
+    assert {"LS001", "LS002", "LS003"}.isdisjoint(found.code for found in read.findings)
+    return reason.code
+
+
+def unlike(count: int) -> TraceBuilder:
+    """Launches without any period."""
+    built = trace()
+    for number in random.Random(3).sample(range(1000), count):
+        built.work(20).launch(name=f"k{number}")
+    return built
+
+
+def test_a_whole_span_is_no_evidence_for_a_gain_whether_asked_for_or_not() -> None:
+    assert why_unknown(profile(unlike(60))) == "no_step"
+    assert profile(unlike(60)).value("launches_per_step") == 60
+    assert why_unknown(profile(loop_trace(6, step), step_from="none")) == "whole_span"
+    assert why_unknown(profile(loop_trace(6, step))) is None
+
+
+def test_graphs_of_a_whole_span_are_told_and_decide_nothing() -> None:
+    read = profile(unlike(8).graph([(f"g{k}", 5) for k in range(90)]))
+    assert why_unknown(read) == "no_step"
+    (told,) = (found.title for found in read.findings if found.code == "LS008")
+    assert told.startswith(
+        "92 % of the kernels in the trace already run inside CUDA graphs (1 graph"
+    )
+
+
+@pytest.mark.parametrize(
+    ("launches", "reason"), [(1, "few_launches"), (4, "few_launches"), (5, None)]
+)
+def test_a_step_of_a_few_launches_has_nothing_to_replay(launches: int, reason: str | None) -> None:
+    def body(builder: TraceBuilder) -> None:
+        for _ in range(launches):
+            builder.work(400).launch()
+
+    assert why_unknown(profile(loop_trace(6, body))) == reason
+
+
+@pytest.mark.parametrize(("call", "reason"), [("cudaStreamBeginCapture", "graph_capture"),
+                                              ("hipStreamBeginCapture_spt", "graph_capture"),
+                                              ("cudaMalloc", "work_lost")])  # fmt: skip
+def test_launches_without_device_work_give_no_verdict(call: str, reason: str) -> None:
+    def captured(builder: TraceBuilder) -> None:
+        step(builder)
+        builder.record(api=call)
+        for _ in range(20):
+            builder.record(api="cudaLaunchKernel")  # the call alone
+
+    assert why_unknown(profile(loop_trace(6, captured))) == reason
+
+
+def test_a_capture_outside_the_steps_that_count_takes_no_verdict() -> None:
+    built = trace().record(api="cudaStreamBeginCapture")
+    for _ in range(30):
+        built.record(api="cudaLaunchKernel")
+    for _ in range(6):
+        step(built.step())
+    assert why_unknown(profile(built)) is None
+
+
+def test_a_file_with_many_damaged_events_gives_no_verdict() -> None:
+    built = loop_trace(6, step).end()
+    for event in built.events[::30]:
+        event["dur"] = None
+    assert why_unknown(profile(built)) == "file_damaged"
+
+
+def marked(count: int, body: Callable[[TraceBuilder, int], object]) -> TraceBuilder:
+    """Steps whose bodies get their number; the first counts for nothing."""
+    built = trace()
+    for number in range(count):
+        body(built.step(), number)
+    return built.end()
+
+
+def removable(read: Profile) -> float:
+    return known(read.value("removable_pct"))
+
+
+def test_idle_time_before_queued_work_stays_in_a_replay() -> None:
+    """As behind a collective, or a stream that is not in the trace."""
+
+    def stalled(builder: TraceBuilder, _: int) -> None:
+        step(builder)
+        builder.launch(delay_us=20_000).work(20_000)
+
+    read = profile(marked(6, stalled))
+    assert known(read.value("dispatch_gap_ms")) == pytest.approx(20, rel=0.01)
+    assert known(read.value("launch_overhead_ms")) < 0.5
+    assert known(read.value("predicted_replay_ms")) == pytest.approx(20.1, rel=0.01)
+    assert 0 < removable(read) < 5
+    assert abs(known(read.facts.simulation_error_pct)) < 2
+    assert any("waits for another stream" in note for note in read.notes)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_pause_in_every_iteration_is_told_and_stays_in_a_replay(inside: bool) -> None:
+    def pausing(builder: TraceBuilder, _: int) -> None:
+        step(builder)
+        (builder if inside else builder.end()).work(20_000)
+        if inside:
+            builder.launch()
+
+    read = profile(marked(6, pausing))
+    assert known(read.value("unattributed_ms")) == pytest.approx(20, rel=0.01)
+    assert 0 < removable(read) < 5
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "stay_eager"
+    gaps = 105 if inside else 100
+    assert any(f"is in 5 of {gaps} gaps, each 2 ms or longer" in note for note in read.notes)
+
+
+def test_a_pause_that_happens_once_changes_nothing() -> None:
+    def pausing_once(builder: TraceBuilder, number: int) -> None:
+        step(builder.work(20_000 if number == 3 else 20))
+
+    once, never = (
+        profile(marked(8, pausing_once)),
+        profile(marked(8, lambda b, _: step(b.work(20)))),
+    )
+    assert removable(once) == pytest.approx(removable(never), rel=0.05)
+
+
+def test_of_one_or_two_steps_with_a_pause_nobody_knows_what_is_usual() -> None:
+    def set_up(builder: TraceBuilder, number: int) -> None:
+        step(builder.work(20_000 if number == 1 else 20))
+
+    read = profile(marked(3, set_up))
+    assert why_unknown(read) == "pauses"
+    assert read.verdict is not None
+    assert "1 of 40 gaps holds most of the time" in read.verdict.headline
+
+
+def test_one_marked_step_has_figures_and_a_gain() -> None:
+    read = profile(marked(1, lambda builder, _: step(builder)))
+    assert known(read.value("iteration_ms")) > known(read.value("gpu_busy_ms"))
+    assert read.value("launches_per_step") == 20
+    assert removable(read) > 15
+    assert read.verdict is not None
+    assert (read.verdict.recommendation, read.verdict.confidence) == ("adopt", "low")
+
+
+def test_device_work_of_unknown_origin_within_the_steps_gives_no_verdict() -> None:
+    def unknown(builder: TraceBuilder, _: int) -> None:
+        for _ in range(10):
+            builder.work(20).launch(name="known").work(20).orphan(us=2)
+
+    assert why_unknown(profile(marked(6, unknown))) == "launches_unknown"
+
+
+def test_device_work_that_was_launched_before_the_recording_takes_no_verdict() -> None:
+    built = trace()
+    for _ in range(100):
+        built.orphan(us=5).work(5)
+    for _ in range(6):
+        step(built.step())
+    assert why_unknown(profile(built)) is None
+
+
+def sentences(read: Profile) -> str:
+    assert read.verdict is not None
+    findings = (text for found in read.findings for text in (found.title, found.advice))
+    return " ".join((read.verdict.headline, *read.verdict.instructions, *findings))
+
+
+def test_a_program_without_pytorch_is_not_told_about_it() -> None:
+    def native(builder: TraceBuilder) -> None:
+        for index in range(20):
+            builder.work(20).launch(kernel_us=4, call_us=1, name=f"k{index % 5}")
+        builder.sync()
+
+    read = profile(loop_trace(6, native, lambda b: b.work(60)))
+    assert read.facts.has_operators is False
+    said = sentences(read)
+    assert "for the host between launches" in said
+    assert "cudaStreamBeginCapture" in said
+    for word in ("Python", "torch", ".item()", "optimizer", "loss", "dispatcher"):
+        assert word not in said
+    built = loop_trace(6, lambda b: [b.op("aten::mul"), native(b)], lambda b: b.work(60))  # type: ignore[func-returns-value]
+    assert "Python and the dispatcher between launches" in sentences(profile(built))
+
+
+def test_what_runs_beside_the_graphs_of_a_step_is_told() -> None:
+    def graphed(builder: TraceBuilder) -> None:
+        step(builder)
+        builder.graph([(f"g{index}", 4) for index in range(60)])
+
+    read = profile(loop_trace(6, graphed))
+    assert read.facts.graph_kernel_share_pct == 75
+    assert read.facts.graph_time_share_pct == pytest.approx(75)
+    (told,) = (found.advice for found in read.findings if found.code == "LS008")
+    assert told.startswith("20 launches per step are eager, with 25 % of the time in kernels.")
+
+
+def test_steps_that_run_eagerly_beside_those_that_replay_are_named() -> None:
+    built = trace()
+    for size in (8, 8, 64, 8, 64, 8, 8):
+        begin = built.host
+        if size == 8:
+            built.graph([(f"g{index}", 4) for index in range(60)]).work(50)
+        else:
+            for index in range(20):
+                built.work(20).launch(kernel_us=4, name=f"k{index}")
+        built.work(200).span(f"execute_context_0(0)_generation_{size}({size})", begin, built.host)
+    (told,) = (note for note in profile(built).notes if "launch no CUDA graph" in note)
+    assert told.startswith("2 of 6 steps launch no CUDA graph, and the GPU waits 0.")
+    assert told.endswith(" ms for launches in them: execute_context_0(0)_generation_64(64) (2)")
+    same = profile(loop_trace(6, lambda b: b.graph([(f"g{index}", 4) for index in range(9)])))
+    assert not any("launch no CUDA graph" in note for note in same.notes)
+
+
+def test_iterations_whose_work_overlaps_are_never_busier_than_long() -> None:
+    def ahead(builder: TraceBuilder) -> None:
+        for _ in range(20):
+            builder.launch(kernel_us=100)
+        for _ in range(4):
+            builder.launch(kernel_us=700, stream=14)  # runs beside the next iteration
+
+    read = profile(loop_trace(8, ahead))
+    assert known(read.value("iteration_busy_ms")) <= known(read.value("iteration_ms"))
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "stay_eager"
+
+
+def test_a_pause_that_is_a_small_part_of_a_busy_step_takes_no_verdict() -> None:
+    def busy(builder: TraceBuilder, _: int) -> None:
+        for _ in range(20):
+            builder.launch(kernel_us=5000)
+        builder.work(103_000)
+
+    assert why_unknown(profile(marked(3, busy))) is None
 
 
 def test_orphans_are_busy_time_of_the_whole_span() -> None:

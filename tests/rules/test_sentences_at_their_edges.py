@@ -220,6 +220,8 @@ METRICS: dict[str, tuple[float | None, ...]] = {
 FACTS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("simulation_error_pct", "iteration_check_pct"), ERROR),
     **dict.fromkeys(("graph_kernel_share_pct", "large_kernel_share_pct"), SHARE),
+    "graph_time_share_pct": SHARE,
+    "has_operators": (None, False, True),
     **dict.fromkeys(("inside_step_syncs", "between_step_syncs"), COUNT),
     "join_coverage_pct": SHARE,
     "median_kernel_us": (None, 0.0, 0.5, 1.0, 1e6),
@@ -228,7 +230,17 @@ FACTS: dict[str, tuple[Any, ...]] = {
     "removable_step_pct": (None, 0.0, -5.0, 15.0, 100.0),
     "timing_window_iteration_ms": (None, (), (0.0, 5.0), (1.0, 1.2), (7.3, 5.7, 9.0)),
     "unsteady": (None, False, True),
-    "gain_unknown": (None, Reason("file_cut"), Reason("launches_unknown")),
+    "gain_unknown": (
+        None,
+        Reason("file_cut"),
+        Reason("launches_unknown"),
+        Reason("graph_capture"),
+        Reason("no_step"),
+        Reason("whole_span"),
+        Reason("file_damaged", {"events": 1}),
+        Reason("work_lost", {"found": 1, "calls": 9}),
+        *(Reason("few_launches", {"launches": launches}) for launches in (0.0, 1.0, 2.5)),
+    ),
 }
 GAINS = (None, 0.0, 0.01, -0.01, 1.0, -8.0, 14.96, 15.0, 15.04, 62.5, 89.9, 100.0, -1e15)
 MARGINS = (None, 0.0, 0.5, 20.0, 1e6)

@@ -39,11 +39,22 @@ class TracedSteps:
     predicted: Prediction | None
 
     @classmethod
-    def of(cls, work: Work, optimizer: Optimizer | None, profiler_us: float = 0.0) -> TracedSteps:
-        """`optimizer` is what a capture changes in the optimizers. None: predict no replay."""
-        device_work = step_work(work) if optimizer is not None else None
-        predicted = predict(device_work, optimizer or Optimizer()) if device_work else None
-        return cls(work, build_timeline(work), account(work, profiler_us), predicted)
+    def of(
+        cls,
+        work: Work,
+        optimizer: Optimizer,
+        profiler_us: float = 0.0,
+        *,
+        pause_ns: int | None = None,
+    ) -> TracedSteps:
+        """`optimizer` is what a capture changes in the optimizers, `pause_ns` is that of
+        `build_timeline`."""
+        device_work, timeline, predicted = step_work(work), build_timeline(work, pause_ns), None
+        if device_work is not None:
+            stays = timeline.step_idle.stalled + timeline.step_idle.unattributed
+            device_work = replace(device_work, stalled_ms=float(np.median(stays)))
+            predicted = predict(device_work, optimizer)
+        return cls(work, timeline, account(work, profiler_us), predicted)
 
 
 @dataclass(frozen=True)

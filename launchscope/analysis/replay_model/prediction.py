@@ -1,6 +1,7 @@
 """What a replay of a step would take, from its eager trace alone, with bounds.
 
     replay = busy - overlap + 0.26 us x kernels + 0.44 us x (copies and sets) + 3.2 us + optimizer
+             + stalls
 
 - `busy` is the union of the eager step's device activity. A replay adds gaps between nodes, a
   little to each short kernel, and a start of its own.
@@ -9,6 +10,8 @@
   busiest stream is the lower bound, the union without any overlap the upper one.
 - `optimizer`: with the `capturable=True` that a capture needs, foreach optimizers of the Adam
   family run two more kernels per tensor and eight per group of parameters, of about 1 us each.
+- `stalls`: idle time in which the step's next work was queued already, or that work of unknown
+  origin ended. Waits for other streams, collectives and what the trace lacks stay in a replay.
 
 The three costs were fitted on 60 steps of `python -m tests.benchmarks.zoo` whose replay ran the
 same work (NVIDIA H200, CUDA 13.0, PyTorch 2.11; least absolute relative error). With each step
@@ -76,6 +79,7 @@ class StepWork:
     kernels: float
     copies: float  # and sets
     overlap_ms: float = 0.0  # that a replay saves by running streams side by side
+    stalled_ms: float = 0.0  # idle time that a replay keeps
 
 
 @dataclass(frozen=True)
@@ -94,11 +98,12 @@ def predict(work: StepWork, optimizer: Optimizer = Optimizer()) -> Prediction:
     added = optimizer.added_kernels
     gaps = KERNEL_MS * work.kernels + COPY_MS * work.copies + START_MS
     most_gaps = max(_MOST_NODE_MS * nodes, KERNEL_MS * work.kernels + COPY_MS * work.copies)
-    ms = work.busy_ms + gaps - work.overlap_ms + ADDED_MS * added
+    stays, busy = work.stalled_ms, work.busy_ms
+    ms = stays + busy + gaps - work.overlap_ms + ADDED_MS * added
     return Prediction(
         ms=ms,
-        low_ms=min(ms, work.longest_stream_ms * (1 - _SPREAD) + KERNEL_MS * added),
-        high_ms=work.busy_ms * (1 + _SPREAD) + most_gaps + 2 * START_MS + _MOST_ADDED_MS * added,
+        low_ms=min(ms, stays + work.longest_stream_ms * (1 - _SPREAD) + KERNEL_MS * added),
+        high_ms=stays + busy * (1 + _SPREAD) + most_gaps + 2 * START_MS + _MOST_ADDED_MS * added,
     )
 
 

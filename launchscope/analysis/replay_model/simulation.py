@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass, fields, replace
 import numpy as np
 
 from launchscope.analysis.timeline.accounting import QUEUE_LIMIT, blocked_ns
+from launchscope.analysis.timeline.timeline import stalled_ns
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes
 from launchscope.parser import columns as c
@@ -306,9 +307,11 @@ def _gpu(work: Work) -> tuple[Floats, Costs]:
     same = np.concatenate(([False], launch[1:] == launch[:-1]))
     total = np.zeros(len(work.launches))
     known = launch >= 0
-    np.add.at(total, launch[known], (added + np.where(same, idle, 0))[known])
     call_start = np.append(ints(work.launches, c.START), 0)[launch]
     call_end = np.append(ints(work.launches, c.END), 0)[launch]
+    # What kept queued work waiting keeps it waiting again. The first has no idle time before it.
+    stalled = np.where(idle > 0, stalled_ns(before, start, call_end), 0)
+    np.add.at(total, launch[known], (added + np.where(same, idle, stalled))[known])
     usual = Costs()
     late = known & ~same & (before < call_start)
     queued = known & ~same & (call_end <= before) & (idle < 5000)

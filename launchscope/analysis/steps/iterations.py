@@ -44,6 +44,11 @@ class Iterations:
     def __len__(self) -> int:
         return len(self.end)
 
+    @property
+    def single(self) -> bool:
+        """Whether there is one marked step, so that none ends where it begins."""
+        return len(self) == 1 and not self.whole
+
     def of_process(self, table: pd.DataFrame) -> pd.DataFrame:
         """The rows of the process whose steps these are."""
         return table if self.pid is None else table[table[c.PID] == self.pid]

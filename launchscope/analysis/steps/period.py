@@ -15,6 +15,8 @@ from launchscope.parser.trace import Bools, Ints
 MIN_STEPS = 3
 # The steps have to cover this share of the sequence.
 MIN_COVERED = 0.6
+# And of the device time: what repeats beside one long graph launch is no step.
+MIN_DEVICE = 0.5
 # A shorter period may leave this many more places unexplained than the best one: a factor, because
 # an odd step costs each period about as many places, and a few more. With larger values the layers
 # of a deep net would count as its steps.
@@ -33,10 +35,11 @@ class Period:
     follows: Bools
 
 
-def find_period(codes: Ints, gap: Ints) -> Period | None:
+def find_period(codes: Ints, gap: Ints, device: Ints) -> Period | None:
     """The smallest period that explains the sequence; None without a clear one.
 
     `gap[i]` is the host time before launch i: a step begins where its median is longest.
+    `device[i]` is the device time of what it starts.
     """
     if len(codes) < MIN_STEPS:
         return None
@@ -44,7 +47,13 @@ def find_period(codes: Ints, gap: Ints) -> Period | None:
     missed = {p: int((codes[p:] != codes[:-p]).sum()) for p in _candidates(codes)}
     most = _SLACK * min(missed.values(), default=0) + _FEW
     lengths = sorted(p for p, places in missed.items() if places <= most)
-    return next(filter(None, (_steps(codes, gap, length) for length in lengths)), None)
+    found = filter(None, (_steps(codes, gap, length) for length in lengths))
+    return next((period for period in found if _explains(period, device)), None)
+
+
+def _explains(period: Period, device: Ints) -> bool:
+    rows = period.starts[:, None] + np.arange(period.length)
+    return float(device[rows].sum()) >= MIN_DEVICE * float(device.sum())
 
 
 def _candidates(codes: Ints) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,16 +16,30 @@ from launchscope.analysis.steps.iterations import (
     ranges_named,
     whole_span,
 )
-from launchscope.analysis.steps.period import find_period
+from launchscope.analysis.steps.period import MIN_DEVICE, MIN_STEPS, find_period
 from launchscope.errors import InputError
 from launchscope.model import StepBoundary
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches
-from launchscope.parser.trace import Bools, Ints, Trace, ints
+from launchscope.parser.trace import Bools, Ints, Trace, ints, where
 from launchscope.wording import plural
 
+# Ranges that are steps where most of the device work was launched inside them, and how many of them
+# there have to be. A serving engine is often recorded for one step only: vLLM and xDiT, SGLang,
+# TensorRT-LLM. Of Lightning and hand-written loops ("Iteration 3", "train_step") one could be the
+# whole loop.
+_FRAMEWORK_MARKS = {
+    r"execute_(?:model|\d+|context|diffusion)": 1,
+    r"step\[": 1,
+    r"(?:\[Executor\] )?_?forward_step": 1,
+    r"\[pl\]\[profile\]run_training_batch": MIN_STEPS,
+    r"\[pl\]\[profile\].*\.(?:training|validation|test|predict)_step": MIN_STEPS,
+    r"(?i:iteration|iter|step|train_step|training_step|train_batch|inference_step|decode_step"
+    r"|denoising_step)(?:[\W_]*\d+)?$": MIN_STEPS,
+}
 # Calls that cannot go without device work, unless a stream is being captured.
-_ALWAYS_LAUNCH = r"Launch(?:Cooperative)?Kernel|GraphLaunch"
+_ALWAYS_LAUNCH = re.compile(r"Launch(?:Cooperative)?Kernel|GraphLaunch")
+_CAPTURE = "StreamBeginCapture"
 # A thread with a smaller share of the launches may have ended long before the trace did.
 _THREAD_SHARE = 0.05
 
@@ -34,6 +49,11 @@ class Steps:
     iterations: Iterations
     boundary: StepBoundary
     notes: tuple[str, ...] = ()
+    # Launch calls of the used steps, or of the trace where nothing marks a step.
+    calls: int = 0
+    lost: int = 0  # those without device work
+    captured: bool = False  # whether a stream was captured among them
+    names: tuple[str, ...] = ()  # of each step that a range marks
 
 
 def steps_of(
@@ -42,8 +62,9 @@ def steps_of(
     """The steps of a trace; InputError when those asked for are not in it.
 
     `step_range` names the ranges that are steps, whole or by their beginning. Otherwise `step_from`
-    decides. auto: marks, else the period of the launches, else the whole span. marker: only marks.
-    optimizer: from one end of an optimizer step to the next. none: the whole span.
+    decides. auto: marks of a profiler, else of a framework, else the period of the launches, else
+    the whole span. marker: only marks. optimizer: from one end of an optimizer step to the next.
+    none: the whole span.
     """
     if step_range is not None:
         return _named(trace, launches, step_range)
@@ -51,10 +72,21 @@ def steps_of(
         return _whole(trace, "every figure is a total over the whole span, taken as one step")
     if step_from == "optimizer":
         return _between_optimizers(trace)
+    processes = launches.calls[c.PID].unique()
     for prefix in STEP_MARKS:
         marks = ranges_named(trace, prefix)
         found = _from_ranges(trace, launches, marks, prefix.rstrip("#*"))
-        if found is not None:
+        # A merged file may hold marks of a process that launches nothing.
+        if found is not None and (not len(processes) or found.iterations.pid in processes):
+            return found
+    for pattern, least in _FRAMEWORK_MARKS.items():
+        marks = trace.ranges[where(trace.ranges[c.NAME], re.compile(pattern).match)]
+        if len(marks) < least:
+            continue
+        begins = re.match(pattern, str(marks[c.NAME].iloc[0]))
+        name = begins[0].rstrip("0123456789 _#[") if begins else pattern
+        found = _from_ranges(trace, launches, marks, name)
+        if found is not None and _covers(found.iterations, launches):
             return found
     if step_from == "marker":
         raise InputError(
@@ -84,7 +116,8 @@ def _named(trace: Trace, launches: Launches, name: str) -> Steps:
 
 
 def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: str) -> Steps | None:
-    """Steps that are ranges of one thread; nested ones of the same name count once."""
+    """Steps that are ranges of one thread; nested ones of the same name count once. The last ones
+    that launch nothing do not: a recording may end where a step has just begun."""
     if not len(ranges):
         return None
     pid, tid = _main_thread(ranges, launches)
@@ -95,8 +128,38 @@ def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: s
     if not len(begin):
         return None
     outer = begin >= np.append(begin[0], np.maximum.accumulate(end)[:-1])
+    begin, end = begin[outer], end[outer]
+    notes: tuple[str, ...] = ()
+    # Those count whose device work was lost.
+    launched = pd.concat(
+        [launches.calls, trace.calls[where(trace.calls[c.NAME], _ALWAYS_LAUNCH.search)]]
+    )
+    starts = np.sort(ints(launched, c.START)[ints(launched, c.PID) == pid])
+    filled = np.searchsorted(starts, end) > np.searchsorted(starts, begin)
+    whole = int(np.flatnonzero(filled).max(initial=-1)) + 1
+    if 0 < whole < len(begin):
+        empty = len(begin) - whole
+        which = "step" if empty == 1 else f"{empty} steps"
+        does = "does" if empty == 1 else "do"
+        notes = (f"the last {which} launched nothing and {does} not count",)
+        begin, end = begin[:whole], end[:whole]
+    names = tuple(steps[c.NAME].astype(str)[outer])[: len(begin)]
     boundary = StepBoundary("marker", ("range",), (name,), "full_step")
-    return Steps(Iterations.between(begin[outer], end[outer], pid), boundary)
+    return Steps(Iterations.between(begin, end, pid), boundary, notes, names=names)
+
+
+def _covers(iterations: Iterations, launches: Launches) -> bool:
+    """Whether most of the device time of the process was launched in its steps."""
+    time, mine = _device_ns(launches), ints(launches.calls, c.PID) == iterations.pid
+    inside = iterations.step_of(ints(launches.calls, c.START)) >= 0
+    return float(time[inside & mine].sum()) >= MIN_DEVICE * float(time[mine].sum())
+
+
+def _device_ns(launches: Launches) -> Ints:
+    """Of each launch: the durations of what it started, summed."""
+    launch = ints(launches.activities, c.LAUNCH)
+    known, time = launch >= 0, ints(launches.activities, c.DUR)
+    return np.bincount(launch[known], time[known], minlength=len(launches.calls)).astype(np.int64)
 
 
 def _main_thread(ranges: pd.DataFrame, launches: Launches) -> tuple[int, int]:
@@ -138,7 +201,7 @@ def _repeating(launches: Launches) -> Steps | None:
     rows = np.flatnonzero(ints(calls, c.PID) == pid)
     start, end = ints(calls, c.START)[rows], ints(calls, c.END)[rows]
     gap = np.concatenate(([0], start[1:] - np.maximum.accumulate(end)[:-1]))
-    found = find_period(_codes(launches)[rows], gap)
+    found = find_period(_codes(launches)[rows], gap, _device_ns(launches)[rows])
     if found is None:
         return None
     last = found.starts + found.length - 1
@@ -182,10 +245,10 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
     If every step lost work, as when each captures a graph, all stay.
     """
     windows = steps.iterations
-    missed = _lost(trace, joined)
+    mine = np.ones(len(trace.calls), np.bool_)
     if windows.pid is not None:
-        missed &= ints(trace.calls, c.PID) == windows.pid
-    lost = ints(trace.calls, c.START)[missed]
+        mine = ints(trace.calls, c.PID) == windows.pid
+    lost = ints(trace.calls, c.START)[mine & _lost(trace, joined)]
     partial = np.zeros(len(windows), np.bool_)
     row = windows.of(lost)
     partial[row[row >= 0]] = True
@@ -209,15 +272,27 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
             f"only {len(left):,} of {plural(len(windows.used), 'step')} could be used: the trace "
             "lacks a part of the others"
         )
-    return replace(steps, iterations=replace(windows, used=left), notes=tuple(notes))
+    captures = ints(trace.calls, c.START)[
+        mine & where(trace.calls[c.NAME], lambda name: _CAPTURE in name)
+    ]
+    launched = ints(joined.calls, c.START)
+    if steps.boundary.boundary in ("marker", "optimizer"):
+        lost, captures, launched = (
+            times[np.isin(windows.of(times), left)] for times in (lost, captures, launched)
+        )
+    return replace(
+        steps,
+        iterations=replace(windows, used=left),
+        notes=tuple(notes),
+        calls=len(lost) + len(launched),
+        lost=len(lost),
+        captured=len(captures) > 0,
+    )
 
 
 def _lost(trace: Trace, joined: Launches) -> Bools:
     """For each call, whether it launches by its name and reached nothing."""
-    calls = trace.calls
-    names = calls[c.NAME].cat
-    launches = names.categories.astype(str).str.contains(_ALWAYS_LAUNCH, regex=True)
-    lost: Bools = np.append(np.asarray(launches, np.bool_), False)[names.codes.to_numpy()]
+    calls, lost = trace.calls, where(trace.calls[c.NAME], _ALWAYS_LAUNCH.search)
     pid, launching = ints(calls, c.PID), ints(joined.calls, c.PID)
     for process in np.unique(launching):
         mine = np.flatnonzero(lost & (pid == process))

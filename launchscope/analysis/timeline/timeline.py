@@ -3,10 +3,12 @@
 A gap ends when a device activity starts, and belongs to the thread and the iteration whose
 launch started that activity. Parts of a gap, in the order in which they are taken:
 
-- dispatch: all of it, when the launch call had returned before the GPU went idle;
+- dispatch: all of it, when the launch call had returned before the GPU went idle; otherwise from
+  the return of the call on, if that is a stall: the activity waited for more than its launch;
 - data: while that thread was in the data loader;
 - sync: while that thread was in a synchronization, and afterwards up to as much idle time as the
   host had waited, because without the wait it would have been that much further ahead;
+- pauses: the rest of a gap, where that is too long for a launch and the caller asks for it;
 - launch call and framework: the rest, by whether the thread was in a launch call;
 - unattributed: gaps that an activity without a known launch ended.
 """
@@ -22,22 +24,34 @@ from launchscope.analysis.steps.iterations import ranges_named
 from launchscope.analysis.timeline.intervals import Cover, union_ns_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Floats, Ints, ints
+from launchscope.parser.trace import Bools, Floats, Ints, ints
 
 DATA_RANGE = "enumerate(DataLoader)"
+# An activity that starts so long after its launch call returned, on an idle GPU, waits for another
+# stream, a collective or work that the trace lacks. The longest in 14 recordings (H200) is 8 us, in
+# traces of an MI300X 86 us.
+STALL_NS = 100_000
+# A host that launches nothing for so long sets something up, loads a module, allocates or pauses.
+# The longest gap in a step of the 14 recordings is 1.0 ms.
+PAUSE_NS = 2_000_000
 
 
 @dataclass(frozen=True)
 class IdleParts:
-    """Idle milliseconds per used iteration, by cause; they sum to `idle`."""
+    """Idle milliseconds per used iteration, by cause; they sum to `idle`. `stalled` is a part of
+    `dispatch`. `gaps` counts all gaps and `pauses` those with a pause."""
 
     idle: Floats
     dispatch: Floats
+    stalled: Floats
     data: Floats
     sync: Floats
     launch_call: Floats
     framework: Floats
+    paused: Floats
     unattributed: Floats
+    gaps: Floats
+    pauses: Floats
 
 
 @dataclass(frozen=True)
@@ -47,25 +61,36 @@ class Timeline:
 
     step_busy: Floats
     iteration_busy: Floats
-    traced_iteration: Floats  # from the GPU's end of the iteration before to its own
+    # From the GPU's end of the iteration before to its own, or as `single_window` says.
+    traced_iteration: Floats
     iteration_idle: IdleParts
     step_idle: IdleParts
 
 
-def build_timeline(work: Work) -> Timeline:
-    """Busy union and idle attribution of every used iteration."""
+def build_timeline(work: Work, pause_ns: int | None = None) -> Timeline:
+    """Busy union and idle attribution of every used iteration. From `pause_ns` on, idle time that
+    the host causes in one gap is a pause; None: never."""
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     count, used = len(work.iterations), work.iterations.used
     reach = np.maximum.accumulate(end)
     ending = np.flatnonzero(start[1:] > reach[:-1]) + 1
     idle_from, idle_until = reach[ending - 1], start[ending]
     launch = ints(work.activities, c.LAUNCH)[ending]
+    if work.iterations.single:
+        opens, closes = single_window(work)
+        idle_from = np.concatenate(([opens], idle_from, reach[-1:])).clip(opens, closes)
+        idle_until = np.concatenate((start[:1], idle_until, [closes])).clip(idle_from, closes)
+        # Nothing ends the last one.
+        launch = np.concatenate((ints(work.activities, c.LAUNCH)[:1], launch, [-1]))
     # Over the whole trace, the gap before an activity without a launch is idle time too.
     orphan = 0 if work.iterations.whole else -1
     iteration = np.append(work.iteration, orphan)[launch]
     step = np.append(work.step, orphan)[launch]
     # Otherwise it goes to the iteration of the next gap that has one.
     following = pd.Series(iteration).where(iteration >= 0).bfill().fillna(-1).to_numpy(np.int64)
+    owner = np.where(launch >= 0, iteration, following)
+    if work.iterations.single:
+        owner[:] = 0
     # Idle time before the step began on the host is no part of the step.
     step_from = np.clip(idle_from, work.iterations.step_begin[np.maximum(step, 0)], idle_until)
     return Timeline(
@@ -73,14 +98,29 @@ def build_timeline(work: Work) -> Timeline:
         iteration_busy=union_ns_by_group(start, end, work.activity_iteration, count)[used] / 1e6,
         traced_iteration=_ends(work, end)[used] / 1e6,
         iteration_idle=_attribute(
-            work, idle_from, idle_until, launch, np.where(launch >= 0, iteration, following)
+            work,
+            idle_from,
+            idle_until,
+            launch,
+            owner,
+            pause_ns,
         ),
-        step_idle=_attribute(work, step_from, idle_until, launch, step),
+        step_idle=_attribute(work, step_from, idle_until, launch, step, pause_ns),
     )
+
+
+def stalled_ns(start: Ints, end: Ints, call_end: Ints) -> Ints:
+    """How long an activity that ends the idle time `start` to `end` waited for something else than
+    its launch call, which ended at `call_end`; 0 for a usual latency."""
+    waited = end - np.maximum(call_end, start)
+    return np.where(waited > STALL_NS, waited, 0)
 
 
 def _ends(work: Work, end: Ints) -> Ints:
     """GPU time from the last activity of the iterations before to each one's own last."""
+    if work.iterations.single:
+        opens, closes = single_window(work)
+        return np.array([closes - opens])
     last = np.zeros(len(work.iterations), np.int64)
     inside = work.activity_iteration >= 0
     np.maximum.at(last, work.activity_iteration[inside], end[inside])
@@ -89,7 +129,21 @@ def _ends(work: Work, end: Ints) -> Ints:
     return np.where(before > 0, last - before, 0)
 
 
-def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints) -> IdleParts:
+def single_window(work: Work) -> tuple[int, int]:
+    """When the only step begins on the GPU, after work that was launched before it, and ends: with
+    its mark or with its last work."""
+    start, end = ints(work.activities, c.START), ints(work.activities, c.END)
+    own, begin = work.activity_iteration >= 0, int(work.iterations.begin[0])
+    if not own.any():
+        return begin, int(work.iterations.end[0])
+    first = int(start[own].min())
+    earlier = min(int(end[start < first].max(initial=begin)), first)
+    return max(begin, earlier), max(int(work.iterations.end[0]), int(end[own].max()))
+
+
+def _attribute(
+    work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pause_ns: int | None
+) -> IdleParts:
     """Splits idle gaps, each ended by the launch of this row (-1: none), and sums the parts by
     `group`, a row of the iterations or -1."""
     total, known = end - start, launch >= 0
@@ -99,37 +153,47 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints) ->
     )
     queued = known & (call_end <= start)
     open_ = known & ~queued
-    begin, stop, called, thread = start[open_], end[open_], call_end[open_], tid[open_]
+    stalled = np.where(known, stalled_ns(start, end, call_end), 0)
+    begin, stop, called, thread = start[open_], (end - stalled)[open_], call_end[open_], tid[open_]
     # What the thread did after the launch that ended the gap has no part in it.
     until = np.minimum(stop, call_start[open_])
     data, in_sync, in_call = (np.zeros(len(total), np.int64) for _ in range(3))
     data[open_] = _cover(ranges_named(work.trace, DATA_RANGE)).inside(begin, until, thread)
     waiting = _sync_cover(work).inside(begin, until, thread)
-    in_sync[open_] = np.minimum(waiting, (total - data)[open_])
+    in_sync[open_] = np.minimum(waiting, (total - stalled - data)[open_])
     # From the end of the launch call to the start of the kernel: the launch's own latency.
     latency = np.maximum(stop - np.maximum(called, begin), 0)
     calls = _cover(work.launches).inside(begin, np.minimum(stop, called), thread)
     in_call[open_] = calls + latency
-    rest = np.where(open_, total - data - in_sync, 0)
+    rest = np.where(open_, total - stalled - data - in_sync, 0)
     refill = _refill(work, call_start, rest)
     exposed = rest - refill
+    pause = exposed >= (np.iinfo(np.int64).max if pause_ns is None else pause_ns)
+    paused = np.where(pause, exposed, 0)
+    exposed -= paused
     share = np.minimum(in_call / np.maximum(rest, 1), 1.0)
     launch_call = np.rint(exposed * share).astype(np.int64)
 
-    def summed(part: Ints) -> Floats:
-        result = np.zeros(len(work.iterations), np.int64)
+    def counted(part: Ints | Bools) -> Floats:
         kept = group >= 0
-        np.add.at(result, group[kept], part[kept])
-        return result[work.iterations.used] / 1e6
+        result = np.bincount(group[kept], part[kept], minlength=len(work.iterations))
+        return result[work.iterations.used].astype(np.float64)
+
+    def summed(part: Ints) -> Floats:
+        return counted(part) / 1e6
 
     return IdleParts(
         idle=summed(total),
-        dispatch=summed(np.where(queued, total, 0)),
+        dispatch=summed(np.where(queued, total, stalled)),
+        stalled=summed(stalled),
         data=summed(data),
         sync=summed(in_sync + refill),
         launch_call=summed(launch_call),
         framework=summed(exposed - launch_call),
+        paused=summed(paused),
         unattributed=summed(np.where(known, 0, total)),
+        gaps=counted(total > 0),
+        pauses=counted(pause),
     )
 
 

@@ -126,7 +126,7 @@ def _context(profile: Profile) -> tuple[str, ...]:
     if step.source:
         parts.append(f"step at {place(step.source)}")
     timed = profile.metrics.get("iteration_ms")
-    if timed is not None and timed.samples:
+    if timed is not None and timed.samples and not _is_total(profile):
         parts.append(plural(len(timed.samples), "iteration"))
     return machine(profile.environment), " · ".join(parts)
 
@@ -317,7 +317,8 @@ def _iteration(profile: Profile) -> Section:
             bars.append(Bar(label, f"{value:,.{places}f} ms", 100.0 * value / iteration))
     total = with_unit(profile.metrics["iteration_ms"], spread=False)
     block = Bars(("", "time"), tuple(bars), stacked=True)
-    return Section(f"Where the iteration time goes ({total})", (block,))
+    whose = "time of the whole span" if _is_total(profile) else "iteration time"
+    return Section(f"Where the {whose} goes ({total})", (block,))
 
 
 def _devices(profile: Profile) -> Section:

@@ -14,7 +14,8 @@ misses the Python and dispatcher time between launches, which a replay removes a
 ResNet-50 at batch size 256: 54 % of the step, nearly all back-pressure. A replay gains nothing.
 
 ## When it does not apply
-This share never decides the verdict; LS001 does.
+This share never decides the verdict; LS001 does. The rule is silent where a trace is no evidence
+for a gain, as without a step.
 
 ## Reference
 Metrics `launch_share_pct`, `launch_api_ms`, `blocked_launch_ms`, `framework_ms`, `launch_call_ms`.
@@ -23,7 +24,7 @@ Metrics `launch_share_pct`, `launch_api_ms`, `blocked_launch_ms`, `framework_ms`
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.profile_queries import WORTH_FIXING_PCT, Gain, gain, share_pct
+from launchscope.rules.profile_queries import WORTH_FIXING_PCT, Gain, gain, runs_torch, share_pct
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import ms, pct, pct_beside
 
@@ -36,7 +37,7 @@ _UNKNOWN_CAUSE = "The measurements do not show the cause."
 @rule("LS002", __doc__)
 def RULE(profile: Profile) -> Findings:
     share, found = profile.value("launch_share_pct"), gain(profile)
-    if share is None:
+    if share is None or profile.facts.gain_unknown is not None:
         return
     above = share > LITERAL_PCT
     if above or (found is not None and found.pays):
@@ -97,7 +98,8 @@ def _between(profile: Profile) -> str:
     framework, calls = profile.value("framework_ms"), profile.value("launch_call_ms")
     if framework is None or calls is None or min(framework, calls) < 0 or framework + calls == 0:
         return _UNKNOWN_CAUSE
+    host = "Python and the dispatcher" if runs_torch(profile) else "the host"
     return (
-        f"The GPU waits {ms(framework)} for Python and the dispatcher between launches and "
+        f"The GPU waits {ms(framework)} for {host} between launches and "
         f"{ms(calls)} for the launch calls, and a replay removes both."
     )

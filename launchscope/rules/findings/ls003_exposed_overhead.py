@@ -11,7 +11,8 @@ Only launch time that leaves the GPU idle is worth removing. Predictions are bas
 300 kernels of 3 us each are launched every 9 us: the GPU is idle two thirds of the time.
 
 ## When it does not apply
-In a step that is limited by the GPU, where the launches run ahead of the GPU.
+In a step that is limited by the GPU, where the launches run ahead of the GPU, and where a trace is
+no evidence for a gain, as without a step.
 
 ## Reference
 Metrics `launch_overhead_ms`, `launch_overhead_pct`, `step_overhead_pct`.
@@ -28,6 +29,8 @@ from launchscope.wording import ms, pct
 def RULE(profile: Profile) -> Findings:
     share = profile.value("launch_overhead_pct")
     if share is None or share <= 0 or share < profile.threshold_pct:
+        return
+    if profile.facts.gain_unknown is not None:
         return
     overhead, iteration = profile.value("launch_overhead_ms"), profile.value("iteration_ms")
     of = f" ({ms(overhead)} of {ms(iteration)})" if overhead and iteration else ""

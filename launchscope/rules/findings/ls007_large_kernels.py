@@ -19,6 +19,7 @@ Facts `large_kernel_share_pct`, `median_kernel_us`.
 from __future__ import annotations
 
 from launchscope.model import Profile
+from launchscope.rules.profile_queries import runs_torch
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import figures, pct
 
@@ -31,8 +32,8 @@ def RULE(profile: Profile) -> Findings:
         yield RULE.finding(
             "info",
             f"Kernels of 100 us or more take {pct(share)} of the GPU time{typical}",
-            "Look for faster kernels instead of fewer launches: lower precision, fused attention, "
-            "torch.compile.",
+            "Look for faster kernels instead of fewer launches: lower precision, "
+            f"{'fused attention, torch.compile' if runs_torch(profile) else 'fused kernels'}.",
             large_kernel_share_pct=share,
             median_kernel_us=median,
         )

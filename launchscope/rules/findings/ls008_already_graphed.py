@@ -14,12 +14,13 @@ of their own. Only the launches outside these graphs can still be removed.
 With less than half of the kernels in graphs, the verdict weighs a graph of the whole step as usual.
 
 ## Reference
-Fact `graph_kernel_share_pct`, metric `graph_launches_per_step`.
+Facts `graph_kernel_share_pct` and `graph_time_share_pct`, metric `graph_launches_per_step`.
 """
 
 from __future__ import annotations
 
 from launchscope.model import Profile
+from launchscope.rules.profile_queries import runs_torch
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import pct, plural
 
@@ -29,12 +30,37 @@ def RULE(profile: Profile) -> Findings:
     share = profile.facts.graph_kernel_share_pct
     if share is not None and share >= 1.0:
         launches = profile.value("graph_launches_per_step")
-        count = f" ({plural(launches, 'graph launch')} per step)" if launches else ""
+        per, whose = " per step", "in a step"
+        if profile.step is not None and profile.step.boundary == "none":
+            per, whose = "", "in the trace"
+        count = f" ({plural(launches, 'graph launch')}{per})" if launches else ""
         yield RULE.finding(
             "info",
-            f"{pct(share)} of the kernels in a step already run inside CUDA graphs{count}",
-            "Look at the kernels that are still launched one by one. With torch.compile, "
-            "TORCH_LOGS=cudagraphs,perf_hints names the parts that it leaves out or records again.",
+            f"{pct(share)} of the kernels {whose} already run inside CUDA graphs{count}",
+            _eager(profile, per) + _advice(profile),
             graph_kernel_share_pct=share,
+            graph_time_share_pct=profile.facts.graph_time_share_pct,
             graph_launches_per_step=launches,
         )
+
+
+def _eager(profile: Profile, per: str) -> str:
+    """How much runs beside the graphs: `2 launches per step with 12 % of the kernel time`."""
+    launches, share = profile.value("launches_per_step"), profile.facts.graph_time_share_pct
+    if not launches or share is None:
+        return ""
+    are = "is" if launches == 1 else "are"
+    return (
+        f"{plural(launches, 'launch')}{per} {are} eager, with {pct(100 - share)} of the time in "
+        "kernels. "
+    )
+
+
+def _advice(profile: Profile) -> str:
+    look = "Look at the kernels that are still launched one by one."
+    if not runs_torch(profile):
+        return look
+    return (
+        f"{look} With torch.compile, TORCH_LOGS=cudagraphs,perf_hints names the parts that it "
+        "leaves out or records again."
+    )

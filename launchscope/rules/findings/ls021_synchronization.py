@@ -21,7 +21,12 @@ PyTorch, Performance Tuning Guide. Metrics `sync_cost_ms`, `sync_wait_ms`, `sync
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.profile_queries import WORTH_FIXING_PCT, share_pct, wait_to_fix_first
+from launchscope.rules.profile_queries import (
+    WORTH_FIXING_PCT,
+    runs_torch,
+    share_pct,
+    wait_to_fix_first,
+)
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import ms, pct
 
@@ -36,10 +41,11 @@ def RULE(profile: Profile) -> Findings:
     of = f" ({pct(share)})" if share <= 100 else ""  # the cost is that of traced steps
     first = wait_to_fix_first(profile) == "sync_cost_ms"
     line = next((b.where for b in profile.blockers if b.category == "sync" and b.where), None)
+    advice = _advice(inside, between, torch=runs_torch(profile))
     yield RULE.finding(
         "warning" if first else "advice",
         f"Synchronization costs {ms(cost)} per iteration{of}",
-        f"{'Fix this before you adopt a graph. ' if first else ''}{_advice(inside, between)}",
+        f"{'Fix this before you adopt a graph. ' if first else ''}{advice}",
         line if inside else None,
         sync_cost_ms=cost,
         share_pct=share,
@@ -49,7 +55,8 @@ def RULE(profile: Profile) -> Findings:
     )
 
 
-def _advice(inside: float, between: float) -> str:
+def _advice(inside: float, between: float, *, torch: bool) -> str:
+    what = "losses and metrics" if torch else "results"
     if inside and not between:
         return (
             "The host waits inside the step, which also stops a capture: keep the value on the "
@@ -58,7 +65,8 @@ def _advice(inside: float, between: float) -> str:
     if between and not inside:
         return (
             "The host waits between the steps, so a capture works but the host cannot run ahead: "
-            "add up losses and metrics on the GPU and read them once every many steps."
+            f"add up {what} on the GPU and read them once every many steps."
         )
-    rare = "Read values on the host (.item(), print, copies) only once every many steps."
+    reads = ".item(), print, copies" if torch else "copies"
+    rare = f"Read values on the host ({reads}) only once every many steps."
     return f"{rare} Inside the step such a read also stops a capture." if inside else rare

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from launchscope.model import Profile, ReasonCode, ReplayStatus
 from launchscope.reason_text import reason_text
+from launchscope.rules.profile_queries import runs_torch
 from launchscope.rules.rule import Findings, rule
 from launchscope.rules.verdict.obstacles import clauses, obstacles
 
@@ -76,5 +77,7 @@ def _advice(profile: Profile) -> str:
     if reason.code in ("ops_change", "ops_change_beside_blockers"):
         once = clauses(obstacles(profile)) or "every step runs the same ops"
         return f"A graph holds one sequence of ops. Profile again once {once}."
+    if reason.code == "trace_only" and not runs_torch(profile):
+        return ""
     blocked = status not in ("failed", "skipped")
     return _ADVICE[status] if blocked else _BY_REASON.get(reason.code, _ADVICE[status])

@@ -30,6 +30,7 @@ from launchscope.rules.verdict.obstacles import obstacles
 
 Confidence = Literal["high", "medium", "low"]
 _ADOPTING = ("adopt", "adopt_after_fixes", "adopt_bucketed")
+_USUAL_STEPS = 3
 # What to do, the sentence that says it, and the codes of the rules behind it.
 Decision = tuple[Recommendation, str, tuple[str, ...]]
 
@@ -56,7 +57,7 @@ def advise(profile: Profile) -> Profile:
 
 def _decide(profile: Profile) -> Decision:
     # First, because it uses only counts: tracing also slows the kernels of a graph down.
-    if already_graphed(profile):
+    if already_graphed(profile) and not _lacks_a_step(profile):
         return "already_graphed", headline.graphed(profile), ("LS008",)
     excess = busy_excess_pct(profile)
     if excess is not None and not profile.facts.projected_from_bursts:
@@ -78,6 +79,12 @@ def _decide(profile: Profile) -> Decision:
         return "stay_eager", sentence, ("LS020", "LS021", "LS001")
     codes = ("LS001", "LS005", "LS002", "LS007", "LS020", "LS021")
     return "stay_eager", headline.under_threshold(profile, found), codes
+
+
+def _lacks_a_step(profile: Profile) -> bool:
+    """Whether a share of the traced kernels is not that of a step."""
+    reason = profile.facts.gain_unknown
+    return reason is not None and reason.code in ("no_step", "whole_span", "graph_capture")
 
 
 def _decide_paying(profile: Profile, found: Gain) -> Decision:
@@ -143,6 +150,12 @@ def _step_speedup(profile: Profile) -> float | None:
     return step / predicted if step is not None and predicted else None
 
 
+def _is_traced_once(profile: Profile) -> bool:
+    """Whether a trace alone shows too few iterations to tell what is usual."""
+    timed = profile.metrics.get("iteration_ms")
+    return profile.mode == "trace" and timed is not None and len(timed.samples) < _USUAL_STEPS
+
+
 def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
     """High, less one level for each doubt."""
     if recommendation in ("already_graphed", "unsafe"):
@@ -159,7 +172,7 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
         few_steps_timed(profile),
         profile.facts.projected_from_bursts is True,
         recommendation == "adopt_bucketed",
-        profile.step is not None and profile.step.boundary == "none",
+        _is_traced_once(profile),
     ]
     levels: tuple[Confidence, ...] = ("high", "medium", "low")
     return levels[min(2, sum(doubts))]

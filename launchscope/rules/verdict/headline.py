@@ -6,7 +6,7 @@ from math import ceil
 
 from launchscope.model import Profile
 from launchscope.reason_text import cause_text, reason_text
-from launchscope.rules.profile_queries import PARTS, Gain
+from launchscope.rules.profile_queries import PARTS, Gain, runs_torch
 from launchscope.rules.shape_change import distinct_inputs, every_step_differs
 from launchscope.rules.verdict.obstacles import Obstacle, clauses
 from launchscope.wording import ms, pct, pct_beside, place, plural, share_of, times
@@ -128,7 +128,8 @@ def within_spread(profile: Profile, found: Gain) -> str:
     bounds = f"between {pct(found.low_pct)} and {pct(found.high_pct)} of the iteration"
     then = "Time more steps."
     if profile.mode == "trace":
-        then = "A trace cannot decide this, so profile the script itself."
+        then = "A trace cannot decide this"
+        then += ", so profile the script itself." if runs_torch(profile) else "."
     return f"Inconclusive: the gain is {bounds}. {then}"
 
 

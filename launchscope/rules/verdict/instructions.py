@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from launchscope.analysis.replay_model.prediction import ASK_FOR_CAPTURABLE
 from launchscope.model import OptimizerChange, Profile, Recommendation
-from launchscope.rules.profile_queries import PARTS
+from launchscope.rules.profile_queries import PARTS, runs_torch
 from launchscope.rules.verdict.obstacles import obstacles
 from launchscope.wording import listed, place, plural, shapes, size_of
 
@@ -26,6 +26,13 @@ Fix = tuple[str, str]
 def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str, ...]:
     """One step per entry; empty if there is nothing to do."""
     fixes = _fixes(profile)
+    if recommendation == "adopt" and not runs_torch(profile):
+        return (
+            *_at_most(list(_waits(profile)), 1),
+            "Allocate the inputs of the step once and copy each new input into them.",
+            "Capture the launches of the step between cudaStreamBeginCapture and "
+            "cudaStreamEndCapture, and launch the graph in your loop.",
+        )
     if recommendation in ("adopt", "adopt_bucketed"):
         shape = recommendation == "adopt_bucketed"
         steps = [*_optimizer(profile), _inputs(profile), *_adoption(profile, per_shape=shape)]

@@ -44,6 +44,68 @@ def test_the_profilers_marks_are_steps() -> None:
     assert list(found.iterations.used) == [1, 2, 3]
 
 
+@pytest.mark.parametrize(("names", "step"), [
+    (["execute_context_1(888_788544)_generation_0(0)"], "execute_context"),
+    (["execute_32_context_0_generation_32", "execute_9_context_9_generation_0"], "execute"),
+    (["step[DECODE bs=32]", "step[EXTEND bs=1 toks=700]"], "step"),
+    (["[Executor] _forward_step 7: 0 ctx reqs, 8 gen reqs"], "[Executor] _forward_step"),
+    (["[pl][profile]run_training_batch"] * 3, "[pl][profile]run_training_batch"),
+    (["Iteration 3", "Iteration 4", "Iteration 5"], "Iteration"),
+    (["iteration_#10", "iteration_#11", "iteration_#12"], "iteration"),
+    (["train_step"] * 3, "train_step"),
+])  # fmt: skip
+def test_the_ranges_of_usual_frameworks_are_steps(names: list[str], step: str) -> None:
+    built = unmarked(4)  # a period, which counts for less
+    for name in names:
+        begin = built.host
+        for index in range(30):
+            built.launch(name=f"k{index}")
+        built.work(50).span(name, begin, built.host).launch()
+    found = steps(built)
+    assert (found.boundary.boundary, found.boundary.names) == ("marker", (step,))
+    assert len(found.iterations) == len(names)
+
+
+@pytest.mark.parametrize("name", ["Iteration", "step_by_step", "capture_32_FULL", "executor"])
+def test_one_range_of_a_usual_word_and_other_ranges_are_no_steps(name: str) -> None:
+    built = unmarked(6)
+    first, last = built.events[0]["ts"], built.host
+    assert steps(built.span(name, first, last)).boundary.boundary == "launches"
+
+
+def test_ranges_that_launch_little_of_the_device_work_are_no_steps() -> None:
+    built = unmarked(6)
+    for index in range(4):
+        begin = built.host
+        built.launch(kernel_us=1, name="small").span(f"execute_{index}_context", begin, built.host)
+    assert steps(built).boundary.boundary == "launches"
+
+
+def test_a_period_of_small_copies_around_one_graph_is_no_step() -> None:
+    built = trace()
+    for _ in range(9):
+        built.memcpy(us=5)
+    built.graph([(f"g{index}", 20) for index in range(400)])
+    assert steps(built).boundary.boundary == "none"
+
+
+def test_marks_of_a_process_that_launches_nothing_are_no_steps() -> None:
+    built = unmarked(6)
+    for index in range(3):
+        built.span(f"ProfilerStep#{index}", built.host, built.host + 10).work(10)
+        built.events[-1]["pid"] = PID + 1
+    assert steps(built).boundary.boundary == "launches"
+
+
+def test_a_last_step_without_launches_is_left_out_and_noted() -> None:
+    built = marked("ProfilerStep#")
+    built.work(10).span("ProfilerStep#4", built.host - 5, built.host)
+    found = steps(built)
+    assert list(found.iterations.used) == [1, 2, 3]
+    assert found.notes == ("the last step launched nothing and does not count",)
+    assert steps(marked("ProfilerStep#")).notes == ()
+
+
 def test_a_range_by_name_is_a_step() -> None:
     assert len(steps(marked("train "), step_range="train ").iterations) == 4
     assert steps(marked("x", 1).span("x", 0, 1), step_range="x").boundary.names == ("x",)
@@ -112,7 +174,7 @@ def period(sequence: list[int], waits: dict[int, int] | None = None) -> tuple[in
     gap = np.ones(len(sequence), np.int64)
     for place, wait in (waits or {}).items():
         gap[place] = wait
-    found = find_period(np.asarray(sequence, np.int64), gap)
+    found = find_period(np.asarray(sequence, np.int64), gap, np.ones(len(sequence), np.int64))
     return (0, []) if found is None else (found.length, found.starts.tolist())
 
 
@@ -136,7 +198,8 @@ def test_a_prologue_and_an_epilogue_do_not_hide_the_period() -> None:
 
 def test_a_step_that_differs_is_left_out_and_breaks_the_chain() -> None:
     sequence = STEP * 5 + [1, 2, 99, 98, 97, 5] + STEP * 5
-    found = find_period(np.asarray(sequence), np.ones(len(sequence), np.int64))
+    each = np.ones(len(sequence), np.int64)
+    found = find_period(np.asarray(sequence), each, each)
     assert found is not None
     assert found.length == 7
     assert int((~found.follows).sum()) == 2  # the first of all, and the first after the break

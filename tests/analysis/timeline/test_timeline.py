@@ -28,7 +28,7 @@ def us(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
 
 def total(parts: IdleParts) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return (parts.dispatch + parts.data + parts.sync + parts.launch_call + parts.framework
-            + parts.unattributed)  # fmt: skip
+            + parts.paused + parts.unattributed)  # fmt: skip
 
 
 def test_busy_is_the_union_of_what_the_step_launched() -> None:
@@ -67,6 +67,60 @@ def test_a_gap_before_a_queued_kernel_is_a_dispatch_gap() -> None:
         event["ts"] += 2
     found = timeline_of(built)
     assert us(found.iteration_idle.dispatch) == [2, 2]
+
+
+def test_work_that_starts_long_after_its_call_returned_is_a_stall_and_no_launch_overhead() -> None:
+    # Queued while the GPU was busy, and 700 us after a late call of 4 us had returned.
+    def body(b: TraceBuilder) -> None:
+        b.launch(50).launch(3, delay_us=500).work(600).launch(3, delay_us=704).work(900)
+
+    parts = timeline_of(loop_trace(4, body)).iteration_idle
+    assert us(parts.stalled) == pytest.approx([1149, 1149, 1149], abs=5)
+    assert us(parts.dispatch) == us(parts.stalled)
+    assert us(parts.launch_call) == [9, 9, 9]  # before the first kernel, and the late call
+    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
+
+
+def test_a_latency_that_machines_have_is_no_stall() -> None:
+    parts = timeline_of(loop_trace(4, lambda b: b.work(200).launch(3, delay_us=95))).iteration_idle
+    assert us(parts.stalled) == [0, 0, 0]
+    assert us(parts.launch_call) == [95, 95, 95]
+
+
+def test_a_gap_too_long_for_a_launch_is_a_pause_where_that_is_asked_for() -> None:
+    built = loop_trace(4, lambda b: b.work(30).launch().work(2500).launch().work(30))
+    work = work_of(built)
+    parts, plain = (
+        build_timeline(work, 2_000_000).iteration_idle,
+        build_timeline(work).iteration_idle,
+    )
+    assert us(parts.paused) == pytest.approx([2502, 2502, 2502], abs=5)
+    assert parts.pauses.tolist() == [1, 1, 1]
+    assert parts.gaps.tolist() == [2, 2, 2]
+    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
+    assert us(plain.paused) == [0, 0, 0]
+    np.testing.assert_allclose(
+        plain.framework + plain.launch_call, parts.framework + parts.launch_call + parts.paused
+    )
+
+
+def test_a_single_step_lasts_from_the_begin_of_its_mark_to_the_end() -> None:
+    built = trace().step().work(40).launch(10, 5).work(20).launch(10, 5).work(71).end()
+    found = timeline_of(built)
+    parts = found.iteration_idle
+    # 45 until the first kernel, 14 between the kernels, 65 behind the last, of 20 + 45 + 14 + 60.
+    assert us(found.traced_iteration) == [139]
+    assert us(parts.idle) == [119]
+    assert us(parts.unattributed) == [60]
+    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
+    assert us(found.step_idle.unattributed) == [0]
+
+
+def test_a_single_step_begins_when_the_gpu_is_through_with_what_came_before() -> None:
+    built = trace().launch(500, name="before").step().launch(10).work(20).launch(10).end()
+    found = timeline_of(built)
+    assert us(found.traced_iteration) == [20]
+    assert us(found.iteration_idle.idle) == [0]
 
 
 def test_idle_in_the_data_loader_is_data_wait() -> None:
