@@ -140,7 +140,8 @@ def _without_overlap(timeline: Timeline) -> Timeline:
     """Work of two iterations may run at the same time and take longer than an iteration. The GPU
     was busy while it was not idle."""
     busy, iteration = timeline.iteration_busy, timeline.traced_iteration
-    busy = np.where(busy > iteration, iteration - timeline.iteration_idle.idle, busy)
+    while_not_idle = np.maximum(iteration - timeline.iteration_idle.idle, 0)
+    busy = np.where(busy > iteration, while_not_idle, busy)
     return replace(timeline, iteration_busy=busy)
 
 
