@@ -27,10 +27,10 @@ def latest(start: Ints, start_group: Ints, time: Ints, group: Ints) -> Ints:
     """For each time: the row of the last start of its group that is not after it, -1 for none."""
     count = len(start)
     order = np.lexsort((np.append(start, time), np.append(start_group, group)))
-    last = np.maximum.accumulate(np.where(order < count, np.arange(len(order)), -1))
-    row = np.empty(len(order), np.int64)
-    row[order] = np.where(last < 0, -1, order[last])
-    row = row[count:]
+    asked = order >= count
+    last = np.maximum.accumulate(np.where(asked, -1, np.arange(len(order))))[asked]
+    row = np.empty(len(time), np.int64)
+    row[order[asked] - count] = np.where(last < 0, -1, order[last])
     return np.where((row >= 0) & (np.append(start_group, 0)[row] == group), row, -1)
 
 
