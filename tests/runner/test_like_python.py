@@ -158,7 +158,8 @@ CASES = {
         for name in (
             "fails", "own_str", "exits_huge", "exits_bad", "exits_float", "crlf", "no_newline",
             "bom", "latin", "empty_file", "null_bytes", "hook_exits", "recursion", "interrupted",
-            "stderr_none", "thread_fails", "unraisable", "bad_atexit", "closed_stdout",
+            "last_error", "stderr_none", "thread_fails", "unraisable", "bad_atexit",
+            "closed_stdout",
         )
     },
     "fails: a module that is not there": case("-m nothing.here"),
@@ -205,6 +206,8 @@ def make_files(here: Path) -> None:
         "bom.py": "\ufeffprint('bom')\n1/0\n",
         "empty_file.py": "",
         "hook_exits.py": "import sys\nsys.excepthook = lambda *e: sys.exit(4)\n1/0\n",
+        "last_error.py": "import atexit, sys\natexit.register(lambda: print(sys.last_type, "
+        "sys.last_value, sys.last_traceback is sys.last_value.__traceback__))\n1/0\n",
         "recursion.py": "def f(): f()\nf()\n",
         "interrupted.py": "print('x')\nraise KeyboardInterrupt\n",
         "stderr_none.py": "import sys\nsys.stderr = None\n1/0\n",

@@ -172,6 +172,10 @@ def exit_code_of(error: BaseException) -> int:
         _print(file=_stderr())
         return 1
     _forget_our_frames(error)
+    # As Python does: debuggers and exit handlers look there.
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
     try:
         sys.excepthook(type(error), error, error.__traceback__)
     except SystemExit as ends:

@@ -121,9 +121,12 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
         findings.named_cuda = findings.named_device = True
         return self
 
+    def set_default_device(device: Value) -> None:
+        set_default(on_cpu(device))
+
     to.__doc__, cuda.__doc__ = original_to.__doc__, original_cuda.__doc__
     module.to, module.cuda = to, cuda
-    torch.set_default_device = functools.wraps(set_default)(lambda d: set_default(on_cpu(d)))
+    torch.set_default_device = functools.wraps(set_default)(set_default_device)
     torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
 
 

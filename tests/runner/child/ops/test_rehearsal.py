@@ -80,7 +80,7 @@ for epoch in range(4):
 """,
     "default_device": """
 import torch
-torch.set_default_device("cuda")
+torch.set_default_device(device="cuda")
 net = torch.nn.Linear(4, 4)
 opt = torch.optim.SGD(net.parameters(), lr=0.1)
 for i in range(20):
