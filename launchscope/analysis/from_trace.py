@@ -21,7 +21,6 @@ from launchscope.analysis.timeline.kernels import kernel_table
 from launchscope.analysis.timeline.timeline import (
     PAUSE_NS,
     STALL_NS,
-    IdleParts,
     Timeline,
     single_window,
 )
@@ -95,7 +94,7 @@ def profile_of_trace(
     times, bounds = _times(traced)
     builder, rows = ProfileBuilder(), device_rows(joined, work)
     builder.notes += [*steps.notes, *_notes(trace, joined, rows, times, bounds[1])]
-    builder.notes += _idle_notes(traced.timeline.iteration_idle)
+    builder.notes += _idle_notes(traced)
     builder.notes += _graph_notes(steps, traced)
     builder.add_times(times)
     builder.add_trace(traced, times)
@@ -278,8 +277,8 @@ def _notes(
         )
     if trace.with_stack:
         notes.append(
-            "the trace was recorded with Python stacks, which slow the host down further: the gain "
-            "is an upper limit"
+            "the trace was recorded with Python stacks, which slow the host down further: idle "
+            "time and any gain are upper limits"
         )
     if len(rows) > 1:
         gpus = sorted({row.device for row in rows if row.in_figures})
@@ -293,22 +292,24 @@ def _notes(
     return notes
 
 
-def _idle_notes(idle: IdleParts) -> list[str]:
+def _idle_notes(traced: TracedSteps) -> list[str]:
     """Idle time that is no launch overhead."""
+    idle = traced.timeline.iteration_idle
     notes, total = [], max(float(idle.idle.sum()), 1e-9)
+    kept = "" if traced.predicted is None else ", and the prediction keeps it"
     if pauses := int(idle.pauses.sum()):
         notes.append(
             f"{100 * idle.paused.sum() / total:.0f} % of the time in which the GPU is idle is in "
             f"{pauses:,} of {plural(int(idle.gaps.sum()), 'gap')}, each {PAUSE_NS / 1e6:.0f} ms or "
             "longer: the host sets something up, loads a module, allocates or does other work. "
-            "This time is not attributed, and the prediction keeps it"
+            f"This time is not attributed{kept}"
         )
     if (stalled := float(idle.stalled.sum())) > 0.01 * total:
         notes.append(
             f"{100 * stalled / total:.0f} % of the time in which the GPU is idle is more than "
             f"{STALL_NS / 1e3:.0f} us after the launch call of the next work returned: the work "
-            "waits for another stream, a collective or work that the trace lacks, and the "
-            "prediction keeps this time"
+            "waits for another stream, a collective or work that the trace lacks. This time is no "
+            f"launch overhead{kept}"
         )
     return notes
 

@@ -122,12 +122,12 @@ def _inputs(profile: Profile) -> str:
 def _adoption(profile: Profile, *, per_shape: bool) -> tuple[str, str]:
     """Warm-up and capture, then the loop."""
     warm_up = f"Run at least {_WARMUP} steps eagerly on a side stream"
-    if profile.environment.world_size > 1:
+    trains = profile.step is None or profile.step.scope != "forward"
+    if trains and profile.environment.world_size > 1:
         warm_up = (
             "Construct the DDP model in a side stream's context. Run at least "
             f"{_DDP_WARMUP} steps eagerly on a side stream (DDP needs them)"
         )
-    trains = profile.step is None or profile.step.scope != "forward"
     kept = "read the loss only when you log" if trains else "copy any output that you keep"
     rest = " and run the rest of the step eagerly" if _part(profile) else ""
     return (
