@@ -225,7 +225,7 @@ def _entry(row: bytes) -> _Entry:
     """Of `100644 blob NAME    SIZE<tab>PATH`."""
     head, _, path = row.partition(b"\t")
     mode, _, name, size = head.split()
-    return _Entry(mode, name.decode("ascii"), int(size) if size != b"-" else 0, os.fsdecode(path))
+    return _Entry(mode, name.decode("ascii"), int(size) if size.isdigit() else 0, os.fsdecode(path))
 
 
 def _asked(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes | None:
