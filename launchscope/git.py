@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 from launchscope.errors import UsageError
@@ -14,7 +13,8 @@ from launchscope.host import working_directory
 _HARMLESS = (
     "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.untrackedCache=false",
     "core.sshCommand=false", "core.askPass=", "credential.helper=", "diff.external=",
-    "safe.bareRepository=explicit",
+    "safe.bareRepository=explicit", "hook.post-checkout.enabled=false",
+    "hook.post-index-change.enabled=false", "hook.reference-transaction.enabled=false",
 )  # fmt: skip
 _ENVIRONMENT = {
     "LC_ALL": "C",
@@ -26,21 +26,22 @@ _ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "none",
 }
 _TIMEOUT_S = 30
+# These commands run what the configuration names as a hook or a filter.
+_MAY_RUN = ("read-tree", "status", "worktree")
 # A hook that runs launchscope has these in its environment: they name its own repository.
 _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 
 
 def git(
-    *arguments: str,
-    environ: Mapping[str, str] | None = None,
-    folder: Path | None = None,
-    stdin: bytes = b"",
+    *arguments: str, folder: Path | None = None, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     """The result of a git command, whatever its exit code; OSError if git cannot run or hangs. It
     is about the repository of `folder`; without one, of the working directory. Not for commands
     that show or check out a file: those run filters and converters."""
     options = [word for setting in _HARMLESS for word in ("-c", setting)]
-    environment = {**os.environ, **_ENVIRONMENT, **(environ or {})}
+    environment = {**os.environ, **_ENVIRONMENT}
+    if arguments[0] in _MAY_RUN:
+        environment |= _switched_off(folder)
     if folder is not None:
         options = ["-C", os.fspath(folder), *options]
         environment = {n: value for n, value in environment.items() if n not in _OF_A_HOOK}
@@ -64,12 +65,9 @@ def describe_head() -> str | None:
         head = git("describe", "--always", "--abbrev=12")
         if head.returncode:
             return None
-        named = git("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
-        names = {name.rpartition(".")[0] for name in os.fsdecode(named.stdout).split("\0") if name}
         changed = git(
             *("status", "--porcelain", "--untracked-files=no", "--no-renames"),
             "--ignore-submodules=dirty",
-            environ=_unfiltered(names),
         )
         name = head.stdout.decode().strip()
     except (OSError, UnicodeDecodeError):
@@ -77,12 +75,15 @@ def describe_head() -> str | None:
     return None if changed.returncode else f"{name}-dirty" if changed.stdout else name or None
 
 
-def _unfiltered(names: set[str]) -> dict[str, str]:
-    """Environment variables that switch these filters off, which git runs to compare a file. An
-    option `-c` cannot: a name may have an equals sign."""
+def _switched_off(folder: Path | None) -> dict[str, str]:
+    """Environment variables that switch all filters off, which git runs to compare a file, and all
+    hooks of the configuration. An option `-c` cannot: a name may have an equals sign."""
+    listing = ("config", "--null", "--name-only", "--get-regexp", r"^(filter|hook)\.")
+    keys = os.fsdecode(git(*listing, folder=folder).stdout).split("\0")
+    names = {key.rpartition(".")[0] for key in keys if key}
     given = os.environ.get("GIT_CONFIG_COUNT", "")
     start = int(given) if given.isdecimal() else 0
-    parts = {"clean": "", "process": "", "required": "false"}
+    parts = {"clean": "", "process": "", "required": "false", "enabled": "false"}
     settings = [(f"{name}.{part}", value) for name in names for part, value in parts.items()]
     made = {"GIT_CONFIG_COUNT": str(start + len(settings))}
     for number, (key, value) in enumerate(settings, start):

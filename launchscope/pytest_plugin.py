@@ -51,10 +51,10 @@ class LaunchCount(int):
 
     def lines(self) -> list[str]:
         """What was counted, the most frequent first."""
-        from launchscope.visible import visible
+        from launchscope.visible import visible, without_commands
 
         shown = [
-            visible(f"{count:>6} {name}{f'  {where}' if where else ''}")
+            without_commands(visible(f"{count:>6} {name}{f'  {where}' if where else ''}"))
             for (name, where), count in self.rows.most_common(_SHOWN)
         ]
         left = len(self.rows) - _SHOWN

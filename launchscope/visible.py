@@ -11,8 +11,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # Letters and marks that Unicode calls printable and that nobody can see.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
-    "\U000e0100-\U000e01ef]"
+    "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
+# What a Korean syllable ends with, which has no width of its own.
+_IN_SYLLABLE = re.compile("[\u1160-\u11ff\ud7b0-\ud7fb]")
 _MOST_MARKS = 4  # that a letter of any script carries; more would cover other lines
 # What CI services take as a command: "::" that begins a line (behind white space and colors), and
 # "##[", "##vso[" or "##teamcity[" anywhere.
@@ -64,11 +66,11 @@ def _is_seen(found: re.Match[str]) -> bool:
 
 
 def _is_mark(sign: str) -> bool:
-    return unicodedata.category(sign) in ("Mn", "Me")
+    return unicodedata.category(sign)[0] == "M" or bool(_IN_SYLLABLE.match(sign))
 
 
 def _is_carried(text: str, at: int) -> bool:
     """Whether the mark there is on a letter, and is not one of too many."""
     before = reversed(text[max(0, at - _MOST_MARKS) : at])
     base = next((sign for sign in before if not _is_mark(sign)), " ")
-    return unicodedata.category(base)[0] in "LNM"
+    return unicodedata.category(base)[0] in "LN"

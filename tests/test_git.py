@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from launchscope.git import content_at, describe_head, git, kind_at, require_revision
+from launchscope.git import _ENVIRONMENT, content_at, describe_head, git, kind_at, require_revision
+from tests.workflows.repositories import repository
 
 TEXTS = ("file.txt", "equals.txt", "undecodable.txt")
 
@@ -84,7 +86,9 @@ def test_the_programs_of_the_hostile_repository_do_run_under_plain_git(hostile: 
         marks.unlink()
 
 
-def test_nothing_is_fetched_that_a_partial_clone_lacks(hostile: Path) -> None:
+def test_nothing_is_fetched_that_a_partial_clone_lacks(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = git("rev-parse", "HEAD:file.txt").stdout.decode().strip()
     (hostile / ".git" / "objects" / found[:2] / found[2:]).unlink()
     with (hostile / ".git" / "config").open("a") as config:
@@ -95,7 +99,8 @@ def test_nothing_is_fetched_that_a_partial_clone_lacks(hostile: Path) -> None:
         )
     wanted = ("cat-file", "blob", "HEAD:file.txt")
     # As in the versions of git that know no such variable.
-    assert git(*wanted, environ={"GIT_NO_LAZY_FETCH": "0"}).returncode != 0
+    monkeypatch.setitem(_ENVIRONMENT, "GIT_NO_LAZY_FETCH", "0")
+    assert git(*wanted).returncode != 0
     assert not (hostile / "marks").exists()
     subprocess.run(["git", *wanted], capture_output=True, check=False)
     assert (hostile / "marks").exists()  # or else this test could not fail
@@ -119,3 +124,49 @@ def test_without_a_repository_there_is_no_commit(
     assert describe_head() is None
     monkeypatch.setenv("PATH", str(tmp_path))
     assert describe_head() is None
+
+
+HOOKS = ("plain", "a=b", "with.dots", "\u00e9 \udce9")
+ASKS = """#!/bin/sh
+case "$*" in *" config "*) ;; *) for name in %s; do
+  %s config --type=bool --get "hook.$name.enabled" || echo on
+done >> %s ;; esac
+exec %s "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("worktree", "add", "--quiet", "--no-checkout", "--detach", "../base"),
+        ("worktree", "list"),
+        ("read-tree", "HEAD"),
+        ("status", "--porcelain"),
+    ],
+)
+def test_every_hook_of_the_configuration_is_off_for_a_command_that_may_run_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Versions of git before 2.54 know no such hooks; what a newer one reads is looked at."""
+    top = repository(tmp_path / "project", {"train.py": "one\n"})
+    with (top / ".git" / "config").open("ab") as config:
+        for name in HOOKS:
+            for event in (b"reference-transaction", b"post-index-change"):
+                setting = (os.fsencode(name), os.fsencode(tmp_path / "marks"), event)
+                config.write(b'[hook "%b"]\n\tcommand = touch %b\n\tevent = %b\n' % setting)
+                config.write(b"\tenabled = true\n")
+    (tmp_path / "asks" / "git").parent.mkdir()
+    program, real = tmp_path / "asks" / "git", shutil.which("git")
+    names = " ".join(f"'{name}'" for name in HOOKS)
+    text = ASKS % (names, real, tmp_path / "seen", real)
+    program.write_bytes(os.fsencode(text))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(top)
+    for folder in (None, top):
+        assert git(*words, folder=folder).returncode == 0
+        assert (tmp_path / "seen").read_text().split() == ["false"] * len(HOOKS)
+        (tmp_path / "seen").unlink()
+        shutil.rmtree(tmp_path / "base", ignore_errors=True)
+        subprocess.run([str(real), "worktree", "prune"], check=True)
+    assert not (tmp_path / "marks").exists()

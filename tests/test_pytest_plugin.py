@@ -264,3 +264,28 @@ def test_a_test_counts_what_a_rehearsal_of_the_script_counts(tmp_path: Path) -> 
 def test_the_package_declares_the_plugin() -> None:
     text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
     assert '[project.entry-points.pytest11]\nlaunchscope = "launchscope.pytest_plugin"' in text
+
+
+def test_no_name_of_a_failure_is_a_command_for_ci(tmp_path: Path) -> None:
+    inside = tmp_path / "##vso[task.x]y"
+    inside.mkdir()
+    (inside / "steps.py").write_text("def double(x):\n    return x * 2\n")
+    code, output = session(
+        tmp_path,
+        """
+import sys
+sys.path.insert(0, "##vso[task.x]y")
+from steps import double
+
+@pytest.mark.launch_budget(0)
+def test_marked():
+    double(batch)
+
+def test_compared(launches):
+    count = launches(double, batch)
+    assert count == 0
+""",
+    )
+    assert code == 1, output
+    assert output.count(r"\x23#vso[task.x]y/steps.py:2") == 2, output
+    assert not re.search(r"##\w*\[", output), output

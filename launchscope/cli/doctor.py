@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
 
 from launchscope.cli.console import console
@@ -17,8 +19,16 @@ def doctor(
     from launchscope.workflows import doctor as workflow
 
     console().verbose = verbose
-    result = workflow.doctor(load_settings({"python": python}, config=config).python)
+    # No program runs that only the settings of this folder name.
+    asked = load_settings({"python": python}, config=config or Path(os.devnull)).python
+    named = load_settings({"python": python}, config=config).python
+    result = workflow.doctor(asked)
     width = max(len(diagnosis.name) for diagnosis in result.diagnoses)
     lines = [visible(f"{d.state:<8} {d.name:<{width}}  {d.text}") for d in result.diagnoses]
     console().out("\n".join([*lines, "", result.conclusion, ""]))
+    if named != asked:
+        console().note(
+            f"pyproject.toml names the interpreter {named}, which was not looked at: "
+            f"--python {shlex.quote(str(named))} looks at it"
+        )
     return 0 if result.has_torch else 3

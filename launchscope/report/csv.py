@@ -14,7 +14,7 @@ from launchscope.report.documents.check import paired_text
 _METRICS = ("metric", "value", "unit", "exact", "iqr", "samples")
 _CHECKED = ("kind", "name", "limit", "baseline", "value", "unit", "outcome", "reason", "where")
 # At the beginning of a cell, or of what would be one where semicolons separate cells.
-_FORMULA = re.compile(r"(^|;)(?=\s*[-=+@\t\r＝＋－＠])")
+_FORMULA = re.compile(r"(^|;)(?=[\s\"]*[-=+@\t\r＝＋－＠])")
 
 
 def render_profile(profile: Profile, options: RenderOptions) -> str:

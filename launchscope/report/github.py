@@ -5,6 +5,7 @@ from __future__ import annotations
 from launchscope.model import CheckResult, SourceLine
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.check import STALE, change_text, is_undecided
+from launchscope.visible import without_commands
 
 # GitHub shows ten annotations of each level per step; the report has the rest.
 _MOST = 9
@@ -42,7 +43,7 @@ def _command(level: str, title: str, message: str, line: SourceLine | None) -> s
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return without_commands(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

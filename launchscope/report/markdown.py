@@ -18,7 +18,7 @@ _BEGINNING = re.compile(r"^(\d*)([-+.)](?=\s|$)|-(?=[\s-]*$))")
 # has no backslashes any more. A space without a width after it prevents that.
 _LIVE = re.compile(
     r"@|[#!$&%](?=[\w\"])|~(?=[^\W\d]|\")|\[(?=\w+:)|:(?=//|[\w+-]+:)"
-    r"|(?<![^\W_])(?:(?:gh|ghsa|cve)-(?=\w)|www(?=\.)|(?:mailto|xmpp):)",
+    r"|(?<![^\W_])(?:(?:gh|ghsa|cve)-(?=\w)|www(?=\.|$)|(?:mailto|xmpp):)",
     re.IGNORECASE,
 )
 _NO_WIDTH = "\u200b"

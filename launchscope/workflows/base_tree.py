@@ -48,6 +48,7 @@ class BaseTree:
 
     def __init__(self, top: Path, commit: str, named: str, links: Sequence[Path] = ()):
         self._top, self._named, self._registered = top, named, False
+        self._links: list[tuple[Path, Path | bytes]] = []  # and where they lead to
         self._folder: TemporaryFolder | None = None
         try:
             with held_back():  # a signal finds the whole folder or none
@@ -82,9 +83,12 @@ class BaseTree:
             )
         missing = _Missing()
         self._write(self._top, commit, self.path, missing)
+        # The last, so that no file is written through one of them.
+        for path, target in self._links:
+            os.symlink(os.fsencode(target), os.fsencode(path))
         _asked(self.path, "read-tree", commit)  # for a script that asks git about its version
         for link in links:
-            _link(link, self.path / link.relative_to(self._top))
+            self._link(link, self.path / link.relative_to(self._top))
         self._require_all(missing)
 
     def remove(self) -> None:
@@ -98,7 +102,7 @@ class BaseTree:
                     _asked(self._top, "worktree", "remove", "--force", os.fspath(self.path))
 
     def _write(self, repository: Path, commit: str, place: Path, missing: _Missing) -> None:
-        """Write every file of the commit below `place`."""
+        """Write every file of the commit below `place`, and note its links."""
         listing = _asked(repository, "ls-tree", "-r", "-l", "-z", "--full-tree", commit)
         if listing is None:
             raise InputError(
@@ -112,12 +116,11 @@ class BaseTree:
                 raise InputError(f"{self._named} has a path that git refuses: {entry.path}")
         files = [entry for entry in entries if entry.mode != _SUBMODULE]
         store = _lfs_store(repository)
-        links: list[tuple[Path, bytes]] = []
         for entry, content in self._contents(repository, files):
             path = place / entry.path
             path.parent.mkdir(parents=True, exist_ok=True)
             if entry.mode == _LINK:
-                links.append((path, content))
+                self._links.append((path, content))
             elif content.startswith(_LFS_START) and entry.size < _LFS_LONGEST:
                 self._write_large(repository, store, entry, content, path, missing)
             else:
@@ -125,9 +128,6 @@ class BaseTree:
         for entry in entries:
             if entry.mode == _SUBMODULE:
                 self._write_submodule(repository / entry.path, entry, place, missing)
-        # The last, so that no file is written through one of them.
-        for path, target in links:
-            os.symlink(target, os.fsencode(path))
 
     def _contents(
         self, repository: Path, entries: Sequence[_Entry]
@@ -167,7 +167,7 @@ class BaseTree:
         digest = fields.get(b"oid", b"").removeprefix(b"sha256:").decode("ascii", "replace")
         fetched = store / digest[:2] / digest[2:4] / digest if store and digest.isalnum() else None
         if fetched is not None and fetched.is_file():
-            path.symlink_to(fetched)
+            self._links.append((path, fetched))
         elif _starts_as_pointer(repository / entry.path):
             _write_new(path, pointer, 0o666)
         else:
@@ -186,6 +186,22 @@ class BaseTree:
             path.mkdir(parents=True)
             return
         missing.submodules.append(os.path.relpath(path, self.path))
+
+    def _link(self, source: Path, place: Path) -> None:
+        """Links what the base version does not have; a folder that both have is gone through."""
+        if not os.path.lexists(place):
+            if not Path(os.path.realpath(place.parent)).is_relative_to(self.path):
+                raise InputError(
+                    f"--link: {source.relative_to(self._top)} would lie outside the files of "
+                    f"{self._named}, where a folder of its path is a symbolic link",
+                    hint="leave it out: the base version reads what its own link leads to",
+                )
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(source)
+        elif source.is_dir() and place.is_dir() and not (source.is_symlink() or place.is_symlink()):
+            for child in source.iterdir():
+                if child.name not in _NEVER_LINKED:
+                    self._link(child, place / child.name)
 
     def _require_all(self, missing: _Missing) -> None:
         def lacking(paths: Sequence[str]) -> list[str]:
@@ -209,7 +225,7 @@ def _entry(row: bytes) -> _Entry:
     """Of `100644 blob NAME    SIZE<tab>PATH`."""
     head, _, path = row.partition(b"\t")
     mode, _, name, size = head.split()
-    return _Entry(mode, name.decode("ascii"), int(size) if size != b"-" else 0, os.fsdecode(path))
+    return _Entry(mode, name.decode("ascii"), int(size) if size.isdigit() else 0, os.fsdecode(path))
 
 
 def _asked(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes | None:
@@ -252,17 +268,6 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-
-
-def _link(source: Path, place: Path) -> None:
-    """Links what the base version does not have; a folder that both have is gone through."""
-    if not os.path.lexists(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(source)
-    elif source.is_dir() and place.is_dir() and not (source.is_symlink() or place.is_symlink()):
-        for child in source.iterdir():
-            if child.name not in _NEVER_LINKED:
-                _link(child, place / child.name)
 
 
 def _named(paths: Sequence[str]) -> str:

@@ -161,7 +161,7 @@ class ScriptRunner:
         stem = stem.replace(os.sep, "-")[:_LONGEST_STEM]
         names = (f"{stem}{'' if n == 1 else f'-{n}'}.launchscope" for n in itertools.count(1))
         here = Path(working_directory())
-        folder = next(path for path in map(here.joinpath, names) if not path.exists())
+        folder = next(path for path in map(here.joinpath, names) if not os.path.lexists(path))
         try:
             folder.mkdir()
         except OSError as error:

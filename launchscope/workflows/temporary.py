@@ -13,6 +13,7 @@ from pathlib import Path
 
 PREFIX = "launchscope-"
 # A file that the owner of the folder holds locked. The kernel releases it, however the owner ends.
+# The folder's name is in it, as nobody else would write it.
 _OWNER = "owner.lock"
 
 
@@ -27,6 +28,7 @@ class TemporaryFolder:
             unnamed = self.path / f"new-{_OWNER}"
             self._lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(self._lock, os.fsencode(self.path.name))
             unnamed.rename(self.path / _OWNER)  # nobody sees it without its lock
 
     def __fspath__(self) -> str:
@@ -49,8 +51,8 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def _remove_abandoned() -> None:
-    """Remove our user's folders whose owner is gone; those without a lock may be anybody's."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    """Remove our user's folders whose owner is gone; those without our lock may be anybody's."""
+    for folder in Path(tempfile.gettempdir()).glob(PREFIX + "[a-z0-9_]" * 8):  # as mkdtemp's
         with contextlib.suppress(OSError):
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
@@ -58,6 +60,7 @@ def _remove_abandoned() -> None:
             lock = os.open(folder / _OWNER, os.O_RDWR | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                if os.read(lock, 99) == os.fsencode(folder.name):
+                    shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)

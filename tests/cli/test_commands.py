@@ -173,6 +173,23 @@ def test_doctor_on_an_interpreter_that_does_not_start(tmp_path: Path) -> None:
     assert "Nothing can be measured" in result.stdout
 
 
+def test_doctor_runs_no_program_that_only_the_settings_of_the_folder_name(tmp_path: Path) -> None:
+    evil = tmp_path / "evil"
+    evil.write_text(f'#!/bin/sh\ntouch {tmp_path}/ran\nexec {sys.executable} "$@"\n')
+    evil.chmod(0o755)
+    settings = tmp_path / "pyproject.toml"
+    settings.write_text('[tool.launchscope]\npython = "./evil"\n')
+    result = launchscope("doctor", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "./evil, which was not looked at: --python ./evil" in " ".join(result.stderr.split())
+    assert not (tmp_path / "ran").exists()
+    for asked in (("--python", "./evil"), ("--config", "pyproject.toml")):
+        result = launchscope("doctor", *asked, cwd=tmp_path)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert (tmp_path / "ran").exists()
+        (tmp_path / "ran").unlink()
+
+
 def test_without_a_command_the_help_is_shown() -> None:
     result = launchscope()
     assert result.returncode == 2

@@ -128,6 +128,9 @@ def test_the_recording_is_removed_unless_it_is_to_be_kept(
     assert main(["profile", "--keep-trace", "train.py"]) == 0
     assert (tmp_path / "train-2.launchscope").is_dir()
     assert "train-2.launchscope" in capsys.readouterr().err
+    (tmp_path / "train-3.launchscope").symlink_to("nothing")
+    assert main(["profile", "--keep-trace", "train.py"]) == 0
+    assert (tmp_path / "train-4.launchscope").is_dir()
 
 
 def test_files_are_written_in_the_format_of_their_suffix(runner: Runner, tmp_path: Path) -> None:

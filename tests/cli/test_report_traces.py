@@ -6,6 +6,8 @@ import gzip
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from launchscope.model import CheckResult
 from launchscope.parser import read_saved
 from launchscope.report import RenderOptions, reporter_named
 from launchscope.report.json import render as render_json
+from launchscope.workflows import load_input
 from tests.builders import TraceBuilder, loop_trace, trace
 from tests.gate.profiles import failed_on_gpu
 from tests.kineto_text import kineto_text
@@ -208,8 +211,6 @@ def test_a_folder_without_traces_is_an_error(
 def test_ranks_are_read_in_processes_when_they_are_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from launchscope.workflows import load_input
-
     monkeypatch.setattr(load_input, "_WORTH_PROCESSES", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     paths = [str(kineto(tmp_path / f"rank{rank}.json")) for rank in range(3)]
@@ -343,3 +344,37 @@ def test_the_hint_for_a_truncated_trace_is_to_copy_it_again(
     cut.write_bytes((RECORDED / "trace.kineto.json.gz").read_bytes()[:20_000])
     assert main(["report", str(cut)]) == 3
     assert "hint: copy the file again" in capsys.readouterr().err
+
+
+@pytest.mark.child
+@pytest.mark.parametrize("count", [2, 3])
+def test_no_file_of_the_working_directory_runs_where_large_traces_are_read(
+    tmp_path: Path, count: int
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in sys.stdlib_module_names | {"numpy", "pandas", "msgspec", "launchscope"}:
+        (here / f"{name}.py").write_text("open('ran', 'a').write(__name__ + ' ')\n")
+    traces = [kineto(tmp_path / f"rank{number}.json") for number in range(count)]
+    for path in traces:
+        path.write_bytes(path.read_bytes() + b" " * 16_000_000)
+    # As an installation that no .pth file announces.
+    environ = os.environ | {"PYTHONPATH": os.fspath(Path(__file__).parents[2])}
+    boot = "import sys; sys.path.pop(0); from launchscope.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", boot, "report", *map(str, traces)],
+        cwd=here, env=environ, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (here / "ran").exists(), (here / "ran").read_text()
+
+
+def test_a_process_that_ends_while_it_reads_is_an_error_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(load_input, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(load_input, "_READER", "import os; os.kill(os.getpid(), 9)")
+    paths = [str(kineto(tmp_path / name)) for name in ("a.json", "b.json")]
+    assert main(["report", *paths]) == 3
+    assert "a.json: the process that read it ended with exit code -9" in capsys.readouterr().err

@@ -108,9 +108,20 @@ def test_what_is_visible_is_one_printable_line_and_stays_as_it_is() -> None:
 
 
 def test_an_accent_is_on_a_letter_and_not_one_of_many() -> None:
-    for plain in ("e\u0301", "Vie\u0323\u0302t", "\u0915\u093e\u0902", "\u05e9\u05b8\u05c1"):
+    for plain in (
+        "\u1112\u1161\u11ab",
+        "e\u0301",
+        "Vie\u0323\u0302t",
+        "\u0915\u093e\u0902",
+        "\u05e9\u05b8\u05c1",
+    ):
         assert visible(plain) == plain
     assert visible("\u0301a \u0301") == r"\u0301a \u0301"
+    assert (
+        visible("\u1161a\u1100" + "\u11a8" * 5) == r"\u1161a" + "\u1100" + "\u11a8" * 4 + r"\u11a8"
+    )
+    assert visible("\u0915" + "\u0903" * 5) == "\u0915" + "\u0903" * 4 + r"\u0903"
+    assert visible("a\U00016fe4\U0001d159") == r"a\U00016fe4\U0001d159"
     assert visible("a" + "\u0301" * 6) == "a" + "\u0301" * 4 + r"\u0301\u0301"
 
 
@@ -171,6 +182,7 @@ def test_an_annotation_is_one_line(names: Names, samples: Names) -> None:
         )
         assert len(lines) == len(calm)
         for line in lines:
+            assert not re.search(r"##\w*\[", line)
             assert re.match(r"::(error|warning|notice) [^:\r\n]*title=[^:,]*::[^\r\n]*$", line)
 
 
@@ -208,6 +220,16 @@ def test_markdown_has_the_blocks_that_harmless_names_have(names: Names, samples:
         assert structure(text) == structure(rendered(name, calm, "markdown", next_commands=calm))
 
 
+@pytest.mark.parametrize("title", ["www", "see WWW..", "mailto", "a@"])
+def test_no_title_becomes_a_link_with_the_period_after_it(title: str) -> None:
+    made = VALUES["adopt"]()
+    assert isinstance(made, Profile)
+    finding = replace(made.findings[0], title=title)
+    text = render(replace(made, findings=(finding,)), "markdown")
+    assert isinstance(text, str)
+    structure(text)
+
+
 # ------------------------------------------------------- what other programs read
 
 
@@ -221,6 +243,10 @@ def test_no_text_of_a_csv_file_is_a_formula(names: Names, samples: Names) -> Non
             assert len(row) == len(header)
             for cell in row:
                 assert not re.search(r"(^|;)\s*[=+@＝＋－＠\t\r-]", cell) or float(cell) < 0
+        # As a spreadsheet reads it where semicolons separate cells.
+        for row in csv.reader(StringIO(text), delimiter=";"):
+            for cell in row:
+                assert not re.match(r'[\s"]*[=+@＝＋－＠\t\r-]', cell)
 
 
 @hostile_values

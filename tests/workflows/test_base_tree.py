@@ -163,27 +163,28 @@ def test_a_submodule_has_the_commit_of_then_even_if_it_is_dirty(top: Path, tmp_p
     assert "the commits of these submodules at main are not on this machine: lib" in str(error)
 
 
-def test_a_hostile_tree_is_refused(top: Path) -> None:
-    def mktree(*rows: str) -> str:
-        return subprocess.run(
-            ["git", "mktree"], cwd=top, input="".join(f"{row}\n" for row in rows),
-            check=True, capture_output=True, text=True,
-        ).stdout.strip()  # fmt: skip
+def mktree(top: Path, *rows: str) -> str:
+    return subprocess.run(
+        ["git", "mktree", "--missing"], cwd=top, input="".join(f"{row}\n" for row in rows),
+        check=True, capture_output=True, text=True,
+    ).stdout.strip()  # fmt: skip
 
+
+def test_a_hostile_tree_is_refused(top: Path) -> None:
     blob = git(top, "rev-parse", "main:train.py")
     for name in ("..", ".GIT"):
-        inner = mktree(f"100644 blob {blob}\tconfig")
-        evil = git(top, "commit-tree", "-m", "evil", mktree(f"040000 tree {inner}\t{name}"))
+        inner = mktree(top, f"100644 blob {blob}\tconfig")
+        evil = git(top, "commit-tree", "-m", "evil", mktree(top, f"040000 tree {inner}\t{name}"))
         git(top, "branch", "-f", "evil", evil)
         with pytest.raises(InputError, match="has a path that git refuses"):
             tree(top, reference="evil")
     # Both a link out of the tree and a folder.
-    inner = mktree(f"100644 blob {blob}\tx")
+    inner = mktree(top, f"100644 blob {blob}\tx")
     link = subprocess.run(
         ["git", "hash-object", "-w", "--stdin"], cwd=top, input=f"{top.parent}",
         check=True, capture_output=True, text=True,
     ).stdout.strip()  # fmt: skip
-    double = mktree(f"120000 blob {link}\ta", f"040000 tree {inner}\ta")
+    double = mktree(top, f"120000 blob {link}\ta", f"040000 tree {inner}\ta")
     git(top, "branch", "-f", "evil", git(top, "commit-tree", "-m", "evil", double))
     with pytest.raises(LaunchscopeError):
         tree(top, reference="evil")
@@ -220,3 +221,44 @@ def test_a_revision_that_cannot_be_had_is_an_error_with_a_hint(top: Path, tmp_pa
     (top / ".git/worktrees").touch()  # so that git can make none
     with pytest.raises(InputError, match="git cannot make a worktree of main"):
         tree(top)
+
+
+def test_a_link_is_not_made_through_a_link_of_the_commit(top: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (top / "data").symlink_to(outside)
+    (top / "inner").symlink_to("bin")
+    commit(top, {})
+    (top / "data").unlink()
+    (top / "inner").unlink()
+    write(top, {"data/weights.bin": "1", "inner/x": "2"})
+    error = refused(top, top / "data/weights.bin")
+    assert isinstance(error, InputError)
+    assert "--link: data/weights.bin would lie outside the files of main" in str(error)
+    assert list(outside.iterdir()) == []
+    outside.rmdir()  # the link leads nowhere
+    assert isinstance(refused(top, top / "data/weights.bin"), InputError)
+    assert not outside.exists()
+    made = tree(top, top / "inner/x")
+    assert (made.path / "bin/x").read_text() == "2"
+    made.remove()
+
+
+def test_no_file_is_written_through_a_link_of_a_submodule(top: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    library = repository(tmp_path / "library", {"lib.py": "one\n"})
+    second = git(library, "rev-parse", "HEAD")
+    git(top, "submodule", "--quiet", "add", str(library), "a")
+    (top / "a/link").symlink_to(outside)
+    first = commit(top / "a", {})
+    # What `git add` never makes: another submodule below a link of the first one.
+    (top / "a/link").unlink()
+    git(tmp_path, "clone", "-q", str(library), str(top / "a/link/sub"))
+    tree_of_link = mktree(top, f"160000 commit {second}\tsub")
+    tree_of_a = mktree(top, f"040000 tree {tree_of_link}\tlink")
+    evil = mktree(top, f"160000 commit {first}\ta", f"040000 tree {tree_of_a}\ta")
+    git(top, "branch", "-f", "evil", git(top, "commit-tree", "-m", "evil", evil))
+    with pytest.raises(LaunchscopeError):
+        tree(top, reference="evil")
+    assert list(outside.iterdir()) == []

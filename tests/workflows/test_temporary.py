@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -89,3 +90,22 @@ def test_a_link_is_not_followed(folders: Path, tmp_path: Path) -> None:
     TemporaryFolder().remove()
     assert theirs.exists()
     assert inside.exists()
+
+
+def test_a_folder_of_somebody_else_with_our_prefix_stays(folders: Path) -> None:
+    """A saved copy, a folder with a lock of its own, and one whose name we never make."""
+    ours = TemporaryFolder()
+    copy = folders / "launchscope-copied_1"
+    shutil.copytree(ours.path, copy)
+    named = folders / "launchscope-results"
+    for folder in (folders / "launchscope-abcdefgh", named):
+        folder.mkdir()
+        (folder / "owner.lock").touch()
+    (named / "owner.lock").write_text(named.name)
+    abandoned = folders / "launchscope-abandond"
+    shutil.copytree(ours.path, abandoned)
+    (abandoned / "owner.lock").write_text(abandoned.name)
+    before = set(folders.iterdir())
+    TemporaryFolder().remove()
+    assert before - set(folders.iterdir()) == {abandoned}
+    ours.remove()
