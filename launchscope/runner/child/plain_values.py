@@ -80,9 +80,16 @@ def tensor_field(tensor: Tensor, name: str) -> Value:
         return getattr(torch.Tensor, name).__get__(tensor)
 
 
+def dims_of(tensor: Tensor) -> tuple[int, ...]:
+    """The sizes of a tensor; of a nested one, whose parts have sizes of their own, how many numbers
+    it holds."""
+    nested = tensor_field(tensor, "is_nested")
+    return (tensor.numel(),) if nested else tuple(map(int, tensor_field(tensor, "shape")))
+
+
 def shape_of(tensor: Tensor) -> TensorShape:
-    dims, dtype = tensor_field(tensor, "shape"), tensor_field(tensor, "dtype")
-    return TensorShape(tuple(map(int, dims)), str(dtype).removeprefix("torch."))
+    dtype = str(tensor_field(tensor, "dtype"))
+    return TensorShape(dims_of(tensor), dtype.removeprefix("torch."))
 
 
 def class_attribute(kind: type, name: str) -> Value:

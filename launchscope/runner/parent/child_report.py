@@ -266,6 +266,10 @@ def _nothing_measured(report: ChildReport, step_from: str) -> NoStepError:
     elif seen.steps == 0:
         text = f"no repeating step was found in {plural(seen.forwards, 'forward')}"
         hint = "let it run longer, mark its step with launchscope.step(), or try --step-from"
+    elif report.failures:
+        name, reason = next(iter(report.failures.items()))
+        text = f"nothing was measured: the pass {name!r} failed: {reason_text(reason)}"
+        hint = "the same command with -v shows more"
     elif report.several_threads:
         text = f"the thread that launchscope follows made only {too_few}: {_OTHER_THREADS}"
         hint = "let it run longer, or use one thread for the profile"

@@ -27,6 +27,7 @@ from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.events import (
     EnoughMeasured,
+    PassFailed,
     PassStarted,
     ScriptEnded,
     ScriptFailed,
@@ -161,3 +162,12 @@ def test_the_step_of_a_run_that_measured_nothing_is_forgotten(tmp_path: Path) ->
 def test_a_script_that_ends_its_process_from_inside_is_reported() -> None:
     problem = problem_of(ChildReport(exit_code=0, saw_torch=True), measured=False)
     assert "ended its process from inside" in str(problem)
+
+
+def test_a_failed_pass_is_the_reason_why_nothing_was_measured() -> None:
+    report = ChildReport(exit_code=0, ended=True, saw_torch=True, on_gpu=False)
+    for event in (PassFailed("inspect", Reason("hung")), ScriptEnded(steps=40)):
+        report.on_event(event)
+    problem = problem_of(report, measured=False)
+    assert problem is not None
+    assert str(problem).startswith("nothing was measured: the pass 'inspect' failed: ")

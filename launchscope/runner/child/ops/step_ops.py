@@ -28,7 +28,14 @@ from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.ops.blocking import HOST_COPY, RNG, SYNC, blocker_of, runs_no_kernel
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
-from launchscope.runner.child.plain_values import is_a, is_tensor, loaded_torch, shape_of, values_of
+from launchscope.runner.child.plain_values import (
+    dims_of,
+    is_a,
+    is_tensor,
+    loaded_torch,
+    shape_of,
+    values_of,
+)
 from launchscope.runner.child.source_lines import library_frames, user_line
 from launchscope.runner.child.torch_types import (
     Args,
@@ -269,7 +276,7 @@ def make_dispatch_mode(
         if not touches and not any(on_device(tensor) for tensor in made):
             return result
         stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
-        shapes = ";".join(f"{tuple(t.shape)}{t.dtype}" for t in tensors)
+        shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
         if not launches_nothing(op):

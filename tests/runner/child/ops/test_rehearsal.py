@@ -163,6 +163,16 @@ for i in range(20):
         sums = [x.sum() for _ in range(64)]
         for sum in sums: sum.add_(1)
 """,
+    "nested": """
+import torch, launchscope
+parts = [torch.ones(2, 4), torch.ones(3, 4)]
+ragged = torch.nested.nested_tensor(parts)
+jagged = torch.nested.nested_tensor(parts, layout=torch.jagged)
+for i in range(20):
+    with launchscope.step():
+        ragged.mul(2)
+        jagged.mul(2)
+""",
     "draws_on_the_host": DRAWS,
     "draws_and_names_no_device": DRAWS.replace(".to(device)", "").replace(DEVICE, ""),
     "copies_to_the_host": """
@@ -298,6 +308,11 @@ def test_scalars_in_the_memory_of_freed_step_counts_are_on_the_device(batch: Bat
     places = [ran.line(op.where) for op in inspected(ran).ops]
     assert places.count("sums = [x.sum() for _ in range(64)]") == 64
     assert places.count("for sum in sums: sum.add_(1)") == 64
+
+
+def test_a_nested_tensor_has_the_size_of_all_its_parts(batch: Batch) -> None:
+    (inputs, _) = inspected(batch["nested"]).inputs
+    assert {shape.dims for shape in inputs} == {(20,)}
 
 
 def test_copies_to_the_host_are_blockers_as_on_a_gpu(batch: Batch) -> None:
