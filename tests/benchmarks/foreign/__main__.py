@@ -31,7 +31,7 @@ def report(trace: Path, *options: str) -> tuple[dict[str, Any] | None, str, floa
         seconds = time.perf_counter() - began
         if output.exists():
             return json.loads(output.read_text()), "", seconds
-    said = child.stderr.decode(errors="replace").strip()
+    said = child.stderr.decode(errors="replace").strip().replace(str(trace), trace.name)
     return None, said or f"exit status {child.returncode}", seconds
 
 
