@@ -105,7 +105,6 @@ def read(path: Path, reading: Reading) -> Trace:
         ranges=ranges,
         ops=ops,
         gradients=given,
-        source="kineto",
         damage=Damage(
             decoder.dropped + events.strays, ambiguous, decoder.durations_repaired,
             tuple(dict.fromkeys(repairs)), is_followed or not events.complete,

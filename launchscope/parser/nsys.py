@@ -154,7 +154,6 @@ class _Export:
             ranges=ranges,
             ops=ops,
             gradients=Table(c.OP_MARKS).frame(),  # the engine has no NVTX range
-            source="nsys",
             damage=Damage(self._dropped, 0, self._repaired, tuple(self._repairs), self._broken),
             device_name=device_name,
         )

@@ -55,7 +55,6 @@ class Trace:
     ranges: pd.DataFrame  # user annotations (steps, DataLoader, optimizer): RANGE_COLUMNS
     ops: pd.DataFrame  # operators: OP_COLUMNS, or only OP_MARKS where names were not asked for
     gradients: pd.DataFrame  # operators that hand a parameter its gradient, once more: OP_MARKS
-    source: str
     damage: Damage = Damage()
     device_name: str | None = None
     rank: int | None = None  # of a distributed run, where the file says so

@@ -33,7 +33,7 @@ from launchscope.analysis.timeline.intervals import union_ns_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import InspectResult
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, ints
+from launchscope.parser.trace import Bools, Ints, ints, where
 
 KERNEL_MS = 0.26e-3
 COPY_MS = 0.44e-3
@@ -179,9 +179,8 @@ def _parameters(work: Work, begin: Ints, end: Ints, tid: int) -> Ints:
 
 def _fused(work: Work, begin: Ints, end: Ints) -> Bools:
     """Of each optimizer step, whether it launched a kernel of a fused implementation."""
-    names = work.activities[c.NAME].cat
-    fused = np.asarray(names.categories.astype(str).str.contains(_FUSED, regex=False), np.bool_)
+    fused = where(work.activities[c.NAME], lambda name: _FUSED in name)
     launch = ints(work.activities, c.LAUNCH)
-    mine = launch[fused[names.codes.to_numpy()] & (launch >= 0)]
+    mine = launch[fused & (launch >= 0)]
     start = np.sort(ints(work.launches, c.START)[mine])
     return np.searchsorted(start, end) > np.searchsorted(start, begin)

@@ -10,7 +10,7 @@ import pandas as pd
 from launchscope.analysis.timeline.intervals import Cover
 from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, ints
+from launchscope.parser.trace import Bools, Floats, ints, where
 
 # Kernels that wait for other GPUs: NCCL, RCCL, MSCCL and oneCCL; PyTorch's symmetric memory; the
 # all-reduces of vLLM, SGLang, TensorRT-LLM and FlashInfer; NVSHMEM, DeepEP and user buffers.
@@ -23,10 +23,8 @@ _COLLECTIVE = re.compile(
 
 def is_collective(activities: pd.DataFrame) -> Bools:
     """Whether each activity (NAME, KIND) is a kernel that communicates with other GPUs."""
-    names = activities[c.NAME].cat
-    known = np.asarray([_COLLECTIVE.search(str(name)) for name in names.categories], bool)
-    found: Bools = known[names.codes] & (activities[c.KIND] == c.KERNEL).to_numpy(bool)
-    return found
+    is_kernel = where(activities[c.KIND], c.KERNEL.__eq__)
+    return is_kernel & where(activities[c.NAME], _COLLECTIVE.search)
 
 
 def communication_ms(work: Work) -> tuple[Floats, Floats]:

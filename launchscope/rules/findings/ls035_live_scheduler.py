@@ -37,10 +37,10 @@ def remedy(optimizer: str) -> str:
         )
     flag = "fused" if optimizer == "SGD" else "capturable"
     return (
-        f"Construct it as {optimizer}(..., lr=torch.tensor(lr, device='cuda'), {flag}=True). "
-        "Schedulers of torch.optim then write into the tensor, and your own code sets it with "
-        "param_group['lr'].fill_(value). OneCycleLR and CyclicLR need cycle_momentum=False, "
-        "because a momentum stays frozen."
+        f"Construct the optimizer as {optimizer}(..., lr=torch.tensor(lr, device='cuda'), "
+        f"{flag}=True). Schedulers of torch.optim then write into the tensor, and your own code "
+        "sets it with param_group['lr'].fill_(value). OneCycleLR and CyclicLR need "
+        "cycle_momentum=False, because a momentum stays frozen."
     )
 
 

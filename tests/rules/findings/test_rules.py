@@ -483,5 +483,5 @@ def test_scheduler_advice_names_each_of_several_optimizers() -> None:
     assert rule is not None
     facts = {"scheduler_live": True, "optimizer_classes": ["SGD", "AdamW", "AdamW"]}
     (finding,) = rule.check(profile(facts=facts))
-    assert "SGD: Construct it as SGD(" in finding.advice
+    assert "SGD: Construct the optimizer as SGD(" in finding.advice
     assert finding.advice.count("AdamW: ") == 1

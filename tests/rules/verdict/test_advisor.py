@@ -253,7 +253,7 @@ def test_a_rehearsal_says_that_a_replay_would_freeze_the_learning_rate() -> None
     assert "learning rate" not in verdict(known).headline
     live = replace(known, facts=replace(known.facts, scheduler_live=True))
     given = verdict(live)
-    assert "A replay would keep the learning rate of the capture" in given.headline
+    assert "A replay would keep the learning rate at its captured value" in given.headline
     assert "LS035" in given.because
 
 
