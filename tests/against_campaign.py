@@ -1,12 +1,14 @@
 """`launchscope check --against HEAD` on unchanged code and on planted regressions, on a GPU.
 
-    python -m tests.against_campaign FOLDER [--only TEXT] [--most N]   # runs what is left
+    python -m tests.against_campaign FOLDER [--only TEXT ...] [--most N]   # runs what is left
     python -m tests.against_campaign FOLDER --summary
 
 Each case has a result file in FOLDER, so a campaign can go on later, on the same kind of machine.
 Goals: no unchanged check fails; every exact regression fails; every slowdown of 10 % fails where
 half of the interval of the unchanged script is below 5 %. A slowdown is a share of the iteration
 that the unchanged script has, so those cases wait for one quiet unchanged case of their script.
+With `--at-once` several cases run side by side, which disturbs their times: not for the quiet
+unchanged ones and the slowdowns, whose intervals count.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import argparse
 import json
 import multiprocessing
 import os
+import queue
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +35,9 @@ from tests.workflows.repositories import repository, write
 
 _OPTIONS = ("--warmup", "5", "--timing", "40", "--trace", "3", "--inspect", "2")
 _LIMIT_S = 1800
+_PYTHONPATH = os.pathsep.join(
+    [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 _REPEATS = 5  # unchanged checks of each script, and as many on a busy host
 _NARROW_PCT = 5.0
 _LOADER = """
@@ -178,11 +185,12 @@ def cases() -> list[Case]:
 
 
 @contextmanager
-def busy_host(wanted: bool) -> Iterator[None]:
-    """Meanwhile processes that work for a second and rest for one, one for each core."""
+def busy_host(wanted: bool, beside: int = 1) -> Iterator[None]:
+    """Meanwhile processes that work for a second and rest for one, one for each core that each of
+    `beside` cases has."""
     processes = []
     if wanted:
-        for _ in range(os.cpu_count() or 1):
+        for _ in range(max((os.cpu_count() or 1) // beside, 1)):
             process = multiprocessing.get_context("spawn").Process(target=_work, daemon=True)
             process.start()
             processes.append(process)
@@ -202,12 +210,15 @@ def _work() -> None:
         time.sleep(1)
 
 
-def run(case: Case, place: Path, options: tuple[str, ...] = _OPTIONS) -> dict[str, Any]:
-    """The result of a case, which is also written to its file in `place`."""
+def run(
+    case: Case, place: Path, options: tuple[str, ...] = _OPTIONS, *, beside: int = 1, gpu: int = 0
+) -> dict[str, Any]:
+    """The result of a case, which is also written to its file in `place`. `beside`: as many cases
+    run at once, so that the host is busy with them, too; `gpu`: the number of the GPU."""
     quiet = place / f"unchanged-{case.script}-quiet-0.json"
     known = json.loads(quiet.read_text()) if case.slower_pct else {}
     iteration_ms = known["iteration"]["base"] if known else 0.0
-    with tempfile.TemporaryDirectory() as folder, busy_host(case.busy):
+    with tempfile.TemporaryDirectory() as folder, busy_host(case.busy, beside):
         top = repository(Path(folder) / "project", {"train.py": SCRIPTS[case.script]})
         write(top, {"train.py": case.source(iteration_ms)})
         start = time.monotonic()
@@ -215,7 +226,7 @@ def run(case: Case, place: Path, options: tuple[str, ...] = _OPTIONS) -> dict[st
             [sys.executable, "-m", "launchscope", "check", "-q", *options, "--against", "HEAD",
              "-o", "check.json", "train.py"],
             cwd=top, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+            env=os.environ | {"PYTHONPATH": _PYTHONPATH, "CUDA_VISIBLE_DEVICES": str(gpu)},
         )  # fmt: skip
         saved = top / "check.json"
         report = json.loads(saved.read_text()) if saved.exists() else {}
@@ -225,6 +236,7 @@ def run(case: Case, place: Path, options: tuple[str, ...] = _OPTIONS) -> dict[st
         "case": case.name,
         "exit_code": done.returncode,
         "seconds": round(time.monotonic() - start, 1),
+        "at_once": beside,
         "headline": report.get("headline"),
         "failed": [d["metric"] for d in report.get("limits", ()) if d["outcome"] == "failed"],
         "iteration": iteration,
@@ -289,7 +301,9 @@ def summary(place: Path) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", default="", help="cases with this text in their name")
+    parser.add_argument("--only", nargs="+", default=[""], help="cases with one of these texts")
+    parser.add_argument("--at-once", type=int, default=1, help="cases side by side")
+    parser.add_argument("--gpus", type=int, default=1, help="GPUs that the cases are spread over")
     parser.add_argument("--most", type=int, default=1000, help="run no more cases than these")
     parser.add_argument("--summary", action="store_true")
     given = parser.parse_args()
@@ -297,11 +311,21 @@ def main() -> None:
     left = [
         case
         for case in cases()
-        if given.only in case.name and not (given.folder / f"{case.name}.json").exists()
+        if any(text in case.name for text in given.only)
+        and not (given.folder / f"{case.name}.json").exists()
     ]
-    for case in [] if given.summary else left[: given.most]:
-        result = run(case, given.folder)
+    free: queue.Queue[int] = queue.Queue()
+    for number in range(given.at_once):
+        free.put(number % given.gpus)
+
+    def one(case: Case) -> None:
+        gpu = free.get()
+        result = run(case, given.folder, beside=given.at_once, gpu=gpu)
+        free.put(gpu)
         print(f"{case.name}: exit code {result['exit_code']}, {result['seconds']} s", flush=True)
+
+    with ThreadPoolExecutor(given.at_once) as workers:
+        list(workers.map(one, [] if given.summary else left[: given.most]))
     sys.exit(0 if summary(given.folder) else 1)
 
 
