@@ -303,7 +303,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", default=[""], help="cases with one of these texts")
     parser.add_argument("--at-once", type=int, default=1, help="cases side by side")
-    parser.add_argument("--gpus", type=int, default=1, help="GPUs that the cases are spread over")
+    parser.add_argument("--gpus", type=int, nargs="+", default=[0], help="numbers of the GPUs used")
     parser.add_argument("--most", type=int, default=1000, help="run no more cases than these")
     parser.add_argument("--summary", action="store_true")
     given = parser.parse_args()
@@ -316,7 +316,7 @@ def main() -> None:
     ]
     free: queue.Queue[int] = queue.Queue()
     for number in range(given.at_once):
-        free.put(number % given.gpus)
+        free.put(given.gpus[number % len(given.gpus)])
 
     def one(case: Case) -> None:
         gpu = free.get()
