@@ -101,9 +101,9 @@ class ProfileBuilder:
 
     def _add_kernels(self, work: Work) -> None:
         inside = work.activities[np.isin(work.activity_step, work.iterations.used)]
-        kernels = inside[inside[c.KIND] == c.KERNEL]
+        kernels = inside[(inside[c.KIND] == c.KERNEL)]
         # Nsight Systems may record a replay as a whole: its kernels are not in the trace.
-        whole = inside[inside[c.KIND] == c.GRAPH]
+        whole = inside[(inside[c.KIND] == c.GRAPH)]
         if not len(kernels):
             all_of_it = 100.0 if len(whole) else None
             self.facts = replace(
@@ -111,7 +111,7 @@ class ProfileBuilder:
             )
             return
         duration = ints(kernels, c.DUR) / 1e3
-        graph = np.append((work.launches[c.KIND] == c.GRAPH).to_numpy(bool), False)
+        graph = np.append((work.launches[c.KIND] == c.GRAPH), False)
         in_graphs = 100 * graph[ints(kernels, c.LAUNCH)]
         spans = float(ints(whole, c.DUR).sum()) / 1e3
         of_time = float((in_graphs * duration).sum() + 100 * spans)
@@ -119,7 +119,7 @@ class ProfileBuilder:
         # The kernels of a whole graph cannot be counted.
         share = of_time if len(whole) else float(in_graphs.mean())
         large = duration[duration >= LARGE_KERNEL_US].sum()
-        legacy = kernels[kernels[c.STREAM].isin(c.LEGACY_STREAMS)]
+        legacy = kernels[np.isin(ints(kernels, c.STREAM), c.LEGACY_STREAMS)]
         self.facts = replace(
             self.facts,
             median_kernel_us=float(np.median(duration)),
@@ -127,7 +127,7 @@ class ProfileBuilder:
             graph_kernel_share_pct=share,
             graph_time_share_pct=of_time,
             legacy_stream_kernels=round(len(legacy) / max(len(work.iterations.used), 1)),
-            legacy_kernels_names=tuple(sorted(set(map(str, legacy[c.NAME])))[:20]),
+            legacy_kernels_names=tuple(sorted(set(legacy[c.NAME]))[:20]),
         )
 
     def _add_shares(self, traced: TracedSteps, times: StepTimes) -> None:

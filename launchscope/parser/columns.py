@@ -22,7 +22,7 @@ KERNEL = "kernel"
 MEMCPY = "memcpy"
 MEMSET = "memset"
 
-LAUNCH = "launch"  # of an activity: the row of its launch, -1 for an orphan
+LAUNCH = "launch"  # of an activity: the row of its launch, -1 for an orphan; of a synchronization
 # Of launches:
 GRAPH = "graph"  # a kind beside the three above
 KERNELS = "kernels"  # that the call reaches

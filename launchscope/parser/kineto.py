@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from launchscope.errors import InputError
 from launchscope.parser import columns as c
@@ -22,8 +21,9 @@ from launchscope.parser.chrome_events import CALL, DEVICE, OP, RANGE, Decoder
 from launchscope.parser.decompress import beginning, decompress
 from launchscope.parser.json_events import MAX_EVENT, BeyondRepairError, Events
 from launchscope.parser.occupancy import shares_ppm
+from launchscope.parser.rows import Rows
 from launchscope.parser.sources import Reading, Source, too_large
-from launchscope.parser.trace import Damage, Table, Trace, ints
+from launchscope.parser.trace import Damage, Ints, Table, Trace, ints
 
 # Categories of device events that are no kernels, and what a file with only these is.
 _FOREIGN = {
@@ -35,6 +35,7 @@ _FOREIGN = {
 }
 # The autograd engine runs it once per backward for each parameter that gets a gradient.
 _ACCUMULATES = "torch::autograd::AccumulateGrad"
+_SEVERAL = np.iinfo(np.int64).min  # in place of a process
 
 
 def detect(path: Path) -> bool:
@@ -56,12 +57,12 @@ def read(path: Path, reading: Reading) -> Trace:
     does not fit in the memory that may be used."""
     repairs: list[str] = []
     tables = {
-        CALL: Table(c.CALL_COLUMNS),
-        DEVICE: Table(c.ACTIVITY_COLUMNS),
-        RANGE: Table(c.RANGE_COLUMNS),
-        OP: Table(c.OP_COLUMNS if reading.op_names else c.OP_MARKS),
+        CALL: Rows(c.CALL_COLUMNS),
+        DEVICE: Rows(c.ACTIVITY_COLUMNS),
+        RANGE: Rows(c.RANGE_COLUMNS),
+        OP: Rows(c.OP_COLUMNS if reading.op_names else c.OP_MARKS),
     }
-    gradients = Table(c.OP_MARKS)
+    gradients = Rows(c.OP_MARKS)
     limit = reading.limit()
 
     def add(table: str, values: dict[str, Any]) -> None:
@@ -92,8 +93,8 @@ def read(path: Path, reading: Reading) -> Trace:
         case _:
             device = {}
     name, shares = device.get("name"), shares_ppm(decoder.launch_shapes, device)
-    frames = (table.frame() for table in (*tables.values(), gradients))
-    calls, activities, ranges, ops, given = _from_zero(*frames)
+    sorted_ = (rows.table() for rows in (*tables.values(), gradients))
+    calls, activities, ranges, ops, given = _from_zero(*sorted_)
     if not len(activities):
         _refuse_foreign(path)
     activities, ambiguous = _with_process(activities, calls)
@@ -128,42 +129,48 @@ def _refuse_foreign(path: Path) -> None:
                 raise InputError(f"{path} {reason}")
 
 
-def _from_zero(*frames: pd.DataFrame) -> tuple[pd.DataFrame, ...]:
-    """Frames without times before 0, which a clock of its own choosing may give."""
-    first = min((int(frame[c.START].iloc[0]) for frame in frames if len(frame)), default=0)
+def _from_zero(*tables: Table) -> tuple[Table, ...]:
+    """Tables without times before 0, which a clock of its own choosing may give."""
+    first = min((int(table[c.START][0]) for table in tables if len(table)), default=0)
     if first >= 0:
-        return frames
+        return tables
+    times = {c.START, c.END}
     return tuple(
-        frame.assign(**{name: frame[name] - first for name in (c.START, c.END) if name in frame})
-        for frame in frames
+        table.assign(**{name: table[name] - first for name in times.intersection(table.columns)})
+        for table in tables
     )
 
 
-def _with_process(activities: pd.DataFrame, calls: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+def _with_process(activities: Table, calls: Table) -> tuple[Table, int]:
     """Activities with the process of their call (Kineto writes the device), and how many lack one.
     An id that several processes of a merged file used goes to the one that owns the device."""
-    pids = calls[c.PID].unique()
-    if len(pids) == 1:
-        known = np.isin(ints(activities, c.CORRELATION), ints(calls, c.CORRELATION))
-        known &= ints(activities, c.CORRELATION) >= 0
-        return activities.assign(**{c.PID: np.where(known, pids[0], -1)}), 0
-    joined = calls.loc[calls[c.CORRELATION] >= 0, [c.CORRELATION, c.PID]].drop_duplicates()
-    shared = joined[c.CORRELATION].duplicated(keep=False)
-    process = joined[~shared].set_index(c.CORRELATION)[c.PID]
-    pid = activities[c.CORRELATION].map(process).fillna(-1).astype(np.int64)
-    ambiguous = activities[c.CORRELATION].isin(joined.loc[shared, c.CORRELATION])
+    correlation = ints(activities, c.CORRELATION)
+    used = ints(calls, c.CORRELATION) >= 0
+    ids, processes = ints(calls, c.CORRELATION)[used], ints(calls, c.PID)[used]
+    known = np.isin(correlation, ids)
+    if len(np.unique(ints(calls, c.PID))) == 1:
+        return activities.assign(**{c.PID: np.where(known, ints(calls, c.PID)[0], -1)}), 0
+    pid = _only(ids, processes, correlation)
+    ambiguous = known & (pid == _SEVERAL)
+    pid[ambiguous] = -1
     if ambiguous.any():
-        owners = pd.DataFrame({"device": activities[c.DEVICE], "pid": pid})[pid >= 0]
-        owners = owners.drop_duplicates()
-        sole = owners[~owners["device"].duplicated(keep=False)].set_index("device")["pid"]
-        guess = activities[c.DEVICE].map(sole)
+        owned, device = pid >= 0, ints(activities, c.DEVICE)
+        guess = _only(device[owned], pid[owned], device)
         # Only a process that used this id can have launched it.
-        used = pd.MultiIndex.from_frame(joined[[c.CORRELATION, c.PID]])
-        pairs = pd.MultiIndex.from_arrays([activities[c.CORRELATION], guess.fillna(-1)])
-        settled = ambiguous & pairs.isin(used)
-        pid = pid.where(~settled, guess).astype(np.int64)
-        ambiguous &= ~settled
+        for process in np.unique(guess[ambiguous & (guess >= 0)]):
+            settled = ambiguous & (guess == process)
+            settled &= np.isin(correlation, ids[processes == process])
+            pid[settled], ambiguous[settled] = process, False
     return activities.assign(**{c.PID: pid}), int(ambiguous.sum())
+
+
+def _only(keys: Ints, values: Ints, wanted: Ints) -> Ints:
+    """The value that each wanted key has; -1 for a key that has none, `_SEVERAL` for several."""
+    order = np.lexsort((values, keys))
+    keys, values = keys[order], values[order]
+    first, last = (np.searchsorted(keys, wanted, side) for side in ("left", "right"))
+    low, high = (np.append(values, -1)[place] for place in (first, last - 1))
+    return np.where(first == last, -1, np.where(low == high, low, _SEVERAL))
 
 
 def _metadata(events: Events) -> tuple[dict[str, Any], bool]:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, Trace, ints, where
+from launchscope.parser.trace import Bools, Ints, Table, Texts, Trace, ints, where
 
 # Calls that wait for the device, as CUDA's runtime and driver, HIP and Intel's runtimes spell them.
 _SYNC = re.compile(
@@ -33,8 +33,9 @@ class Launches:
     their launch. `reused` ones did not: several calls had their id.
     """
 
-    calls: pd.DataFrame
-    activities: pd.DataFrame
+    calls: Table
+    activities: Table
+    row: Ints  # of each launch among the calls of the trace
     coverage_pct: float | None
     reused: int = 0
     earlier: int = 0
@@ -56,11 +57,11 @@ def find_launches(trace: Trace) -> Launches:
     row = np.full(len(calls) + 1, -1, np.int64)
     row[launching] = np.arange(len(launching))
     launch = row[caller]
-    found = _with_device_work(calls.iloc[launching].reset_index(drop=True), activities, launch)
+    found = _with_device_work(calls[launching], activities, launch)
     joined = activities.assign(**{c.LAUNCH: launch})
     earlier = _earlier(trace) & (launch < 0)
     coverage = 100.0 * float((launch[~earlier] >= 0).mean()) if not earlier.all() else None
-    return Launches(found, joined, coverage, reused, int(earlier.sum()))
+    return Launches(found, joined, launching, coverage, reused, int(earlier.sum()))
 
 
 def _earlier(trace: Trace) -> Bools:
@@ -69,28 +70,36 @@ def _earlier(trace: Trace) -> Bools:
     numbered = trace.calls[ints(trace.calls, c.CORRELATION) > 0]
     if not len(numbered):
         return np.zeros(len(trace.activities), bool)
-    first = numbered.groupby(c.PID)[c.CORRELATION].min()
-    least = trace.activities[c.PID].map(first).fillna(first.min()).to_numpy(np.int64)
-    correlation = ints(trace.activities, c.CORRELATION)
+    pid, correlation = ints(trace.activities, c.PID), ints(trace.activities, c.CORRELATION)
+    owner, first = ints(numbered, c.PID), ints(numbered, c.CORRELATION)
+    least = np.full(len(pid), first.min())
+    for process in np.unique(owner):
+        least[pid == process] = first[owner == process].min()
     found: Bools = (correlation > 0) & (correlation < least)
     return found
 
 
-def _identities(calls: pd.DataFrame, activities: pd.DataFrame) -> tuple[Ints, Ints, int]:
-    """A number for each pair of process and correlation id, of calls and of activities, and how
-    many pairs there are; -1 without a process or correlation id."""
+def _identities(calls: Table, activities: Table) -> tuple[Ints, Ints, int]:
+    """A number for each pair of process and correlation id, of calls and of activities, and one
+    that is above them; -1 without a process or correlation id."""
     pid = np.concatenate((ints(calls, c.PID), ints(activities, c.PID)))
     correlation = np.concatenate((ints(calls, c.CORRELATION), ints(activities, c.CORRELATION)))
     known = (pid >= 0) & (correlation > 0)  # CUPTI writes 0 for unknown
-    process, processes = pd.factorize(pid)
-    number, _ = pd.factorize(correlation)
-    pair = number.astype(np.int64) * max(len(processes), 1) + process
-    identity, distinct = pd.factorize(pair)
-    identity = np.where(known, identity, -1).astype(np.int64)
-    return identity[: len(calls)], identity[len(calls) :], len(distinct)
+    process, number = _numbered(pid), _numbered(correlation)
+    pair = _numbered(number * (int(process.max(initial=0)) + 1) + process)
+    identity = np.where(known, pair, -1)
+    return identity[: len(calls)], identity[len(calls) :], int(pair.max(initial=-1)) + 1
 
 
-def _reused(calls: pd.DataFrame, call_id: Ints, row_of: Ints) -> Ints:
+def _numbered(values: Ints) -> Ints:
+    """A number from 0 on for each distinct value: few are left out."""
+    least, most = int(values.min(initial=0)), int(values.max(initial=0))
+    if most - least < 4 * len(values):  # as ids that somebody counted up
+        return values - least
+    return np.unique(values, return_inverse=True)[1]
+
+
+def _reused(calls: Table, call_id: Ints, row_of: Ints) -> Ints:
     """Ids that several calls have which are not one inside the other, as after merging ranks whose
     processes have the same number into one file."""
     rows = np.arange(len(calls))
@@ -102,7 +111,7 @@ def _reused(calls: pd.DataFrame, call_id: Ints, row_of: Ints) -> Ints:
     return np.unique(call_id[later[~inside]])
 
 
-def _with_device_work(calls: pd.DataFrame, activities: pd.DataFrame, launch: Ints) -> pd.DataFrame:
+def _with_device_work(calls: Table, activities: Table, launch: Ints) -> Table:
     """The launches with what each of them reached on the device, and when that ran."""
     rows = np.flatnonzero(launch >= 0)
     owner, count = launch[rows], len(calls)
@@ -111,7 +120,7 @@ def _with_device_work(calls: pd.DataFrame, activities: pd.DataFrame, launch: Int
     first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
     first[owner[::-1]] = start[::-1]
     np.maximum.at(last, owner, end)
-    kinds_of = {kind: where(activities[c.KIND], kind.__eq__)[rows] for kind in (c.KERNEL, c.MEMCPY)}
+    kinds_of = {kind: (activities[c.KIND] == kind)[rows] for kind in (c.KERNEL, c.MEMCPY)}
     pageable_copy = where(activities[c.COPY], lambda way: "Pageable" in way)[rows]
 
     def number(chosen: Bools) -> Ints:
@@ -122,31 +131,30 @@ def _with_device_work(calls: pd.DataFrame, activities: pd.DataFrame, launch: Int
     several = (number(np.ones(len(rows), bool)) > 1) & (kernels > 0)
     graph = several | where(calls[c.NAME], lambda name: "GraphLaunch" in name)
     synchronous = where(calls[c.NAME], _SYNC_COPY.match)
-    kinds = np.select(
-        [graph, kernels > 0, copies > 0], [c.GRAPH, c.KERNEL, c.MEMCPY], default=c.MEMSET
-    )
-    return calls.assign(
-        **{
-            c.KERNELS: kernels,
-            c.FIRST: first,
-            c.LAST: last,
-            c.KIND: kinds.astype(object),
-            c.BLOCKING: (copies > 0) & (pageable | synchronous),
-        }
-    )
+    kinds = np.select([graph, kernels > 0, copies > 0], [0, 1, 2], default=3)
+    reached: dict[str, Any] = {
+        c.KERNELS: kernels,
+        c.FIRST: first,
+        c.LAST: last,
+        c.KIND: Texts(kinds, (c.GRAPH, c.KERNEL, c.MEMCPY, c.MEMSET)),
+        c.BLOCKING: (copies > 0) & (pageable | synchronous),
+    }
+    return calls.assign(**reached)
 
 
-def synchronizations(trace: Trace, launches: Launches) -> pd.DataFrame:
-    """Host calls that wait for the device, by start: a call's columns and `counted`. A pageable
-    copy is one; together with the synchronization that PyTorch makes after it, it counts once."""
-    columns = [c.NAME, c.START, c.DUR, c.END, c.PID, c.TID, c.CORRELATION]
-    explicit = trace.calls[where(trace.calls[c.NAME], _SYNC.match)]
-    count, blocking = len(explicit), launches.calls[c.BLOCKING].to_numpy(bool)
-    order = pd.concat([explicit[columns], launches.calls[columns]], ignore_index=True)
-    order["waits"] = np.arange(len(order)) < count
-    order["copy"] = np.concatenate((np.zeros(count, bool), blocking))
-    order = order.sort_values([c.PID, c.TID, c.START], kind="stable", ignore_index=True)
-    followed = order.groupby([c.PID, c.TID])["waits"].shift(-1, fill_value=False)
-    order[c.COUNTED] = order["waits"] | ~followed
-    kept = order.loc[order["waits"] | order["copy"], [*columns, c.COUNTED]]
-    return kept.sort_values(c.START, kind="stable", ignore_index=True)
+def synchronizations(trace: Trace, launches: Launches) -> Table:
+    """Host calls that wait for the device, by start: a call's columns, `counted`, and in `launch`
+    the row of the launch that it is, or -1. A pageable copy is one; together with the
+    synchronization that PyTorch makes after it, it counts once."""
+    explicit = np.flatnonzero(where(trace.calls[c.NAME], _SYNC.match))
+    row = np.concatenate((explicit, launches.row))
+    start, pid, tid = (ints(trace.calls, column)[row] for column in (c.START, c.PID, c.TID))
+    order = np.lexsort((start, tid, pid))
+    launch = np.maximum(order - len(explicit), -1)
+    waits = launch < 0
+    same = (np.diff(pid[order], append=-1) == 0) & (np.diff(tid[order], append=-1) == 0)
+    followed = np.append(waits[1:], False) & same
+    kept = np.flatnonzero(waits | np.append(launches.calls[c.BLOCKING], True)[launch])
+    kept = kept[np.argsort(start[order[kept]], kind="stable")]
+    found = trace.calls[row[order[kept]]]
+    return found.assign(**{c.COUNTED: (waits | ~followed)[kept], c.LAUNCH: launch[kept]})

@@ -14,12 +14,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
-import pandas as pd
 
 from launchscope.errors import InputError
 from launchscope.parser import columns as c
+from launchscope.parser.rows import Rows
 from launchscope.parser.sources import Reading, Source, too_large
-from launchscope.parser.trace import Damage, Ints, Table, Trace
+from launchscope.parser.trace import Damage, Ints, Table, Trace, ints
 
 _MAGIC = b"SQLite format 3\0"
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
@@ -128,10 +128,10 @@ class _Export:
         self._broken = False  # a table of events breaks off
         self._repairs: list[str] = []
         self._strings: dict[int, str] = {}
-        self._calls = Table(c.CALL_COLUMNS)
-        self._activities = Table(c.ACTIVITY_COLUMNS)
-        self._ranges = Table(c.RANGE_COLUMNS)
-        self._ops = Table(c.OP_COLUMNS if reading.op_names else c.OP_MARKS)
+        self._calls = Rows(c.CALL_COLUMNS)
+        self._activities = Rows(c.ACTIVITY_COLUMNS)
+        self._ranges = Rows(c.RANGE_COLUMNS)
+        self._ops = Rows(c.OP_COLUMNS if reading.op_names else c.OP_MARKS)
         self._tables = (self._calls, self._activities, self._ranges, self._ops)
         self._columns = self._schema()
 
@@ -147,13 +147,13 @@ class _Export:
             raise self._damaged("; ".join(self._repairs))
         names = (text for _, texts in self._rows("TARGET_INFO_GPU", (), "name") for text in texts)
         device_name = next((name for name in names if name), None)
-        calls, activities, ranges, ops = _with_one_process(*(t.frame() for t in self._tables))
+        calls, activities, ranges, ops = _with_one_process(*(t.table() for t in self._tables))
         return Trace(
             calls=calls,
             activities=activities,
             ranges=ranges,
             ops=ops,
-            gradients=Table(c.OP_MARKS).frame(),  # the engine has no NVTX range
+            gradients=Rows(c.OP_MARKS).table(),  # the engine has no NVTX range
             damage=Damage(self._dropped, 0, self._repaired, tuple(self._repairs), self._broken),
             device_name=device_name,
         )
@@ -335,11 +335,11 @@ def _copy(kind: int, source: int, target: int) -> tuple[str, str]:
     return _COPIES.get(kind, "copy"), f"{_MEMORY[source]} -> {_MEMORY[target]}" if known else ""
 
 
-def _with_one_process(*frames: pd.DataFrame) -> tuple[pd.DataFrame, ...]:
+def _with_one_process(*tables: Table) -> tuple[Table, ...]:
     """Where every known process is the same, what has none gets it: older exports number
     processes in some of their tables only."""
-    known = {int(pid) for frame in frames for pid in frame[c.PID].unique()} - {-1}
+    known = {int(pid) for table in tables for pid in np.unique(ints(table, c.PID))} - {-1}
     if len(known) > 1:
-        return frames
+        return tables
     pid = known.pop() if known else 0
-    return tuple(frame.assign(**{c.PID: pid}) for frame in frames)
+    return tuple(table.assign(**{c.PID: np.full(len(table), pid)}) for table in tables)

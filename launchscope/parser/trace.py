@@ -1,23 +1,107 @@
-"""A trace as pandas frames; `columns` names what they hold. A frame is sorted by `start_ns` and has
-a plain 0..n-1 index. Text columns are categorical: a name is kept once."""
+"""A trace as tables of NumPy columns, which `columns` names. Each table of a trace is sorted by
+`start_ns`; `Table.frame()` is its pandas frame."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from launchscope.parser import columns as c
 from launchscope.wording import plural
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """A column of text: `codes` number the distinct `texts`, of which some may not occur."""
+
+    codes: npt.NDArray[Any]
+    texts: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> Texts:
+        return Texts(self.codes[rows], self.texts)
+
+    def __eq__(self, text: object) -> Bools:  # type: ignore[override]
+        """Rows that are this text."""
+        return where(self, lambda own: own == text)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.texts[code] for code in self.codes.tolist())
+
+
+class Table:
+    """Columns of equal length by name, which nothing changes. Numbers that all fit in 32 bits may
+    be stored so: `ints` gives those to calculate with."""
+
+    def __init__(self, columns: Mapping[str, npt.NDArray[Any] | Texts]) -> None:
+        self._columns = dict(columns)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self._columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    @overload
+    def __getitem__(self, chosen: str) -> Any: ...
+    @overload
+    def __getitem__(self, chosen: npt.NDArray[Any] | slice) -> Table: ...
+    def __getitem__(self, chosen: Any) -> Any:
+        """A column, or the rows that a mask, an array of row numbers or a slice selects."""
+        if isinstance(chosen, str):
+            return self._columns[chosen]
+        return Table({name: column[chosen] for name, column in self._columns.items()})
+
+    def assign(self, **columns: npt.NDArray[Any] | Texts) -> Table:
+        """The table with these columns added or replaced."""
+        return Table({**self._columns, **columns})
+
+    def duplicated(self) -> Bools:
+        """Whether each row equals an earlier one."""
+        columns: list[Any] = [getattr(column, "codes", column) for column in self._columns.values()]
+        order = np.lexsort(columns)
+        same = np.logical_and.reduce([np.diff(column[order]) == 0 for column in columns])
+        found = np.zeros(len(self), np.bool_)
+        found[order[1:][same]] = True
+        return found
+
+    def frame(self) -> pd.DataFrame:
+        """The table as a pandas frame, with text as categories."""
+        import pandas as pd
+
+        made: dict[str, Any] = dict(self._columns)
+        for name, column in self._columns.items():
+            if isinstance(column, Texts):
+                # The names stay Python strings: Arrow's refuse some that traces hold.
+                texts = pd.Index(list(column.texts), dtype=object)
+                made[name] = pd.Categorical.from_codes(column.codes, texts)
+        return pd.DataFrame(made)
+
+
+def ints(table: Table, column: str) -> Ints:
+    """A column as an int64 array."""
+    return np.asarray(table[column], np.int64)
+
+
+def where(texts: Texts, holds: Callable[[str], object]) -> Bools:
+    """Rows of a text column for which this holds; it is asked once for each distinct text."""
+    found = [bool(holds(text)) for text in texts.texts]
+    rows: Bools = np.asarray(found, np.bool_)[texts.codes]
+    return rows
 
 
 @dataclass(frozen=True)
@@ -48,13 +132,13 @@ class Damage:
 
 @dataclass(frozen=True)
 class Trace:
-    """One trace file. Frames may be empty."""
+    """One trace file. Tables may be empty."""
 
-    calls: pd.DataFrame  # runtime and driver API calls: CALL_COLUMNS
-    activities: pd.DataFrame  # what ran on the devices: ACTIVITY_COLUMNS
-    ranges: pd.DataFrame  # user annotations (steps, DataLoader, optimizer): RANGE_COLUMNS
-    ops: pd.DataFrame  # operators: OP_COLUMNS, or only OP_MARKS where names were not asked for
-    gradients: pd.DataFrame  # operators that hand a parameter its gradient, once more: OP_MARKS
+    calls: Table  # runtime and driver API calls: CALL_COLUMNS
+    activities: Table  # what ran on the devices: ACTIVITY_COLUMNS
+    ranges: Table  # user annotations (steps, DataLoader, optimizer): RANGE_COLUMNS
+    ops: Table  # operators: OP_COLUMNS, or only OP_MARKS where names were not asked for
+    gradients: Table  # operators that hand a parameter its gradient, once more: OP_MARKS
     damage: Damage = Damage()
     device_name: str | None = None
     rank: int | None = None  # of a distributed run, where the file says so
@@ -62,80 +146,18 @@ class Trace:
     with_stack: bool = False  # Python calls were recorded too
 
 
-def ints(table: pd.DataFrame, column: str) -> Ints:
-    """A column as an int64 array."""
-    return table[column].to_numpy(np.int64)
-
-
-def where(texts: pd.Series, holds: Callable[[str], object]) -> Bools:
-    """Rows of a text column for which this holds; it is asked once for each distinct text."""
-    found = [bool(holds(str(text))) for text in texts.cat.categories]
-    return np.asarray([*found, False])[texts.cat.codes]
-
-
-class Table:
-    """A frame that grows chunk by chunk while a file is read."""
-
-    def __init__(self, columns: tuple[str, ...]) -> None:
-        self._columns = columns
-        self._values = {n: array("i" if n in c.TEXT else "q") for n in columns if n != c.END}
-        self._numbers: dict[str, dict[str, int]] = {n: {} for n in columns if n in c.TEXT}
-
-    def __len__(self) -> int:
-        return len(self._values[c.START])
-
-    @property
-    def bytes(self) -> int:
-        """Memory held by the rows."""
-        return sum(column.itemsize * len(column) for column in self._values.values())
-
-    def column(self, name: str) -> Ints:
-        """A copy of a column of numbers, in the order in which rows were added."""
-        return np.array(self._values[name], np.int64)
-
-    def add(self, values: dict[str, Any]) -> None:
-        """Appends rows: a list of texts (or one text for all rows), or an int64 array, per column;
-        all equally long."""
-        for column, held in self._values.items():
-            if column in self._numbers:
-                number, texts = self._numbers[column], values[column]
-                if isinstance(texts, str):
-                    one = number.setdefault(texts, len(number))
-                    held.extend(array("i", [one]) * len(values[c.START]))
-                else:
-                    held.extend([number.setdefault(text, len(number)) for text in texts])
-            else:
-                numbers: Any = np.ascontiguousarray(values[column], np.int64)
-                held.frombytes(memoryview(numbers).cast("B"))
-
-    def frame(self) -> pd.DataFrame:
-        """All rows, sorted by start (ties as added). The table is empty afterwards."""
-        start = self.column(c.START)
-        order = np.argsort(start, kind="stable")
-        made: dict[str, Any] = {}
-        if c.END in self._columns:
-            made[c.END] = (start + self.column(c.DUR))[order]
-        for column in list(self._values):
-            held = self._values.pop(column)  # so that a large column exists once
-            if column in self._numbers:
-                # The names stay Python strings: Arrow's refuse some that traces hold.
-                names = pd.Index(list(self._numbers[column]), dtype=object)
-                made[column] = pd.Categorical.from_codes(np.asarray(held)[order], names)
-            else:
-                made[column] = np.asarray(held)[order]
-        return pd.DataFrame(made, columns=list(self._columns))
-
-
 def deduplicate(trace: Trace) -> Trace:
     """The trace with each event once: two overlapping files in one hold some twice. Only calls show
     that; equal ranges, operators and device work in one nanosecond can be real."""
     known = trace.calls[ints(trace.calls, c.CORRELATION) > 0]
-    if not known[known[c.START].duplicated(keep=False)].duplicated().any():
+    row = np.flatnonzero(np.diff(ints(known, c.START)) == 0)
+    if not known[np.union1d(row, row + 1)].duplicated().any():
         return trace
     names = ("calls", "activities", "ranges", "ops", "gradients")
-    frames = {name: getattr(trace, name).drop_duplicates(ignore_index=True) for name in names}
+    tables = {name: getattr(trace, name) for name in names}
+    tables = {name: table[~table.duplicated()] for name, table in tables.items()}
     # The gradients are among the operators.
-    count = sum(len(getattr(trace, name)) - len(frames[name]) for name in names[:-1])
+    count = sum(len(getattr(trace, name)) - len(tables[name]) for name in names[:-1])
     repair = f"{count:,} duplicated events left out"
     damage = replace(trace.damage, repairs=(*trace.damage.repairs, repair))
-    return replace(trace, damage=damage, **frames)
+    return replace(trace, damage=damage, **tables)

@@ -29,7 +29,7 @@ def test_copies_and_sets_are_distinguished_from_kernels() -> None:
 
 def test_a_graph_launch_is_one_launch_of_many_kernels() -> None:
     found = find_launches(trace().graph([("a", 2), ("b", 3), ("a", 2)], gap_us=1).trace())
-    (row,) = found.calls.to_dict("records")
+    (row,) = found.calls.frame().to_dict("records")
     assert (row[c.KIND], row[c.KERNELS]) == (c.GRAPH, 3)
     assert row[c.LAST] - row[c.FIRST] == 9000
 

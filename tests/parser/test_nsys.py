@@ -29,7 +29,7 @@ def test_frames_have_their_columns_and_nanoseconds(tmp_path: Path) -> None:
     found = read(tmp_path, nsys().launch(kernel_us=3, delay_us=8, name="gemm").memset())
     assert tuple(found.calls.columns) == c.CALL_COLUMNS
     assert tuple(found.activities.columns) == c.ACTIVITY_COLUMNS
-    kernel = found.activities.iloc[0]
+    kernel = found.activities.frame().iloc[0]
     assert (kernel[c.NAME], kernel[c.START], kernel[c.DUR]) == ("gemm", 1_008_000, 3_000)
     assert (kernel[c.DEVICE], kernel[c.STREAM]) == (0, 7)
     assert list(found.calls[c.NAME]) == ["cudaLaunchKernel", "cudaMemsetAsync"]
@@ -40,17 +40,15 @@ def test_calls_and_kernels_are_joined_on_process_and_correlation(tmp_path: Path)
     built = nsys().process(1, 0).launch(name="one").launch(name="one")
     built.process(2, 1).launch(name="other")  # uses correlation id 1 again
     found = find_launches(read(tmp_path, built))
-    joined = found.activities.merge(
-        found.calls[[c.PID]].rename(columns={c.PID: "caller"}), left_on=c.LAUNCH, right_index=True
-    )
     assert len(found.calls) == 3
-    assert (joined[c.PID] == joined["caller"]).all()
+    caller = found.calls[c.PID][found.activities[c.LAUNCH]]
+    assert (caller == found.activities[c.PID]).all()
     assert found.coverage_pct == 100.0
 
 
 def test_a_graph_traced_by_node_is_one_launch_of_many_kernels(tmp_path: Path) -> None:
     found = find_launches(read(tmp_path, nsys().graph([2, 3, 4], nodes=True)))
-    (row,) = found.calls.to_dict("records")
+    (row,) = found.calls.frame().to_dict("records")
     assert (row[c.KIND], row[c.KERNELS]) == (c.GRAPH, 3)
 
 
@@ -252,10 +250,10 @@ def test_more_than_fits_in_the_memory_allowed_is_refused(tmp_path: Path) -> None
 @pytest.mark.skipif(not SAMPLE, reason="NSYS_SAMPLE names no export of a real run")
 def test_a_real_export_of_two_processes_is_joined_as_sql_joins_it() -> None:
     found = find_launches(read_trace(Path(SAMPLE)))
-    assert sorted(found.activities[c.DEVICE].unique()) == [0, 1]
+    assert sorted(set(found.activities[c.DEVICE])) == [0, 1]
     launched = found.activities[found.activities[c.LAUNCH] >= 0]
-    caller = found.calls[c.PID].to_numpy()[launched[c.LAUNCH].to_numpy()]
-    assert (caller == launched[c.PID].to_numpy()).all()
+    caller = found.calls[c.PID][launched[c.LAUNCH]]
+    assert (caller == launched[c.PID]).all()
     with sqlite3.connect(f"file:{SAMPLE}?mode=ro&immutable=1", uri=True) as connection:
         (launches,) = connection.execute(
             "SELECT count(*) FROM (SELECT DISTINCT r.globalTid & ~0xFFFFFF, r.correlationId "

@@ -20,7 +20,7 @@ def shares(tmp_path: Path, args: dict[str, Any], **properties: Any) -> int:
     document["traceEvents"][-1]["args"] |= args
     path = tmp_path / "trace.json"
     path.write_text(LAYOUTS["kineto"](document))
-    return int(read_trace(path).activities[c.SHARE].iloc[0])
+    return int(read_trace(path).activities[c.SHARE][0])
 
 
 # Of a product of matrices on an H200: 64 blocks of 384 threads on 132 multiprocessors, one to

@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-import pandas as pd
 
 from launchscope.analysis.replay_model.prediction import Optimizer, predict, step_works
 from launchscope.analysis.steps.iterations import find_iterations
@@ -104,9 +103,9 @@ def curve(known: Sequence[tuple[int, float]], sizes: Sequence[int]) -> list[floa
     the slope of the line through all of them beyond the outermost groups."""
     x, y = np.asarray(sorted(known, key=lambda pair: pair[0]), float).T
     groups = np.array_split(np.arange(len(x)), min(_KNOTS, len(set(x))))
-    middle = pd.DataFrame([(np.median(x[group]), np.median(y[group])) for group in groups])
-    knots = middle.groupby(0)[1].median()
-    kx, ky = knots.index.to_numpy(float), knots.to_numpy(float)
+    mx, my = (np.array([np.median(values[group]) for group in groups]) for values in (x, y))
+    kx = np.unique(mx)
+    ky = np.array([np.median(my[mx == knot]) for knot in kx])
     wanted = np.asarray(sizes, float)
     found = np.interp(wanted, kx, ky)
     if len(kx) > 1:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from launchscope.analysis.timeline.communication import is_collective
 from launchscope.model.comparison import Arrival
@@ -42,8 +41,9 @@ class Collectives:
 
 def collectives_of(trace: Trace) -> Collectives:
     """The collective kernels of a trace, in order."""
-    found = trace.activities[is_collective(trace.activities)].sort_values(c.END, kind="stable")
-    return Collectives(tuple(map(str, found[c.NAME])), ints(found, c.START), ints(found, c.END))
+    found = trace.activities[is_collective(trace.activities)]
+    found = found[np.argsort(ints(found, c.END), kind="stable")]
+    return Collectives(tuple(found[c.NAME]), ints(found, c.START), ints(found, c.END))
 
 
 def arrivals(ranks: Mapping[str, Collectives]) -> tuple[tuple[Arrival, ...], tuple[str, ...]]:
@@ -97,6 +97,7 @@ def _matched(one: Collectives, other: Collectives) -> tuple[Ints, Ints]:
 
 def _end_together(apart: Ints, longer: Ints) -> Bools:
     """Whether each pair's ends, so far `apart`, agree up to the difference between the clocks."""
-    clocks = pd.Series(apart).rolling(_NEIGHBORS, center=True, min_periods=1).median().to_numpy()
+    near = np.pad(apart.astype(np.float64), _NEIGHBORS // 2, constant_values=np.nan)
+    clocks = np.nanmedian(np.lib.stride_tricks.sliding_window_view(near, _NEIGHBORS), axis=1)
     within: Bools = np.abs(apart - clocks) <= np.maximum(_APART_NS, _APART_SHARE * longer)
     return within

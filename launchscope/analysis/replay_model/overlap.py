@@ -17,6 +17,7 @@ two and three layers, one bidirectional; chains of matrix products on two and fo
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -25,7 +26,7 @@ import numpy as np
 from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
 from launchscope.parser.occupancy import WHOLE
-from launchscope.parser.trace import Bools, Floats, Ints, ints
+from launchscope.parser.trace import Floats, Ints, ints, where
 
 SIDE_BY_SIDE = 1.5
 
@@ -54,7 +55,7 @@ def side_by_side_ns(work: Work, node_ns: Floats) -> Floats:
     size of a kernel or a launch, or it launched graphs itself.
     """
     found = np.full(len(work.iterations.used), np.nan)
-    if work.activities[c.STREAM].nunique() < 2:
+    if len(np.unique(work.activities[c.STREAM])) < 2:
         return found
     records, waits = _calls(work, _RECORD), _calls(work, _WAIT)
     if not len(waits):
@@ -76,11 +77,8 @@ def side_by_side_ns(work: Work, node_ns: Floats) -> Floats:
 def _calls(work: Work, pattern: str) -> Ints:
     """When the process of the steps made the calls whose names match."""
     calls = work.trace.calls
-    named = calls[c.NAME].cat.categories.to_series().astype(str).str.match(pattern).to_numpy(bool)
-    wanted: Bools = np.append(named, False)[calls[c.NAME].cat.codes]
-    if work.iterations.pid is not None:
-        wanted &= (calls[c.PID] == work.iterations.pid).to_numpy(bool)
-    return ints(calls, c.START)[wanted]
+    named = calls[where(calls[c.NAME], re.compile(pattern).match)]
+    return ints(work.iterations.of_process(named), c.START)
 
 
 def _nodes(work: Work, rows: Ints, records: Ints, waits: Ints) -> _Nodes | None:
@@ -88,7 +86,7 @@ def _nodes(work: Work, rows: Ints, records: Ints, waits: Ints) -> _Nodes | None:
     launch, stream = ints(activities, c.LAUNCH)[rows], ints(activities, c.STREAM)[rows]
     if len(np.unique(stream)) < 2 or launch[0] < 0 or (np.diff(launch) == 0).any():
         return None
-    kernel = (activities[c.KIND] == c.KERNEL).to_numpy(bool)[rows]
+    kernel = (activities[c.KIND] == c.KERNEL)[rows]
     share = np.where(kernel, ints(activities, c.SHARE)[rows], 0)
     called = ints(work.launches, c.START)[launch]
     # Of a mark: how many launches come before it. Before the first lies another step's.

@@ -126,7 +126,7 @@ def step_works(work: Work) -> tuple[StepWork, ...]:
     width = max(len(streams), 1)
     group = np.where(step >= 0, step * width + stream, -1)
     longest = union_ns_by_group(start, end, group, count * width).reshape(count, width)
-    kernel = (work.activities[c.KIND] == c.KERNEL).to_numpy(bool)
+    kernel = work.activities[c.KIND] == c.KERNEL
     kernels = np.bincount(step[(step >= 0) & kernel], minlength=count)[used]
     copies = np.bincount(step[(step >= 0) & ~kernel], minlength=count)[used]
     beside = side_by_side_ns(work, np.where(kernel, KERNEL_MS, COPY_MS) * 1e6) / 1e6
@@ -151,7 +151,7 @@ def made_capturable(work: Work) -> Optimizer:
         return Optimizer()
     begin, end = ints(ranges, c.START), ints(ranges, c.END)
     tensors = _parameters(work, begin, end, int(ints(ranges, c.TID)[0]))
-    named = ranges[c.NAME].astype(str).str.fullmatch(_STEP).to_numpy(bool)
+    named = where(ranges[c.NAME], _STEP.fullmatch)
     start = ints(work.launches, c.START)
     launches = np.searchsorted(start, end) - np.searchsorted(start, begin)
     short = launches < ADDED_PER_TENSOR * tensors

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
-import pandas as pd
 
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline.work import Work, gather
@@ -84,7 +83,7 @@ def compare_work(
     if replay is None or window is None:
         return WorkComparison(None)
     replayed = gather(replay, replace(window, used=np.arange(len(window))))
-    graph = (replayed.launches[c.KIND] == c.GRAPH).to_numpy(bool)
+    graph = replayed.launches[c.KIND] == c.GRAPH
     with_graph = np.unique(replayed.step[graph & (replayed.step >= 0)])
     after = _kernels_per_step(replayed, graph, with_graph)
     same_flags = np.setdiff1d(np.unique(replayed.step[replayed.step >= 0]), with_graph)
@@ -101,41 +100,45 @@ def compare_work(
     before = _kernels_per_step(reference, launches, steps)
     if not len(after) or not len(before):
         return WorkComparison(None)
-    both = before.add_suffix("_before").join(after.add_suffix("_after"), how="outer").fillna(0.0)
-    more = (both["count_after"] - both["count_before"]).round().astype(int)
-    mean_after = both["us_after"] / both["count_after"].clip(lower=1e-9)
-    mean_before = both["us_before"] / both["count_before"].clip(lower=1e-9)
-    added = _changes(more[more > 0], mean_after)
-    removed = _changes(-more[more < 0], mean_before)
+    added, removed = _changes(before, after), _changes(after, before)
     excused = set()
     if changes and not len(same_flags):
         rows = np.append(in_optimizer, False)[ints(reference.activities, c.LAUNCH)]
-        excused = set(reference.activities.loc[rows, c.NAME].astype(str))
+        excused = set(reference.activities[c.NAME][rows])
         names = [change.name for change in (*added, *removed)]
         excused.update(n for n in names if any(part in n for part in _OPTIMIZER_KERNELS))
     weight = max(
         sum(change.total_us for change in side if change.name not in excused)
         for side in (added, removed)
     )
-    return WorkComparison(weight < CHANGED_SHARE * float(before["us"].sum()), added, removed)
+    return WorkComparison(
+        weight < CHANGED_SHARE * sum(us for _, us in before.values()), added, removed
+    )
 
 
-def _kernels_per_step(work: Work, launches: Bools, steps: Ints) -> pd.DataFrame:
-    """The kernels that these launches reached, by name: mean `count` and `us` per step."""
+def _kernels_per_step(work: Work, launches: Bools, steps: Ints) -> dict[str, tuple[float, float]]:
+    """The kernels that these launches reached, by name: mean count and us per step."""
     kernels = work.activities[
-        (work.activities[c.KIND] == c.KERNEL).to_numpy(bool)
+        (work.activities[c.KIND] == c.KERNEL)
         & np.isin(work.activity_step, steps)
         & np.append(launches, False)[ints(work.activities, c.LAUNCH)]
     ]
-    grouped = kernels.groupby(c.NAME, observed=True)[c.DUR]
-    per_step = pd.DataFrame({"count": grouped.size(), "us": grouped.sum() / 1e3})
-    return per_step / max(len(steps), 1)
+    names, per = kernels[c.NAME], max(len(steps), 1)
+    count, time = np.bincount(names.codes), np.bincount(names.codes, ints(kernels, c.DUR))
+    rows = zip(names.texts, (count / per).tolist(), (time / 1e3 / per).tolist())
+    return {name: (often, us) for name, often, us in rows if often}
 
 
-def _changes(counts: pd.Series[int], mean_us: pd.Series[float]) -> tuple[KernelChange, ...]:
-    total = counts * mean_us[counts.index]
-    order = total.sort_values(ascending=False).index
-    return tuple(KernelChange(str(n), int(counts[n]), float(total[n])) for n in order)
+def _changes(
+    before: dict[str, tuple[float, float]], after: dict[str, tuple[float, float]]
+) -> tuple[KernelChange, ...]:
+    """The kernels that run more often afterwards, the most expensive first."""
+    changes = []
+    for name, (count, us) in sorted(after.items()):
+        more = round(count - before.get(name, (0.0, 0.0))[0])
+        if more > 0:
+            changes.append(KernelChange(name, more, more * (us / count)))
+    return tuple(sorted(changes, key=lambda change: -change.total_us))
 
 
 def correctness(verify: VerifyResult | None, failures: tuple[PassFailure, ...]) -> Correctness:

@@ -330,7 +330,7 @@ def _median(values: Ints, otherwise: float) -> float:
 def _waiting_copies(work: Work) -> Ints:
     """Of each launch: ns it waited, if it is a copy whose call lasted until the copy was done."""
     launches, duration = work.launches, ints(work.launches, c.DUR)
-    blocking = launches[c.BLOCKING].to_numpy(bool)
+    blocking = launches[c.BLOCKING]
     lasted = blocking & (ints(launches, c.END) >= ints(launches, c.LAST))
     base = int(np.median(duration[~blocking])) if not blocking.all() else 4000
     return np.where(lasted, np.maximum(duration - base, 1), 0)

@@ -10,11 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import repeat
 from operator import and_
 
 import numpy as np
-import pandas as pd
 
+from launchscope.analysis.timeline.intervals import median_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import (
     BetweenRecord,
@@ -26,7 +27,7 @@ from launchscope.model import (
     SourceLine,
 )
 from launchscope.parser import columns as c
-from launchscope.parser.trace import ints
+from launchscope.parser.trace import Texts, ints, where
 
 LAUNCHES, SYNCS, COPIES, OPS = METRICS = (
     "between_launches",
@@ -103,32 +104,29 @@ def of_trace(work: Work) -> BetweenCounts | None:
     used, windows = work.iterations.used, work.iterations
     if not len(used) or (len(windows) == 1 and not windows.whole):
         return None  # what ran before the only step was not traced
-    # A launch is known by the first thing that it runs.
-    first = work.activities.drop_duplicates(c.LAUNCH).set_index(c.LAUNCH)[c.NAME].astype(str)
-    kind = work.launches[c.KIND].to_numpy(object)
-    launches = {
-        "iteration": work.iteration,
-        "step": work.step,
-        "metric": np.where(kind == c.MEMCPY, COPIES, LAUNCHES),
-        "name": first.reindex(range(len(kind))).where(kind != c.GRAPH, c.GRAPH).to_numpy(object),
-    }
+    names, duration = work.activities[c.NAME], ints(work.activities, c.DUR)
+    copy, graph = ((work.launches[c.KIND] == kind) for kind in (c.MEMCPY, c.GRAPH))
+    # A launch is known by the first thing that it runs: written backwards, that stays.
+    first = np.zeros(len(graph) + 1, np.int64)
+    first[ints(work.activities, c.LAUNCH)[::-1]] = names.codes[::-1]
+    launched = Texts(np.where(graph, len(names.texts), first[:-1]), [*names.texts, c.GRAPH])
     waits = work.syncs[work.syncs[c.COUNTED]]
     start = ints(waits, c.START)
-    syncs = {
-        "iteration": windows.of(start),
-        "step": windows.step_of(start),
-        "metric": SYNCS,
-        "name": waits[c.NAME].astype(str).to_numpy(object),
-    }
-    rows = pd.concat([pd.DataFrame(launches), pd.DataFrame(syncs)], ignore_index=True)
-    rows = rows[(rows["step"] < 0) & rows["iteration"].isin(used)]
-    sizes = rows.groupby(["iteration", "metric", "name"], observed=True).size().reset_index()
+    found: Counter[tuple[int, str, str]] = Counter()
+    for metric, texts, iteration, step in (
+        (COPIES, launched[copy], work.iteration[copy], work.step[copy]),
+        (LAUNCHES, launched[~copy], work.iteration[~copy], work.step[~copy]),
+        (SYNCS, waits[c.NAME], windows.of(start), windows.step_of(start)),
+    ):
+        mine = (step < 0) & np.isin(iteration, used)
+        found.update(zip(iteration[mine].tolist(), repeat(metric), texts[mine]))
     counts: dict[int, Counter[_Kind]] = {int(row): Counter() for row in used}
-    for iteration, metric, name, size in sizes.itertuples(index=False, name=None):
-        counts[iteration][_Kind(metric, name)] = int(size)
+    for (row, metric, name), count in sorted(found.items()):
+        counts[row][_Kind(metric, name)] = count
     always, periodic = _split(list(counts.values()))
-    lasted = work.activities.assign(name=work.activities[c.NAME].astype(str))
-    typical_us = lasted.groupby("name", observed=True)[c.DUR].median() / 1e3
+    chosen = where(names, {kind.what for kind in always}.__contains__)
+    lasted = median_by_group(duration[chosen], names.codes[chosen], len(names.texts))
+    typical_us = dict(zip(names.texts, lasted / 1e3))
     kernels = tuple(
         KernelRow(str(kind.what), count, count * float(typical_us.get(kind.what, 0.0)))
         for kind, count in always.items()

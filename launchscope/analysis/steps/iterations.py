@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, Trace, ints, where
+from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, where
 
 # Ranges that mark a step, best first: our own, those of torch.profiler's schedule, Lightning's.
 STEP_MARKS = (f"{STEP_RANGE}#", STEP_RANGE, "ProfilerStep#", "ProfilerStep*")
@@ -49,7 +48,7 @@ class Iterations:
         """Whether there is one marked step, so that none ends where it begins."""
         return len(self) == 1 and not self.whole
 
-    def of_process(self, table: pd.DataFrame) -> pd.DataFrame:
+    def of_process(self, table: Table) -> Table:
         """The rows of the process whose steps these are."""
         return table if self.pid is None else table[table[c.PID] == self.pid]
 
@@ -85,9 +84,8 @@ def find_iterations(
         # A trace of our own without a step ended before the first one.
         calibrated = (trace.ranges[c.NAME] == CALIBRATION_RANGE).any()
         return None if calibrated else whole_span(trace)
-    pid = int(steps[c.PID].mode().iloc[0])
-    steps = steps[steps[c.PID] == pid].sort_values(c.START, kind="stable")
-    steps = before_calibration(trace, steps)
+    pid = most_frequent(ints(steps, c.PID))
+    steps = before_calibration(trace, steps[steps[c.PID] == pid])
     if not len(steps):
         return None
     found = Iterations.between(ints(steps, c.START), ints(steps, c.END), pid)
@@ -97,21 +95,31 @@ def find_iterations(
     return replace(found, used=used)
 
 
-def ranges_named(trace: Trace, *prefixes: str) -> pd.DataFrame:
+def most_frequent(values: Ints) -> int:
+    """The smallest of the most frequent values."""
+    distinct, often = np.unique(values, return_counts=True)
+    return int(distinct[often.argmax()])
+
+
+def ranges_named(trace: Trace, *prefixes: str) -> Table:
     """The trace's ranges whose names begin with one of these."""
     return trace.ranges[where(trace.ranges[c.NAME], lambda name: name.startswith(prefixes))]
 
 
-def before_calibration(trace: Trace, steps: pd.DataFrame) -> pd.DataFrame:
+def before_calibration(trace: Trace, steps: Table) -> Table:
     """The ranges that begin before the profiler's calibration, which follows the steps."""
-    calibration = trace.ranges.loc[trace.ranges[c.NAME] == CALIBRATION_RANGE, c.START]
-    return steps[steps[c.START] < int(calibration.min())] if len(calibration) else steps
+    calibrations = trace.ranges[(trace.ranges[c.NAME] == CALIBRATION_RANGE)]
+    before: Bools = ints(steps, c.START) < ints(calibrations, c.START).min(initial=2**62)
+    return steps[before]
 
 
 def whole_span(trace: Trace) -> Iterations | None:
     """All of the trace as one step; None when it holds neither calls nor device work."""
-    both = pd.concat([table[[c.START, c.END]] for table in (trace.calls, trace.activities)])
-    if not len(both):
+    start, end = (
+        np.concatenate([ints(table, column) for table in (trace.calls, trace.activities)])
+        for column in (c.START, c.END)
+    )
+    if not len(start):
         return None
-    begin, end = ints(both, c.START).min(keepdims=True), ints(both, c.END).max(keepdims=True) + 1
+    begin, end = start.min(keepdims=True), end.max(keepdims=True) + 1
     return Iterations(begin, begin, end, np.arange(1), None, whole=True)

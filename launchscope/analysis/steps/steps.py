@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from launchscope.analysis.steps.iterations import (
     OPTIMIZER_RANGE,
     STEP_MARKS,
     Iterations,
     before_calibration,
+    most_frequent,
     ranges_named,
     whole_span,
 )
@@ -21,7 +22,7 @@ from launchscope.errors import InputError
 from launchscope.model import StepBoundary
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches
-from launchscope.parser.trace import Bools, Ints, Trace, ints, where
+from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, where
 from launchscope.wording import plural
 
 # Ranges that are steps where most of the device work was launched inside them, and how many of them
@@ -72,18 +73,18 @@ def steps_of(
         return _whole(trace, "every figure is a total over the whole span, taken as one step")
     if step_from == "optimizer":
         return _between_optimizers(trace)
-    processes = launches.calls[c.PID].unique()
+    processes = set(ints(launches.calls, c.PID).tolist())
     for prefix in STEP_MARKS:
         marks = ranges_named(trace, prefix)
         found = _from_ranges(trace, launches, marks, prefix.rstrip("#*"))
         # A merged file may hold marks of a process that launches nothing.
-        if found is not None and (not len(processes) or found.iterations.pid in processes):
+        if found is not None and (not processes or found.iterations.pid in processes):
             return found
     for pattern, least in _FRAMEWORK_MARKS.items():
         marks = trace.ranges[where(trace.ranges[c.NAME], re.compile(pattern).match)]
         if len(marks) < least:
             continue
-        begins = re.match(pattern, str(marks[c.NAME].iloc[0]))
+        begins = re.match(pattern, next(iter(marks[c.NAME])))
         name = begins[0].rstrip("0123456789 _#[") if begins else pattern
         found = _from_ranges(trace, launches, marks, name)
         if found is not None and _covers(found.iterations, launches):
@@ -101,13 +102,13 @@ def steps_of(
 
 
 def _named(trace: Trace, launches: Launches, name: str) -> Steps:
-    names = trace.ranges[c.NAME].astype(str)
-    exact = trace.ranges[(names == name).to_numpy(bool)]
+    exact = trace.ranges[(trace.ranges[c.NAME] == name)]
     chosen = exact if len(exact) else ranges_named(trace, name)
     found = _from_ranges(trace, launches, chosen, name)
     if found is None:
-        known = names.str.replace(r"#.*$", "", regex=True).value_counts().index[:5]
-        frequent = f"the most frequent ranges: {', '.join(map(str, known))}"
+        often = Counter(re.sub(r"#.*$", "", text) for text in trace.ranges[c.NAME])
+        known = [text for text, _ in often.most_common(5)]
+        frequent = f"the most frequent ranges: {', '.join(known)}"
         raise InputError(
             f"the trace has no range named {name}",
             hint=frequent if len(known) else "it has no ranges at all",
@@ -115,14 +116,14 @@ def _named(trace: Trace, launches: Launches, name: str) -> Steps:
     return found
 
 
-def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: str) -> Steps | None:
+def _from_ranges(trace: Trace, launches: Launches, ranges: Table, name: str) -> Steps | None:
     """Steps that are ranges of one thread; nested ones of the same name count once. The last ones
     that launch nothing do not: a recording may end where a step has just begun."""
     if not len(ranges):
         return None
     pid, tid = _main_thread(ranges, launches)
     steps = ranges[(ranges[c.PID] == pid) & (ranges[c.TID] == tid)]
-    steps = steps.sort_values([c.START, c.END], ascending=[True, False], kind="stable")
+    steps = steps[np.lexsort((-ints(steps, c.END), ints(steps, c.START)))]
     steps = before_calibration(trace, steps)
     begin, end = ints(steps, c.START), ints(steps, c.END)
     if not len(begin):
@@ -131,10 +132,9 @@ def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: s
     begin, end = begin[outer], end[outer]
     notes: tuple[str, ...] = ()
     # Those count whose device work was lost.
-    launched = pd.concat(
-        [launches.calls, trace.calls[where(trace.calls[c.NAME], _ALWAYS_LAUNCH.search)]]
-    )
-    starts = np.sort(ints(launched, c.START)[ints(launched, c.PID) == pid])
+    launched = where(trace.calls[c.NAME], _ALWAYS_LAUNCH.search)
+    launched[launches.row] = True
+    starts = ints(trace.calls, c.START)[launched & (trace.calls[c.PID] == pid)]
     filled = np.searchsorted(starts, end) > np.searchsorted(starts, begin)
     whole = int(np.flatnonzero(filled).max(initial=-1)) + 1
     if 0 < whole < len(begin):
@@ -143,7 +143,7 @@ def _from_ranges(trace: Trace, launches: Launches, ranges: pd.DataFrame, name: s
         does = "does" if empty == 1 else "do"
         notes = (f"the last {which} launched nothing and {does} not count",)
         begin, end = begin[:whole], end[:whole]
-    names = tuple(steps[c.NAME].astype(str)[outer])[: len(begin)]
+    names = tuple(steps[c.NAME][outer])[: len(begin)]
     boundary = StepBoundary("marker", ("range",), (name,), "full_step")
     return Steps(Iterations.between(begin, end, pid), boundary, notes, names=names)
 
@@ -162,17 +162,15 @@ def _device_ns(launches: Launches) -> Ints:
     return np.bincount(launch[known], time[known], minlength=len(launches.calls)).astype(np.int64)
 
 
-def _main_thread(ranges: pd.DataFrame, launches: Launches) -> tuple[int, int]:
+def _main_thread(ranges: Table, launches: Launches) -> tuple[int, int]:
     """Process and thread with the most of these ranges, of those threads that launch, or else of
     the processes that do."""
-    often = ranges.groupby([c.PID, c.TID]).size()
-    called = launches.calls[[c.PID, c.TID]].drop_duplicates()
-    launching = often.index.isin(pd.MultiIndex.from_frame(called))
-    if not launching.any():
-        launching = often.index.get_level_values(0).isin(called[c.PID])
-    often = often[launching] if launching.any() else often
-    pid, tid = often.index[int(np.argmax(often.to_numpy()))]
-    return int(pid), int(tid)
+    often = Counter(zip(ints(ranges, c.PID).tolist(), ints(ranges, c.TID).tolist()))
+    pid, tid = ints(launches.calls, c.PID), ints(launches.calls, c.TID)
+    called = {process: set(tid[pid == process].tolist()) for process in np.unique(pid).tolist()}
+    launching = [(p, t) for p, t in often if t in called.get(p, ())]
+    launching = launching or [(p, t) for p, t in often if p in called]
+    return max(sorted(launching or often), key=lambda thread: often[thread])
 
 
 def _between_optimizers(trace: Trace) -> Steps:
@@ -182,13 +180,13 @@ def _between_optimizers(trace: Trace) -> Steps:
             "the trace has no optimizer steps",
             hint="--step-from auto looks for marks and for a period of the launches",
         )
-    pid = int(found[c.PID].mode().iloc[0])
+    pid = most_frequent(ints(found, c.PID))
     end = np.sort(ints(found[found[c.PID] == pid], c.END))
     calls = trace.calls[trace.calls[c.PID] == pid]
     first = int(ints(calls, c.START).min()) if len(calls) else int(end[0])
     begin = np.concatenate(([min(first, int(end[0]))], end[:-1]))
-    names = tuple(found[c.NAME].astype(str).str.removeprefix(OPTIMIZER_RANGE).unique()[:3])
-    boundary = StepBoundary("optimizer", ("optimizer",), names, "full_step")
+    names = dict.fromkeys(name.removeprefix(OPTIMIZER_RANGE) for name in found[c.NAME])
+    boundary = StepBoundary("optimizer", ("optimizer",), tuple(names)[:3], "full_step")
     return Steps(Iterations.between(begin, end, pid), boundary)
 
 
@@ -197,7 +195,7 @@ def _repeating(launches: Launches) -> Steps | None:
     calls = launches.calls
     if not len(calls):
         return None
-    pid = int(calls[c.PID].mode().iloc[0])
+    pid = most_frequent(ints(calls, c.PID))
     rows = np.flatnonzero(ints(calls, c.PID) == pid)
     start, end = ints(calls, c.START)[rows], ints(calls, c.END)[rows]
     gap = np.concatenate(([0], start[1:] - np.maximum.accumulate(end)[:-1]))
@@ -220,10 +218,9 @@ def _codes(launches: Launches) -> Ints:
     activities = launches.activities
     known = ints(activities, c.LAUNCH) >= 0
     launch = ints(activities, c.LAUNCH)[known]
-    names, _ = pd.factorize(activities[c.NAME])
     code = np.zeros(len(launches.calls), np.int64)
     # Activities are by start: written backwards, the first one of a launch stays.
-    code[launch[::-1]] = names[known][::-1] + 1
+    code[launch[::-1]] = activities[c.NAME].codes[known][::-1] + 1
     return code
 
 
@@ -305,6 +302,8 @@ def _lost(trace: Trace, joined: Launches) -> Bools:
 def _recorded_until(joined: Launches, pid: int | None) -> int:
     """The last launch of the thread whose launches end first, of those that made many."""
     calls = joined.calls[joined.calls[c.PID] == pid]
-    threads = calls.groupby(c.TID)[c.START].agg(["size", "max"])
-    last = threads.loc[threads["size"] >= _THREAD_SHARE * len(calls), "max"]
+    _, thread, often = np.unique(ints(calls, c.TID), return_inverse=True, return_counts=True)
+    last = np.zeros(len(often), np.int64)
+    np.maximum.at(last, thread, ints(calls, c.START))
+    last = last[often >= _THREAD_SHARE * len(calls)]
     return int(last.min()) if len(last) else 0

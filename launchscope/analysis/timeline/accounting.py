@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
+from launchscope.analysis.timeline.intervals import median_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, ints
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints
 
 # Launches that fit in the queue before a launch call blocks (H200, CUDA 13.0: about 1,000).
 QUEUE_LIMIT = 1000
@@ -35,12 +35,11 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
     At most half of the median unblocked call is subtracted for the profiler: the calibrated
     `profiler_us_per_launch` can be several times too high if it was cold.
     """
-    launches, step = work.launches, work.step
-    kind = launches[c.KIND].to_numpy(object)
+    launches, step, kind = work.launches, work.step, work.launches[c.KIND]
     count, used = len(work.iterations), work.iterations.used
     duration = ints(launches, c.DUR)
     excess = blocked_ns(launches)
-    asynchronous = ~launches[c.BLOCKING].to_numpy(bool)
+    asynchronous = ~launches[c.BLOCKING]
     unblocked = duration[(excess == 0) & asynchronous]
     cost = profiler_us_per_launch * 1000
     if len(unblocked):
@@ -52,7 +51,7 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
 
     api = np.maximum(duration - np.where(excess > 0, 0.0, cost), 0.0)
     inside, between, names = _syncs(work)
-    delay, waiting = _queue(work, np.isin(kind, (c.KERNEL, c.GRAPH)))
+    delay, waiting = _queue(work, (kind == c.KERNEL) | (kind == c.GRAPH))
     on_device = work.activity_step
     return Accounting(
         counts={
@@ -77,20 +76,20 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
     )
 
 
-def blocked_ns(launches: pd.DataFrame) -> Ints:
+def blocked_ns(launches: Table) -> Ints:
     """Excess of each launch call over its API's unblocked median while the queue was deep: many
     launches made before the call had not finished when it began. An API with too few calls on a
     shallow queue has the lower quartile of all its calls in place of that median."""
     start, duration = ints(launches, c.START), ints(launches, c.DUR)
     depth = np.arange(len(start)) - np.searchsorted(np.sort(ints(launches, c.LAST)), start, "right")
-    deep = (depth >= _DEEP) & ~launches[c.BLOCKING].to_numpy(bool)
+    deep = (depth >= _DEEP) & ~launches[c.BLOCKING]
     if not deep.any():
         return np.zeros(len(start), np.int64)
-    table = pd.DataFrame({"name": launches[c.NAME].to_numpy(object), "dur": duration})
-    shallow = table[~deep].groupby("name", observed=True)["dur"].agg(["median", "size"])
-    own = shallow["median"].where(shallow["size"] >= 5)
-    quartile = table.groupby("name", observed=True)["dur"].quantile(0.25)
-    usual = table["name"].map(own).fillna(table["name"].map(quartile)).to_numpy(np.float64)
+    name, usual = launches[c.NAME].codes, np.zeros(len(start))
+    for code in np.unique(name[deep]):  # a handful
+        mine, shallow = name == code, (name == code) & ~deep
+        enough = shallow.sum() >= 5
+        usual[mine] = np.median(duration[shallow]) if enough else np.quantile(duration[mine], 0.25)
     return np.where(deep, np.maximum(duration - usual, 0), 0).astype(np.int64)
 
 
@@ -101,8 +100,8 @@ def _syncs(work: Work) -> tuple[Ints, Ints, tuple[str, ...]]:
     count, used = len(work.iterations), work.iterations.used
     inside = np.bincount(step[step >= 0], minlength=count)[used]
     between = np.bincount(row[(row >= 0) & (step < 0)], minlength=count)[used]
-    names = counted.loc[row == used[-1], c.NAME] if len(used) else counted[c.NAME][:0]
-    return inside, between, tuple(map(str, names))
+    names = counted[c.NAME][row == used[-1]] if len(used) else ()
+    return inside, between, tuple(names)
 
 
 def _queue(work: Work, chosen: Bools) -> tuple[Floats, Floats]:
@@ -110,7 +109,7 @@ def _queue(work: Work, chosen: Bools) -> tuple[Floats, Floats]:
     launches = work.launches
     rows = chosen & np.isin(work.step, work.iterations.used)
     first, start, end = (ints(launches, column)[rows] for column in (c.FIRST, c.START, c.END))
-    table = pd.DataFrame({"delay": (first - end) / 1e3, "wait": (first - start) / 1e6})
-    grouped = table.groupby(work.step[rows])
-    delay, waiting = grouped["delay"].median(), grouped["wait"].sum()
-    return delay.to_numpy(np.float64), waiting.to_numpy(np.float64)
+    step = np.unique(work.step[rows], return_inverse=True)[1]
+    count = int(step.max(initial=-1)) + 1
+    delay = median_by_group((first - end) / 1e3, step, count)
+    return delay, np.bincount(step, first - start, count) / 1e6

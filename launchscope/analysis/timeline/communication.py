@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pandas as pd
 
 from launchscope.analysis.timeline.intervals import Cover
 from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, ints, where
+from launchscope.parser.trace import Bools, Floats, Table, ints, where
 
 # Kernels that wait for other GPUs: NCCL, RCCL, MSCCL and oneCCL; PyTorch's symmetric memory; the
 # all-reduces of vLLM, SGLang, TensorRT-LLM and FlashInfer; NVSHMEM, DeepEP and user buffers.
@@ -21,9 +20,9 @@ _COLLECTIVE = re.compile(
 )
 
 
-def is_collective(activities: pd.DataFrame) -> Bools:
+def is_collective(activities: Table) -> Bools:
     """Whether each activity (NAME, KIND) is a kernel that communicates with other GPUs."""
-    is_kernel = where(activities[c.KIND], c.KERNEL.__eq__)
+    is_kernel: Bools = activities[c.KIND] == c.KERNEL
     return is_kernel & where(activities[c.NAME], _COLLECTIVE.search)
 
 
@@ -35,7 +34,7 @@ def communication_ms(work: Work) -> tuple[Floats, Floats]:
     if not mine.any():
         nothing = np.zeros(len(work.iterations.used))
         return nothing, nothing
-    others = (work.activities[c.KIND] == c.KERNEL).to_numpy(bool) & ~mine
+    others = (work.activities[c.KIND] == c.KERNEL) & ~mine
     spans = Cover.of(start[mine], end[mine])
     # A span belongs to the iteration of the collective that begins it.
     first = np.searchsorted(start[mine], spans.starts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from launchscope.analysis.timeline.intervals import Cover
 from launchscope.analysis.timeline.work import Work
@@ -19,12 +18,12 @@ def device_rows(joined: Launches, work: Work) -> tuple[DeviceRow, ...]:
     """A row per GPU and process, by number. Work of an unknown process is that of the only one on
     its GPU, if there is only one."""
     activities = joined.activities
-    device, devices = pd.factorize(ints(activities, c.DEVICE), sort=True)
-    process, processes = pd.factorize(ints(activities, c.PID), sort=True)
+    devices, device = np.unique(ints(activities, c.DEVICE), return_inverse=True)
+    processes, process = np.unique(ints(activities, c.PID), return_inverse=True)
     group = device * len(processes) + process
     start, end, launch = (ints(activities, column) for column in (c.START, c.END, c.LAUNCH))
-    is_kernel = (activities[c.KIND] == c.KERNEL).to_numpy(bool)
-    main, pid = int(work.activities[c.DEVICE].iloc[0]), work.iterations.pid
+    is_kernel = activities[c.KIND] == c.KERNEL
+    main, pid = int(work.activities[c.DEVICE][0]), work.iterations.pid
     found: dict[int, dict[int, Bools]] = {}  # which activities, by GPU and process
     for number in np.flatnonzero(np.bincount(group)):  # a handful
         gpu, owner = devices[number // len(processes)], processes[number % len(processes)]

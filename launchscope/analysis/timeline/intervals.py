@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from launchscope.parser.trace import Ints
+from launchscope.parser.trace import Floats, Ints
 
 
 def union_ns_by_group(start: Ints, end: Ints, group: Ints, groups: int) -> Ints:
@@ -15,12 +14,40 @@ def union_ns_by_group(start: Ints, end: Ints, group: Ints, groups: int) -> Ints:
     kept = np.flatnonzero((group >= 0) & (group < groups))
     order = kept[np.lexsort((start[kept], group[kept]))]
     start, end, group = start[order], end[order], group[order]
-    reach = pd.Series(end).groupby(group).cummax().groupby(group)
-    covered = reach.shift(fill_value=np.iinfo(np.int64).min).to_numpy(np.int64)
+    covered = np.append(start[:1], running_max(end, group)[:-1])
+    covered = np.where(np.diff(group, prepend=-1) != 0, start, np.maximum(start, covered))
     total = np.zeros(groups, np.int64)
     # An interval adds the part of it that its group has not covered yet.
-    np.add.at(total, group, np.maximum(0, end - np.maximum(start, covered)))
+    np.add.at(total, group, np.maximum(0, end - covered))
     return total
+
+
+def running_max(values: Ints, group: Ints) -> Ints:
+    """The largest value of its group up to each row, for rows sorted by group."""
+    if not len(values):
+        return values
+    number = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
+    least = int(values.min())
+    span = int(values.max()) - least + 1
+    if span * (int(number[-1]) + 1) >= 2**63:
+        distinct, rank = np.unique(values, return_inverse=True)
+        found: Ints = distinct[running_max(rank, group)]
+        return found
+    # Every group lies above the one before it.
+    lift: Ints = number * span - least
+    return np.maximum.accumulate(values + lift) - lift
+
+
+def median_by_group(values: Floats | Ints, group: Ints, groups: int) -> Floats:
+    """The median of the values of each group 0..groups-1; NaN for a group without any."""
+    ordered = np.append(values[np.lexsort((values, group))], np.nan)
+    count = np.bincount(group, minlength=groups)
+    first = np.cumsum(count) - count
+    low, high = (
+        np.where(count, first + half, len(values)) for half in ((count - 1) // 2, count // 2)
+    )
+    found: Floats = (ordered[low] + ordered[high]) / 2
+    return found
 
 
 def latest(start: Ints, start_group: Ints, time: Ints, group: Ints) -> Ints:
@@ -49,7 +76,7 @@ class Cover:
         group = np.zeros(len(start), np.int64) if group is None else group
         order = np.lexsort((start, group))
         start, group = start[order], group[order]
-        reach = pd.Series(end[order]).groupby(group).cummax().to_numpy(np.int64)
+        reach = running_max(end[order], group)
         opens = np.append(True, (start[1:] > reach[:-1]) | (np.diff(group) != 0))[: len(start)]
         return cls(start[opens], reach[np.append(opens, True)[1:]], group[opens])
 

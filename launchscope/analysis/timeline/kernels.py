@@ -6,14 +6,12 @@ from collections import Counter
 from difflib import SequenceMatcher
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
-from launchscope.analysis.timeline.intervals import latest
+from launchscope.analysis.timeline.intervals import latest, running_max
 from launchscope.analysis.timeline.work import Work
-from launchscope.model import KernelRow, OpRecord, OpRow
+from launchscope.model import KernelRow, OpRecord, OpRow, SourceLine
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Ints, ints
+from launchscope.parser.trace import Ints, ints, where
 
 
 def kernel_table(work: Work, ops: tuple[OpRecord, ...] = ()) -> tuple[KernelRow, ...]:
@@ -23,17 +21,23 @@ def kernel_table(work: Work, ops: tuple[OpRecord, ...] = ()) -> tuple[KernelRow,
     mine = work.activities[np.isin(work.activity_step, used)]
     if not len(mine):
         return ()
-    table = pd.DataFrame({"name": mine[c.NAME].astype(str), "us": mine[c.DUR] / 1e3})
-    grouped = table.groupby("name", observed=True)["us"].agg(["size", "sum"])
-    grouped = grouped.sort_values("sum", ascending=False)
-    table["where"] = _lines(work, ops)[ints(mine, c.LAUNCH)]
-    by_line = table.dropna(subset=["where"]).groupby(["name", "where"], observed=True)["us"].sum()
-    top = by_line.sort_values(ascending=False).reset_index().drop_duplicates("name")
-    where = dict(zip(top["name"], top["where"]))
-    return tuple(
-        KernelRow(str(name), size / len(used), total / len(used), where.get(name))
-        for name, size, total in zip(grouped.index, grouped["size"], grouped["sum"])
+    names, time = mine[c.NAME], ints(mine, c.DUR)
+    count, total = np.bincount(names.codes), np.bincount(names.codes, time)
+    lines = sorted({record.where for record in ops if record.where is not None})
+    line = _lines(work, ops, lines)[ints(mine, c.LAUNCH)] + 1
+    # Of each name: the time that was launched at each line.
+    width = len(lines) + 1
+    by_line = np.bincount(names.codes * width + line, time, len(count) * width)
+    by_line = by_line.reshape(len(count), width)
+    by_line[:, 0] = 0  # no line
+    rows = zip(
+        names.texts,
+        (count / len(used)).tolist(),
+        (total / 1e3 / len(used)).tolist(),
+        map([None, *lines].__getitem__, by_line.argmax(axis=1)),
     )
+    found = (KernelRow(*row) for row in rows if row[1])
+    return tuple(sorted(found, key=lambda row: (-row.total_us, row.name)))
 
 
 def op_table(ops: tuple[OpRecord, ...]) -> tuple[OpRow, ...]:
@@ -42,33 +46,38 @@ def op_table(ops: tuple[OpRecord, ...]) -> tuple[OpRow, ...]:
     return tuple(OpRow(name, count, where) for (name, where), count in counted.items())
 
 
-def _lines(work: Work, ops: tuple[OpRecord, ...]) -> npt.NDArray[np.object_]:
-    """The user's line of each launch, and at the end of no launch; None where it is not known.
+def _lines(work: Work, ops: tuple[OpRecord, ...], lines: list[SourceLine]) -> Ints:
+    """Which of the user's `lines` each launch is of, and at the end no launch; -1 where that is not
+    known.
 
     A launch is inside the outermost traced operator that has an inspected op's name. Step by step,
     these operators are aligned with the inspected ones.
     """
-    result = np.full(len(work.launches) + 1, None, object)
+    result = np.full(len(work.launches) + 1, -1)
     wanted = [_base(record.op) for record in ops]
     if not wanted or not len(work.trace.ops):
         return result
-    traced = work.trace.ops[work.trace.ops[c.NAME].isin({f"aten::{name}" for name in wanted})]
+    chosen = {f"aten::{name}" for name in wanted}
+    traced = work.trace.ops[where(work.trace.ops[c.NAME], chosen.__contains__)]
     # Only operators that lie in no other one of these on their thread.
-    traced = traced.sort_values([c.TID, c.START], kind="stable")
-    reach = traced.groupby(c.TID)[c.END].cummax().groupby(traced[c.TID]).shift(1)
-    traced = traced[~(traced[c.START] < reach)]
-    traced = traced.sort_values(c.START, kind="stable", ignore_index=True)
+    traced = traced[np.argsort(ints(traced, c.TID), kind="stable")]
+    start, tid = ints(traced, c.START), ints(traced, c.TID)
+    reach = np.append(0, running_max(ints(traced, c.END), tid)[:-1])
+    traced = traced[(np.diff(tid, prepend=-2) != 0) | (start >= reach)]
+    traced = traced[np.argsort(ints(traced, c.START), kind="stable")]
     start, end = ints(traced, c.START), ints(traced, c.END)
     call, tid = ints(work.launches, c.START), ints(work.launches, c.TID)
     holder = latest(start, ints(traced, c.TID), call, tid)
     holder[call >= np.append(end, 0)[holder]] = -1
-    names = traced[c.NAME].str.removeprefix("aten::").to_numpy(object)
-    where = np.array([*(record.where for record in ops), None], object)
+    names = traced[c.NAME]
+    number = {None: -1} | {line: row for row, line in enumerate(lines)}
+    line = np.array([*(number[record.where] for record in ops), -1])
     for step in work.iterations.used:  # a handful
         inside = (work.step == step) & (holder >= 0)
         operators = np.unique(holder[inside])
-        lines = where[_aligned(list(names[operators]), wanted)]
-        result[:-1][inside] = lines[np.searchsorted(operators, holder[inside])]
+        ran = [name.removeprefix("aten::") for name in names[operators]]
+        found = line[_aligned(ran, wanted)]
+        result[:-1][inside] = found[np.searchsorted(operators, holder[inside])]
     return result
 
 

@@ -18,13 +18,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from launchscope.analysis.steps.iterations import ranges_named
 from launchscope.analysis.timeline.intervals import Cover, union_ns_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, ints
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints
 
 DATA_RANGE = "enumerate(DataLoader)"
 # An activity that starts so long after its launch call returned, on an idle GPU, waits for another
@@ -87,8 +86,9 @@ def build_timeline(work: Work, pause_ns: int | None = None) -> Timeline:
     iteration = np.append(work.iteration, orphan)[launch]
     step = np.append(work.step, orphan)[launch]
     # Otherwise it goes to the iteration of the next gap that has one.
-    following = pd.Series(iteration).where(iteration >= 0).bfill().fillna(-1).to_numpy(np.int64)
-    owner = np.where(launch >= 0, iteration, following)
+    known = np.where(iteration >= 0, np.arange(len(iteration)), len(iteration))
+    following = np.minimum.accumulate(known[::-1])[::-1]
+    owner = np.where(launch >= 0, iteration, np.append(iteration, -1)[following])
     if work.iterations.single:
         owner[:] = 0
     # Idle time before the step began on the host is no part of the step.
@@ -197,7 +197,7 @@ def _attribute(
     )
 
 
-def _cover(table: pd.DataFrame) -> Cover:
+def _cover(table: Table) -> Cover:
     """What the rows of each thread cover."""
     return Cover.of(ints(table, c.START), ints(table, c.END), ints(table, c.TID))
 
@@ -217,6 +217,10 @@ def _refill(work: Work, call_start: Ints, rest: Ints) -> Ints:
     ends, wait = ints(work.syncs, c.END)[finish], work.waited[finish]
     segment = np.searchsorted(ends, call_start, side="right")  # 0: before any wait
     budget = np.concatenate(([0], wait))[segment]
-    through = pd.Series(rest).groupby(segment).cumsum().to_numpy(np.int64)
+    order = np.argsort(segment, kind="stable")
+    opens = np.diff(segment[order], prepend=-1) != 0
+    through = np.cumsum(rest[order])
+    through -= (through - rest[order])[opens][np.cumsum(opens) - 1]
+    through[order] = through.copy()
     charged: Ints = np.minimum(through, budget) - np.minimum(through - rest, budget)
     return charged

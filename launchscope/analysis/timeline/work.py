@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
 from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE, Iterations, ranges_named
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches, synchronizations
-from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints
+from launchscope.parser.trace import Bools, Floats, Ints, Table, Trace, ints
 
 
 @dataclass(frozen=True)
@@ -23,9 +22,9 @@ class Work:
 
     trace: Trace
     iterations: Iterations
-    launches: pd.DataFrame  # columns of Launches.calls
-    activities: pd.DataFrame  # of the main device; `launch` is a row of `launches` or -1
-    syncs: pd.DataFrame  # columns of `synchronizations`
+    launches: Table  # columns of Launches.calls
+    activities: Table  # of the main device; `launch` is a row of `launches` or -1
+    syncs: Table  # columns of `synchronizations`
     own_copy: Ints  # of each sync: the launch that it is, if it is a copy, otherwise -1
     drained: Ints  # of each sync: when the device had finished what was launched before it
     waited: Ints  # of each sync: ns for which it waited for that work
@@ -46,7 +45,7 @@ class Work:
     @property
     def optimizers(self) -> tuple[str, ...]:
         """Classes of the optimizers that the trace names, each once."""
-        names = self.optimizer_ranges[c.NAME].astype(str).unique()
+        names = dict.fromkeys(self.optimizer_ranges[c.NAME])
         return tuple(name.removeprefix(OPTIMIZER_RANGE).removesuffix(".step") for name in names)
 
     @property
@@ -55,7 +54,7 @@ class Work:
         return len(np.unique(ints(self.launches, c.TID)[self.step >= 0])) <= 1
 
     @cached_property
-    def optimizer_ranges(self) -> pd.DataFrame:
+    def optimizer_ranges(self) -> Table:
         """The process's ranges around optimizer steps: RANGE_COLUMNS, by start."""
         return self.iterations.of_process(ranges_named(self.trace, OPTIMIZER_RANGE))
 
@@ -73,9 +72,9 @@ class Work:
     def recorded(self, begin: Ints, end: Ints) -> Floats:
         """How many operators and calls begin in each span: what recording stretches."""
         tables = map(self.iterations.of_process, (self.trace.ops, self.trace.calls))
-        seen = np.sort(np.concatenate([ints(table, c.START) for table in tables]))
-        counted = np.searchsorted(seen, end) - np.searchsorted(seen, begin)
-        return counted.clip(0).astype(np.float64)
+        starts = [ints(table, c.START) for table in tables]
+        counted = sum(np.searchsorted(s, end) - np.searchsorted(s, begin) for s in starts)
+        return np.clip(counted, 0, None).astype(np.float64)
 
 
 def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None) -> Work:
@@ -87,22 +86,20 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
     if iterations.pid is not None:
         wanted = ints(calls, c.PID) == iterations.pid
         waits = waits[waits[c.PID] == iterations.pid]
-        mine = activities[c.PID].isin((iterations.pid, -1))
+        mine = np.isin(ints(activities, c.PID), (iterations.pid, -1))
         activities = activities if mine.all() else activities[mine]
-    devices = int(activities[c.DEVICE].nunique())
-    if devices > 1:
-        busiest = activities.groupby(c.DEVICE)[c.DUR].sum().idxmax()
-        activities = activities[activities[c.DEVICE] == busiest]
+    numbers, device = np.unique(ints(activities, c.DEVICE), return_inverse=True)
+    if len(numbers) > 1:
+        busiest = np.bincount(device, ints(activities, c.DUR)).argmax()
+        activities = activities[device == busiest]
         wanted &= np.isin(np.arange(len(calls)), ints(activities, c.LAUNCH))
     row = np.full(len(calls) + 1, -1, np.int64)  # the last entry answers for -1, no launch
     row[:-1][wanted] = np.arange(int(wanted.sum()))
     activities = activities.assign(**{c.LAUNCH: row[ints(activities, c.LAUNCH)]})
-    activities = activities.reset_index(drop=True)  # by start as they were
-    launches = calls if wanted.all() else calls[wanted].reset_index(drop=True)
+    launches = calls if wanted.all() else calls[wanted]
     iteration = iterations.of(ints(launches, c.START))
     step = iterations.step_of(ints(launches, c.START))
     launch = ints(activities, c.LAUNCH)
-    waits = waits.reset_index(drop=True)
     # Over the whole trace device work counts whether its launch was recorded or not.
     orphan = 0 if iterations.whole else -1
     return Work(
@@ -111,23 +108,21 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
         launches,
         activities,
         waits,
+        row[ints(waits, c.LAUNCH)],
         *_waits(launches, waits),
         iteration=iteration,
         step=step,
         activity_iteration=np.append(iteration, orphan)[launch],
         activity_step=np.append(step, orphan)[launch],
         coverage_pct=joined.coverage_pct,
-        devices=devices,
+        devices=len(numbers),
     )
 
 
-def _waits(launches: pd.DataFrame, syncs: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
-    """Which copy each synchronization is, when the device was through, and the wait until then."""
+def _waits(launches: Table, syncs: Table) -> tuple[Ints, Ints]:
+    """When the device was through at each synchronization, and the wait until then."""
     start, end = ints(syncs, c.START), ints(syncs, c.END)
-    key = [c.PID, c.CORRELATION]
-    blocking = launches.loc[launches[c.BLOCKING], key].assign(row=lambda table: table.index)
-    own = syncs[key].merge(blocking, on=key, how="left")["row"].fillna(-1).to_numpy(np.int64)
     reach = np.maximum.accumulate(np.append(0, ints(launches, c.LAST)))
     # Launched before the call: a copy's own launch starts with it and is not counted.
     drained = reach[np.searchsorted(ints(launches, c.START), start, side="left")]
-    return own, drained, np.maximum(np.minimum(drained, end) - start, 0)
+    return drained, np.maximum(np.minimum(drained, end) - start, 0)

@@ -14,7 +14,7 @@ from launchscope.model import CALIBRATION_RANGE
 from launchscope.parser import columns as c
 from launchscope.parser import read_trace
 from launchscope.parser.launches import find_launches
-from launchscope.parser.trace import Trace
+from launchscope.parser.trace import Trace, where
 
 RECORDINGS = sorted((Path(__file__).parents[3] / "sample_workloads/recordings").iterdir())
 # The size of a mask decides which kernels run: no two of its steps are alike.
@@ -23,17 +23,12 @@ WITHOUT_PERIOD = {"data_dependent"}
 
 def without_marks(trace: Trace) -> Trace:
     """The steps alone: no marks, and nothing of the profiler's own calibration loop."""
-    names = trace.ranges[c.NAME].astype(str)
-    end = int(trace.ranges.loc[names == CALIBRATION_RANGE, c.START].min())
-    calls = trace.calls[trace.calls[c.START] < end].reset_index(drop=True)
-    launched = trace.activities[c.CORRELATION].isin(calls[c.CORRELATION])
-    ranges = trace.ranges[~names.str.startswith("launchscope")]
-    return replace(
-        trace,
-        calls=calls,
-        activities=trace.activities[launched].reset_index(drop=True),
-        ranges=ranges.reset_index(drop=True),
-    )
+    names = trace.ranges[c.NAME]
+    end = trace.ranges[c.START][names == CALIBRATION_RANGE].min()
+    calls = trace.calls[trace.calls[c.START] < end]
+    launched = np.isin(trace.activities[c.CORRELATION], calls[c.CORRELATION])
+    ranges = trace.ranges[~where(names, lambda name: name.startswith("launchscope"))]
+    return replace(trace, calls=calls, activities=trace.activities[launched], ranges=ranges)
 
 
 @pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)

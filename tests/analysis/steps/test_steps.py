@@ -136,7 +136,7 @@ def test_without_marks_the_period_of_the_launches_is_the_step() -> None:
 
 def test_a_step_begins_after_the_longest_wait() -> None:
     found = steps(unmarked(6))
-    first = unmarked(6).trace().calls["start_ns"].iloc[0]
+    first = unmarked(6).trace().calls["start_ns"][0]
     assert int(found.iterations.step_begin[0]) == int(first)
 
 
