@@ -7,17 +7,18 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal
-from functools import cache
 from operator import attrgetter
 from typing import Any
 from zlib import crc32
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints
 
+Numbers = npt.NDArray[Any]
 # The table that an event goes into.
 CALL, DEVICE, RANGE, OP = "call", "device", "range", "op"
 # Categories as PyTorch 2 writes them (also for HIP), and as PyTorch 1.8 to 1.12 did.
@@ -32,6 +33,8 @@ _TABLES = {
     **dict.fromkeys(_KINDS, DEVICE),
     "user_annotation": RANGE, "cpu_op": OP, "Operator": OP,
 }  # fmt: skip
+_CATEGORIES = tuple(_TABLES)
+_NUMBER = {category: number for number, category in enumerate(_CATEGORIES)}
 
 # The first bytes of an event in Kineto's own layout, after its brace.
 _EVENT_START = b'\n    "ph": "X", "cat": "'
@@ -94,7 +97,7 @@ class _Exact(msgspec.Struct, gc=False):
 
 _EVENT, _EVENTS = msgspec.json.Decoder(_Event), msgspec.json.Decoder(list[_Event])
 _EXACT = msgspec.json.Decoder(list[_Exact])
-_ExactEvents = Callable[[], dict[str, list[_Exact]]]
+_ExactEvents = Callable[[], list[_Exact]]
 
 
 class Decoder:
@@ -113,19 +116,15 @@ class Decoder:
         self._scale: int | None = None
 
     def take(self, text: bytes) -> bool:
-        """Adds events as they are in the list of a file, if all of them can be decoded."""
-        text = b"[%b]" % text
+        """Adds a list of events, if all of them can be decoded."""
         try:
-            events = _EVENTS.decode(text)
+            events, number, incomplete = _sorted(_EVENTS.decode(text))
         except _UNDECODABLE:
             return False
-        tabled, incomplete = _sorted(events)
         # What only begins or ends has no duration; PyTorch does not write it.
         self.dropped += sum(event.ph in ("B", "E") for event in incomplete)
-        exact = cache(lambda: _sorted(_EXACT.decode(text))[0])
-        for category, found in tabled.items():
-            if found:
-                self._add_columns(category, found, exact)
+        if events:
+            self._add_events(events, number, lambda: _sorted(_EXACT.decode(text))[0])
         return True
 
     def repair(self, pieces: list[bytes], *, kineto_layout: bool) -> None:
@@ -137,36 +136,43 @@ class Decoder:
             wanted = [p for p in pieces if _NAMED.search(p) or _HIDDEN.search(p)]
         decodable = [text for piece in wanted if (text := self._repaired(piece))]
         self.dropped += len(wanted) - len(decodable)
-        self.take(b",".join(decodable))
+        self.take(b"[%b]" % b",".join(decodable))
 
-    def _add_columns(self, category: str, events: list[_Event], exact: _ExactEvents) -> None:
-        start, duration, valid = self._times(category, events, exact)
+    def _add_events(self, events: list[_Event], number: Numbers, exact: _ExactEvents) -> None:
+        """Adds events that are sorted by the numbers of their categories."""
+        start, duration, valid = self._times(events, exact)
         if not valid.all():
             self.dropped += int((~valid).sum())
             events = [event for event, kept in zip(events, valid) if kept]
-            start, duration = start[valid], duration[valid]
-        table = _TABLES[category]
+            start, duration, number = start[valid], duration[valid], number[valid]
         names = [event.name for event in events]
         if set(map(type, names)) != {str}:
             names = list(map(str, names))
-        values = {
-            c.NAME: names,
-            c.START: start,
-            c.DUR: duration,
-            c.PID: _integers([e.pid for e in events], _identity),
-            c.TID: _integers([e.tid for e in events], _identity),
-        }
-        if table in (CALL, DEVICE):
-            args = [event.args or _NO_ARGS for event in events]
-            values[c.CORRELATION] = _integers([arg.correlation for arg in args])
-            if table == DEVICE:
-                values |= self._device_columns(_KINDS[category], names, events, args)
-        self._add(table, values)
+        pid = _integers([e.pid for e in events], _identity)
+        tid = _integers([e.tid for e in events], _identity)
+        edges = np.searchsorted(number, np.arange(len(_CATEGORIES) + 1)).tolist()
+        for category, first, last in zip(_CATEGORIES, edges, edges[1:]):
+            if first == last:
+                continue
+            rows, table = slice(first, last), _TABLES[category]
+            values = {
+                c.NAME: names[rows],
+                c.START: start[rows],
+                c.DUR: duration[rows],
+                c.PID: pid[rows],
+                c.TID: tid[rows],
+            }
+            if table in (CALL, DEVICE):
+                args = [event.args or _NO_ARGS for event in events[rows]]
+                values[c.CORRELATION] = _integers([arg.correlation for arg in args])
+                if table == DEVICE:
+                    values |= self._device_columns(category, names[rows], events[rows], args)
+            self._add(table, values)
 
     def _device_columns(
-        self, kind: str, names: list[str], events: list[_Event], args: list[_Args]
+        self, category: str, names: list[str], events: list[_Event], args: list[_Args]
     ) -> dict[str, Any]:
-        unknown = np.full(len(events), -1, np.int64)
+        kind, unknown = _KINDS[category], np.full(len(events), -1, np.int32)
         # Kineto's pid and tid of a device event are its device and stream.
         device = [e.pid if a.device is None else a.device for e, a in zip(events, args)]
         stream = [e.tid if a.stream is None else a.stream for e, a in zip(events, args)]
@@ -179,7 +185,7 @@ class Decoder:
             c.SHARE: self._shape_numbers(args) if kind == c.KERNEL else unknown,
         }
 
-    def _shape_numbers(self, args: list[_Args]) -> Ints:
+    def _shape_numbers(self, args: list[_Args]) -> Numbers:
         """The number of each launch's shape; -1 for one that is no shape at all."""
         known, found = self.launch_shapes, []
         for shape in map(_SHAPE, args):
@@ -187,7 +193,7 @@ class Decoder:
                 found.append(known.setdefault(shape, len(known)))
             except TypeError:  # a list where a number belongs
                 found.append(-1)
-        return np.asarray(found, np.int64)
+        return np.asarray(found, np.int32)
 
     def _repaired(self, piece: bytes) -> bytes | None:
         """The text of an event: as it is, made UTF-8, or with bare words as null too."""
@@ -205,9 +211,7 @@ class Decoder:
             return text
         return None
 
-    def _times(
-        self, category: str, events: list[_Event], exact: _ExactEvents
-    ) -> tuple[Ints, Ints, Bools]:
+    def _times(self, events: list[_Event], exact: _ExactEvents) -> tuple[Ints, Ints, Bools]:
         """Start and duration in ns, and whether both are known and within what a trace can hold. A
         missing or negative duration becomes 0 and is counted."""
         given = [event.ts for event in events]
@@ -221,7 +225,7 @@ class Decoder:
             self._scale = 1 if typical > _NANOSECOND_CLOCK else 1000
         scale = self._scale or 1000
         if starts.dtype == np.float64 and float(np.abs(starts).max()) >= _EXACT_US:
-            start = _exact_ns(exact()[category], scale)
+            start = _exact_ns(exact(), scale)
         else:
             start = _nanoseconds(starts, scale)
         lasted = [event.dur for event in events]
@@ -233,20 +237,18 @@ class Decoder:
         return start, duration, known & (np.abs(start) <= _MAX_NS) & (duration <= _MAX_NS)
 
 
-def _sorted(events: list[Any]) -> tuple[dict[str, list[Any]], list[Any]]:
-    """The complete events of each category that belongs in a table, and the incomplete ones."""
-    found: dict[str, list[Any]] = {category: [] for category in _TABLES}
-    put, incomplete = {category: rows.append for category, rows in found.items()}, []
-    for event in events:
-        try:
-            if event.cat in put:
-                if event.ph == "X":
-                    put[event.cat](event)
-                else:
-                    incomplete.append(event)
-        except TypeError:  # a list where a name belongs
-            continue
-    return found, incomplete
+def _sorted(events: list[Any]) -> tuple[list[Any], Numbers, list[Any]]:
+    """The complete events of the categories that belong in a table, by the numbers of these
+    categories; those numbers; and the incomplete events."""
+    try:
+        tabled = [event for event in events if event.cat in _NUMBER]
+    except TypeError:  # a list where a name belongs
+        tabled = [event for event in events if type(event.cat) is str and event.cat in _NUMBER]
+    complete = [event for event in tabled if event.ph == "X"]
+    number = np.frombuffer(bytes([_NUMBER[event.cat] for event in complete]), np.uint8)
+    order = np.argsort(number, kind="stable")
+    incomplete = [] if len(complete) == len(tabled) else [e for e in tabled if e.ph != "X"]
+    return [complete[row] for row in order.tolist()], number[order], incomplete
 
 
 def _exact_ns(events: list[_Exact], scale: int) -> Ints:
@@ -259,12 +261,8 @@ def _exact_ns(events: list[_Exact], scale: int) -> Ints:
 
 def _numbers(values: list[Any]) -> Any:
     """An int64 array, or a float64 array where one of the numbers is no such integer."""
-    kinds = set(map(type, values))
-    if kinds == {float}:
-        return np.asarray(array("d", values))
-    if kinds == {int}:
-        with suppress(OverflowError):
-            return np.asarray(array("q", values))
+    with suppress(OverflowError):
+        return np.asarray(array("q" if set(map(type, values)) == {int} else "d", values))
     return np.asarray([max(min(value, 1e19), -1e19) for value in values], np.float64)
 
 
@@ -278,12 +276,12 @@ def _nanoseconds(values: Any, scale: int) -> Ints:
     return found
 
 
-def _integers(values: list[Any], read: Callable[[Any], int] | None = None) -> Ints:
+def _integers(values: list[Any], read: Callable[[Any], int] | None = None) -> Numbers:
     """-1 for what is no integer, or does not fit in 64 bits."""
-    try:
-        return np.asarray(array("q", values))
-    except (TypeError, OverflowError):
-        return np.asarray([(read or _integer)(value) for value in values], np.int64)
+    for typecode in ("i", "q"):
+        with suppress(TypeError, OverflowError):
+            return np.asarray(array(typecode, values))
+    return np.asarray([(read or _integer)(value) for value in values], np.int64)
 
 
 def _identity(value: Any) -> int:

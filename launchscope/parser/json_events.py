@@ -20,6 +20,7 @@ MAX_EVENT = 16 << 20
 
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _SPACE = b"\xef\xbb\xbf \t\r\n"
+_SEPARATORS = _SPACE + b","
 _BETWEEN = b"\n  },\n  {"  # events of Kineto
 _AGAIN = b'"traceEvents"'  # a second document
 _BETWEEN_ANY = re.compile(rb"\}\s*,\s*(?=\{)")
@@ -42,8 +43,8 @@ class Events:
     """The events of one file as lists of bytes, each a JSON object without its outer braces. `head`
     and `tail` surround the list; `strays` counts items that are no objects; `complete`: it ends.
 
-    `take` is offered most events many at a time, as they are in the list; what it takes is left
-    out. It has to refuse a text that is no list of objects.
+    `take` is offered most events many at a time, as a list of JSON; what it takes is left out. It
+    has to refuse a text that is no list of objects.
     """
 
     def __init__(
@@ -59,20 +60,21 @@ class Events:
         self.bytes_read = 0
 
     def __iter__(self) -> Iterator[list[bytes]]:
-        data = self._begin()
-        self.kineto_layout = data.startswith(_FIRST)
-        for block in chain((b"",), self._blocks):
+        first, data = self._begin(), b""
+        self.kineto_layout = first.startswith(_FIRST)
+        for block in chain((first,), self._blocks):
             if self.complete:
                 if len(self.tail) < MAX_EVENT >> 2:
                     self.tail += block
                 continue
-            data += block
-            end, begin = self._last_boundary(data)
-            if end and self._take(data[:end].lstrip(_SPACE + b",")):
-                data = data[begin:]
+            end, begin = self._last_boundary(block)
+            if end and self._take(b"".join((b"[", data, memoryview(block)[:end], b"]"))):
+                data = block[begin:]
                 yield []
-            elif self.kineto_layout and _AGAIN not in data:
-                *pieces, data = data.lstrip(_SPACE + b",")[1:].split(_BETWEEN)
+                continue
+            data += block
+            if self.kineto_layout and _AGAIN not in data:
+                *pieces, data = data.lstrip(_SEPARATORS)[1:].split(_BETWEEN)
                 data = b"{" + data
                 yield pieces
             elif end or len(data) > _LONG:
@@ -114,7 +116,7 @@ class Events:
 
     def _last_boundary(self, data: bytes) -> tuple[int, int]:
         """Where the last event ends that another one follows, and where that one begins, as far as
-        one can tell without decoding; 0 if there is none."""
+        one can tell without decoding; 0 if there is none in this block."""
         if self.kineto_layout:
             end = data.rfind(_BETWEEN)
             return (end + 4, end + len(_BETWEEN) - 1) if end >= 0 else (0, 0)
@@ -132,7 +134,7 @@ class Events:
         rest = data[through:]
         if self.complete:
             self.tail, rest = rest, b""
-        return pieces, rest
+        return pieces, rest.lstrip(_SEPARATORS)
 
 
 def _scan(data: bytes) -> tuple[list[bytes], int, bool, int]:
