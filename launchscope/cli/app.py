@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from importlib import import_module
 from typing import Any, cast
@@ -74,6 +76,11 @@ def _run(words: list[str]) -> Any:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line (default: that of the process) and return the exit code."""
+    if arguments is None:  # the process ends with this command
+        # Nearly all objects that a command makes are still needed when they would be searched for
+        # cycles, at its end for the last time.
+        gc.set_threshold(100_000)
+        atexit.register(gc.freeze)
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["--"]:
         del words[0]

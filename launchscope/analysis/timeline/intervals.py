@@ -51,14 +51,20 @@ def median_by_group(values: Floats | Ints, group: Ints, groups: int) -> Floats:
 
 
 def latest(start: Ints, start_group: Ints, time: Ints, group: Ints) -> Ints:
-    """For each time: the row of the last start of its group that is not after it, -1 for none."""
-    count = len(start)
-    order = np.lexsort((np.append(start, time), np.append(start_group, group)))
-    asked = order >= count
-    last = np.maximum.accumulate(np.where(asked, -1, np.arange(len(order))))[asked]
-    row = np.empty(len(time), np.int64)
-    row[order[asked] - count] = np.where(last < 0, -1, order[last])
-    return np.where((row >= 0) & (np.append(start_group, 0)[row] == group), row, -1)
+    """For each time: the row of the last start of its group that is not after it, -1 for none.
+    The starts are sorted by group, and then by time."""
+    if not len(start):
+        return np.full(len(time), -1)
+    groups, number = np.unique(start_group, return_inverse=True)
+    least = int(start.min())
+    span = int(start.max()) - least + 2
+    if span * (len(groups) + 1) >= 2**63:
+        distinct, rank = np.unique(start, return_inverse=True)
+        return latest(rank, start_group, np.searchsorted(distinct, time, "right") - 1, group)
+    # Every group lies above the one before it, which a time before all starts falls back to.
+    asked = np.clip(time - (least - 1), 0, span - 1) + np.searchsorted(groups, group) * span
+    row = np.searchsorted(start - (least - 1) + number * span, asked, "right") - 1
+    return np.where((row >= 0) & (start_group[row] == group), row, -1)
 
 
 @dataclass(frozen=True)

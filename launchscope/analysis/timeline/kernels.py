@@ -64,12 +64,13 @@ def _lines(work: Work, ops: tuple[OpRecord, ...], lines: list[SourceLine]) -> In
     start, tid = ints(traced, c.START), ints(traced, c.TID)
     reach = np.append(0, running_max(ints(traced, c.END), tid)[:-1])
     traced = traced[(np.diff(tid, prepend=-2) != 0) | (start >= reach)]
-    traced = traced[np.argsort(ints(traced, c.START), kind="stable")]
     start, end = ints(traced, c.START), ints(traced, c.END)
     call, tid = ints(work.launches, c.START), ints(work.launches, c.TID)
     holder = latest(start, ints(traced, c.TID), call, tid)
     holder[call >= np.append(end, 0)[holder]] = -1
-    names = traced[c.NAME]
+    by_time = np.argsort(start, kind="stable")
+    holder = np.append(np.argsort(by_time), -1)[holder]
+    names = traced[c.NAME][by_time]
     number = {None: -1} | {line: row for row, line in enumerate(lines)}
     line = np.array([*(number[record.where] for record in ops), -1])
     for step in work.iterations.used:  # a handful

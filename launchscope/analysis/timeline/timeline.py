@@ -147,26 +147,20 @@ def _attribute(
     """Splits idle gaps, each ended by the launch of this row (-1: none), and sums the parts by
     `group`, a row of the iterations or -1."""
     total, known = end - start, launch >= 0
-    call_start, call_end, tid = (
-        np.append(ints(work.launches, column), 0)[np.maximum(launch, 0)]
-        for column in (c.START, c.END, c.TID)
-    )
+
+    def of_launch(column: str) -> Ints:
+        return np.append(ints(work.launches, column), 0)[np.maximum(launch, 0)]
+
+    call_end = of_launch(c.END)
     queued = known & (call_end <= start)
     open_ = known & ~queued
     stalled = np.where(known, stalled_ns(start, end, call_end), 0)
-    begin, stop, called, thread = start[open_], (end - stalled)[open_], call_end[open_], tid[open_]
-    # What the thread did after the launch that ended the gap has no part in it.
-    until = np.minimum(stop, call_start[open_])
-    data, in_sync, in_call = (np.zeros(len(total), np.int64) for _ in range(3))
-    data[open_] = _cover(ranges_named(work.trace, DATA_RANGE)).inside(begin, until, thread)
-    waiting = _sync_cover(work).inside(begin, until, thread)
-    in_sync[open_] = np.minimum(waiting, (total - stalled - data)[open_])
-    # From the end of the launch call to the start of the kernel: the launch's own latency.
-    latency = np.maximum(stop - np.maximum(called, begin), 0)
-    calls = _cover(work.launches).inside(begin, np.minimum(stop, called), thread)
-    in_call[open_] = calls + latency
+    parts = _host_parts(work, start[open_], (end - stalled)[open_], launch[open_])
+    data, in_sync, in_call = np.zeros((3, len(total)), np.int64)
+    data[open_], in_sync[open_], in_call[open_] = parts
+    in_sync = np.minimum(in_sync, np.where(open_, total - stalled - data, 0))
     rest = np.where(open_, total - stalled - data - in_sync, 0)
-    refill = _refill(work, call_start, rest)
+    refill = _refill(work, of_launch(c.START), rest)
     exposed = rest - refill
     pause = exposed >= (np.iinfo(np.int64).max if pause_ns is None else pause_ns)
     paused = np.where(pause, exposed, 0)
@@ -195,6 +189,21 @@ def _attribute(
         gaps=counted(total > 0),
         pauses=counted(pause),
     )
+
+
+def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints, Ints, Ints]:
+    """Of gaps that these launches ended late: how long the launching thread was in the data loader
+    and in synchronizations before its call, and in launch calls."""
+    call_start, call_end, thread = (
+        ints(work.launches, column)[launch] for column in (c.START, c.END, c.TID)
+    )
+    # From the end of the launch call to the start of the kernel: the launch's own latency.
+    in_call = np.maximum(stop - np.maximum(call_end, begin), 0)
+    in_call += _cover(work.launches).inside(begin, np.minimum(stop, call_end), thread)
+    # What the thread did after the launch that ended the gap has no part in it.
+    until = np.minimum(stop, call_start)
+    data = _cover(ranges_named(work.trace, DATA_RANGE)).inside(begin, until, thread)
+    return data, _sync_cover(work).inside(begin, until, thread), in_call
 
 
 def _cover(table: Table) -> Cover:
