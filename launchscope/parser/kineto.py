@@ -149,7 +149,9 @@ def _with_process(activities: Table, calls: Table) -> tuple[Table, int]:
     ids, processes = ints(calls, c.CORRELATION)[used], ints(calls, c.PID)[used]
     known = np.isin(correlation, ids)
     if len(np.unique(ints(calls, c.PID))) == 1:
-        return activities.assign(**{c.PID: np.where(known, ints(calls, c.PID)[0], -1)}), 0
+        return activities.assign(
+            **{c.PID: np.where(known, calls[c.PID][:1], calls[c.PID].dtype.type(-1))}
+        ), 0
     pid = _only(ids, processes, correlation)
     ambiguous = known & (pid == _SEVERAL)
     pid[ambiguous] = -1

@@ -58,7 +58,7 @@ def find_launches(trace: Trace) -> Launches:
     row[launching] = np.arange(len(launching))
     launch = row[caller]
     found = _with_device_work(calls[launching], activities, launch)
-    joined = activities.assign(**{c.LAUNCH: launch})
+    joined = activities.assign(**{c.LAUNCH: launch.astype(np.int32)})
     earlier = _earlier(trace) & (launch < 0)
     coverage = 100.0 * float((launch[~earlier] >= 0).mean()) if not earlier.all() else None
     return Launches(found, joined, launching, coverage, reused, int(earlier.sum()))
@@ -133,10 +133,10 @@ def _with_device_work(calls: Table, activities: Table, launch: Ints) -> Table:
     synchronous = where(calls[c.NAME], _SYNC_COPY.match)
     kinds = np.select([graph, kernels > 0, copies > 0], [0, 1, 2], default=3)
     reached: dict[str, Any] = {
-        c.KERNELS: kernels,
+        c.KERNELS: kernels.astype(np.int32),
         c.FIRST: first,
         c.LAST: last,
-        c.KIND: Texts(kinds, (c.GRAPH, c.KERNEL, c.MEMCPY, c.MEMSET)),
+        c.KIND: Texts(kinds.astype(np.int8), (c.GRAPH, c.KERNEL, c.MEMCPY, c.MEMSET)),
         c.BLOCKING: (copies > 0) & (pageable | synchronous),
     }
     return calls.assign(**reached)

@@ -71,42 +71,48 @@ def build_timeline(work: Work, pause_ns: int | None = None) -> Timeline:
     the host causes in one gap is a pause; None: never."""
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     count, used = len(work.iterations), work.iterations.used
-    reach = np.maximum.accumulate(end)
-    ending = np.flatnonzero(start[1:] > reach[:-1]) + 1
-    idle_from, idle_until = reach[ending - 1], start[ending]
-    launch = ints(work.activities, c.LAUNCH)[ending]
-    if work.iterations.single:
-        opens, closes = single_window(work)
-        idle_from = np.concatenate(([opens], idle_from, reach[-1:])).clip(opens, closes)
-        idle_until = np.concatenate((start[:1], idle_until, [closes])).clip(idle_from, closes)
-        # Nothing ends the last one.
-        launch = np.concatenate((ints(work.activities, c.LAUNCH)[:1], launch, [-1]))
-    # Over the whole trace, the gap before an activity without a launch is idle time too.
-    orphan = 0 if work.iterations.whole else -1
-    iteration = np.append(work.iteration, orphan)[launch]
-    step = np.append(work.step, orphan)[launch]
-    # Otherwise it goes to the iteration of the next gap that has one.
-    known = np.where(iteration >= 0, np.arange(len(iteration)), len(iteration))
-    following = np.minimum.accumulate(known[::-1])[::-1]
-    owner = np.where(launch >= 0, iteration, np.append(iteration, -1)[following])
-    if work.iterations.single:
-        owner[:] = 0
-    # Idle time before the step began on the host is no part of the step.
-    step_from = np.clip(idle_from, work.iterations.step_begin[np.maximum(step, 0)], idle_until)
+    gaps = _gaps(work)
     return Timeline(
         step_busy=union_ns_by_group(start, end, work.activity_step, count)[used] / 1e6,
         iteration_busy=union_ns_by_group(start, end, work.activity_iteration, count)[used] / 1e6,
         traced_iteration=_ends(work, end)[used] / 1e6,
-        iteration_idle=_attribute(
-            work,
-            idle_from,
-            idle_until,
-            launch,
-            owner,
-            pause_ns,
-        ),
-        step_idle=_attribute(work, step_from, idle_until, launch, step, pause_ns),
+        iteration_idle=_attribute(work, *gaps, _owners(work, gaps[2]), pause_ns),
+        step_idle=_attribute(work, *_in_steps(work, *gaps), pause_ns),
     )
+
+
+def _gaps(work: Work) -> tuple[Ints, Ints, Ints]:
+    """Begin and end of each idle time of the device, and the launch that ended it; -1 unknown."""
+    start, end = ints(work.activities, c.START), ints(work.activities, c.END)
+    launch = ints(work.activities, c.LAUNCH)
+    reach = np.maximum.accumulate(end)
+    ending = np.flatnonzero(start[1:] > reach[:-1]) + 1
+    idle_from, idle_until, by = reach[ending - 1], start[ending], launch[ending]
+    if work.iterations.single:
+        opens, closes = single_window(work)
+        idle_from = np.concatenate(([opens], idle_from, reach[-1:])).clip(opens, closes)
+        idle_until = np.concatenate((start[:1], idle_until, [closes])).clip(idle_from, closes)
+        by = np.concatenate((launch[:1], by, [-1]))  # nothing ends the last one
+    return idle_from, idle_until, by
+
+
+def _owners(work: Work, launch: Ints) -> Ints:
+    """The iteration of the launch that ends each gap. Without one, the gap goes to that of the next
+    gap that has one; over the whole trace it is idle time, too."""
+    if work.iterations.single:
+        return np.zeros(len(launch), np.int64)
+    iteration = np.append(work.iteration, 0 if work.iterations.whole else -1)[launch]
+    known = np.where(iteration >= 0, np.arange(len(iteration)), len(iteration))
+    following = np.minimum.accumulate(known[::-1])[::-1]
+    return np.where(launch >= 0, iteration, np.append(iteration, -1)[following])
+
+
+def _in_steps(work: Work, start: Ints, end: Ints, launch: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Gaps from when their steps began on the host, with these steps: before, they are no part of
+    it."""
+    step = np.append(work.step, 0 if work.iterations.whole else -1)[launch]
+    begin = work.iterations.step_begin[np.maximum(step, 0)]
+    return np.clip(start, begin, end), end, launch, step
 
 
 def stalled_ns(start: Ints, end: Ints, call_end: Ints) -> Ints:

@@ -95,8 +95,10 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
         wanted &= np.isin(np.arange(len(calls)), ints(activities, c.LAUNCH))
     row = np.full(len(calls) + 1, -1, np.int64)  # the last entry answers for -1, no launch
     row[:-1][wanted] = np.arange(int(wanted.sum()))
-    activities = activities.assign(**{c.LAUNCH: row[ints(activities, c.LAUNCH)]})
-    launches = calls if wanted.all() else calls[wanted]
+    launches = calls
+    if not wanted.all():
+        launches = calls[wanted]
+        activities = activities.assign(**{c.LAUNCH: row[activities[c.LAUNCH]]})
     iteration = iterations.of(ints(launches, c.START))
     step = iterations.step_of(ints(launches, c.START))
     launch = ints(activities, c.LAUNCH)
