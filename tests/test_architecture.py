@@ -60,7 +60,7 @@ LIBRARIES: dict[str, set[str]] = {
     "torch": {"runner", "markers", "api", "cli", "workflows", "pytest_plugin"},
     "pytest": {"pytest_plugin"},
     "nvtx": {"runner", "markers"},
-    "pandas": {"parser", "analysis"},
+    "pandas": {"parser"},
     "numpy": {"parser", "analysis"},
     "isal": {"parser"},
     "msgspec": {"parser", "config", "report", "gate", "api", "cli", "workflows", "runner/parent"},
@@ -265,6 +265,20 @@ def test_help_imports_neither_torch_nor_pandas(arguments: list[str]) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip()
     assert result.stderr.strip().splitlines()[-1] == "[]"
+
+
+def test_a_report_of_a_trace_or_a_recording_imports_neither_torch_nor_pandas() -> None:
+    code = (
+        "import sys; from launchscope.cli import main\n"
+        "status = main(['report', '-q', sys.argv[1]])\n"
+        "print(sorted({'torch', 'pandas', 'jinja2'} & set(sys.modules)), file=sys.stderr)\n"
+        "sys.exit(status)"
+    )
+    recording = ROOT / "sample_workloads/recordings/small_mlp"
+    for path in (recording, recording / "trace.kineto.json.gz"):
+        result = run_python(code.replace("sys.argv[1]", repr(str(path))))
+        assert result.returncode == 0, result.stderr
+        assert result.stderr.strip().splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,4 +1,4 @@
-"""Files in, frames and values out: traces, recordings and Profiles."""
+"""Files in, tables and values out: traces, recordings and Profiles."""
 
 from __future__ import annotations
 

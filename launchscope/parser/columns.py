@@ -1,4 +1,4 @@
-"""The names of the columns that the frames of parser and analysis have, imported as `c`. Times are
+"""The names of the columns that the tables of parser and analysis have, imported as `c`. Times are
 integer nanoseconds on the trace's own clock; `end_ns` is exclusive."""
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from launchscope.host import free_memory
 from launchscope.parser.trace import Trace, deduplicate
 from launchscope.plugins import load_plugins
 
-# Reading and analyzing a trace takes this many times the memory of its columns (measured on traces
-# of 1 and 2 GB: 4.3).
+# Reading and analyzing a trace takes this many times the memory of its columns (measured on a trace
+# of 1 GB: 4.7).
 _ANALYSIS = 5
 
 

@@ -193,5 +193,5 @@ def profile(target: Target, settings: Settings, progress: Progress) -> ProfileRe
 
 
 def _load_analysis() -> None:
-    """Imports pandas and what builds on it while the script runs, so that the report is quick."""
+    """Imports NumPy and what builds on it while the script runs, so that the report is quick."""
     import launchscope.workflows.load_input  # noqa: F401

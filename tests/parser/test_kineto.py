@@ -34,7 +34,7 @@ def test_the_kineto_source_is_found_without_a_list() -> None:
     assert [source.name for source in sources()] == ["kineto", "nsys"]
 
 
-def test_frames_have_their_columns_and_integer_nanoseconds() -> None:
+def test_tables_have_their_columns_and_integer_nanoseconds() -> None:
     read = one_step().trace()
     assert tuple(read.calls.columns) == c.CALL_COLUMNS
     assert tuple(read.activities.columns) == c.ACTIVITY_COLUMNS
@@ -64,7 +64,7 @@ def test_a_bare_list_of_events_is_read(tmp_path: Path) -> None:
     assert len(read_trace(path).activities) == 2
 
 
-def test_a_trace_without_device_work_has_empty_frames_with_columns(tmp_path: Path) -> None:
+def test_a_trace_without_device_work_has_empty_tables_with_columns(tmp_path: Path) -> None:
     read = read_trace(written(tmp_path, '{"schemaVersion": 1, "traceEvents": []}'.replace(
         '"schemaVersion": 1', '"deviceProperties": []')))  # fmt: skip
     assert len(read.activities) == 0

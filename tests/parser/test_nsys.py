@@ -25,7 +25,7 @@ def read(tmp_path: Path, built: NsysBuilder, *without: str) -> Trace:
     return read_trace(built.write(tmp_path / "report.sqlite", without=without))
 
 
-def test_frames_have_their_columns_and_nanoseconds(tmp_path: Path) -> None:
+def test_tables_have_their_columns_and_nanoseconds(tmp_path: Path) -> None:
     found = read(tmp_path, nsys().launch(kernel_us=3, delay_us=8, name="gemm").memset())
     assert tuple(found.calls.columns) == c.CALL_COLUMNS
     assert tuple(found.activities.columns) == c.ACTIVITY_COLUMNS

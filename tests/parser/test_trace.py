@@ -1,0 +1,76 @@
+"""Tables of columns, and how they grow."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from launchscope.parser import columns as c
+from launchscope.parser.rows import Rows
+from launchscope.parser.trace import Table, Texts, ints, where
+from tests.builders import trace
+
+
+def table() -> Table:
+    names = Texts(np.array([1, 0, 1]), ("copy", "kernel"))
+    return Table({c.NAME: names, c.START: np.array([3, 5, 5]), c.DUR: np.array([1, 2, 1])})
+
+
+def test_a_mask_row_numbers_and_a_slice_choose_rows() -> None:
+    for rows in (np.array([False, True, True]), np.array([1, 2]), slice(1, None)):
+        chosen = table()[rows]
+        assert len(chosen) == 2
+        assert list(chosen[c.NAME]) == ["copy", "kernel"]
+        assert chosen[c.START].tolist() == [5, 5]
+
+
+def test_a_changed_column_is_not_changed_in_the_table_it_comes_from() -> None:
+    before = table()
+    after = before.assign(**{c.START: np.zeros(3), c.PID: np.ones(3)})
+    assert before.columns == (c.NAME, c.START, c.DUR)
+    assert before[c.START].tolist() == [3, 5, 5]
+    assert after.columns == (c.NAME, c.START, c.DUR, c.PID)
+    assert after[c.START].tolist() == [0, 0, 0]
+
+
+def test_only_rows_that_are_equal_in_all_columns_are_duplicates() -> None:
+    again = table()[np.array([0, 1, 2, 0, 1])]
+    assert again.duplicated().tolist() == [False, False, False, True, True]
+    assert not table()[np.zeros(0, np.int64)].duplicated().any()
+
+
+def test_a_column_of_text_is_compared_row_by_row_and_asked_once_for_each_text() -> None:
+    asked: list[str] = []
+
+    def is_copy(name: str) -> bool:
+        asked.append(name)
+        return name == "copy"
+
+    assert (table()[c.NAME] == "kernel").tolist() == [True, False, True]
+    assert where(table()[c.NAME], is_copy).tolist() == [False, True, False]
+    assert asked == ["copy", "kernel"]
+
+
+def test_the_frame_has_the_columns_and_its_text_as_categories() -> None:
+    read = trace().step().launch(name="one").launch(name="two").end().trace()
+    frame = read.activities.frame()
+    assert tuple(frame.columns) == read.activities.columns == c.ACTIVITY_COLUMNS
+    assert list(frame[c.NAME]) == ["one", "two"]
+    assert str(frame[c.NAME].dtype) == "category"
+    assert frame[c.START].tolist() == ints(read.activities, c.START).tolist()
+
+
+def test_numbers_that_fit_take_32_bits_and_larger_ones_are_kept_whole() -> None:
+    rows = Rows(c.RANGE_COLUMNS)
+    for start, pid in ((20, 7), (10, 2**40), (10, -(2**40))):
+        rows.add(
+            {
+                c.NAME: ["a"], c.START: np.array([start]), c.DUR: np.array([5]),
+                c.PID: np.array([pid]), c.TID: np.array([3], np.int32),
+            }
+        )  # fmt: skip
+    found = rows.table()
+    assert found.columns == c.RANGE_COLUMNS
+    assert found[c.PID].tolist() == [2**40, -(2**40), 7]
+    assert found[c.END].tolist() == [15, 15, 25]
+    assert (found[c.PID].itemsize, found[c.TID].itemsize, found[c.DUR].itemsize) == (8, 4, 4)
+    assert ints(found, c.TID).dtype == np.int64
