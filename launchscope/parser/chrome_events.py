@@ -35,6 +35,7 @@ _TABLES = {
 }  # fmt: skip
 _CATEGORIES = tuple(_TABLES)
 _NUMBER = {category: number for number, category in enumerate(_CATEGORIES)}
+_NO_TABLE = len(_CATEGORIES)
 
 # The first bytes of an event in Kineto's own layout, after its brace.
 _EVENT_START = b'\n    "ph": "X", "cat": "'
@@ -215,11 +216,12 @@ class Decoder:
         """Start and duration in ns, and whether both are known and within what a trace can hold. A
         missing or negative duration becomes 0 and is counted."""
         given = [event.ts for event in events]
+        kinds = set(map(type, given))
         known = np.ones(len(given), bool)
-        if None in given:
+        if type(None) in kinds:
             known = np.asarray([time is not None for time in given])
-            given = [time or 0 for time in given]
-        starts = _numbers(given)
+            given = [time or 0.0 for time in given]
+        starts = _numbers(given, kinds)
         if self._scale is None and known.any():
             typical = float(np.median(np.abs(starts[known].astype(np.float64))))
             self._scale = 1 if typical > _NANOSECOND_CLOCK else 1000
@@ -229,9 +231,10 @@ class Decoder:
         else:
             start = _nanoseconds(starts, scale)
         lasted = [event.dur for event in events]
-        if not {int, float}.issuperset(map(type, lasted)):
-            lasted = [value if type(value) in (int, float) else -1 for value in lasted]
-        durations = _numbers(lasted)
+        kinds = set(map(type, lasted))
+        if not kinds <= {int, float}:
+            lasted = [value if type(value) in (int, float) else -1.0 for value in lasted]
+        durations = _numbers(lasted, kinds)
         self.durations_repaired += int((durations[known] < 0).sum())
         duration = np.maximum(_nanoseconds(durations, scale), 0)
         return start, duration, known & (np.abs(start) <= _MAX_NS) & (duration <= _MAX_NS)
@@ -241,14 +244,17 @@ def _sorted(events: list[Any]) -> tuple[list[Any], Numbers, list[Any]]:
     """The complete events of the categories that belong in a table, by the numbers of these
     categories; those numbers; and the incomplete events."""
     try:
-        tabled = [event for event in events if event.cat in _NUMBER]
+        codes = bytes([_NUMBER.get(event.cat, _NO_TABLE) for event in events])
     except TypeError:  # a list where a name belongs
-        tabled = [event for event in events if type(event.cat) is str and event.cat in _NUMBER]
-    complete = [event for event in tabled if event.ph == "X"]
-    number = np.frombuffer(bytes([_NUMBER[event.cat] for event in complete]), np.uint8)
-    order = np.argsort(number, kind="stable")
-    incomplete = [] if len(complete) == len(tabled) else [e for e in tabled if e.ph != "X"]
-    return [complete[row] for row in order.tolist()], number[order], incomplete
+        return _sorted([event for event in events if type(event.cat) is str])
+    number = np.frombuffer(codes, np.uint8)
+    order = np.argsort(number, kind="stable")[: np.count_nonzero(number < _NO_TABLE)]
+    tabled, number = [events[row] for row in order.tolist()], number[order]
+    incomplete = [event for event in tabled if event.ph != "X"]
+    if incomplete:
+        number = number[[event.ph == "X" for event in tabled]]
+        tabled = [event for event in tabled if event.ph == "X"]
+    return tabled, number, incomplete
 
 
 def _exact_ns(events: list[_Exact], scale: int) -> Ints:
@@ -259,10 +265,10 @@ def _exact_ns(events: list[_Exact], scale: int) -> Ints:
     return np.asarray([int(time.to_integral_value(ROUND_HALF_UP)) for time in bounded], np.int64)
 
 
-def _numbers(values: list[Any]) -> Any:
-    """An int64 array, or a float64 array where one of the numbers is no such integer."""
+def _numbers(values: list[Any], kinds: set[type]) -> Any:
+    """An int64 array of values of these kinds, or a float64 array where one is no such integer."""
     with suppress(OverflowError):
-        return np.asarray(array("q" if set(map(type, values)) == {int} else "d", values))
+        return np.asarray(array("q" if kinds == {int} else "d", values))
     return np.asarray([max(min(value, 1e19), -1e19) for value in values], np.float64)
 
 
