@@ -100,10 +100,11 @@ class ProfileBuilder:
         )
 
     def _add_kernels(self, work: Work) -> None:
-        inside = work.activities[np.isin(work.activity_step, work.iterations.used)]
-        kernels = inside[(inside[c.KIND] == c.KERNEL)]
+        kind = work.activities[c.KIND]
+        inside = np.isin(work.activity_step, work.iterations.used)
+        kernels = work.activities[inside & (kind == c.KERNEL)]
         # Nsight Systems may record a replay as a whole: its kernels are not in the trace.
-        whole = inside[(inside[c.KIND] == c.GRAPH)]
+        whole = work.activities[inside & (kind == c.GRAPH)]
         if not len(kernels):
             all_of_it = 100.0 if len(whole) else None
             self.facts = replace(
@@ -111,7 +112,7 @@ class ProfileBuilder:
             )
             return
         duration = ints(kernels, c.DUR) / 1e3
-        graph = np.append((work.launches[c.KIND] == c.GRAPH), False)
+        graph = np.append(work.launches[c.KIND] == c.GRAPH, False)
         in_graphs = 100 * graph[ints(kernels, c.LAUNCH)]
         spans = float(ints(whole, c.DUR).sum()) / 1e3
         of_time = float((in_graphs * duration).sum() + 100 * spans)

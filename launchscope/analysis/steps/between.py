@@ -105,7 +105,7 @@ def of_trace(work: Work) -> BetweenCounts | None:
     if not len(used) or (len(windows) == 1 and not windows.whole):
         return None  # what ran before the only step was not traced
     names, duration = work.activities[c.NAME], ints(work.activities, c.DUR)
-    copy, graph = ((work.launches[c.KIND] == kind) for kind in (c.MEMCPY, c.GRAPH))
+    copy, graph = (work.launches[c.KIND] == kind for kind in (c.MEMCPY, c.GRAPH))
     # A launch is known by the first thing that it runs: written backwards, that stays.
     first = np.zeros(len(graph) + 1, np.int64)
     first[ints(work.activities, c.LAUNCH)[::-1]] = names.codes[::-1]

@@ -108,7 +108,7 @@ def ranges_named(trace: Trace, *prefixes: str) -> Table:
 
 def before_calibration(trace: Trace, steps: Table) -> Table:
     """The ranges that begin before the profiler's calibration, which follows the steps."""
-    calibrations = trace.ranges[(trace.ranges[c.NAME] == CALIBRATION_RANGE)]
+    calibrations = trace.ranges[trace.ranges[c.NAME] == CALIBRATION_RANGE]
     before: Bools = ints(steps, c.START) < ints(calibrations, c.START).min(initial=2**62)
     return steps[before]
 

@@ -102,7 +102,7 @@ def steps_of(
 
 
 def _named(trace: Trace, launches: Launches, name: str) -> Steps:
-    exact = trace.ranges[(trace.ranges[c.NAME] == name)]
+    exact = trace.ranges[trace.ranges[c.NAME] == name]
     chosen = exact if len(exact) else ranges_named(trace, name)
     found = _from_ranges(trace, launches, chosen, name)
     if found is None:
