@@ -63,7 +63,6 @@ _AHEAD: dict[str, tuple[str, ...]] = {
     "numpy": (),
     "torch": ("numpy",),
     "torch._dynamo": ("torch",),
-    "pandas": ("numpy",),
     "msgspec": (),
     "typer": (),
     "typer._adapters": ("typer",),
