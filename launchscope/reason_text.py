@@ -6,7 +6,7 @@ import signal
 from itertools import zip_longest
 
 from launchscope.model import Cause, PointFailure, Reason, ReasonCode, StepBoundary
-from launchscope.wording import plural
+from launchscope.wording import pct, plural
 
 _ERROR = "{kind}: {error}"
 _OPS_CHANGE = "the ops change from step to step ({variants} variants in {steps} steps)"
@@ -176,6 +176,12 @@ def reason_text(reason: Reason) -> str:
             return (
                 f"{pauses:,} of {plural(gaps, 'gap')} {hold} most of the time in which the GPU is "
                 "idle, as with set-up that runs once"
+            )
+        case "waits_for_ranks":
+            share = pct(float(details.get("share_pct", 0)))
+            return (
+                f"for {share} of the iteration the GPU runs nothing but collectives, which wait "
+                "for another rank"
             )
         case "script_out_of_memory":
             measured = details.get("measured_in_part")

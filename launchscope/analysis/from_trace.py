@@ -6,16 +6,17 @@ that was recorded while the GPU waited; the bounds of the gain span every cost t
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 
 from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.replay_model.gain import Projection, Projector, TracedSteps
+from launchscope.analysis.replay_model.more_graphs import more_graphs_pct, step_groups
 from launchscope.analysis.replay_model.prediction import Prediction, made_capturable
 from launchscope.analysis.steps.period import MIN_STEPS
 from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
+from launchscope.analysis.timeline.communication import communication_ms
 from launchscope.analysis.timeline.devices import device_rows
 from launchscope.analysis.timeline.kernels import kernel_table
 from launchscope.analysis.timeline.timeline import (
@@ -48,7 +49,8 @@ _MIN_LAUNCHES = 5
 # Iterations with more launches are not simulated event by event; shorter ones are, up to as many
 # launches altogether.
 _MAX_LAUNCHES = 20_000
-_MOST_NAMES = 5  # of eager steps, in a note
+# A rank whose GPU spends more of its iteration in collectives alone waits for another rank.
+_MAX_EXPOSED_PCT = 50.0
 _SHARED_IDS = (
     "several calls of one process share a correlation id, as in merged files of processes with the "
     "same number"
@@ -95,7 +97,6 @@ def profile_of_trace(
     builder, rows = ProfileBuilder(), device_rows(joined, work)
     builder.notes += [*steps.notes, *_notes(trace, joined, rows, times, bounds[1])]
     builder.notes += _idle_notes(traced)
-    builder.notes += _graph_notes(steps, traced)
     builder.add_times(times)
     builder.add_trace(traced, times)
     if traced.predicted is not None and optimizer.added_kernels:
@@ -105,6 +106,10 @@ def profile_of_trace(
             f"{plural(optimizer.tensors, 'parameter')}"
         )
     _add_projection(builder, traced, times, *bounds)
+    groups = step_groups(traced, steps.names)
+    more = more_graphs_pct(traced, times, RECORDING_US) if groups else None
+    if more is not None:
+        builder.metrics["more_graphs_pct"] = more
     boundary = steps.boundary
     if work.one_thread and not work.optimizers:  # inference
         boundary = replace(boundary, scope="forward")
@@ -120,6 +125,7 @@ def profile_of_trace(
         kernels=kernel_table(work),
         between=builder.between,
         devices=rows,
+        step_groups=groups,
         notes=tuple(dict.fromkeys(builder.notes)),
         facts=replace(
             builder.facts,
@@ -167,6 +173,12 @@ def _gain_unknown(
     launches = float(np.median(per_step[used]))
     if launches < _MIN_LAUNCHES:
         return Reason("few_launches", {"launches": launches})
+    _, exposed = communication_ms(work)
+    exposed_pct = 100 * float(
+        np.median(exposed / np.maximum(traced.timeline.traced_iteration, 1e-9))
+    )
+    if exposed_pct > _MAX_EXPOSED_PCT:
+        return Reason("waits_for_ranks", {"share_pct": min(exposed_pct, 100.0)})
     # Pauses of a few iterations may be their usual ones or not; a median over more leaves out those
     # that happened once.
     idle = traced.timeline.iteration_idle
@@ -312,26 +324,6 @@ def _idle_notes(traced: TracedSteps) -> list[str]:
             f"launch overhead{kept}"
         )
     return notes
-
-
-def _graph_notes(steps: Steps, traced: TracedSteps) -> list[str]:
-    """Which steps run eagerly where others replay graphs, as batch sizes of a serving engine do."""
-    used, idle = traced.work.iterations.used, traced.timeline.step_idle
-    eager = traced.accounts.counts["graph_launches_per_step"] == 0
-    if eager.all() or not eager.any():
-        return []
-    which = ""
-    if steps.names:
-        often = Counter(steps.names[row] for row in used[eager].tolist())
-        named = [f"{name} ({count:,})" for name, count in often.most_common(_MOST_NAMES)]
-        more = len(often) - len(named)
-        which = f": {', '.join(named)}{f' and {more:,} more' if more else ''}"
-    waits = float((idle.framework + idle.launch_call)[eager].sum())
-    count = int(eager.sum())
-    return [
-        f"{count:,} of {plural(len(used), 'step')} launch{'es' * (count == 1)} no CUDA graph, and "
-        f"the GPU waits {waits:.3g} ms for launches in them{which}"
-    ]
 
 
 def _add_projection(

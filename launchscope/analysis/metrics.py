@@ -48,6 +48,7 @@ UNITS: dict[str, str] = {
     "iteration_speedup": "x",
     "sync_cost_ms": "ms",
     "removable_pct": "%",
+    "more_graphs_pct": "%",
     "shape_signatures": "1",
     "device_ops_per_step": "1",
     "graph_breaks": "1",

@@ -11,7 +11,7 @@ import numpy as np
 from launchscope.analysis.metrics import UNITS
 from launchscope.analysis.replay_model.gain import Projection, Projector, TracedSteps
 from launchscope.analysis.steps.between import BetweenCounts, of_trace
-from launchscope.analysis.timeline.communication import communication_ms
+from launchscope.analysis.timeline.communication import communication_ms, is_collective
 from launchscope.analysis.timeline.timeline import IdleParts
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes, median_or_none
@@ -119,12 +119,13 @@ class ProfileBuilder:
         of_time /= max(float(duration.sum()) + spans, 1e-9)
         # The kernels of a whole graph cannot be counted.
         share = of_time if len(whole) else float(in_graphs.mean())
-        large = duration[duration >= LARGE_KERNEL_US].sum()
+        own = duration[~is_collective(kernels)]  # a collective lasts as long as it waits
+        large = own[own >= LARGE_KERNEL_US].sum()
         legacy = kernels[np.isin(ints(kernels, c.STREAM), c.LEGACY_STREAMS)]
         self.facts = replace(
             self.facts,
             median_kernel_us=float(np.median(duration)),
-            large_kernel_share_pct=float(100 * large / max(duration.sum(), 1e-9)),
+            large_kernel_share_pct=float(100 * large / max(own.sum(), 1e-9)),
             graph_kernel_share_pct=share,
             graph_time_share_pct=of_time,
             legacy_stream_kernels=round(len(legacy) / max(len(work.iterations.used), 1)),

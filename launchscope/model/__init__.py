@@ -60,6 +60,7 @@ from launchscope.model.profile import (
     Severity as Severity,
     ShapeSignature as ShapeSignature,
     Shapes as Shapes,
+    StepGroup as StepGroup,
     Verdict as Verdict,
     WorkComparison as WorkComparison,
 )

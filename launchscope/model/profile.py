@@ -194,6 +194,20 @@ class DeviceRow:
 
 
 @dataclass(frozen=True)
+class StepGroup:
+    """Steps of one name, all with graph launches or all without, where a trace has both. Counts and
+    times are medians per step; `name` None: no name repeats. `predicted_replay_ms` is of steps
+    without a graph."""
+
+    name: str | None
+    steps: int
+    launches: float
+    graph_launches: float
+    busy_ms: float
+    predicted_replay_ms: float | None = None
+
+
+@dataclass(frozen=True)
 class OpRow:
     """How often one step runs a device op at one of the person's lines."""
 
@@ -295,6 +309,7 @@ class Profile:
     ops: tuple[OpRow, ...] = ()  # of the inspected step, in the order in which they first ran
     between: BetweenSteps | None = None  # None: not observed
     devices: tuple[DeviceRow, ...] = ()  # of a trace file
+    step_groups: tuple[StepGroup, ...] = ()  # where some steps replay a graph and others do not
     notes: tuple[str, ...] = ()
     facts: Facts = field(default_factory=Facts)
     threshold_pct: float = 15.0

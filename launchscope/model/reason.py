@@ -94,6 +94,7 @@ ReasonCode = Literal[
     "whole_span",
     "few_launches",
     "pauses",
+    "waits_for_ranks",
 ]
 
 

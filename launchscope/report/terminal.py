@@ -15,6 +15,7 @@ from rich.text import Text
 from launchscope.report import RenderOptions, Reporter, document
 from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.plot import text_plot
+from launchscope.visible import visible
 
 _INDENT = 2
 _GAP = 2  # between columns
@@ -182,7 +183,8 @@ def _table(table: document.Table, widths: dict[int, int]) -> Table:
         for index, width in widths.items():
             text = row[index].text
             if table.columns[index].fit == "cut_start" and len(text) > width:
-                text = "…" + text[1 - width :]
+                # A mark at the cut has lost the letter that carried it.
+                text = "…" + visible(text[1 - width :])[1 - width :]
             cells.append(Text(text, style=_STYLES[row[index].tone]))
         grid.add_row(*cells)
     return grid

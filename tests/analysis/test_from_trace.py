@@ -332,11 +332,23 @@ def test_steps_that_run_eagerly_beside_those_that_replay_are_named() -> None:
             for index in range(20):
                 built.work(20).launch(kernel_us=4, name=f"k{index}")
         built.work(200).span(f"execute_context_0(0)_generation_{size}({size})", begin, built.host)
-    (told,) = (note for note in profile(built).notes if "launch no CUDA graph" in note)
-    assert told.startswith("2 of 6 steps launch no CUDA graph, and the GPU waits 0.")
-    assert told.endswith(" ms for launches in them: execute_context_0(0)_generation_64(64) (2)")
+    read = profile(built)
+    prefix = "execute_context_0(0)_generation"
+    assert [(group.name, group.steps, group.graph_launches) for group in read.step_groups] == [
+        (f"{prefix}_8(8)", 4, 1.0),
+        (f"{prefix}_64(64)", 2, 0.0),
+    ]
+    (found,) = (finding for finding in read.findings if finding.code == "LS013")
+    assert found.title.endswith(f": {prefix}_64(64) (2)")
+    # An eager step takes 20 times 20 us on the host, and 20 kernels of 4 us would replay.
+    more = read.metrics["more_graphs_pct"]
+    assert more.value is not None
+    assert more.low is not None
+    assert more.high is not None
+    assert 0 < more.low <= more.value <= more.high < 60
     same = profile(loop_trace(6, lambda b: b.graph([(f"g{index}", 4) for index in range(9)])))
-    assert not any("launch no CUDA graph" in note for note in same.notes)
+    assert not same.step_groups
+    assert same.value("more_graphs_pct") is None
 
 
 def test_iterations_whose_work_overlaps_are_never_busier_than_long() -> None:

@@ -35,6 +35,7 @@ from launchscope.model import (
     ShapeSignature,
     SizeCount,
     SourceLine,
+    StepGroup,
     StepKind,
     Strategies,
     Strategy,
@@ -181,6 +182,13 @@ def bases() -> dict[str, Profile]:
         "part": profile(replay=replayed(scope="forward_backward"), blockers=(item_blocker(),)),
         "parts": profile(replay=replayed(status="what_if", scopes=parts)),
         "kinds": with_step(profile(), kinds=kinds),
+        "some graphs": replace(
+            profile(facts={"graph_kernel_share_pct": 74.0}),
+            step_groups=(
+                StepGroup("bs=8", 1, 0.0, 1.0, 0.2),
+                *(StepGroup(name, 1, 9.0, 0.0, 0.2, 0.3) for name in ("bs=9", "bs=12", None)),
+            ),
+        ),
         "compiled": with_step(profile(), compiled=True),
         "headless": with_step(predicted(), period=("backward",), names=("",)),
         "legacy": profile(facts={"legacy_stream_kernels": 1, "legacy_kernels_names": ("theirs",)}),
@@ -210,6 +218,8 @@ METRICS: dict[str, tuple[float | None, ...]] = {
     **dict.fromkeys(("framework_ms", "launch_call_ms"), SIGNED_TIME),
     **dict.fromkeys(("launch_share_pct", "step_overhead_pct"), SHARE),
     "gpu_idle_ms": SIGNED_TIME,
+    "more_graphs_pct": (*SHARE, -3.0),
+    "exposed_communication_ms": TIME,
     "launch_overhead_pct": (*SHARE, -3.0),
     "launches_per_step": COUNT,
     "graph_launches_per_step": COUNT,
@@ -240,6 +250,8 @@ FACTS: dict[str, tuple[Any, ...]] = {
         Reason("file_damaged", {"events": 1}),
         Reason("work_lost", {"found": 1, "calls": 9}),
         *(Reason("few_launches", {"launches": launches}) for launches in (0.0, 1.0, 2.5)),
+        Reason("pauses", {"pauses": 1, "gaps": 1}),
+        Reason("waits_for_ranks", {"share_pct": 91.3}),
     ),
 }
 GAINS = (None, 0.0, 0.01, -0.01, 1.0, -8.0, 14.96, 15.0, 15.04, 62.5, 89.9, 100.0, -1e15)

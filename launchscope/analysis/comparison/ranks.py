@@ -73,6 +73,14 @@ def ranks_of(
             f"the collectives in {listed(list(unmatched))} could not be matched with those of "
             "another file: they do not end together, however the clocks are set"
         )
+    waiting = [row for row in known if (row.exposed_communication_ms or 0) > (row.own_ms or 0)]
+    if arrived and waiting and len(waiting) < len(known):
+        one = len(waiting) == 1
+        problems.append(
+            f"the {'iteration' if one else 'iterations'} of {listed(list(map(_name, waiting)))}, "
+            f"which {'waits' if one else 'wait'} for another rank, {'is' if one else 'are'} as "
+            "long as recording made that rank's; what recording cost is subtracted from the others"
+        )
     skews = []
     for key in _SKEWS:
         values = [float(value) for row in known if (value := getattr(row, key)) is not None]

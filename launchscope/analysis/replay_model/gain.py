@@ -23,7 +23,7 @@ from launchscope.model import HostInput, Recording, ReplayResult, ScopeReplay
 _USUAL_INPUTS = 2
 # Host time of one replay call where it was not measured: so much and so much more per node.
 # An H200 host took 20 to 350 us for 57 to 1,400 nodes.
-_REPLAY_US, _REPLAY_NODE_US = 20.0, 0.2
+REPLAY_US, REPLAY_NODE_US = 20.0, 0.2
 # The driver stages a pageable copy up to this size and returns at once; the call of a larger one
 # lasts until the GPU has taken most of it. The recording does not say what memory is pinned.
 STAGED_BYTES = 64 * 1024
@@ -113,7 +113,7 @@ class Projector:
         if keeps_rest and replay is not None and replay.result.scope != "forward_backward":
             return None
         timed: MeasuredReplay | Prediction = replay or self.predicted
-        host = _REPLAY_US + _REPLAY_NODE_US * self.operations
+        host = REPLAY_US + REPLAY_NODE_US * self.operations
         inputs, size = _USUAL_INPUTS, 0
         if result is not None and result.host_replay_us:
             host = median(result.host_replay_us)

@@ -35,11 +35,12 @@ class Period:
     follows: Bools
 
 
-def find_period(codes: Ints, gap: Ints, device: Ints) -> Period | None:
+def find_period(codes: Ints, gap: Ints, device: Ints, begins: Bools) -> Period | None:
     """The smallest period that explains the sequence; None without a clear one.
 
-    `gap[i]` is the host time before launch i: a step begins where its median is longest.
-    `device[i]` is the device time of what it starts.
+    `gap[i]` is the host time before launch i: a step begins where its median is longest, or with
+    the launch that `begins` one, if the period has one such launch. `device[i]` is the device time
+    of what it starts.
     """
     if len(codes) < MIN_STEPS:
         return None
@@ -47,7 +48,7 @@ def find_period(codes: Ints, gap: Ints, device: Ints) -> Period | None:
     missed = {p: int((codes[p:] != codes[:-p]).sum()) for p in _candidates(codes)}
     most = _SLACK * min(missed.values(), default=0) + _FEW
     lengths = sorted(p for p, places in missed.items() if places <= most)
-    found = filter(None, (_steps(codes, gap, length) for length in lengths))
+    found = filter(None, (_steps(codes, gap, begins, length) for length in lengths))
     return next((period for period in found if _explains(period, device)), None)
 
 
@@ -76,8 +77,8 @@ def _candidates(codes: Ints) -> list[int]:
     return sorted(found)
 
 
-def _steps(codes: Ints, gap: Ints, length: int) -> Period | None:
-    """Where the period's most typical stretch occurs, rotated to begin after the longest wait."""
+def _steps(codes: Ints, gap: Ints, begins: Bools, length: int) -> Period | None:
+    """Where the period's most typical stretch occurs, rotated to where a step begins."""
     same = codes[length:] == codes[:-length]
     first, through = _longest_run(same)
     repeats = (through - first) // length + 1  # whole periods in the stretch
@@ -86,12 +87,19 @@ def _steps(codes: Ints, gap: Ints, length: int) -> Period | None:
     rows = first + np.arange(repeats * length).reshape(repeats, length)
     # The first row of all has no gap before it that means anything.
     waits = gap[rows[1:]] if first == 0 and repeats > 2 else gap[rows]
-    turn = int(np.argmax(np.median(waits, axis=0)))
-    if first + turn + length > len(codes):
+    found = _from(codes, first + int(np.argmax(np.median(waits, axis=0))), length)
+    known = np.flatnonzero(begins[rows].mean(axis=0) > 0.5)
+    if found is None or len(known) != 1:
+        return found
+    return _from(codes, first + int(known[0]), length) or found
+
+
+def _from(codes: Ints, row: int, length: int) -> Period | None:
+    """The period whose steps are as the one that begins at this row; None if they are too few."""
+    if row + length > len(codes):
         return None
     keys = _hashes(codes, length)
-    places = np.flatnonzero(keys == keys[first + turn])
-    starts = _without_overlap(places, length)
+    starts = _without_overlap(np.flatnonzero(keys == keys[row]), length)
     if len(starts) < MIN_STEPS or length * len(starts) < MIN_COVERED * len(codes):
         return None
     return Period(length, starts, np.diff(starts, prepend=-1) == length)

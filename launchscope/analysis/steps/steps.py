@@ -94,7 +94,7 @@ def steps_of(
             "the trace has no step marks",
             hint="--step-range NAME takes other ranges, --step-from auto looks for a period",
         )
-    return _repeating(launches) or _whole(
+    return _repeating(trace, launches) or _whole(
         trace,
         "the trace has no step that could be found: every figure is a total over its whole span, "
         "taken as one step",
@@ -190,8 +190,9 @@ def _between_optimizers(trace: Trace) -> Steps:
     return Steps(Iterations.between(begin, end, pid), boundary)
 
 
-def _repeating(launches: Launches) -> Steps | None:
-    """Steps from the period of what the busiest process launches."""
+def _repeating(trace: Trace, launches: Launches) -> Steps | None:
+    """Steps from the period of what the busiest process launches. A step ends with its optimizer,
+    where the trace names one."""
     calls = launches.calls
     if not len(calls):
         return None
@@ -199,7 +200,10 @@ def _repeating(launches: Launches) -> Steps | None:
     rows = np.flatnonzero(ints(calls, c.PID) == pid)
     start, end = ints(calls, c.START)[rows], ints(calls, c.END)[rows]
     gap = np.concatenate(([0], start[1:] - np.maximum.accumulate(end)[:-1]))
-    found = find_period(_codes(launches)[rows], gap, _device_ns(launches)[rows])
+    optimizers = ranges_named(trace, OPTIMIZER_RANGE)
+    stepped = np.sort(ints(optimizers, c.END)[ints(optimizers, c.PID) == pid])
+    behind = np.diff(np.searchsorted(stepped, start), prepend=0) > 0
+    found = find_period(_codes(launches)[rows], gap, _device_ns(launches)[rows], behind)
     if found is None:
         return None
     last = found.starts + found.length - 1

@@ -87,6 +87,7 @@ def document(profile: Profile, top: int) -> Document:
             _times(profile),
             _iteration(profile),
             _costs(profile),
+            _step_groups(profile),
             _devices(profile),
             items("Between steps, not in every iteration", _periodic(profile)),
             change,
@@ -319,6 +320,26 @@ def _iteration(profile: Profile) -> Section:
     block = Bars(("", "time"), tuple(bars), stacked=True)
     whose = "time of the whole span" if _is_total(profile) else "iteration time"
     return Section(f"Where the {whose} goes ({total})", (block,))
+
+
+def _step_groups(profile: Profile) -> Section:
+    """Which steps replay a graph and which do not; empty unless there are both."""
+    table = Table.of(
+        profile.step_groups,
+        (
+            Column("name", "left", fit="cut", code=True, key=True),
+            lambda row: row.name or "(others)",
+        ),
+        (Column("steps"), lambda row: f"{row.steps:,}"),
+        (Column("graph launches"), lambda row: count(row.graph_launches)),
+        (Column("launches"), lambda row: count(row.launches)),
+        (Column("GPU busy"), lambda row: ms(row.busy_ms)),
+        (
+            Column("replay (predicted)"),
+            lambda row: "" if row.predicted_replay_ms is None else ms(row.predicted_replay_ms),
+        ),
+    )
+    return Section("Steps with a graph and without", (table,) if profile.step_groups else ())
 
 
 def _devices(profile: Profile) -> Section:

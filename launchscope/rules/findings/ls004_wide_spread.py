@@ -11,6 +11,7 @@ Iterations take between 8 and 14 ms because another process uses the same GPU or
 
 ## When it does not apply
 A script with several kinds of steps, such as prefill and decode, is timed for each kind separately.
+In a trace where only some steps replay a graph, the iterations differ for that reason (LS013).
 
 ## Reference
 torch.utils.benchmark.Measurement warns at the same 10 %. Metric `iteration_ms`.
@@ -26,7 +27,7 @@ from launchscope.wording import pct
 @rule("LS004", __doc__)
 def RULE(profile: Profile) -> Findings:
     iteration = profile.metrics.get("iteration_ms")
-    if iteration is None or not iteration.value or iteration.iqr is None:
+    if iteration is None or not iteration.value or iteration.iqr is None or profile.step_groups:
         return
     spread = 100.0 * iteration.iqr / iteration.value
     if spread <= 10.0:

@@ -58,13 +58,13 @@ def advise(profile: Profile) -> Profile:
 def _decide(profile: Profile) -> Decision:
     # First, because it uses only counts: tracing also slows the kernels of a graph down.
     if already_graphed(profile) and not _lacks_a_step(profile):
-        return "already_graphed", headline.graphed(profile), ("LS008",)
+        return "already_graphed", headline.graphed(profile), ("LS008", "LS013")
     excess = busy_excess_pct(profile)
     if excess is not None and not profile.facts.projected_from_bursts:
         return "inconclusive", headline.contradiction(excess), ("LS006",)
     found = gain(profile)
     if found is None:
-        return "inconclusive", headline.no_gain_known(profile), ("LS040", "LS031")
+        return "inconclusive", headline.no_gain_known(profile), ("LS040", "LS022", "LS031")
     wrong = _wrong(profile)  # the spread of a wrong replay's gain decides nothing
     if wrong and _would_pay_if_right(profile, found):
         return "unsafe", headline.unsafe(profile, found, wrong[0]), (*wrong, "LS001")
@@ -77,7 +77,7 @@ def _decide(profile: Profile) -> Decision:
     if wait is not None:
         sentence = headline.fix_first(profile, found, wait)
         return "stay_eager", sentence, ("LS020", "LS021", "LS001")
-    codes = ("LS001", "LS005", "LS002", "LS007", "LS020", "LS021")
+    codes = ("LS001", "LS005", "LS002", "LS007", "LS020", "LS021", "LS022")
     return "stay_eager", headline.under_threshold(profile, found), codes
 
 

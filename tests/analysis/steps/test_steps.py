@@ -174,11 +174,26 @@ def period(sequence: list[int], waits: dict[int, int] | None = None) -> tuple[in
     gap = np.ones(len(sequence), np.int64)
     for place, wait in (waits or {}).items():
         gap[place] = wait
-    found = find_period(np.asarray(sequence, np.int64), gap, np.ones(len(sequence), np.int64))
+    one, none = np.ones(len(sequence), np.int64), np.zeros(len(sequence), np.bool_)
+    found = find_period(np.asarray(sequence, np.int64), gap, one, none)
     return (0, []) if found is None else (found.length, found.starts.tolist())
 
 
 STEP = [1, 2, 3, 2, 3, 4, 5]
+
+
+def test_a_period_begins_behind_the_optimizer_where_that_is_known() -> None:
+    codes, gap = np.asarray(STEP * 8), np.ones(7 * 8, np.int64)
+    gap[4::7] = 50  # the longest wait is within the step
+    behind = np.zeros(len(codes), np.bool_)
+    behind[7::7] = True
+    found = find_period(codes, gap, np.ones(len(codes), np.int64), behind)
+    assert found is not None
+    assert set(found.starts % 7) == {0}
+    behind[3::7] = True  # two optimizers: the wait decides
+    found = find_period(codes, gap, np.ones(len(codes), np.int64), behind)
+    assert found is not None
+    assert set(found.starts % 7) == {4}
 
 
 def test_the_smallest_period_is_found_not_a_multiple() -> None:
@@ -199,7 +214,7 @@ def test_a_prologue_and_an_epilogue_do_not_hide_the_period() -> None:
 def test_a_step_that_differs_is_left_out_and_breaks_the_chain() -> None:
     sequence = STEP * 5 + [1, 2, 99, 98, 97, 5] + STEP * 5
     each = np.ones(len(sequence), np.int64)
-    found = find_period(np.asarray(sequence), each, each)
+    found = find_period(np.asarray(sequence), each, each, np.zeros(len(sequence), np.bool_))
     assert found is not None
     assert found.length == 7
     assert int((~found.follows).sum()) == 2  # the first of all, and the first after the break

@@ -22,6 +22,7 @@ from launchscope.model import (
     Shapes,
     ShapeSignature,
     SourceLine,
+    StepGroup,
     StepKind,
     TensorShape,
     WorkComparison,
@@ -106,6 +107,10 @@ _STEP = profile().step
 assert _STEP is not None
 HEADLESS = replace(_STEP, period=("backward", "optimizer"), names=("", "AdamW"))
 COMPILED = replace(_STEP, compiled=True)
+STEP_GROUPS = (
+    StepGroup("bs=8", 17, 0.0, 1.0, 0.232),
+    StepGroup("bs=12", 6, 67.0, 0.0, 0.249, 0.270),
+)
 
 CASES: dict[str, Case] = {
     "LS001": Case(profile(), profile(metrics={"removable_pct": None}), "removes 62 % of the"),
@@ -132,6 +137,18 @@ CASES: dict[str, Case] = {
     "LS010": Case(profile(shapes=TWO_SHAPES), profile(shapes=TWO_PATHS), "2 different ones in 3"),
     "LS011": Case(profile(shapes=TWO_PATHS), profile(shapes=TWO_SHAPES), "control flow"),
     "LS012": Case(with_kinds(), profile(), "decode (99 %) and prefill (1.0 %)"),
+    "LS013": Case(
+        replace(
+            profile(metrics={"more_graphs_pct": share(17.0, 6.6, 54.0)}), step_groups=STEP_GROUPS
+        ),
+        replace(profile(), step_groups=STEP_GROUPS[:1]),
+        "6 of 23 steps launch no CUDA graph: bs=12 (6)",
+    ),
+    "LS022": Case(
+        profile(metrics={"exposed_communication_ms": 4.0}),
+        profile(metrics={"exposed_communication_ms": 0.1}),
+        "nothing but collectives for 4.00 ms per iteration (43 %)",
+    ),
     "LS020": Case(
         profile(metrics={"data_wait_ms": 4.0}),
         profile(),

@@ -1,0 +1,59 @@
+"""# Some steps replay no graph
+
+## What it finds
+A trace in which some steps launch CUDA graphs and others none, with the names of the others.
+
+## Why it matters
+A serving engine captures a graph for some batch sizes and runs the others eagerly. The gain of more
+graphs is simulated: the traced loop, once as it is and once with a graph in each of these steps.
+
+## Example
+Graphs for 1, 2, 4 and 8 sequences, and batches of 12 and 16 that run eagerly.
+
+## When it does not apply
+Rare sizes can stay eager: each graph takes memory and a capture.
+
+## Reference
+vLLM, `cudagraph_capture_sizes`; SGLang, `--cuda-graph-bs`. `step_groups`, metric `more_graphs_pct`.
+"""
+
+from __future__ import annotations
+
+from launchscope.model import Profile
+from launchscope.rules.profile_queries import WORTH_FIXING_PCT
+from launchscope.rules.rule import Findings, rule
+from launchscope.wording import listed, pct, plural
+
+_MOST_NAMES = 5
+
+
+@rule("LS013", __doc__, fixable=True)
+def RULE(profile: Profile) -> Findings:
+    eager = [group for group in profile.step_groups if not group.graph_launches]
+    if not eager:
+        return
+    count, steps = (sum(group.steps for group in each) for each in (eager, profile.step_groups))
+    named = [f"{group.name} ({group.steps:,})" for group in eager if group.name is not None]
+    if len(named) > _MOST_NAMES:
+        named = [*named[:_MOST_NAMES], f"{len(named) - _MOST_NAMES:,} more"]
+    which = f": {listed(named)}" if named else ""
+    gain = profile.metrics.get("more_graphs_pct")
+    worth = gain is not None and gain.value is not None and gain.value >= WORTH_FIXING_PCT
+    yield RULE.finding(
+        "advice" if worth else "info",
+        f"{count:,} of {plural(steps, 'step')} launch{'es' * (count == 1)} no CUDA graph{which}",
+        _gain(profile),
+        more_graphs_pct=None if gain is None else gain.value,
+        eager_steps=count,
+        steps=steps,
+    )
+
+
+def _gain(profile: Profile) -> str:
+    gain = profile.metrics.get("more_graphs_pct")
+    if gain is None or gain.value is None or gain.low is None or gain.high is None:
+        return "What graphs for them would give was not measured."
+    bounds = f"({pct(gain.low)} to {pct(gain.high)}, by a simulation of the traced loop)"
+    if gain.value <= 0:
+        return f"Graphs for them would not shorten the average iteration {bounds}."
+    return f"Graphs for them would shorten the average iteration by {pct(gain.value)} {bounds}."
