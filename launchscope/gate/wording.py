@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from launchscope.gate import metrics
 from launchscope.model import LimitCheck, Outcome, PairedChange
+from launchscope.wording import listed
 
 
 def figure(value: float | None, unit: str, digits: int = 4) -> str:
@@ -94,7 +95,8 @@ def headline(outcome: Outcome, decided: Sequence[LimitCheck], problem: str | Non
         first = f"{chosen[0].metric}: {chosen[0].reason}" if chosen else "no limit is in force"
         return f"Nothing was compared: {problem or first}."
     if outcome == "inconclusive":
-        return f"Inconclusive: {', '.join(d.metric for d in chosen)} may have become worse."
+        names = listed([d.metric for d in chosen])
+        return f"No limit failed. Undecided: {names}, whose runs vary too much to tell."
     compared = [d for d in decided if d.outcome != "not_compared"]
     skipped = [d.metric for d in decided if d.outcome == "not_compared"]
     better = [d.metric for d in compared if d.better]
