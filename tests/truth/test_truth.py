@@ -52,6 +52,8 @@ def test_an_eager_loop_gets_the_gain_that_its_replay_has(name: str) -> None:
     low, high = bounds(read_, "removable_pct")
     assert low < gain < high
     assert read_.value("removable_pct") == pytest.approx(gain, abs=8)
+    low, high = bounds(read_, "iteration_ms")
+    assert low < min(true["eager_ms"]) <= max(true["eager_ms"]) < high
     # The host's own work is why the GPU is idle.
     assert (read_.value("launch_overhead_ms") or 0) > 0.9 * (read_.value("gpu_idle_ms") or 0)
 

@@ -278,6 +278,9 @@ def _predicted(profile: Profile) -> list[_Row]:
     rows = []
     replay, found = profile.metrics.get("predicted_replay_ms"), gain(profile)
     if profile.mode == "trace" or _is_predicted(profile):
+        timed = profile.metrics.get("iteration_ms")
+        if timed is not None and timed.low is not None and timed.high is not None:
+            rows.append(_Row("iteration, bounds", f"{ms(timed.low)} to {ms(timed.high)}"))
         if replay is not None and replay.low is not None and replay.high is not None:
             rows.append(_Row("replay, bounds", "", f"{ms(replay.low)} to {ms(replay.high)}"))
         if found is not None:  # the verdict's bounds, the error of the simulation in them
