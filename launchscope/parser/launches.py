@@ -85,8 +85,9 @@ def _identities(calls: Table, activities: Table) -> tuple[Ints, Ints, int]:
     pid = np.concatenate((ints(calls, c.PID), ints(activities, c.PID)))
     correlation = np.concatenate((ints(calls, c.CORRELATION), ints(activities, c.CORRELATION)))
     known = (pid >= 0) & (correlation > 0)  # CUPTI writes 0 for unknown
-    process, number = _numbered(pid), _numbered(correlation)
-    pair = _numbered(number * (int(process.max(initial=0)) + 1) + process)
+    processes = np.unique(pid)
+    pair = _numbered(correlation) * max(len(processes), 1) + np.searchsorted(processes, pid)
+    pair = _numbered(pair)
     identity = np.where(known, pair, -1)
     return identity[: len(calls)], identity[len(calls) :], int(pair.max(initial=-1)) + 1
 

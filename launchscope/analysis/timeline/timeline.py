@@ -174,10 +174,11 @@ def _attribute(
     share = np.minimum(in_call / np.maximum(rest, 1), 1.0)
     launch_call = np.rint(exposed * share).astype(np.int64)
 
+    place = group + 1  # what is of no iteration comes first
+
     def counted(part: Ints | Bools) -> Floats:
-        kept = group >= 0
-        result = np.bincount(group[kept], part[kept], minlength=len(work.iterations))
-        return result[work.iterations.used].astype(np.float64)
+        sums = np.bincount(place, part, len(work.iterations) + 1)[1:]
+        return sums[work.iterations.used].astype(np.float64)
 
     def summed(part: Ints) -> Floats:
         return counted(part) / 1e6
