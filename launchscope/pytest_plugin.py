@@ -112,16 +112,19 @@ def _on_gpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
 
 
 def _launches_in(path: Path) -> LaunchCount:
+    import numpy as np
+
     from launchscope.parser import columns as c
     from launchscope.parser import read_trace
     from launchscope.parser.launches import find_launches
+    from launchscope.parser.trace import ints
 
     found = find_launches(read_trace(path))
-    single = found.calls[found.calls[c.KIND] == c.KERNEL]
-    kernels = found.activities[found.activities[c.KIND] == c.KERNEL]
-    names = kernels.loc[kernels[c.LAUNCH].isin(single.index), c.NAME]
+    is_single = found.calls[c.KIND] == c.KERNEL
+    of_single = np.append(is_single, False)[ints(found.activities, c.LAUNCH)]  # -1: no launch
+    names = found.activities[c.NAME][(found.activities[c.KIND] == c.KERNEL) & of_single]
     rows: Rows = Counter((str(name), None) for name in names)
-    return LaunchCount.of(len(single), "kernel launch", rows)
+    return LaunchCount.of(int(is_single.sum()), "kernel launch", rows)
 
 
 def _fail(message: str) -> NoReturn:
