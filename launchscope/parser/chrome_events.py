@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from launchscope.parser import columns as c
+from launchscope.parser.rows import Numbering
 from launchscope.parser.trace import Bools, Ints
 
 Numbers = npt.NDArray[Any]
@@ -113,7 +114,7 @@ class Decoder:
         self.durations_repaired = 0
         self.repairs: list[str] = []
         # The number of each distinct shape of a launch: few, however many kernels there are.
-        self.launch_shapes: dict[tuple[Any, ...], int] = {}
+        self.launch_shapes = Numbering[tuple[Any, ...]]()
         self._scale: int | None = None
 
     def take(self, text: bytes) -> bool:
@@ -188,12 +189,13 @@ class Decoder:
 
     def _shape_numbers(self, args: list[_Args]) -> Numbers:
         """The number of each launch's shape; -1 for one that is no shape at all."""
-        known, found = self.launch_shapes, []
-        for shape in map(_SHAPE, args):
-            try:
-                found.append(known.setdefault(shape, len(known)))
-            except TypeError:  # a list where a number belongs
-                found.append(-1)
+        known = self.launch_shapes
+        try:
+            found = list(map(known.__getitem__, map(_SHAPE, args)))
+        except TypeError:  # a list where a number belongs
+            found = [
+                known[s] if not {list, dict} & set(map(type, s)) else -1 for s in map(_SHAPE, args)
+            ]
         return np.asarray(found, np.int32)
 
     def _repaired(self, piece: bytes) -> bytes | None:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, Table, Texts
+
+T = TypeVar("T")
+
+
+class Numbering(dict[T, int]):
+    """The number of each distinct value that was looked up, in the order of the first time."""
+
+    def __missing__(self, value: T) -> int:
+        self[value] = number = len(self)
+        return number
 
 
 class Rows:
@@ -18,10 +27,7 @@ class Rows:
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
         self._values = {n: array("q" if n == c.START else "i") for n in columns if n != c.END}
-        # The number of a text that is new is how many there are.
-        self._numbers = {n: defaultdict[str, int](int) for n in columns if n in c.TEXT}
-        for numbers in self._numbers.values():
-            numbers.default_factory = numbers.__len__
+        self._numbers = {n: Numbering[str]() for n in columns if n in c.TEXT}
 
     def __len__(self) -> int:
         return len(self._values[c.START])
