@@ -112,8 +112,6 @@ def _on_gpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
 
 
 def _launches_in(path: Path) -> LaunchCount:
-    import numpy as np
-
     from launchscope.parser import columns as c
     from launchscope.parser import read_trace
     from launchscope.parser.launches import find_launches
@@ -121,9 +119,10 @@ def _launches_in(path: Path) -> LaunchCount:
 
     found = find_launches(read_trace(path))
     is_single = found.calls[c.KIND] == c.KERNEL
-    of_single = np.append(is_single, False)[ints(found.activities, c.LAUNCH)]  # -1: no launch
-    names = found.activities[c.NAME][(found.activities[c.KIND] == c.KERNEL) & of_single]
-    rows: Rows = Counter((str(name), None) for name in names)
+    is_kernel = found.activities[c.KIND] == c.KERNEL
+    launched = found.activities[is_kernel & (ints(found.activities, c.LAUNCH) >= 0)]
+    names = launched[c.NAME][is_single[ints(launched, c.LAUNCH)]]
+    rows: Rows = Counter((name, None) for name in names)
     return LaunchCount.of(int(is_single.sum()), "kernel launch", rows)
 
 
