@@ -75,6 +75,7 @@ class Outputs:
             unicode=console.unicode,
             top=10_000 if console.verbose else None,
             next_commands=next_commands,
+            brief=not console.verbose,
         )
         report = self.shown.render(value, shown)
         failed = False

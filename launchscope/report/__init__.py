@@ -29,6 +29,7 @@ class RenderOptions:
     repository: str = ""  # the absolute path of its root; empty: the working directory
     folder: str = ""  # where the script ran, below the repository
     next_commands: tuple[str, ...] = ()  # what to type next
+    brief: bool = False  # what a person needs first, on one screen
 
     def in_repository(self, where: SourceLine | None) -> SourceLine | None:
         """A line relative to the repository, as code review names it; None for one outside."""

@@ -49,7 +49,8 @@ def render(value: object, options: RenderOptions) -> str:
         legacy_windows=False,
         _environ={},
     )
-    _write(console, document_of(value, options.top or _TOP, options.next_commands))
+    made = document_of(value, options.top or _TOP, options.next_commands, brief=options.brief)
+    _write(console, made)
     text = stream.getvalue()
     if not options.unicode:
         text = text.replace(" ± ", "+/-").translate(_ASCII).encode("ascii", "replace").decode()
@@ -63,7 +64,8 @@ def _write(console: Console, report: document.Document) -> None:
         console.print(Padding(Text(line, style="dim"), (0, 0, 0, _INDENT)))
     for section in report.sections:
         console.print()
-        console.print(Text(section.heading, style="bold"))
+        if section.heading:
+            console.print(Text(section.heading, style="bold"))
         for index, block in enumerate(section.blocks):
             if index and isinstance(block, document.Table | document.Bars | document.Plot):
                 console.print()

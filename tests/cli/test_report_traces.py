@@ -48,7 +48,7 @@ def export(path: Path) -> Path:
 def test_a_trace_is_recognized_by_its_content_not_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    assert main(["report", str(kineto(tmp_path / name))]) == 0
+    assert main(["report", "-v", str(kineto(tmp_path / name))]) == 0
     shown = capsys.readouterr().out
     assert "predicted from the trace" in shown
     for text in ("share removed, bounds", "queue delay", "TKLQT", "HDBI"):
@@ -189,7 +189,7 @@ def test_a_trace_that_breaks_off_is_reported_with_its_damage(
 ) -> None:
     path = kineto(tmp_path / "t.json", steps=9)
     path.write_bytes(path.read_bytes()[:-9000])
-    assert main(["report", str(path)]) == 0
+    assert main(["report", "-v", str(path)]) == 0
     assert "the file ends early" in " ".join(capsys.readouterr().out.split())
 
 

@@ -7,8 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks
-from launchscope.report.document import Commands, Document, Section
-from launchscope.report.documents import check, comparison, difference, profile, ranks
+from launchscope.report.document import Commands, Document, Paragraph, Section
+from launchscope.report.documents import (
+    check,
+    comparison,
+    difference,
+    profile,
+    profile_brief,
+    ranks,
+)
 
 # The second argument bounds long tables.
 DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {
@@ -20,9 +27,17 @@ DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {
 }
 
 
-def document_of(value: object, top: int, next_commands: tuple[str, ...] = ()) -> Document:
-    """What a report of this value says, with the commands to type next at its end."""
-    made = DOCUMENTS[type(value)](value, top)
-    if not next_commands:
-        return made
-    return replace(made, sections=(*made.sections, Section("Next", (Commands(next_commands),))))
+def document_of(
+    value: object, top: int, next_commands: tuple[str, ...] = (), *, brief: bool = False
+) -> Document:
+    """What a report of this value says, with the commands to type next at its end. A `brief` one
+    of a Profile fits a screen and ends with the verdict."""
+    if not (brief and isinstance(value, Profile)):
+        made = DOCUMENTS[type(value)](value, top)
+        last = Section("Next", (Commands(next_commands),))
+        return replace(made, sections=(*made.sections, last)) if next_commands else made
+    made = profile_brief.document(value, top)
+    more = profile_brief.not_shown(value)
+    commands = (Commands(next_commands),) if next_commands else ()
+    blocks = (*((Paragraph(more, "dim"),) if more else ()), *commands, profile_brief.closing(value))
+    return replace(made, sections=(*made.sections, Section("Next", blocks)))

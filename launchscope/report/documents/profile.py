@@ -42,7 +42,7 @@ _BASES = {
     "predicted": "replay predicted from the trace",
     "structural": "no replay measured or predicted",
 }
-_REPLAY_HEADINGS = {"what_if": "replay (what if)", "predicted": "replay (predicted)"}
+REPLAY_HEADINGS = {"what_if": "replay (what if)", "predicted": "replay (predicted)"}
 _PARTS = (
     ("GPU busy", "iteration_busy_ms"),
     ("launch overhead", "launch_overhead_ms"),
@@ -74,7 +74,7 @@ def document(profile: Profile, top: int) -> Document:
     """Everything a report shows of a Profile, with its `top` kernels."""
     verdict = profile.verdict
     label, tone = VERDICTS[None if verdict is None else verdict.recommendation]
-    why, change, keep_in_mind = _findings(profile)
+    why, change, keep_in_mind = findings(profile)
     return Document(
         badge=label.upper(),
         tone=tone,
@@ -85,7 +85,7 @@ def document(profile: Profile, top: int) -> Document:
         sections=sections(
             why,
             _times(profile),
-            _iteration(profile),
+            iteration(profile),
             _costs(profile),
             _step_groups(profile),
             _devices(profile),
@@ -132,7 +132,7 @@ def _context(profile: Profile) -> tuple[str, ...]:
     return machine(profile.environment), " · ".join(parts)
 
 
-def _findings(profile: Profile) -> list[Section]:
+def findings(profile: Profile) -> list[Section]:
     """Reasons for the verdict, what to change in the script, and what else to know."""
     because = profile.verdict.because if profile.verdict is not None else ()
     rank = {code: i for i, code in enumerate(because)}
@@ -168,14 +168,14 @@ def _times(profile: Profile) -> Section:
             _Row("distinct operation sequences", _metric(profile, "shape_signatures")),
         ]
     else:
-        rows = [*_durations(profile), *_launching(profile), *_predicted(profile)]
+        rows = [*durations(profile), *_launching(profile), *_predicted(profile)]
     basis = profile.verdict.basis if profile.verdict is not None else ""
     is_compared = any(row.replay or row.speedup is not None for row in rows)
     table = Table.of(
         rows,
         (Column("", "left", key=True, fit="wrap"), lambda row: row.label),
         (Column("eager" if is_compared else ""), lambda row: row.eager),
-        (Column(_REPLAY_HEADINGS.get(basis, "replay")), lambda row: row.replay),
+        (Column(REPLAY_HEADINGS.get(basis, "replay")), lambda row: row.replay),
         (
             Column("speedup"),
             lambda row: Cell("" if row.speedup is None else times(row.speedup), "strong"),
@@ -215,25 +215,28 @@ def _is_replayed(profile: Profile) -> bool:
     return has_replay and not _is_predicted(profile) and not _is_part(profile)
 
 
-def _durations(profile: Profile) -> list[_Row]:
+def durations(profile: Profile, *, spread: bool = True) -> list[_Row]:
+    """The rows of times, with their spread or without it."""
     verdict, rows = profile.verdict, []
     if not _is_total(profile):
-        row = _Row("step", _metric(profile, "step_ms"))
+        row = _Row("step", _metric(profile, "step_ms", spread=spread))
         if not _is_part(profile):
             key = "replay_ms" if _is_replayed(profile) else "predicted_replay_ms"
             speedup = verdict.speedup if verdict is not None else profile.value("speedup")
-            row = replace(row, replay=_metric(profile, key), speedup=speedup)
+            row = replace(row, replay=_metric(profile, key, spread=spread), speedup=speedup)
         rows.append(row)
         if profile.value("step_p95_ms") is not None:
-            rows.append(_Row("step, 95th percentile", _metric(profile, "step_p95_ms")))
+            rows.append(
+                _Row("step, 95th percentile", _metric(profile, "step_p95_ms", spread=spread))
+            )
     for scope in profile.replay.scopes:
         if (eager := scope.eager_ms) and (replay := scope.replay_ms):
             label = f"{scope.scope.replace('_', ' and ')} alone"
             rows.append(_Row(label, ms(eager), ms(replay), eager / replay))
     whole = _Row(
         "whole span" if _is_total(profile) else "iteration",
-        _metric(profile, "iteration_ms"),
-        _metric(profile, "projected_iteration_ms"),
+        _metric(profile, "iteration_ms", spread=spread),
+        _metric(profile, "projected_iteration_ms", spread=spread),
         profile.value("iteration_speedup"),
     )
     return [*rows, whole]
@@ -306,7 +309,7 @@ def _predicted(profile: Profile) -> list[_Row]:
     return rows
 
 
-def _iteration(profile: Profile) -> Section:
+def iteration(profile: Profile) -> Section:
     """Where the iteration goes; empty unless busy time and iteration are known."""
     iteration = profile.value("iteration_ms")
     if not iteration or profile.value("iteration_busy_ms") is None:

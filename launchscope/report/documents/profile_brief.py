@@ -1,0 +1,147 @@
+"""The report of a Profile that fits a screen: the answer, its reason, five rows, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from launchscope.model import Finding, Profile
+from launchscope.report.document import (
+    Bars,
+    Cell,
+    Column,
+    Document,
+    Entries,
+    Entry,
+    Items,
+    Paragraph,
+    Section,
+    Table,
+    measured,
+    notes,
+    sections,
+)
+from launchscope.report.documents import profile as full
+from launchscope.report.documents.labels import VERDICTS
+from launchscope.wording import listed, ms, plural, sentence, times
+
+_MOST_ROWS, _MOST_PARTS, _MOST_TO_DO, _MOST_NOTES = 5, 4, 3, 3
+# Beside the durations, as many as there is room for.
+_ROWS = (
+    ("launches per step", "launches_per_step"),
+    ("GPU busy in the step", "gpu_busy_ms"),
+    ("launch overhead, exposed", "launch_overhead_ms"),
+    ("synchronizations per step", "syncs_per_step"),
+    ("device operations per step", "device_ops_per_step"),
+    ("distinct operation sequences", "shape_signatures"),
+    ("synchronizations between steps", "between_syncs"),
+)
+
+
+def document(profile: Profile, top: int) -> Document:
+    """What a person needs first. `top` is that of the whole report."""
+    whole = full.document(profile, top)
+    _, change, keep_in_mind = full.findings(profile)
+    steps = profile.verdict.instructions if profile.verdict is not None else ()
+    fixes = [] if steps else [entry for entry in _entries(change) if entry.advice]
+    reason = _reason(profile)
+    doubts = [
+        replace(entry, advice="")
+        for entry in _entries(keep_in_mind)
+        if entry.tone in ("bad", "caution") and (reason is None or entry.code != reason.code)
+    ]
+    remarks = _remarks(profile)
+    most = _MOST_TO_DO - bool(doubts or remarks)
+    shown = sections(
+        _figures(profile),
+        _parts(full.iteration(profile)),
+        Section(
+            "What to do",
+            (Items(steps[:most], numbered=True), Entries(tuple(fixes[:most]))),
+        ),
+        Section("Keep in mind", (Entries(tuple(doubts[:1])),)),
+        notes(remarks),
+    )
+    return replace(
+        whole,
+        headline=whole.headline if reason is None else f"{whole.headline} {sentence(reason.title)}",
+        context=(" · ".join(whole.context),),
+        sections=shown,
+    )
+
+
+def not_shown(profile: Profile) -> str:
+    """`-v or -o report.html shows 4 findings and 27 kernels more`."""
+    steps = len(profile.verdict.instructions) if profile.verdict is not None else 0
+    hidden = {
+        "finding": len(profile.findings),
+        "instruction": max(steps - _MOST_TO_DO, 0),
+        "kernel": len(profile.kernels),
+        "note": len(profile.notes) - len(_remarks(profile)),
+    }
+    counted = [plural(number, noun) for noun, number in hidden.items() if number]
+    return f"-v or -o report.html shows {listed(counted)} more" if counted else ""
+
+
+def _remarks(profile: Profile) -> tuple[str, ...]:
+    """What happened in a run. The notes on a trace are about its figures."""
+    return () if profile.mode == "trace" else profile.notes[:_MOST_NOTES]
+
+
+def _reason(profile: Profile) -> Finding | None:
+    """The finding behind the verdict that says more than its gain (LS001) does."""
+    codes = profile.verdict.because if profile.verdict is not None else ()
+    by_code = {finding.code: finding for finding in profile.findings}
+    return next((by_code[code] for code in codes if code != "LS001" and code in by_code), None)
+
+
+def closing(profile: Profile) -> Paragraph:
+    """The verdict in a line: `ADOPT  2.49 ms to 0.573 ms per iteration (4.35x), measured`."""
+    verdict = profile.verdict
+    label, tone = VERDICTS[None if verdict is None else verdict.recommendation]
+    before, after = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
+    text = label.upper()
+    if verdict is not None and before and after and verdict.recommendation != "inconclusive":
+        how = "measured" if verdict.basis == "measured" else "predicted"
+        with_replay = "" if verdict.recommendation.startswith("adopt") else " with a replay"
+        text += f"  {ms(before)} to {ms(after)} per iteration{with_replay} "
+        text += f"({times(before / after)}), {how}"
+    return Paragraph(text, tone)
+
+
+def _entries(section: Section) -> list[Entry]:
+    return [e for block in section.blocks if isinstance(block, Entries) for e in block.entries]
+
+
+def _figures(profile: Profile) -> Section:
+    """The times of the step and the iteration, and other figures in the rows that are left."""
+    rows = [] if profile.mode == "rehearsal" else full.durations(profile, spread=False)
+    rows = [row for row in rows if row.replay]
+    cells: list[tuple[str, Cell | str, Cell | str, float | None]]
+    cells = [(row.label, row.eager, row.replay, row.speedup) for row in rows]
+    for label, key in _ROWS:
+        if profile.value(key) is not None and len(cells) < _MOST_ROWS:
+            cells.append((label, measured(profile.metrics[key], spread=False), "", None))
+    basis = profile.verdict.basis if profile.verdict is not None else ""
+    is_compared = any(replay or speedup is not None for _, _, replay, speedup in cells)
+    table = Table.of(
+        cells,
+        (Column("", "left", key=True, fit="wrap"), lambda row: row[0]),
+        (Column("eager" if is_compared else ""), lambda row: row[1]),
+        (Column(full.REPLAY_HEADINGS.get(basis, "replay")), lambda row: row[2]),
+        (
+            Column("speedup"),
+            lambda row: Cell("" if row[3] is None else times(row[3]), "strong"),
+        ),
+    )
+    return Section("Eager and replay" if is_compared else "Measurements", (table,))
+
+
+def _parts(section: Section) -> Section:
+    """The largest parts of the iteration."""
+    blocks = []
+    for block in section.blocks:
+        if isinstance(block, Bars):
+            by_size = sorted(block.bars, key=lambda bar: -(bar.share_pct or 0.0))[:_MOST_PARTS]
+            block = replace(block, bars=tuple(bar for bar in block.bars if bar in by_size))
+        blocks.append(block)
+    return Section(section.heading, tuple(blocks))

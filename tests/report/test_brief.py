@@ -1,0 +1,69 @@
+"""The report in a terminal fits a screen and ends with the answer; -v shows the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launchscope.model import Profile
+from launchscope.report import RenderOptions, reporter_named
+from launchscope.report.documents.labels import VERDICTS
+from launchscope.rules import advise
+from launchscope.workflows.load_input import ReadOptions, profile_of
+from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
+
+ROOT = Path(__file__).parents[2]
+MEASURED = [
+    *sorted((ROOT / "sample_workloads/recordings").iterdir()),
+    *sorted((ROOT / "tests/truth").glob("*.json.gz")),
+]
+COMMANDS = ("launchscope rules LS001",)
+
+
+def shown(value: Profile, width: int = 100, *, brief: bool = True) -> list[str]:
+    options = RenderOptions(width=width, brief=brief, next_commands=COMMANDS)
+    text = reporter_named("terminal").render(value, options)
+    assert isinstance(text, str)
+    return text.splitlines()
+
+
+@pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.name)
+def test_it_fits_a_screen_at_100_columns(path: Path) -> None:
+    made = profile_of(path, ReadOptions(15.0, None))
+    lines = shown(made)
+    assert len(lines) <= 35
+    assert max(map(len, lines)) <= 100
+    assert made.verdict is not None
+    assert lines[-1].strip().startswith(VERDICTS[made.verdict.recommendation][0].upper())
+    assert lines[-2].strip() == COMMANDS[0]
+    # Nothing is cropped: what is there stands whole in the whole report, too, but for its layout.
+    whole = " ".join(" ".join(shown(made, 400, brief=False)).split())
+    for instruction in made.verdict.instructions[:2]:
+        assert instruction in " ".join(" ".join(lines).split())
+        assert instruction in whole
+
+
+@pytest.mark.parametrize("make", [profile, gpu_bound, blocked, rehearsal])
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_every_kind_of_profile_has_one_at_every_width(make: object, width: int) -> None:
+    assert callable(make)
+    lines = shown(advise(make()), width)
+    assert max(map(len, lines)) <= width
+
+
+def test_what_is_left_out_is_counted_and_doubts_are_not_left_out() -> None:
+    made = advise(profile())
+    made = replace(made, notes=("one", "two", "three", "four"))
+    text = "\n".join(shown(made))
+    assert "-v or -o report.html shows" in text
+    assert "1 note more" in text
+    assert "- Two." in text
+    samples = replace(
+        made.metrics["iteration_ms"], samples=(8.0, 8.5, 9.0, 12.0, 14.0, 14.5), value=9.39
+    )
+    doubtful = advise(replace(made, metrics=made.metrics | {"iteration_ms": samples}))
+    assert "varies very widely" in " ".join(shown(doubtful))
+    assert "Top kernels" not in text
+    assert "Top kernels" in "\n".join(shown(made, brief=False))
