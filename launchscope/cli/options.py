@@ -35,7 +35,9 @@ def switch(name: str, help_text: str) -> Any:
 MODULE = typer.Option(False, "-m", help="Run a module, as `python -m` does.")
 CONFIG = text("Settings file to use instead of the nearest pyproject.toml.", "PATH")
 PYTHON = text("Interpreter that runs the script.", "PATH")
-VERBOSE = typer.Option(False, "--verbose", "-v", help="Show all kernels, and tracebacks of errors.")
+VERBOSE = typer.Option(
+    False, "--verbose", "-v", help="Show everything that was found, and tracebacks of errors."
+)
 
 # Each group by parameter name.
 _VERDICT = {

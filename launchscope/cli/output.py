@@ -76,7 +76,11 @@ class Outputs:
             top=10_000 if console.verbose else None,
             next_commands=next_commands,
         )
-        report = self.shown.render(value, shown)
+        report: str | bytes = ""
+        try:
+            report = self.shown.render(value, shown)
+        except UsageError as error:  # the value has nothing that this format shows
+            problem = problem or error
         failed = False
         try:
             console.out(report, commands=self.shown.name == "github")
