@@ -92,6 +92,14 @@ class TraceBuilder:
         self._open_op = (name, self.host, self._external)
         return self
 
+    def inside(self, name: str, body: Callable[[TraceBuilder], object], *, tid: int = MAIN,
+               category: str = "cpu_op",
+               arguments: dict[str, Any] | None = None) -> TraceBuilder:  # fmt: skip
+        """What `body` adds lies in an operator, or in another event of the host."""
+        begin = self.host
+        body(self)
+        return self._event(category, name, begin, self.host - begin, PID, tid, arguments or {})
+
     def data(self, us: float) -> TraceBuilder:
         """Time in the data loader."""
         self.span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", self.host,

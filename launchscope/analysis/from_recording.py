@@ -9,6 +9,7 @@ from statistics import median
 
 import numpy as np
 
+from launchscope.analysis.launching import with_launching
 from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.replay_model.gain import (
     Projector,
@@ -27,6 +28,7 @@ from launchscope.analysis.replay_model.replay import (
 from launchscope.analysis.steps.between import of_records
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline.kernels import kernel_table, op_table
+from launchscope.analysis.timeline.lines import launch_lines
 from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import StepTimes, step_times
 from launchscope.errors import InputError
@@ -92,7 +94,8 @@ def build_profile(
         for failed in recording.failures
     ]
     ops = inspected.ops if inspected else ()
-    return Profile(
+    lines = launch_lines(traced.work, ops) if traced is not None else None
+    profile = Profile(
         target=recording.target,
         environment=recording.environment,
         mode=recording.mode,
@@ -101,7 +104,7 @@ def build_profile(
         shapes=shapes,
         blockers=_blockers(inspected),
         replay=replace(compared, scopes=scopes),
-        kernels=kernel_table(traced.work, ops) if traced is not None else (),
+        kernels=kernel_table(lines) if lines is not None else (),
         ops=op_table(ops),
         between=builder.between,
         notes=tuple(dict.fromkeys(builder.notes)),
@@ -109,6 +112,7 @@ def build_profile(
         threshold_pct=threshold_pct,
         expected_steps=expected_steps,
     )
+    return profile if lines is None or traced is None else with_launching(profile, traced, lines)
 
 
 def _read(builder: ProfileBuilder, recording: Recording, file: str) -> Trace | None:

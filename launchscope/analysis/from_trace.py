@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from launchscope.analysis.launching import with_launching
 from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.replay_model.gain import Projection, Projector, TracedSteps
 from launchscope.analysis.replay_model.more_graphs import more_graphs_pct, step_groups
@@ -19,6 +20,7 @@ from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
 from launchscope.analysis.timeline.communication import communication_ms
 from launchscope.analysis.timeline.devices import device_rows
 from launchscope.analysis.timeline.kernels import kernel_table
+from launchscope.analysis.timeline.lines import launch_lines
 from launchscope.analysis.timeline.timeline import (
     PAUSE_NS,
     STALL_NS,
@@ -117,7 +119,8 @@ def profile_of_trace(
     boundary = steps.boundary
     if work.one_thread and not work.optimizers:  # inference
         boundary = replace(boundary, scope="forward")
-    return Profile(
+    lines = launch_lines(work)
+    profile = Profile(
         target=Target("trace", name),
         environment=Environment(device=trace.device_name, world_size=trace.world_size or 1),
         mode="trace",
@@ -126,7 +129,7 @@ def profile_of_trace(
         shapes=Shapes(None),
         blockers=(),
         replay=Replay("skipped", Reason("trace_only")),
-        kernels=kernel_table(work),
+        kernels=kernel_table(lines),
         between=builder.between,
         devices=rows,
         step_groups=groups,
@@ -143,6 +146,7 @@ def profile_of_trace(
         threshold_pct=threshold_pct,
         expected_steps=expected_steps,
     )
+    return with_launching(profile, traced, lines)
 
 
 def _without_overlap(timeline: Timeline) -> Timeline:

@@ -77,7 +77,11 @@ class Outputs:
             next_commands=next_commands,
             brief=not console.verbose,
         )
-        report = self.shown.render(value, shown)
+        report: str | bytes = ""
+        try:
+            report = self.shown.render(value, shown)
+        except UsageError as error:  # the value has nothing that this format shows
+            problem = problem or error
         failed = False
         try:
             console.out(report, commands=self.shown.name == "github")

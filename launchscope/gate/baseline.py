@@ -259,6 +259,12 @@ def baseline_of(profile: Profile) -> Profile:
         ops=_sorted_ops(profile.ops),
         between=profile.between and _between_of(profile.between),
         notes=(),
+        histograms=None,
+        queue_depth=None,
+        streams=None,
+        overhead_by_line=None,
+        overhead_by_module=None,
+        launches_by_operator=None,
         facts=Facts(
             ranges=ranges,
             processes=profile.facts.processes or 1,

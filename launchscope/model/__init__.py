@@ -40,6 +40,14 @@ from launchscope.model.gate import (
     PairedRuns as PairedRuns,
     TimedFigure as TimedFigure,
 )
+from launchscope.model.launching import (
+    Extreme as Extreme,
+    Histogram as Histogram,
+    Histograms as Histograms,
+    OverheadRow as OverheadRow,
+    QueueDepth as QueueDepth,
+    StreamRow as StreamRow,
+)
 from launchscope.model.profile import (
     Basis as Basis,
     BetweenSteps as BetweenSteps,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median, quantiles
 from typing import Any, Literal
 
+from launchscope.model.launching import Histograms, OverheadRow, QueueDepth, StreamRow
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (
     Cause,
@@ -310,6 +311,13 @@ class Profile:
     between: BetweenSteps | None = None  # None: not observed
     devices: tuple[DeviceRow, ...] = ()  # of a trace file
     step_groups: tuple[StepGroup, ...] = ()  # where some steps replay a graph and others do not
+    # Of the traced steps; None: not recorded, or nothing to show.
+    histograms: Histograms | None = None
+    queue_depth: QueueDepth | None = None
+    streams: tuple[StreamRow, ...] | None = None
+    overhead_by_line: tuple[OverheadRow, ...] | None = None
+    overhead_by_module: tuple[OverheadRow, ...] | None = None
+    launches_by_operator: tuple[OverheadRow, ...] | None = None
     notes: tuple[str, ...] = ()
     facts: Facts = field(default_factory=Facts)
     threshold_pct: float = 15.0

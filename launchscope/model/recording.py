@@ -204,10 +204,12 @@ class BlockerRecord:
 
 @dataclass(frozen=True)
 class OpRecord:
-    """One run of equal ops at one line of the user's, in dispatch order."""
+    """One run of equal ops at one line of the user's, in dispatch order. `modules` are those whose
+    forwards ran, the outermost first: ("GPT", "blocks.0", "attention")."""
 
     op: str
     where: SourceLine | None
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from launchscope.parser.trace import Bools, Ints
 
 Numbers = npt.NDArray[Any]
 # The table that an event goes into.
-CALL, DEVICE, RANGE, OP = "call", "device", "range", "op"
+CALL, DEVICE, RANGE, OP, PYTHON = "call", "device", "range", "op", "python"
 # Categories as PyTorch 2 writes them (also for HIP), and as PyTorch 1.8 to 1.12 did.
 _KINDS = {
     "kernel": c.KERNEL, "Kernel": c.KERNEL, "gpu_memcpy": c.MEMCPY, "Memcpy": c.MEMCPY,
@@ -34,9 +34,8 @@ _TABLES = {
     **dict.fromkeys(_KINDS, DEVICE),
     "user_annotation": RANGE, "cpu_op": OP, "Operator": OP,
 }  # fmt: skip
-_CATEGORIES = tuple(_TABLES)
-_NUMBER = {category: number for number, category in enumerate(_CATEGORIES)}
-_NO_TABLE = len(_CATEGORIES)
+# Many, and read only where somebody asks who launched the work; those in damaged parts are not.
+_PYTHON_TABLES = {"python_function": PYTHON}
 
 # The first bytes of an event in Kineto's own layout, after its brace.
 _EVENT_START = b'\n    "ph": "X", "cat": "'
@@ -72,6 +71,8 @@ class _Args(msgspec.Struct, gc=False):
     warps: Any = msgspec.field(default=None, name="warps per SM")
     registers: Any = msgspec.field(default=None, name="registers per thread")
     shared: Any = msgspec.field(default=None, name="shared memory")
+    sequence: Any = msgspec.field(default=-1, name="Sequence number")
+    forward_thread: Any = msgspec.field(default=-1, name="Fwd thread id")
 
 
 _NO_ARGS = _Args()
@@ -108,8 +109,13 @@ class Decoder:
     `add` gets columns for a table. SHARE holds the number of the launch's shape in `launch_shapes`.
     """
 
-    def __init__(self, add: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(
+        self, add: Callable[[str, dict[str, Any]], None], *, op_names: bool = True
+    ) -> None:
         self._add = add
+        self._op_names = op_names
+        self._tables = _TABLES | (_PYTHON_TABLES if op_names else {})
+        self._number = {category: number for number, category in enumerate(self._tables)}
         self.dropped = 0
         self.durations_repaired = 0
         self.repairs: list[str] = []
@@ -120,13 +126,13 @@ class Decoder:
     def take(self, text: bytes) -> bool:
         """Adds a list of events, if all of them can be decoded."""
         try:
-            events, number, incomplete = _sorted(_EVENTS.decode(text))
+            events, number, incomplete = _sorted(_EVENTS.decode(text), self._number)
         except _UNDECODABLE:
             return False
         # What only begins or ends has no duration; PyTorch does not write it.
         self.dropped += sum(event.ph in ("B", "E") for event in incomplete)
         if events:
-            self._add_events(events, number, lambda: _sorted(_EXACT.decode(text))[0])
+            self._add_events(events, number, lambda: _sorted(_EXACT.decode(text), self._number)[0])
         return True
 
     def repair(self, pieces: list[bytes], *, kineto_layout: bool) -> None:
@@ -152,11 +158,11 @@ class Decoder:
             names = list(map(str, names))
         pid = _integers([e.pid for e in events], _identity)
         tid = _integers([e.tid for e in events], _identity)
-        edges = np.searchsorted(number, np.arange(len(_CATEGORIES) + 1)).tolist()
-        for category, first, last in zip(_CATEGORIES, edges, edges[1:]):
+        edges = np.searchsorted(number, np.arange(len(self._tables) + 1)).tolist()
+        for category, first, last in zip(self._tables, edges, edges[1:]):
             if first == last:
                 continue
-            rows, table = slice(first, last), _TABLES[category]
+            rows, table = slice(first, last), self._tables[category]
             values = {
                 c.NAME: names[rows],
                 c.START: start[rows],
@@ -169,6 +175,10 @@ class Decoder:
                 values[c.CORRELATION] = _integers([arg.correlation for arg in args])
                 if table == DEVICE:
                     values |= self._device_columns(category, names[rows], events[rows], args)
+            if table == OP and self._op_names:
+                args = [event.args or _NO_ARGS for event in events[rows]]
+                values[c.SEQUENCE] = _integers([arg.sequence for arg in args])
+                values[c.FORWARD_THREAD] = _integers([arg.forward_thread for arg in args])
             self._add(table, values)
 
     def _device_columns(
@@ -242,15 +252,16 @@ class Decoder:
         return start, duration, known & (np.abs(start) <= _MAX_NS) & (duration <= _MAX_NS)
 
 
-def _sorted(events: list[Any]) -> tuple[list[Any], Numbers, list[Any]]:
+def _sorted(events: list[Any], number_of: dict[str, int]) -> tuple[list[Any], Numbers, list[Any]]:
     """The complete events of the categories that belong in a table, by the numbers of these
     categories; those numbers; and the incomplete events."""
+    no_table = len(number_of)
     try:
-        codes = bytes([_NUMBER.get(event.cat, _NO_TABLE) for event in events])
+        codes = bytes([number_of.get(event.cat, no_table) for event in events])
     except TypeError:  # a list where a name belongs
-        return _sorted([event for event in events if type(event.cat) is str])
+        return _sorted([event for event in events if type(event.cat) is str], number_of)
     number = np.frombuffer(codes, np.uint8)
-    order = np.argsort(number, kind="stable")[: np.count_nonzero(number < _NO_TABLE)]
+    order = np.argsort(number, kind="stable")[: np.count_nonzero(number < no_table)]
     tabled, number = [events[row] for row in order.tolist()], number[order]
     incomplete = [event for event in tabled if event.ph != "X"]
     if incomplete:

@@ -18,6 +18,11 @@ COPY = "copy"  # "Pageable -> Device" and the like; "" for what is no copy
 # kernel.
 SHARE = "share_ppm"
 
+# Of an operator: the number of the autograd node that it makes or runs, -1 none.
+SEQUENCE = "sequence"
+# 0 for an operator that makes the node, otherwise it runs it; -1 without one.
+FORWARD_THREAD = "forward_thread"
+
 KERNEL = "kernel"
 MEMCPY = "memcpy"
 MEMSET = "memset"
@@ -36,7 +41,7 @@ LEGACY_STREAMS = (0, 7)
 
 CALL_COLUMNS = (NAME, START, DUR, END, PID, TID, CORRELATION)
 RANGE_COLUMNS = (NAME, START, DUR, END, PID, TID)
-OP_COLUMNS = RANGE_COLUMNS
+OP_COLUMNS = (*RANGE_COLUMNS, SEQUENCE, FORWARD_THREAD)
 OP_MARKS = (START, PID)
 ACTIVITY_COLUMNS = (NAME, START, DUR, END, PID, KIND, DEVICE, STREAM, CORRELATION, COPY, SHARE)
 TEXT = frozenset({NAME, KIND, COPY})

@@ -17,7 +17,7 @@ import numpy as np
 
 from launchscope.errors import InputError
 from launchscope.parser import columns as c
-from launchscope.parser.chrome_events import CALL, DEVICE, OP, RANGE, Decoder
+from launchscope.parser.chrome_events import CALL, DEVICE, OP, PYTHON, RANGE, Decoder
 from launchscope.parser.decompress import beginning, decompress
 from launchscope.parser.json_events import MAX_EVENT, BeyondRepairError, Events
 from launchscope.parser.occupancy import shares_ppm
@@ -61,6 +61,7 @@ def read(path: Path, reading: Reading) -> Trace:
         DEVICE: Rows(c.ACTIVITY_COLUMNS),
         RANGE: Rows(c.RANGE_COLUMNS),
         OP: Rows(c.OP_COLUMNS if reading.op_names else c.OP_MARKS),
+        PYTHON: Rows(c.RANGE_COLUMNS),
     }
     gradients = Rows(c.OP_MARKS)
     limit = reading.limit()
@@ -71,7 +72,7 @@ def read(path: Path, reading: Reading) -> Trace:
             chosen = np.asarray([name == _ACCUMULATES for name in values[c.NAME]])
             gradients.add({column: values[column][chosen] for column in c.OP_MARKS})
 
-    decoder = Decoder(add)
+    decoder = Decoder(add, op_names=reading.op_names)
     events = Events(decompress(path, repairs), decoder.take)
     try:
         for pieces in events:
@@ -94,7 +95,7 @@ def read(path: Path, reading: Reading) -> Trace:
             device = {}
     name, shares = device.get("name"), shares_ppm(decoder.launch_shapes, device)
     sorted_ = (rows.table() for rows in (*tables.values(), gradients))
-    calls, activities, ranges, ops, given = _from_zero(*sorted_)
+    calls, activities, ranges, ops, python, given = _from_zero(*sorted_)
     if not len(activities):
         _refuse_foreign(path)
     activities, ambiguous = _with_process(activities, calls)
@@ -106,6 +107,7 @@ def read(path: Path, reading: Reading) -> Trace:
         ranges=ranges,
         ops=ops,
         gradients=given,
+        python=python,
         damage=Damage(
             decoder.dropped + events.strays, ambiguous, decoder.durations_repaired,
             tuple(dict.fromkeys(repairs)), is_followed or not events.complete,

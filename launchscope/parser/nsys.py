@@ -154,6 +154,7 @@ class _Export:
             ranges=ranges,
             ops=ops,
             gradients=Rows(c.OP_MARKS).table(),  # the engine has no NVTX range
+            python=Rows(c.RANGE_COLUMNS).table(),
             damage=Damage(self._dropped, 0, self._repaired, tuple(self._repairs), self._broken),
             device_name=device_name,
         )
@@ -269,6 +270,7 @@ class _Export:
             pairs = zip(texts, rows["textId"].tolist())
             named = (self._strings.get(i, "") if text is None else text for text, i in pairs)
             names = np.asarray([_OPERATOR.sub("", name) for name in named], object)
+            unknown = np.full(len(names), -1)  # what runs in which node of autograd
             operator = np.asarray([name.startswith(_OPS) for name in names], np.bool_)
             for table, mine in ((self._ops, kept & operator), (self._ranges, kept & ~operator)):
                 table.add(
@@ -278,6 +280,7 @@ class _Export:
                         c.DUR: (rows["end"] - rows["start"])[mine],
                         c.PID: _process(rows["globalTid"][mine]),
                         c.TID: _thread(rows["globalTid"][mine]),
+                        **dict.fromkeys((c.SEQUENCE, c.FORWARD_THREAD), unknown[mine]),
                     }
                 )
 

@@ -21,7 +21,7 @@ _ANALYSIS = 5
 class Reading:
     """How much of a trace is read, and the memory that this may take."""
 
-    op_names: bool = True  # False: only when operators began
+    op_names: bool = True  # False: only when operators began, and no Python calls
     memory_bytes: int | None = None  # None: half of what is free
 
     def limit(self) -> int:

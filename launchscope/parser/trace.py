@@ -104,6 +104,12 @@ def where(texts: Texts, holds: Callable[[str], object]) -> Bools:
     return rows
 
 
+def numbered(table: Table, column: str) -> tuple[Ints, list[str]]:
+    """A text column as a number per row, and the text of each number."""
+    found = table[column]
+    return np.asarray(found.codes, np.int64), list(found.texts)
+
+
 @dataclass(frozen=True)
 class Damage:
     """What a reader left out or repaired; all zero and empty for a clean file."""
@@ -139,6 +145,7 @@ class Trace:
     ranges: Table  # user annotations (steps, DataLoader, optimizer): RANGE_COLUMNS
     ops: Table  # operators: OP_COLUMNS, or only OP_MARKS where names were not asked for
     gradients: Table  # operators that hand a parameter its gradient, once more: OP_MARKS
+    python: Table  # calls of functions and modules, if names were asked for: RANGE_COLUMNS
     damage: Damage = Damage()
     device_name: str | None = None
     rank: int | None = None  # of a distributed run, where the file says so

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from launchscope.model import Metric
@@ -162,8 +162,11 @@ Block = Paragraph | Items | Entries | Table | Bars | Plot | Commands
 
 @dataclass(frozen=True)
 class Section:
+    """`is_detail`: a screen has no room for it, unless everything is asked for."""
+
     heading: str
     blocks: tuple[Block, ...]
+    is_detail: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,7 +189,7 @@ def sections(*made: Section) -> tuple[Section, ...]:
         for at, block in enumerate(section.blocks, 1):
             if isinstance(block, Table) and any(cell.spread for row in block.rows for cell in row):
                 blocks = (*section.blocks[:at], Paragraph(SPREAD, "dim"), *section.blocks[at:])
-                found[index] = Section(section.heading, blocks)
+                found[index] = replace(section, blocks=blocks)
                 return tuple(found)
     return tuple(found)
 

@@ -49,8 +49,8 @@ def render(value: object, options: RenderOptions) -> str:
         legacy_windows=False,
         _environ={},
     )
-    made = document_of(value, options.top or _TOP, options.next_commands, brief=options.brief)
-    _write(console, made)
+    report = document_of(value, options.top or _TOP, options.next_commands, brief=options.brief)
+    _write(console, report, with_details=options.top is not None)
     text = stream.getvalue()
     if not options.unicode:
         text = text.replace(" ± ", "+/-").translate(_ASCII).encode("ascii", "replace").decode()
@@ -58,11 +58,13 @@ def render(value: object, options: RenderOptions) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def _write(console: Console, report: document.Document) -> None:
+def _write(console: Console, report: document.Document, *, with_details: bool) -> None:
     console.print(_panel(report, console.width))
     for line in report.context:
         console.print(Padding(Text(line, style="dim"), (0, 0, 0, _INDENT)))
     for section in report.sections:
+        if section.is_detail and not with_details:
+            continue
         console.print()
         if section.heading:
             console.print(Text(section.heading, style="bold"))

@@ -65,7 +65,8 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class ReadOptions:
     """How files are read. `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are
-    ranks of one run. `given`: the options that a person chose, for error messages."""
+    ranks of one run. `operators`: a trace's Profile says what launched its work, which takes
+    longer. `given`: the options that a person chose, for error messages."""
 
     threshold: float
     expected_steps: int | None
@@ -74,6 +75,7 @@ class ReadOptions:
     memory_bytes: int | None = None
     reweigh: bool = False
     ranks: bool = False
+    operators: bool = False
     given: tuple[str, ...] = ()
 
 
@@ -149,7 +151,7 @@ def check_readable(path: Path) -> None:
 
 
 def _read_trace(path: Path, options: ReadOptions) -> Trace:
-    return read_trace(path, Reading(op_names=False, memory_bytes=options.memory_bytes))
+    return read_trace(path, Reading(op_names=options.operators, memory_bytes=options.memory_bytes))
 
 
 def _of_trace(trace: Trace, path: Path, options: ReadOptions) -> Profile:
@@ -221,6 +223,7 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 
 
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
+    options = replace(options, operators=False)  # no row needs them
     rows: list[RankRow] = []
     collectives: dict[str, Collectives] = {}
     for name, (row, found) in zip(distinct_names(paths), each(_rank, paths, options)):

@@ -378,3 +378,27 @@ def test_a_process_that_ends_while_it_reads_is_an_error_that_names_the_file(
     paths = [str(kineto(tmp_path / name)) for name in ("a.json", "b.json")]
     assert main(["report", *paths]) == 3
     assert "a.json: the process that read it ended with exit code -9" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", [["-v"], ["-f", "markdown"], ["-f", "speedscope"]])
+def test_a_report_of_everything_shows_which_operators_launched_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: list[str]
+) -> None:
+    file = str(kineto(tmp_path / "t.json"))
+    assert main(["report", file, *how]) == 0
+    assert "aten::mul" in capsys.readouterr().out
+    assert main(["report", file]) == 0
+    assert "aten::mul" not in capsys.readouterr().out
+
+
+def test_a_format_without_anything_to_show_ends_with_2_and_the_files_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = loop_trace(5, lambda b: b.launch(kernel_us=4).work(20)).write(tmp_path / "t.json")
+    saved = tmp_path / "profile.json"
+    assert main(["report", str(built), "-f", "speedscope", "-o", str(saved)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "error: the profile does not show which lines" in said.err
+    assert "hint: that needs" in said.err
+    assert json.loads(saved.read_text())["launches_by_operator"] is None

@@ -24,7 +24,7 @@ from tests.gate.profiles import (
 )
 from tests.report import comparisons
 from tests.report.others import difference_of_two, ranks_of_three, workloads
-from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
+from tests.rules.profiles import blocked, gpu_bound, launched, profile, rehearsal
 
 GOLDEN = Path(__file__).parent / "golden"
 VALUES: dict[str, Callable[[], Profile | CheckResult | Comparison | Difference | Ranks]] = {
@@ -32,6 +32,7 @@ VALUES: dict[str, Callable[[], Profile | CheckResult | Comparison | Difference |
     "blocked": lambda: advise(blocked()),
     "gpu_bound": lambda: advise(gpu_bound()),
     "rehearsal": lambda: advise(rehearsal()),
+    "launched": lambda: advise(launched()),
     "check_rehearsal": failed_rehearsal,
     "check_gpu": failed_on_gpu,
     "check_stale": passed_and_stale,
@@ -64,6 +65,9 @@ CASES = [
     ("blocked", "html", "blocked.html", AT_80),
     ("adopt", "json", "adopt.json", AT_80),
     ("adopt", "csv", "adopt.csv", AT_80),
+    ("launched", "terminal", "launched.80.txt", RenderOptions(width=80, top=10_000)),
+    ("launched", "markdown", "launched.markdown.txt", AT_80),
+    ("launched", "speedscope", "launched.speedscope.json", AT_80),
     ("blocked", "junit", "blocked.xml", AT_80),
     ("blocked", "sarif", "blocked.sarif", AT_80),
     ("check_rehearsal", "terminal", "check_rehearsal.80.txt", AT_80),

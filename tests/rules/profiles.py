@@ -10,17 +10,23 @@ from launchscope.model import (
     Blocker,
     Correctness,
     Environment,
+    Extreme,
     Facts,
+    Histogram,
+    Histograms,
     KernelRow,
     Metric,
     OptimizerChange,
+    OverheadRow,
     Profile,
+    QueueDepth,
     Reason,
     Replay,
     Shapes,
     ShapeSignature,
     SourceLine,
     StepBoundary,
+    StreamRow,
     Target,
     WorkComparison,
 )
@@ -240,3 +246,34 @@ def rehearsal(**changes: Any) -> Profile:
     )
     facts = Facts(scheduler_live=False, optimizer_classes=("AdamW",))
     return replace(base, metrics=known, facts=facts, **changes)
+
+
+def launched() -> Profile:
+    """The Profile that would be adopted, with what a closer look at its trace shows."""
+    line = SourceLine("train.py", 21)
+    delay = Histogram((5.0, 7.0, 10.0), (1500, 720), 6.4, 9.1)
+    late = (Extreme("void gemm<float>", 812.0, line), Extreme("reduce_kernel", 640.5))
+    return replace(
+        profile(),
+        histograms=Histograms(
+            launch_delay=replace(delay, outliers=3, largest=late),
+            queue_delay=delay,
+            launch_call=replace(delay, outliers=1, largest=(Extreme("cudaLaunchKernel", 96.0),)),
+            kernel=None,
+            short_kernels=333.5,
+            short_kernels_pct=61.0,
+        ),
+        queue_depth=QueueDepth(9.01, (0.0, 1.5, 2.25, 0.5), 4, 1.0625),
+        streams=(StreamRow(7, 500, 512, 2.71), StreamRow(20, 55, 55.5, 0.2)),
+        overhead_by_line=(
+            OverheadRow("train.py:21", 400, 4.1, line),
+            OverheadRow("model/[bold]net.py:8", 150, 1.2, SourceLine("model/[bold]net.py", 8)),
+            OverheadRow("", 2.5, 0.3, part="between_steps"),
+            OverheadRow("", 5, 0.2, part="unknown"),
+        ),
+        overhead_by_module=(
+            OverheadRow("Linear_0", 300, 3.0, stack=("Net_0", "Linear_0")),
+            OverheadRow("Net_0", 255, 2.8, stack=("Net_0",)),
+        ),
+        launches_by_operator=(OverheadRow("aten::linear", 555, 5.8),),
+    )

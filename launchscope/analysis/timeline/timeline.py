@@ -38,7 +38,8 @@ PAUSE_NS = 2_000_000
 @dataclass(frozen=True)
 class IdleParts:
     """Idle milliseconds per used iteration, by cause; they sum to `idle`. `stalled` is a part of
-    `dispatch`. `gaps` counts all gaps and `pauses` those with a pause."""
+    `dispatch`. `gaps` counts all gaps and `pauses` those with a pause. `exposed_ns` are the
+    nanoseconds of `launch_call` and `framework`, but of each launch."""
 
     idle: Floats
     dispatch: Floats
@@ -51,6 +52,7 @@ class IdleParts:
     unattributed: Floats
     gaps: Floats
     pauses: Floats
+    exposed_ns: Ints
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,10 @@ def _attribute(
     def summed(part: Ints) -> Floats:
         return counted(part) / 1e6
 
+    exposed_ns = np.zeros(len(work.launches), np.int64)
+    mine = known & np.isin(group, work.iterations.used)
+    np.add.at(exposed_ns, launch[mine], exposed[mine])
+
     return IdleParts(
         idle=summed(total),
         dispatch=summed(np.where(queued, total, stalled)),
@@ -195,6 +201,7 @@ def _attribute(
         unattributed=summed(np.where(known, 0, total)),
         gaps=counted(total > 0),
         pauses=counted(pause),
+        exposed_ns=exposed_ns,
     )
 
 

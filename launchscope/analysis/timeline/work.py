@@ -13,6 +13,7 @@ import numpy as np
 from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE, Iterations, ranges_named
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches, synchronizations
+from launchscope.parser.rows import Rows
 from launchscope.parser.trace import Bools, Floats, Ints, Table, Trace, ints
 
 
@@ -57,6 +58,22 @@ class Work:
     def optimizer_ranges(self) -> Table:
         """The process's ranges around optimizer steps: RANGE_COLUMNS, by start."""
         return self.iterations.of_process(ranges_named(self.trace, OPTIMIZER_RANGE))
+
+    @cached_property
+    def operators(self) -> Table:
+        """The process's operators, by start: OP_COLUMNS; none where no names were read."""
+        ops = self.iterations.of_process(self.trace.ops)
+        return ops if c.NAME in ops.columns else Rows(c.OP_COLUMNS).table()
+
+    @cached_property
+    def python_calls(self) -> Table:
+        """The process's calls of Python functions and modules, by start: RANGE_COLUMNS."""
+        return self.iterations.of_process(self.trace.python)
+
+    @cached_property
+    def launches_kernel(self) -> Bools:
+        """Whether each launch is of one kernel, and of no graph."""
+        return np.asarray(self.launches[c.KIND] == c.KERNEL, bool)
 
     def behind_backward(self, time: Ints, step: Ints) -> Bools:
         """Whether each host time of these steps is in an optimizer's step or between it and the

@@ -32,6 +32,7 @@ from launchscope.report.documents.labels import (
     machine,
     periodic_work,
 )
+from launchscope.report.documents.launching import launching
 from launchscope.rules import find_rule
 from launchscope.rules.profile_queries import gain
 from launchscope.wording import count, decimals, figures, ms, pct, place, plural, times, with_unit
@@ -93,6 +94,7 @@ def document(profile: Profile, top: int) -> Document:
             change,
             keep_in_mind,
             items("How", () if verdict is None else verdict.instructions, numbered=True),
+            *launching(profile, top, is_total=_is_total(profile)),
             _kernels(profile, top),
             notes(profile.notes),
         ),

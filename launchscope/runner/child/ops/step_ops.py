@@ -27,6 +27,7 @@ from launchscope.model import (
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.ops.blocking import HOST_COPY, RNG, SYNC, blocker_of, runs_no_kernel
+from launchscope.runner.child.ops.module_stack import ModuleNames
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
 from launchscope.runner.child.plain_values import (
     dims_of,
@@ -128,6 +129,7 @@ class StepStream:
     def __init__(self, hooks: Hooks | None = None, most_ops: int = sys.maxsize) -> None:
         self._hooks = hooks
         self.most_ops = most_ops
+        self._module_names = ModuleNames()
         self.digest = hashlib.blake2b(digest_size=8)
         self.ops: list[OpRecord] = []
         self.device_ops = 0
@@ -158,7 +160,8 @@ class StepStream:
         """One more device op."""
         self.device_ops += 1
         if len(self.ops) < MOST_OPS_KEPT:
-            self.ops.append(OpRecord(op, where))
+            modules = self._module_names.stack(sys._getframe(1))
+            self.ops.append(OpRecord(op, where, modules))
 
     def copy(self, where: SourceLine | None) -> None:
         """A copy to the device. A rehearsal sees no op for it."""

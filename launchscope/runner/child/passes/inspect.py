@@ -217,9 +217,9 @@ def _records(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:
 
 
 def _between_record(stream: StepStream) -> BetweenRecord:
-    counted = Counter(stream.ops)
+    counted = Counter((record.op, record.where) for record in stream.ops)
     return BetweenRecord(
-        tuple(OpCount(record.op, record.where, count) for record, count in counted.items()),
+        tuple(OpCount(op, where, count) for (op, where), count in counted.items()),
         _records(stream.blockers),
         stream.copies,
         complete=stream.device_ops < stream.most_ops,

@@ -1,0 +1,126 @@
+"""The person's line and module behind each launch, from the operators that were inspected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from launchscope.analysis.timeline.backward import forward_operators
+from launchscope.analysis.timeline.nesting import Nesting, count_until
+from launchscope.analysis.timeline.work import Work
+from launchscope.model import OpRecord, OverheadRow
+from launchscope.parser import columns as c
+from launchscope.parser.trace import Ints, ints, numbered
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Inspected ops by number, -1 for none: of each launch, and of the traced `operators`, which
+    are of level 1, by thread and start."""
+
+    work: Work
+    ops: tuple[OpRecord, ...]
+    of_launch: Ints
+    operators: Nesting
+    of_operator: Ints
+
+    @property
+    def where(self) -> npt.NDArray[np.object_]:
+        """The line of each launch, and None at the end for no launch."""
+        lines = np.array([*(record.where for record in self.ops), None], object)
+        found: npt.NDArray[np.object_] = lines[np.append(self.of_launch, -1)]
+        return found
+
+    @cached_property
+    def forward(self) -> Ints:
+        """The row of `work.operators` that made the node of each launch of a backward, or -1."""
+        return forward_operators(self.work)
+
+    def line_sources(self) -> tuple[list[OverheadRow], Ints]:
+        """The lines, and the number of that of each launch; for a launch of a backward that of the
+        forward, where both are known."""
+        rows = {r.where: OverheadRow(str(r.where), 0.0, None, r.where) for r in self.ops if r.where}
+        return list(rows.values()), self._of_forward([*rows], [r.where for r in self.ops])
+
+    def module_sources(self) -> tuple[list[OverheadRow], Ints]:
+        """The modules, and the number of that of each launch, likewise."""
+        stacks = list(dict.fromkeys(record.modules for record in self.ops if record.modules))
+        rows = [
+            OverheadRow(".".join(stack[1:] or stack), 0.0, None, stack=stack) for stack in stacks
+        ]
+        return rows, self._of_forward(stacks, [record.modules for record in self.ops])
+
+    def _of_forward(self, labels: Sequence[object], of_op: Sequence[object]) -> Ints:
+        """The number of the label of each launch, from that of each inspected op."""
+        number = {label: i for i, label in enumerate(labels)}
+        label = np.array([*(number.get(each, -1) for each in of_op), -1], np.int64)
+        launches, ops, forward = self.work.launches, self.work.operators, self.forward
+        found = self._around(label, *(ints(launches, k) for k in (c.START, c.END, c.TID)))
+        found = np.where(self.of_launch >= 0, label[self.of_launch], found)
+        backward = np.flatnonzero(forward >= 0)
+        columns = (ints(ops, column)[forward[backward]] for column in (c.START, c.END, c.TID))
+        made = self._around(label, *columns)
+        found[backward] = np.where(made >= 0, made, found[backward])
+        return found
+
+    def _around(self, label: Ints, start: Ints, end: Ints, thread: Ints) -> Ints:
+        """The label of an operator or call of a thread: that of the operator that holds its begin,
+        or of the first one in it; or else of those before and after it, if that is the same."""
+        found = self.operators
+        of_operator = label[np.append(self.of_operator, -1)]
+        after = count_until(found.start, found.thread, start, thread)
+        rows = []
+        for row in (after - 1, after):
+            row = np.where((row >= 0) & (row < len(found.start)), row, -1)
+            rows.append(np.where(np.append(found.thread, -1)[row] == thread, row, -1))
+        before, following = (of_operator[row] for row in rows)
+        inside = (rows[0] >= 0) & (start < np.append(found.end, 0)[rows[0]])
+        within = (rows[1] >= 0) & (np.append(found.start, 0)[rows[1]] < end)
+        between = np.where(before == following, before, -1)
+        return np.where(inside, before, np.where(within, following, between))
+
+
+def launch_lines(work: Work, ops: tuple[OpRecord, ...] = ()) -> Lines:
+    """A launch is inside the outermost traced operator that has an inspected op's name. Step by
+    step, these operators are aligned with the inspected `ops`."""
+    wanted = [_base(record.op) for record in ops]
+    name, names = numbered(work.operators, c.NAME)
+    is_wanted = np.isin(names, [f"aten::{base}" for base in wanted])
+    rows = np.flatnonzero(is_wanted[name])
+    start, end, tid = (ints(work.operators, column)[rows] for column in (c.START, c.END, c.TID))
+    outermost = Nesting.of(start, end, tid).level == 1
+    rows = rows[outermost]
+    found = Nesting.of(start[outermost], end[outermost], tid[outermost])
+    call, thread = ints(work.launches, c.START), ints(work.launches, c.TID)
+    holder = found.at_level(1, call, thread)
+    of_launch, of_operator = np.full(len(call), -1), np.full(len(rows), -1)
+    for step in work.iterations.used:  # a handful
+        inside = (work.step == step) & (holder >= 0)
+        operators = np.unique(holder[inside])
+        traced = [names[number].removeprefix("aten::") for number in name[rows[operators]]]
+        of_operator[operators] = _aligned(traced, wanted)
+        of_launch[inside] = of_operator[holder[inside]]
+    order = np.lexsort((found.start, found.thread))
+    order = order[of_operator[order] >= 0]
+    matched = Nesting(*(v[order] for v in (found.start, found.end, found.thread, found.level)))
+    return Lines(work, ops, of_launch, matched, of_operator[order])
+
+
+def _aligned(traced: list[str], wanted: list[str]) -> Ints:
+    """For each traced operator its place in the inspected order, -1 for none."""
+    places = np.full(len(traced), -1, np.int64)
+    matcher = SequenceMatcher(None, traced, wanted, autojunk=False)
+    for block in matcher.get_matching_blocks():
+        places[block.a : block.a + block.size] = np.arange(block.b, block.b + block.size)
+    return places
+
+
+def _base(op: str) -> str:
+    """ "add_" of "aten.add_.Tensor"."""
+    parts = op.split(".")
+    return parts[1] if len(parts) > 1 else op

@@ -1,0 +1,86 @@
+"""The module, or the range of the person's, around each launch, and the Python function."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import numpy as np
+
+from launchscope.analysis.steps.iterations import STEP_MARKS
+from launchscope.analysis.timeline.nesting import Nesting
+from launchscope.analysis.timeline.timeline import DATA_RANGE
+from launchscope.analysis.timeline.work import Work
+from launchscope.model import CALIBRATION_RANGE, SAME_FLAGS_RANGE, OverheadRow, SourceLine
+from launchscope.parser import columns as c
+from launchscope.parser.trace import Ints, ints, numbered, where
+
+# How torch.profiler names the calls of modules, and all other Python calls.
+_MODULE = "nn.Module: "
+_FUNCTION = re.compile(r"(?P<file>[^<].*)\((?P<line>\d{1,9})\): (?P<function>.+)", re.DOTALL)
+_TORCH = re.compile(r"(?:^|/)torch/")
+# Ranges that no person wrote: ours, and torch's around its data loaders and optimizers.
+_OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE, DATA_RANGE, "Optimizer.")
+
+# Ranges of nsys may overlap, and then lie in one another a thousand times.
+_MOST_LEVELS = 100
+
+
+def module_sources(work: Work, time: Ints, thread: Ints) -> tuple[list[OverheadRow], Ints]:
+    """The modules of the trace with those around them, and the number of the innermost one at each
+    time of a thread. A trace that names no modules has ranges in their place."""
+    table = work.python_calls[where(work.python_calls[c.NAME], _is_module)]
+    if not len(table):
+        ranges = work.iterations.of_process(work.trace.ranges)
+        table = ranges[~where(ranges[c.NAME], lambda name: name.startswith(_OWN_RANGES))]
+        # Steps of another name.
+        begins = np.isin(ints(table, c.START), work.iterations.step_begin)
+        table = table[~(begins & np.isin(ints(table, c.END), work.iterations.end))]
+    nesting = Nesting.of(*(ints(table, column) for column in (c.START, c.END, c.TID)))
+    number, stacks = _stacks(nesting, *numbered(table, c.NAME))
+    rows = [OverheadRow(stack[-1], 0.0, None, stack=stack) for stack in stacks]
+    return rows, np.append(number, -1)[nesting.innermost(time, thread)]
+
+
+def function_sources(work: Work, time: Ints, thread: Ints) -> tuple[list[OverheadRow], Ints]:
+    """The Python functions of the trace, with the line at which each begins, and the number of the
+    innermost one at each time of a thread; those of torch and the standard library count for what
+    calls them."""
+    table = work.python_calls[where(work.python_calls[c.NAME], _is_own_function)]
+    name, names = numbered(table, c.NAME)
+    nesting = Nesting.of(*(ints(table, column) for column in (c.START, c.END, c.TID)))
+    rows = []
+    for text in names:
+        if found := _FUNCTION.fullmatch(text):
+            line = SourceLine(found["file"], int(found["line"]))
+            rows.append(OverheadRow(f"{line} {found['function']}", 0.0, None, line))
+        else:
+            rows.append(OverheadRow(text, 0.0, None))  # of another process or thread
+    return rows, np.append(name, -1)[nesting.innermost(time, thread)]
+
+
+def _is_module(name: str) -> bool:
+    return name.startswith(_MODULE)
+
+
+def _is_own_function(name: str) -> bool:
+    found = _FUNCTION.fullmatch(name)
+    if found is None or _is_module(name) or _TORCH.search(found["file"]):
+        return False
+    top = found["file"].removesuffix(".py").split("/")[0]
+    return top not in sys.stdlib_module_names and "/lib/python3" not in found["file"]
+
+
+def _stacks(nesting: Nesting, name: Ints, names: list[str]) -> tuple[Ints, list[tuple[str, ...]]]:
+    """For each interval the number of its own and all outer names, and these by number."""
+    number, stacks = np.full(len(name), -1), list[tuple[str, ...]]()
+    for level in range(1, min(int(nesting.level.max(initial=0)), _MOST_LEVELS) + 1):
+        rows = np.flatnonzero(nesting.level == level)
+        start, thread = nesting.start[rows], nesting.thread[rows]
+        outer = np.append(number, -1)[nesting.at_level(level - 1, start, thread)]
+        kinds, kind = np.unique((outer + 1) * len(names) + name[rows], return_inverse=True)
+        number[rows] = len(stacks) + kind
+        for above, own in zip(*divmod(kinds, len(names))):
+            around = stacks[above - 1] if above else ()
+            stacks.append((*around, names[own].removeprefix(_MODULE)))
+    return number, stacks

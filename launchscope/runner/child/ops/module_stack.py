@@ -1,0 +1,49 @@
+"""The modules whose forwards are running, by name."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from types import FrameType
+
+from launchscope.runner.child.plain_values import class_name, is_a, loaded_torch, module_attributes
+from launchscope.runner.child.torch_types import Module, Value
+
+
+class ModuleNames:
+    """Of one step: it looks for each pair of modules once."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[int, int], str] = {}
+
+    def stack(self, frame: FrameType | None) -> tuple[str, ...]:
+        """The class of the outermost module among the callers of a frame, then the place of each
+        inner one below the one around it: ("GPT", "blocks.0", "attention")."""
+        code = loaded_torch().nn.Module._call_impl.__code__
+        running: list[Module] = []
+        while frame is not None:
+            if frame.f_code is code:
+                running.append(frame.f_locals.get("self"))
+            frame = frame.f_back
+        running.reverse()
+        names = (self._name(*pair) for pair in pairwise(running))
+        return (class_name(running[0]), *names) if running else ()
+
+    def _name(self, outer: Module, inner: Module) -> str:
+        key = id(outer), id(inner)
+        if key not in self._names:
+            self._names[key] = _place(outer, inner) or class_name(inner)
+        return self._names[key]
+
+
+def _place(outer: Module, inner: Module) -> str | None:
+    """Where `inner` is below `outer`, as an attribute path; None if it is not there."""
+    left, seen = [("", outer)], {id(outer)}
+    for path, module in left:
+        children: Value = module_attributes(module).get("_modules")
+        for name, child in dict.items(children) if is_a(children, dict) else ():
+            if child is inner:
+                return f"{path}{name}"
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                left.append((f"{path}{name}.", child))
+    return None
