@@ -8,6 +8,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.plain_values import class_name, is_a
 from launchscope.runner.child.torch_types import Function, Module, Value
 
@@ -98,7 +99,7 @@ def skipped_graphs() -> int:
 
 def keep_dynamo_out() -> None:
     """Dynamo would compile our frames below a compiled region as if they were the script's."""
-    with contextlib.suppress(Exception):  # its interface is internal to torch
+    with own_errors_ignored():  # its interface is internal to torch
         rules = sys.modules[_DYNAMO_RULES]
         if not rules.SKIP_DIRS_RE.match(__file__):
             rules.add("launchscope")

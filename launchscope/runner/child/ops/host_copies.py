@@ -17,6 +17,7 @@ from itertools import islice
 from types import FrameType
 
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
+from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import function_mode
@@ -82,6 +83,7 @@ def batches_on_host(torch: Torch, host: HostTensors) -> Iterator[None]:
                 for value in filter(functools.partial(is_tensor, torch), tree_leaves(batch)):
                     host.add(value)
             except Exception as error:
+                raise_if_interrupt(error)
                 host.error = error
         return batch
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
+from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
 from launchscope.runner.child.plain_values import is_a
 from launchscope.runner.child.source_lines import is_torch
@@ -102,6 +103,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
                         named_device(sys._getframe(1))
                     args = (args[0], new, *args[2:])
             except Exception as error:
+                raise_if_interrupt(error)
                 findings.error = error
             return func(*args, **kwargs)
 

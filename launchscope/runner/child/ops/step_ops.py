@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,6 +27,7 @@ from launchscope.model import (
 )
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
+from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import HOST_COPY, RNG, SYNC, blocker_of, runs_no_kernel
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
 from launchscope.runner.child.plain_values import (
@@ -42,6 +44,7 @@ from launchscope.runner.child.torch_types import (
     Function,
     Kwargs,
     Op,
+    Storage,
     StorageRef,
     Tensor,
     Torch,
@@ -83,16 +86,20 @@ def weak_storage(tensor: Tensor) -> StorageRef:
     """
     try:
         with loaded_torch()._C.DisableTorchFunction():
-            return _storage_ref()(tensor.untyped_storage())
-    except (RuntimeError, NotImplementedError):
+            # torch keeps this object for as long as the storage. The end of a StorageWeakRef runs
+            # Python code, where what a signal handler raises is lost.
+            return weakref.ref(tensor.untyped_storage())
+    except (RuntimeError, NotImplementedError) as error:
+        raise_if_interrupt(error)
         return None
 
 
-@functools.cache
-def _storage_ref() -> Function:
-    from torch.multiprocessing.reductions import StorageWeakRef
-
-    return StorageWeakRef
+def alive(reference: StorageRef) -> Storage | None:
+    """The storage, if the script still has it."""
+    storage = reference()
+    if storage is not None:
+        storage._fix_weakref()  # so that the result keeps it alive
+    return storage
 
 
 def written_by(torch: Torch, op: Op, args: Args, kwargs: Kwargs) -> Iterator[Tensor]:
@@ -335,6 +342,7 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
                 for stream in streams:
                     stream.block(f"torch.cuda.{name}", category, user_line(sys._getframe(1)))
             except Exception as error:
+                raise_if_interrupt(error)
                 errors.append(error)
             return original(*args, **kwargs)
 
@@ -352,6 +360,7 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
                 if all(where != record.where for record in stream.blockers):
                     stream.block("cudaStreamSynchronize", SYNC, where)
         except Exception as error:
+            raise_if_interrupt(error)
             errors.append(error)
 
     def restore_show() -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from types import CellType, FrameType, FunctionType
 from typing import TypeAlias
 
+from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.plain_values import is_a, loaded_torch
 from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Op, Torch, Value
@@ -46,6 +47,7 @@ class OwnMode:
             except Exception as error:
                 if error is run.error or is_a(error, ForScriptError):
                     raise
+                raise_if_interrupt(error)
                 self.error = error
         return run.result if run.done else func(*args, **kwargs)
 
@@ -143,6 +145,7 @@ def _mode_classes() -> tuple[Function, Function]:
             try:
                 called = called_by_name(torch, func, sys._getframe(1))
             except Exception as error:
+                raise_if_interrupt(error)
                 self.error = error
             return self._guarded(self._on_call, called, args, kwargs or {})
 
