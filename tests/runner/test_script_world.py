@@ -132,6 +132,49 @@ FOLDERS = {
 
 
 AWKWARD = {
+    "asks whether its functions are overridden": TRAIN
+    + """
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function_unary
+F, asked, ran, fast = torch.nn.functional, [], [], []
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        asked.append(getattr(func, "__name__", ""))
+        return func(*args, **(kwargs or {}))
+class Own(torch.Tensor):
+    pass
+def function(x):
+    ran.append(type(x).__name__)
+    if has_torch_function_unary(x):
+        return handle_torch_function(function, (x,), x)
+    return F.softmax(x, -1)
+layer = torch.nn.TransformerEncoderLayer(4, 2, 4, batch_first=True)
+encoder = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+attention = torch.nn.MultiheadAttention(4, 2, batch_first=True).eval()
+def watched(name):
+    original = getattr(torch, name)
+    def call(*args, **kwargs):
+        fast.append(name)
+        return original(*args, **kwargs)
+    setattr(torch, name, call)
+watched("_native_multi_head_attention")
+watched("_transformer_encoder_layer_fwd")
+backward = torch.Tensor.backward
+padding = torch.tensor([[False, True, True], [False, False, True]])
+sums = []
+for i in range(30):
+    step()
+    x = torch.ones(2, 3, 4)
+    function(x), function(x.as_subclass(Own))
+    with Mode():
+        function(x)
+    sums.append(F.l1_loss(x, 3 * x, weight=x / 2).item())
+    with torch.no_grad():
+        sums.append(encoder(x, src_key_padding_mask=padding).double().sum().item())
+        sums.append(attention(x, x, x, need_weights=False)[0].double().sum().item())
+    assert torch.Tensor.backward is backward
+softmax = torch.jit.script(torch.nn.Softmax(-1))
+print(asked, ran, fast, sums, softmax(x).sum().item())
+""",
     "replaces print, open and json.dumps": TRAIN
     + """
 import builtins, io, json

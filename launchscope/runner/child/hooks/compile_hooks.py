@@ -8,6 +8,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.plain_values import class_name, is_a
 from launchscope.runner.child.torch_types import Function, Module, Value
@@ -103,6 +104,7 @@ def keep_dynamo_out() -> None:
         rules = sys.modules[_DYNAMO_RULES]
         if not rules.SKIP_DIRS_RE.match(__file__):
             rules.add("launchscope")
+            override_checks().teach_dynamo(rules)
 
 
 def forget_wrappers_in_dynamo() -> None:

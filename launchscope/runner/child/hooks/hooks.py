@@ -30,7 +30,7 @@ from launchscope.runner.child.hooks.modules import ObjectKeys, is_weighted
 from launchscope.runner.child.hooks.patches import patches, put_in_place
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
 from launchscope.runner.child.plain_values import class_attribute, class_name, is_a, modules_of
-from launchscope.runner.child.source_lines import is_torch, user_line
+from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch, Value
 
 _Call: TypeAlias = Callable[..., Value]
@@ -118,15 +118,10 @@ class Hooks:
         after = self._optim.register_optimizer_step_post_hook(self._optimizer_post)
         self._undo.callback(lambda: self._before_optimizer.remove())
         self._undo.callback(after.remove)
-        # That of a tensor is observed before a function mode sees it: the event may end a pass
-        # that has entered one.
-        self._backwards = []
-        for owner in (torch.autograd, torch.Tensor):
-            own = owner.backward
-            if is_torch(getattr(getattr(own, "__code__", None), "co_filename", "")):
-                # Otherwise somebody has put their own there before, which calls the other one.
-                self._wrap(owner, "backward", self._wrap_backward)
-                self._backwards.append((owner, own, owner.backward))
+        # That of a tensor calls this one.
+        unobserved = torch.autograd.backward
+        self._wrap(torch.autograd, "backward", self._wrap_backward)
+        self._backwards = unobserved, torch.autograd.backward
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", partial(wrap_fetch, self))
         self._wrap(torch, "compile", partial(compile_hooks.wrap_compile, self))
         self._wrap(torch.nn.Module, "compile", partial(compile_hooks.wrap_module_compile, self))
@@ -243,10 +238,11 @@ class Hooks:
         self._before_optimizer = register(self._optimizer_pre)
 
     def _observe_backwards(self, observed: bool) -> None:
-        for owner, own, wrapped in self._backwards:
-            present, wanted = (own, wrapped) if observed else (wrapped, own)
-            if vars(owner).get("backward") is present:  # otherwise the script has put its own there
-                owner.backward = wanted
+        own, wrapped = self._backwards
+        present, wanted = (own, wrapped) if observed else (wrapped, own)
+        autograd = self.torch.autograd
+        if autograd.backward is present:  # otherwise the script has put its own there
+            autograd.backward = wanted
 
     # -------------------------------------------------------------------------- helpers
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
+from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
 from launchscope.runner.child.plain_values import is_a
@@ -84,7 +85,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
             kwargs = kwargs or {}
             try:
                 if not torch.compiler.is_dynamo_compiling():
-                    func = called_by_name(torch, func, sys._getframe(1))
+                    func = called_by_name(torch, func)
                 name = getattr(func, "__name__", "")
                 if name == "cuda":
                     findings.named_cuda = findings.named_device = True
@@ -109,6 +110,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
 
     mode: Value = OnCpu()
     mode.__enter__()
+    override_checks().__enter__()
     module, set_default = torch.nn.Module, torch.set_default_device
     original_to, original_cuda = module.to, module.cuda
 

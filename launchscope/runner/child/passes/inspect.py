@@ -27,6 +27,7 @@ from launchscope.runner.child.ops.host_copies import (
     batches_on_host,
     host_step_counts,
     make_host_copy_mode,
+    prints_as_syncs,
 )
 from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.ops.step_ops import (
@@ -113,6 +114,7 @@ class InspectPass(Pass[InspectResult]):
         if not context.on_gpu:
             host.step_counts = host_step_counts(torch, context.optimizers)
             modes.append(make_host_copy_mode(torch, stream, on_device, host))
+            modes.append(prints_as_syncs(torch, stream, on_device, host))
             if host.devices_named:
                 modes.append(batches_on_host(torch, host))
             modes.append(foreach_as_on_cuda(torch, stream, host))
