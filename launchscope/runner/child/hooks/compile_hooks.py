@@ -8,6 +8,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from launchscope.runner.child.hooks.boundary_hooks import call_of_copy
 from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.plain_values import class_name, is_a
@@ -19,11 +20,18 @@ if TYPE_CHECKING:
 _DYNAMO_RULES = "torch._dynamo.trace_rules"  # absent until the script compiles
 
 
-def observed_call(hooks: Hooks, key: str, module: Module | None, call: Function) -> Function:
-    """A compiled call as a forward; `module` is None for a function."""
+def observed_call(
+    hooks: Hooks, key: str, module: Module | None, call: Function, replaces: bool = False
+) -> Function:
+    """A compiled call as a forward; `module` is None for a function.
+
+    `replaces`: it replaces the module's own call, which a copy of that module must not get.
+    """
 
     @functools.wraps(call)
     def compiled(*args: Any, **kwargs: Any) -> Value:
+        if replaces and (own := call_of_copy(module, sys._getframe(1))) is not None:
+            return own(*args, **kwargs)
         if hooks.not_a_step() or hooks.depth:
             return call(*args, **kwargs)
         hooks.depth = 1

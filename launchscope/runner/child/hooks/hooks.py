@@ -179,7 +179,7 @@ class Hooks:
                 continue
             # Unlike hooks, a call that replaces the module's own is in no copy and no pickle of it.
             # The end of a call that is under way only shows in a hook.
-            observed = partial(compile_hooks.observed_call, self, key, module)
+            observed = partial(compile_hooks.observed_call, self, key, module, replaces=True)
             kind, scripted = self.torch.nn.Module, is_a(module, self.torch.jit.ScriptModule)
             asks = class_attribute(type(module), "__call__") is vars(kind)["__call__"]
             called = scripted or (asks and not self.depth)
