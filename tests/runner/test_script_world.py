@@ -132,6 +132,41 @@ FOLDERS = {
 
 
 AWKWARD = {
+    "saves generators and looks at methods": TRAIN
+    + """
+import copy, inspect, pickle
+names = "to", "cuda", "cpu", "forward"
+def looked_at():
+    found = [getattr(torch.nn.Module, name) for name in names]
+    return [(f.__module__, f.__qualname__, str(inspect.signature(f)), f.__doc__) for f in found]
+looks = set()
+for i in range(30):
+    step()
+    looks.add((id(torch.Tensor.backward), repr(looked_at())))
+generator = torch.Generator().manual_seed(5)
+kept = pickle.loads(pickle.dumps({"generator": generator}))["generator"]
+for one in (generator, kept, copy.deepcopy(generator)):
+    print(isinstance(one, torch.Generator), torch.rand(2, generator=one).tolist())
+print(len(looks), looked_at())
+""",
+    "nests its modules deep": TRAIN
+    + """
+class Nested(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+    def forward(self, x):
+        return self.inner(x)
+model = torch.nn.Linear(4, 2)
+for depth in range(230):
+    model = Nested(model)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(30):
+    opt.zero_grad()
+    model(torch.ones(8, 4)).sum().backward()
+    opt.step()
+print(sum(parameter.sum().item() for parameter in model.parameters()))
+""",
     "asks whether its functions are overridden": TRAIN
     + """
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function_unary

@@ -7,6 +7,7 @@ and other threads are not observed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -38,6 +39,11 @@ _Call: TypeAlias = Callable[..., Value]
 # alive what a script frees after running out of memory. A later frame with the same id and code
 # does not go unnoticed, because the hook before the step is called from each of those.
 _StepFrame: TypeAlias = tuple[int, CodeType]
+
+
+# A call of a module has four frames, and one more while global hooks are there.
+_MORE_FRAMES = 5 / 4
+_OWN_FRAMES = 50  # that may run within a step of the script, and around all of it
 
 
 class StepObserver:
@@ -106,6 +112,8 @@ class Hooks:
         torch = self.torch
         import torch.utils.data.dataloader as dataloader  # torch is loaded: the script did it
 
+        self._room_for_frames()
+
         every = torch.nn.modules.module
         for hook in (
             every.register_module_forward_pre_hook(self._global_pre),
@@ -132,6 +140,20 @@ class Hooks:
         original = getattr(owner, name)
         ours = functools.wraps(original)(around(original))
         self._undo.callback(put_in_place(owner, name, ours))
+
+    def _room_for_frames(self) -> None:
+        """Let the script's calls nest as deep as without the hooks, which nest their own."""
+        before = sys.getrecursionlimit()
+        raised = int(before * _MORE_FRAMES) + _OWN_FRAMES
+        sys.setrecursionlimit(raised)
+
+        def take_back() -> None:
+            # Otherwise the script has set its own, or is deeper than that.
+            with contextlib.suppress(RecursionError):
+                if sys.getrecursionlimit() == raised:
+                    sys.setrecursionlimit(before)
+
+        self._undo.callback(take_back)
 
     def remove(self) -> None:
         """Take every hook and patch back, so that the script goes on as if alone."""

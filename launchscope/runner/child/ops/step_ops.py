@@ -304,7 +304,7 @@ def make_function_mode(torch: Torch, stream: StepStream) -> Value:
     return function_mode(on_call)
 
 
-def _filter_first(action: str, text: str) -> Callable[[], None]:
+def filter_first(action: str, text: str) -> Callable[[], None]:
     """Put a filter for warnings with `text` before all others; the result removes it.
 
     It changes the list itself: the functions of `warnings` make Python forget which warnings it
@@ -372,12 +372,12 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
             patch(owner, name, SYNC)
         for name in RNG_CALLS:
             patch(cuda, name, RNG)
-        undo.callback(_filter_first("always", _SYNC_WARNING))
+        undo.callback(filter_first("always", _SYNC_WARNING))
         warnings.showwarning = show
         undo.callback(restore_show)
         if cuda.is_initialized():
             undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
-            unmute = _filter_first("ignore", "")  # torch warns that the mode is a prototype
+            unmute = filter_first("ignore", "")  # torch warns that the mode is a prototype
             cuda.set_sync_debug_mode("warn")
             unmute()
         undo.callback(streams.clear)
