@@ -149,6 +149,18 @@ for one in (generator, kept, copy.deepcopy(generator)):
     print(isinstance(one, torch.Generator), torch.rand(2, generator=one).tolist())
 print(len(looks), looked_at())
 """,
+    "compiles what asks whether it is overridden": TRAIN
+    + """
+F = torch.nn.functional
+def weighted(x):
+    return F.l1_loss(F.pad(x, (1, 1)), F.pad(3 * x, (1, 1)), weight=F.pad(x, (1, 1)) / 2)
+compiled = torch.compile(weighted, backend="eager", fullgraph=True)
+sums = []
+for i in range(30):
+    step()
+    sums.append(compiled(torch.ones(2, 3)).item())
+print(sums)
+""",
     "nests its modules deep": TRAIN
     + """
 class Nested(torch.nn.Module):

@@ -88,8 +88,9 @@ class OverrideChecks(AbstractContextManager[None]):
         handlers = TorchInGraphFunctionVariable._get_handlers()
         for name, (original, ours) in self._replaced.items():
             known[f"torch.overrides.{name}"] = known[f"torch._C.{_CHECKS[name]}"]
-            # It has looked for them before, or does so now, under the name that is replaced.
-            handlers[original] = handlers[ours] = handlers.get(original) or handlers[ours]
+            # It finds them under the name that is replaced, or has found them before.
+            if (handler := handlers.get(original) or handlers.get(ours)) is not None:
+                handlers[original] = handlers[ours] = handler
         rules.get_torch_obj_rule_map.cache_clear()
 
 
