@@ -35,10 +35,11 @@ raised = lost = took = 0
 for i in range(120):
     try:
         begun = time.perf_counter()
-        interrupt_later(random.uniform(1e-5, max(took, 2e-3)))
+        seconds = random.uniform(1e-5, max(took, 2e-3))
+        interrupt_later(seconds)
         step()
         took = time.perf_counter() - begun
-        while time.perf_counter() < begun + took + 0.2:
+        while time.perf_counter() < begun + seconds + 2:
             pass
         lost += 1
     except {kind}:
