@@ -208,7 +208,8 @@ SAME = {
     "failing": FAILING,
     "chained": CHAINED,
     "group": "raise ExceptionGroup('both', [ValueError(1), KeyError(2)])\n",
-    "hook": "import sys\nsys.excepthook = lambda *e: print('mine', e[0], e[2].tb_lineno)\n1/0\n",
+    "hook": "import sys\n"
+    "sys.excepthook = lambda *e: print('mine', e[0], e[2].tb_lineno, sys.exc_info())\n1/0\n",
     "broken_hook": "import sys\ndef hook(*e): {}['none']\nsys.excepthook = hook\n1/0\n",
     "exit_7": "import atexit, sys\natexit.register(print, 'bye')\nsys.exit(7)\n",
     "exit_text": "import sys\nsys.exit('that is all')\n",

@@ -132,6 +132,96 @@ FOLDERS = {
 
 
 AWKWARD = {
+    "saves generators and looks at methods": TRAIN
+    + """
+import copy, inspect, pickle
+names = "to", "cuda", "cpu", "forward"
+def looked_at():
+    found = [getattr(torch.nn.Module, name) for name in names]
+    return [(f.__module__, f.__qualname__, str(inspect.signature(f)), f.__doc__) for f in found]
+looks = set()
+for i in range(30):
+    step()
+    looks.add((id(torch.Tensor.backward), repr(looked_at())))
+generator = torch.Generator().manual_seed(5)
+kept = pickle.loads(pickle.dumps({"generator": generator}))["generator"]
+for one in (generator, kept, copy.deepcopy(generator)):
+    print(isinstance(one, torch.Generator), torch.rand(2, generator=one).tolist())
+print(len(looks), looked_at())
+""",
+    "compiles what asks whether it is overridden": TRAIN
+    + """
+F = torch.nn.functional
+def weighted(x):
+    return F.l1_loss(F.pad(x, (1, 1)), F.pad(3 * x, (1, 1)), weight=F.pad(x, (1, 1)) / 2)
+compiled = torch.compile(weighted, backend="eager", fullgraph=True)
+sums = []
+for i in range(30):
+    step()
+    sums.append(compiled(torch.ones(2, 3)).item())
+print(sums)
+""",
+    "nests its modules deep": TRAIN
+    + """
+class Nested(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+    def forward(self, x):
+        return self.inner(x)
+model = torch.nn.Linear(4, 2)
+for depth in range(230):
+    model = Nested(model)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(30):
+    opt.zero_grad()
+    model(torch.ones(8, 4)).sum().backward()
+    opt.step()
+print(sum(parameter.sum().item() for parameter in model.parameters()))
+""",
+    "asks whether its functions are overridden": TRAIN
+    + """
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function_unary
+F, asked, ran, fast = torch.nn.functional, [], [], []
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        asked.append(getattr(func, "__name__", ""))
+        return func(*args, **(kwargs or {}))
+class Own(torch.Tensor):
+    pass
+def function(x):
+    ran.append(type(x).__name__)
+    if has_torch_function_unary(x):
+        return handle_torch_function(function, (x,), x)
+    return F.softmax(x, -1)
+layer = torch.nn.TransformerEncoderLayer(4, 2, 4, batch_first=True)
+encoder = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+attention = torch.nn.MultiheadAttention(4, 2, batch_first=True).eval()
+def watched(name):
+    original = getattr(torch, name)
+    def call(*args, **kwargs):
+        fast.append(name)
+        return original(*args, **kwargs)
+    setattr(torch, name, call)
+watched("_native_multi_head_attention")
+watched("_transformer_encoder_layer_fwd")
+backward = torch.Tensor.backward
+padding = torch.tensor([[False, True, True], [False, False, True]])
+sums = []
+for i in range(30):
+    step()
+    x = torch.ones(2, 3, 4)
+    function(x), function(x.as_subclass(Own))
+    with Mode():
+        function(x)
+    sums.append(F.l1_loss(x, 3 * x, weight=x / 2).item())
+    with torch.no_grad():
+        sums.append(encoder(x, src_key_padding_mask=padding).double().sum().item())
+        sums.append(attention(x, x, x, need_weights=False)[0].double().sum().item())
+    assert torch.Tensor.backward is backward
+softmax = torch.jit.script(torch.nn.Softmax(-1))
+print(asked, ran, fast, sums, softmax(x).sum().item())
+""",
     "replaces print, open and json.dumps": TRAIN
     + """
 import builtins, io, json

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import warnings
@@ -11,6 +10,7 @@ from statistics import median
 
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE, Calibration
 from launchscope.runner.child.clock import clock
+from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.torch_types import Torch, Value
 
@@ -75,11 +75,11 @@ def require_whole(path: Path) -> None:
     Then the file is removed, so that there is room for the results.
     """
     ending = b""
-    with contextlib.suppress(OSError), path.open("rb") as file:
+    with own_errors_ignored(OSError), path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 64))
         ending = file.read()
     if not ending.rstrip().endswith(b"}"):
-        with contextlib.suppress(OSError):
+        with own_errors_ignored(OSError):
             path.unlink(missing_ok=True)
         raise OSError(errno.ENOSPC, "the trace could not be written whole; is TMPDIR full?")
 
@@ -111,7 +111,7 @@ class LaunchCost:
         """Runs one more session that only records the GPU, as CUPTI does."""
         profiler = self._torch.profiler
         launch_us = None
-        with contextlib.suppress(RuntimeError), warnings.catch_warnings():
+        with own_errors_ignored(RuntimeError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             short = profiler.profile(activities=[profiler.ProfilerActivity.CUDA])
             short.start()

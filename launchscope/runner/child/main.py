@@ -117,20 +117,24 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     # The last exit handler: what Python takes apart after it may hang or fail.
     atexit.register(ended)
     code = 0
+    ends: BaseException | None = None
     try:
         load_target(plan.target.kind, plan.target.name, plan.target.args, startup)()
     except StopRun:
         pass
     except BaseException as error:
+        ends = error  # what follows handles no error, which `sys.exc_info()` would say
+    if ends is not None:
         if os.getpid() != own:  # the script forked, and this is the other process
-            return exit_code_of(error)
-        if not any(controller.absorbs(error) for controller in controllers):
-            exits = isinstance(error, SystemExit)
-            raised = not (exits or isinstance(error, KeyboardInterrupt))
+            return exit_code_of(ends)
+        if not any(controller.absorbs(ends) for controller in controllers):
+            exits = isinstance(ends, SystemExit)
+            raised = not (exits or isinstance(ends, KeyboardInterrupt))
             suspects = [c.suspect for c in controllers if raised]
-            kind, starved = class_name(error), is_out_of_memory(error)
+            kind, starved = class_name(ends), is_out_of_memory(ends)
             folder.emit(ScriptFailed(kind, exits, starved, next(iter(suspects), None)))
-            code = exit_code_of(error)
+            code = exit_code_of(ends)
+        ends = None
     if os.getpid() != own:
         return code
     with contextlib.suppress(BaseException):

@@ -5,11 +5,11 @@ Whatever a pass raises becomes a result or a failure of that pass; the script ne
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 from launchscope.model import StepPart
 from launchscope.runner.child.clock import clock
+from launchscope.runner.child.interrupts import own_errors_ignored, raise_if_interrupt
 from launchscope.runner.child.passes import AnyPass, Context, all_passes
 from launchscope.runner.child.reasons import reason_of
 from launchscope.runner.child.torch_types import Value
@@ -203,7 +203,7 @@ class PassRunner:
         assert current is not None
         self._nothing_measured = False
         result = None
-        with contextlib.suppress(Exception):
+        with own_errors_ignored():
             result = current.failed(error)
         self._store(current.name, result)
         self._context.folder.emit(PassFailed(current.name, reason_of(error)))
@@ -211,6 +211,7 @@ class PassRunner:
         if current.captures:
             self._queue = []
             self._on_poisoned()
+        raise_if_interrupt(error)
 
     def _store(self, name: str, result: Value | None) -> None:
         if result is not None:
@@ -226,7 +227,7 @@ class PassRunner:
         if current is None or current.captures or not self._nothing_measured:
             return False
         self._pass, self._queue = None, []
-        with contextlib.suppress(Exception):
+        with own_errors_ignored():
             current.finish(complete=False)  # it takes back what it has put in
         if self._in_step and self._with_ranges:
             self._nvtx.pop()
@@ -255,7 +256,7 @@ class PassRunner:
     def cut_short(self) -> None:
         """The script is over: what the current pass has by now is its result."""
         if self._pass is not None:
-            with contextlib.suppress(Exception):
+            with own_errors_ignored():
                 self._close(complete=False)
         self._queue = []
 

@@ -40,6 +40,11 @@ def _kind_of(filename: str) -> int:
     return _MACHINERY if filename.startswith(_STDLIB) else _USER
 
 
+def is_machinery(filename: str) -> bool:
+    """Whether a file belongs to Python, torch or launchscope."""
+    return _kind_of(filename) == _MACHINERY
+
+
 def user_line(frame: FrameType | None) -> SourceLine | None:
     """The line of the innermost frame in the person's own code.
 

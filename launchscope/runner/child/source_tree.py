@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import sys
@@ -11,6 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.target import is_ours
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import SourceTree
@@ -108,7 +108,7 @@ def _module_files() -> Iterator[tuple[str, str]]:
 
 def _mapped_libraries() -> Iterator[str]:
     """Shared libraries of this process; torch.ops.load_library leaves no module."""
-    with contextlib.suppress(OSError), open("/proc/self/maps", "rb") as maps:
+    with own_errors_ignored(OSError), open("/proc/self/maps", "rb") as maps:
         for line in maps:
             path = os.fsdecode(line.rstrip(b"\n")).split(None, 5)[5:]
             if path and path[0].endswith(".so"):

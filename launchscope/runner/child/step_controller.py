@@ -15,6 +15,7 @@ from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks, StepObserver
 from launchscope.runner.child.hooks.modules import in_training, input_shapes, main_input
+from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
@@ -285,6 +286,7 @@ class StepController(StepObserver):
 
     def _cannot_follow(self, error: Exception) -> None:
         """The script must not see that its modules could not be hooked."""
+        raise_if_interrupt(error)
         self._note(
             f"hooks on the modules of the step failed ({class_name(error)}: {error}), so "
             "nothing more was measured"
@@ -297,6 +299,7 @@ class StepController(StepObserver):
         try:
             strategy.apply(None if pattern is None else pattern.keys, trains)
         except Exception as error:
+            raise_if_interrupt(error)
             self.folder.emit(events.DeviceKnown(bool(self.torch.cuda.is_initialized())))
             self.folder.write(f"pass-{StrategyPass.name}", strategy.failed(error))
             self.folder.emit(events.PassFailed(StrategyPass.name, reason_of(error)))
@@ -346,6 +349,7 @@ class StepController(StepObserver):
 
     def _broke(self, error: Exception) -> None:
         """The script goes on without us, after an error of our own."""
+        raise_if_interrupt(error)
         self.folder.emit(own_failure(error))
         if self._runner is not None:
             self._runner.cut_short()

@@ -83,6 +83,8 @@ class ChildFolder:
         try:
             yield
         except OSError as error:
+            if error.errno is None:  # not of the system, but of a signal handler of the script
+                raise
             self.error = error
             with contextlib.suppress(OSError):
                 marker = f"{UNWRITABLE}{error.errno or errno.EIO}"

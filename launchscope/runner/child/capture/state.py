@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from launchscope.host import free_memory
 from launchscope.model import OptimizerChange
+from launchscope.runner.child.ops.step_ops import alive
 from launchscope.runner.child.plain_values import (
     class_name,
     entry,
@@ -121,7 +122,7 @@ class DeviceState:
                     storage = tensor.untyped_storage()
                     found.setdefault(storage.data_ptr(), (storage, tensor.dtype, group))
         for reference, dtype in self._further.items():
-            storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
+            storage = alive(reference)
             if storage is not None and storage.device.type == self._device and storage.nbytes():
                 found.setdefault(storage.data_ptr(), (storage, dtype, None))
         return found

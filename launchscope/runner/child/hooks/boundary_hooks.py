@@ -10,17 +10,24 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from functools import partial
+from sys import _getframe, getrefcount
 from threading import get_ident
+from types import FrameType
 from typing import Any
 
 from launchscope.runner.child.hooks.modules import training_flag
 from launchscope.runner.child.plain_values import module_attributes
+from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.step_pattern import FORWARD, Pattern
 from launchscope.runner.child.torch_types import Function, Module, Torch, Value
 
 # Where torch.nn.Module looks for a call that replaces its own. Unlike a hook, it does not make
 # the call of the module slower.
-_CALL = "_compiled_call_impl"
+_CALL, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
+# Those to a call that replaces a module's own, while it runs: of the module's dictionary, of what
+# takes it back, of its StepBoundaryHooks, of its caller, and of who counts them. With one more, the
+# script has copied the dictionary.
+_REFERENCES = 5
 _NO_GRAPH_TASK = -1
 
 
@@ -66,6 +73,7 @@ class StepBoundaryHooks:
         self.closes_with_optimizer = pattern.closing == "optimizer"
         self.inside = False
         self.missed = 0  # optimizer steps outside of any step
+        self._call: Function | None = None  # that replaces the one of the module
         self._begin = begin
         self.end = end
 
@@ -85,16 +93,30 @@ class StepBoundaryHooks:
         """
         if module_attributes(module).get(_CALL) is not None:
             return None
-        return replace_call(module, partial(self._around, module))
+        restore = replace_call(module, partial(self._around, module))
+        if restore is None:
+            return None
+        self._call = module_attributes(module)[_CALL]
+
+        def take_back() -> None:
+            restore()
+            self._call = None  # of which there are many: only copies may still call it
+
+        return take_back
 
     def _around(self, module: Module, call: Function) -> Function:
         ident, grad_enabled = get_ident, self._torch.is_grad_enabled
         graph_task, trains = self._torch._C._current_graph_task_id, self._trains
         training = training_flag(module)
+        references = getrefcount
         running = False
 
         def called(*args: Any, **kwargs: Any) -> Value:
             nonlocal running
+            if references(self._call) > _REFERENCES:
+                own = call_of_copy(module, _getframe(1))
+                if own is not None:
+                    return own(*args, **kwargs)
             if (
                 running  # a module that calls itself
                 or ident() != self.thread
@@ -108,8 +130,8 @@ class StepBoundaryHooks:
                 return call(*args, **kwargs)
             self.inside = running = True
             self.backwards = 0
-            self._begin()
             try:
+                self._begin()
                 output = call(*args, **kwargs)
             finally:
                 running = False
@@ -124,6 +146,15 @@ class StepBoundaryHooks:
         """An optimizer stepped outside of a step: it began unseen, in the mode of an evaluation."""
         self.missed += 1
         self._training = not self._training
+
+
+def call_of_copy(module: Module, caller: FrameType) -> Function | None:
+    """The own call of a module that has got the one of `module` with a copy of its dictionary."""
+    code = caller.f_code
+    if code.co_name != _CALLER or not is_torch(code.co_filename):
+        return None
+    called = caller.f_locals["self"]
+    return None if called is module else called._call_impl
 
 
 def replace_call(

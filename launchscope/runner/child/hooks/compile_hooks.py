@@ -8,6 +8,9 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from launchscope.runner.child.hooks.boundary_hooks import call_of_copy
+from launchscope.runner.child.hooks.override_checks import override_checks
+from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.plain_values import class_name, is_a
 from launchscope.runner.child.torch_types import Function, Module, Value
 
@@ -17,11 +20,18 @@ if TYPE_CHECKING:
 _DYNAMO_RULES = "torch._dynamo.trace_rules"  # absent until the script compiles
 
 
-def observed_call(hooks: Hooks, key: str, module: Module | None, call: Function) -> Function:
-    """A compiled call as a forward; `module` is None for a function."""
+def observed_call(
+    hooks: Hooks, key: str, module: Module | None, call: Function, replaces: bool = False
+) -> Function:
+    """A compiled call as a forward; `module` is None for a function.
+
+    `replaces`: it replaces the module's own call, which a copy of that module must not get.
+    """
 
     @functools.wraps(call)
     def compiled(*args: Any, **kwargs: Any) -> Value:
+        if replaces and (own := call_of_copy(module, sys._getframe(1))) is not None:
+            return own(*args, **kwargs)
         if hooks.not_a_step() or hooks.depth:
             return call(*args, **kwargs)
         hooks.depth = 1
@@ -98,10 +108,11 @@ def skipped_graphs() -> int:
 
 def keep_dynamo_out() -> None:
     """Dynamo would compile our frames below a compiled region as if they were the script's."""
-    with contextlib.suppress(Exception):  # its interface is internal to torch
+    with own_errors_ignored():  # its interface is internal to torch
         rules = sys.modules[_DYNAMO_RULES]
         if not rules.SKIP_DIRS_RE.match(__file__):
             rules.add("launchscope")
+            override_checks().teach_dynamo(rules)
 
 
 def forget_wrappers_in_dynamo() -> None:

@@ -7,6 +7,7 @@ and other threads are not observed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -30,7 +31,7 @@ from launchscope.runner.child.hooks.modules import ObjectKeys, is_weighted
 from launchscope.runner.child.hooks.patches import patches, put_in_place
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
 from launchscope.runner.child.plain_values import class_attribute, class_name, is_a, modules_of
-from launchscope.runner.child.source_lines import is_torch, user_line
+from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch, Value
 
 _Call: TypeAlias = Callable[..., Value]
@@ -38,6 +39,11 @@ _Call: TypeAlias = Callable[..., Value]
 # alive what a script frees after running out of memory. A later frame with the same id and code
 # does not go unnoticed, because the hook before the step is called from each of those.
 _StepFrame: TypeAlias = tuple[int, CodeType]
+
+
+# A call of a module has four frames, and one more while global hooks are there.
+_MORE_FRAMES = 5 / 4
+_OWN_FRAMES = 50  # that may run within a step of the script, and around all of it
 
 
 class StepObserver:
@@ -106,6 +112,8 @@ class Hooks:
         torch = self.torch
         import torch.utils.data.dataloader as dataloader  # torch is loaded: the script did it
 
+        self._room_for_frames()
+
         every = torch.nn.modules.module
         for hook in (
             every.register_module_forward_pre_hook(self._global_pre),
@@ -118,15 +126,10 @@ class Hooks:
         after = self._optim.register_optimizer_step_post_hook(self._optimizer_post)
         self._undo.callback(lambda: self._before_optimizer.remove())
         self._undo.callback(after.remove)
-        # That of a tensor is observed before a function mode sees it: the event may end a pass
-        # that has entered one.
-        self._backwards = []
-        for owner in (torch.autograd, torch.Tensor):
-            own = owner.backward
-            if is_torch(getattr(getattr(own, "__code__", None), "co_filename", "")):
-                # Otherwise somebody has put their own there before, which calls the other one.
-                self._wrap(owner, "backward", self._wrap_backward)
-                self._backwards.append((owner, own, owner.backward))
+        # That of a tensor calls this one.
+        unobserved = torch.autograd.backward
+        self._wrap(torch.autograd, "backward", self._wrap_backward)
+        self._backwards = unobserved, torch.autograd.backward
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", partial(wrap_fetch, self))
         self._wrap(torch, "compile", partial(compile_hooks.wrap_compile, self))
         self._wrap(torch.nn.Module, "compile", partial(compile_hooks.wrap_module_compile, self))
@@ -137,6 +140,20 @@ class Hooks:
         original = getattr(owner, name)
         ours = functools.wraps(original)(around(original))
         self._undo.callback(put_in_place(owner, name, ours))
+
+    def _room_for_frames(self) -> None:
+        """Let the script's calls nest as deep as without the hooks, which nest their own."""
+        before = sys.getrecursionlimit()
+        raised = int(before * _MORE_FRAMES) + _OWN_FRAMES
+        sys.setrecursionlimit(raised)
+
+        def take_back() -> None:
+            # Otherwise the script has set its own, or is deeper than that.
+            with contextlib.suppress(RecursionError):
+                if sys.getrecursionlimit() == raised:
+                    sys.setrecursionlimit(before)
+
+        self._undo.callback(take_back)
 
     def remove(self) -> None:
         """Take every hook and patch back, so that the script goes on as if alone."""
@@ -184,7 +201,7 @@ class Hooks:
                 continue
             # Unlike hooks, a call that replaces the module's own is in no copy and no pickle of it.
             # The end of a call that is under way only shows in a hook.
-            observed = partial(compile_hooks.observed_call, self, key, module)
+            observed = partial(compile_hooks.observed_call, self, key, module, replaces=True)
             kind, scripted = self.torch.nn.Module, is_a(module, self.torch.jit.ScriptModule)
             asks = class_attribute(type(module), "__call__") is vars(kind)["__call__"]
             called = scripted or (asks and not self.depth)
@@ -243,10 +260,11 @@ class Hooks:
         self._before_optimizer = register(self._optimizer_pre)
 
     def _observe_backwards(self, observed: bool) -> None:
-        for owner, own, wrapped in self._backwards:
-            present, wanted = (own, wrapped) if observed else (wrapped, own)
-            if vars(owner).get("backward") is present:  # otherwise the script has put its own there
-                owner.backward = wanted
+        own, wrapped = self._backwards
+        present, wanted = (own, wrapped) if observed else (wrapped, own)
+        autograd = self.torch.autograd
+        if autograd.backward is present:  # otherwise the script has put its own there
+            autograd.backward = wanted
 
     # -------------------------------------------------------------------------- helpers
 

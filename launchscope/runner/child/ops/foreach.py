@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from launchscope.host import free_memory
+from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import function_mode
 from launchscope.runner.child.plain_values import is_a, is_tensor, tensor_field, values_of
@@ -94,6 +95,7 @@ class _Updates:
                 with _constants_on_host(self._torch, self._host):
                     many(*copies[0], **copies[1])
             except Exception as error:
+                raise_if_interrupt(error)
                 self._host.error = error
             with self._host.recording_nothing():
                 return one_by_one(*args, **kwargs)

@@ -13,10 +13,12 @@ import linecache
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from itertools import islice
 from types import FrameType
 
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
+from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import function_mode
@@ -63,33 +65,55 @@ def host_step_counts(torch: Torch, optimizers: Iterable[Value]) -> set[StorageRe
     return {weak_storage(count) for count in counts if is_tensor(torch, count)} - {None}
 
 
-@contextlib.contextmanager
-def batches_on_host(torch: Torch, host: HostTensors) -> Iterator[None]:
+def batches_on_host(torch: Torch, host: HostTensors) -> AbstractContextManager[None]:
     """Adds the tensors that data loaders deliver to `host`."""
     import torch.utils.data.dataloader as dataloader
     from torch.utils._pytree import tree_leaves
 
-    owner = dataloader._BaseDataLoaderIter
-    if is_replaced(owner, "__next__"):
+    def add(args: Args, batch: Value) -> None:
+        for value in filter(functools.partial(is_tensor, torch), tree_leaves(batch)):
+            host.add(value)
+
+    return _noting(dataloader._BaseDataLoaderIter, "__next__", add, host)
+
+
+def prints_as_syncs(
+    torch: Torch, stream: StepStream, on_device: Callable[[Tensor], bool], host: HostTensors
+) -> AbstractContextManager[None]:
+    """Records that tensors on the device are printed, which shows no op to any mode."""
+
+    def add(args: Args, text: Value) -> None:
+        if on_device(args[0]):
+            stream.block("torch.Tensor.__repr__", SYNC, stream.line())
+
+    return _noting(torch._tensor_str, "_str", add, host)
+
+
+@contextlib.contextmanager
+def _noting(
+    owner: Value, name: str, note: Callable[[Args, Value], None], host: HostTensors
+) -> Iterator[None]:
+    """Inside, `note` gets the arguments and the result of each call of a function of torch."""
+    if is_replaced(owner, name):
         yield
         return
-    original, hosts = owner.__next__, [host]
+    original, notes = getattr(owner, name), [note]
 
-    def fetch(iterator: Value) -> Value:
-        batch = original(iterator)
-        for host in hosts:
+    def called(*args: Value, **kwargs: Value) -> Value:
+        result = original(*args, **kwargs)
+        for note in notes:
             try:
-                for value in filter(functools.partial(is_tensor, torch), tree_leaves(batch)):
-                    host.add(value)
+                note(args, result)
             except Exception as error:
+                raise_if_interrupt(error)
                 host.error = error
-        return batch
+        return result
 
-    undo = put_in_place(owner, "__next__", fetch)
+    undo = put_in_place(owner, name, called)
     try:
         yield
     finally:
-        hosts.clear()  # whoever keeps `fetch` does not keep the tensors
+        notes.clear()  # whoever keeps `called` does not keep the tensors
         undo()
 
 
@@ -102,7 +126,7 @@ def make_host_copy_mode(
     """
     tensor_class = torch.Tensor
     cpu, to, to_device = tensor_class.cpu, tensor_class.to, tensor_class.cuda
-    tolist, numpy, printed = tensor_class.tolist, tensor_class.numpy, tensor_class.__repr__
+    tolist, numpy = tensor_class.tolist, tensor_class.numpy
     # By id: a function of the script is not asked for its hash.
     factories = {id(getattr(torch, name)) for name in _FACTORIES} if host.devices_named else ()
 
@@ -143,8 +167,6 @@ def make_host_copy_mode(
     def on_call(func: Function, run: Function, args: Args, kwargs: Kwargs) -> Value:
         source = args[0] if args else None
         caller = sys._getframe(3)
-        if func is printed and on_device(source):  # it shows no op to any mode
-            stream.block("torch.Tensor.__repr__", SYNC, stream.line())
         if id(func) in factories and _makes_on_host(torch, args, kwargs):
             return host.made(run, args, kwargs)
         forced = func is numpy and (bool(kwargs.get("force")) or args[1:] == (True,))

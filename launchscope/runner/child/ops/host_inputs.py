@@ -18,6 +18,7 @@ from dataclasses import replace
 from types import FrameType
 
 from launchscope.model import HostInput, TensorShape
+from launchscope.runner.child.ops.step_ops import filter_first
 from launchscope.runner.child.plain_values import (
     attribute,
     computes_itself,
@@ -56,7 +57,11 @@ def host_inputs(
         frame = frame.f_back
     if frame is None:
         return None
-    tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+    unmute = filter_first("ignore", "")  # the script has had the warnings about its source
+    try:
+        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+    finally:
+        unmute()
     # Functions and classes beside the loop are not part of it; a closure inside it is.
     body = [node for node in _scope_of(tree, frame).body if not isinstance(node, _SCOPES)]
     own = [line for line in lines if any(_covers(statement, line, line) for statement in body)]

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
+from launchscope.runner.child.hooks.override_checks import override_checks
+from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
 from launchscope.runner.child.plain_values import is_a
 from launchscope.runner.child.source_lines import is_torch
@@ -83,7 +85,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
             kwargs = kwargs or {}
             try:
                 if not torch.compiler.is_dynamo_compiling():
-                    func = called_by_name(torch, func, sys._getframe(1))
+                    func = called_by_name(torch, func)
                 name = getattr(func, "__name__", "")
                 if name == "cuda":
                     findings.named_cuda = findings.named_device = True
@@ -102,14 +104,17 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
                         named_device(sys._getframe(1))
                     args = (args[0], new, *args[2:])
             except Exception as error:
+                raise_if_interrupt(error)
                 findings.error = error
             return func(*args, **kwargs)
 
     mode: Value = OnCpu()
     mode.__enter__()
+    override_checks().__enter__()
     module, set_default = torch.nn.Module, torch.set_default_device
     original_to, original_cuda = module.to, module.cuda
 
+    @functools.wraps(original_to)
     def to(self: Module, *args: Value, **kwargs: Value) -> Value:
         new = tuple(map(on_cpu, args))
         named = {name: on_cpu(value) for name, value in kwargs.items()}
@@ -117,6 +122,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
             named_device(sys._getframe(1))
         return original_to(self, *new, **named)
 
+    @functools.wraps(original_cuda)
     def cuda(self: Module, device: Value = None) -> Module:
         findings.named_cuda = findings.named_device = True
         return self
@@ -124,7 +130,6 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     def set_default_device(device: Value) -> None:
         set_default(on_cpu(device))
 
-    to.__doc__, cuda.__doc__ = original_to.__doc__, original_cuda.__doc__
     module.to, module.cuda = to, cuda
     torch.set_default_device = functools.wraps(set_default)(set_default_device)
     torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
@@ -143,7 +148,12 @@ def _generator_on_cpu(original: Function, on_cpu: Callable[[Value], Value]) -> V
     def new(cls: type, device: Value = "cpu") -> Value:
         return original.__new__(cls, on_cpu(device))
 
-    names = {"__new__": new, "__module__": original.__module__, "__doc__": original.__doc__}
+    def reduce(self: Value) -> tuple[Value, ...]:
+        # Pickle finds the original under the name of both.
+        return original, *original.__reduce__(self)[1:]
+
+    names = {"__new__": new, "__reduce__": reduce}
+    names |= {"__module__": original.__module__, "__doc__": original.__doc__}
     ours: Value = AsOriginal(original.__name__, (original,), names)
     return ours
 
@@ -201,11 +211,13 @@ def _observe_precision_helpers(torch: Torch, findings: RehearsalFindings) -> Non
     autocast, scaler = torch.autocast, torch.amp.GradScaler
     enter, init = autocast.__enter__, scaler.__init__
 
+    @functools.wraps(enter)
     def autocast_enter(self: Value) -> Value:
         if self.device == "cuda":
             findings.used_mixed_precision = True
         return enter(self)
 
+    @functools.wraps(init)
     def scaler_init(self: Value, *args: Value, **kwargs: Value) -> None:
         findings.used_mixed_precision = True
         init(self, *args, **kwargs)

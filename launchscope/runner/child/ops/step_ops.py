@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,6 +27,7 @@ from launchscope.model import (
 )
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
+from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import HOST_COPY, RNG, SYNC, blocker_of, runs_no_kernel
 from launchscope.runner.child.ops.module_stack import ModuleNames
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
@@ -43,6 +45,7 @@ from launchscope.runner.child.torch_types import (
     Function,
     Kwargs,
     Op,
+    Storage,
     StorageRef,
     Tensor,
     Torch,
@@ -84,16 +87,20 @@ def weak_storage(tensor: Tensor) -> StorageRef:
     """
     try:
         with loaded_torch()._C.DisableTorchFunction():
-            return _storage_ref()(tensor.untyped_storage())
-    except (RuntimeError, NotImplementedError):
+            # torch keeps this object for as long as the storage. The end of a StorageWeakRef runs
+            # Python code, where what a signal handler raises is lost.
+            return weakref.ref(tensor.untyped_storage())
+    except (RuntimeError, NotImplementedError) as error:
+        raise_if_interrupt(error)
         return None
 
 
-@functools.cache
-def _storage_ref() -> Function:
-    from torch.multiprocessing.reductions import StorageWeakRef
-
-    return StorageWeakRef
+def alive(reference: StorageRef) -> Storage | None:
+    """The storage, if the script still has it."""
+    storage = reference()
+    if storage is not None:
+        storage._fix_weakref()  # so that the result keeps it alive
+    return storage
 
 
 def written_by(torch: Torch, op: Op, args: Args, kwargs: Kwargs) -> Iterator[Tensor]:
@@ -300,7 +307,7 @@ def make_function_mode(torch: Torch, stream: StepStream) -> Value:
     return function_mode(on_call)
 
 
-def _filter_first(action: str, text: str) -> Callable[[], None]:
+def filter_first(action: str, text: str) -> Callable[[], None]:
     """Put a filter for warnings with `text` before all others; the result removes it.
 
     It changes the list itself: the functions of `warnings` make Python forget which warnings it
@@ -338,6 +345,7 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
                 for stream in streams:
                     stream.block(f"torch.cuda.{name}", category, user_line(sys._getframe(1)))
             except Exception as error:
+                raise_if_interrupt(error)
                 errors.append(error)
             return original(*args, **kwargs)
 
@@ -355,6 +363,7 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
                 if all(where != record.where for record in stream.blockers):
                     stream.block("cudaStreamSynchronize", SYNC, where)
         except Exception as error:
+            raise_if_interrupt(error)
             errors.append(error)
 
     def restore_show() -> None:
@@ -366,12 +375,12 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
             patch(owner, name, SYNC)
         for name in RNG_CALLS:
             patch(cuda, name, RNG)
-        undo.callback(_filter_first("always", _SYNC_WARNING))
+        undo.callback(filter_first("always", _SYNC_WARNING))
         warnings.showwarning = show
         undo.callback(restore_show)
         if cuda.is_initialized():
             undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
-            unmute = _filter_first("ignore", "")  # torch warns that the mode is a prototype
+            unmute = filter_first("ignore", "")  # torch warns that the mode is a prototype
             cuda.set_sync_debug_mode("warn")
             unmute()
         undo.callback(streams.clear)

@@ -14,9 +14,11 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from types import CellType, FrameType, FunctionType
+from types import FunctionType
 from typing import TypeAlias
 
+from launchscope.runner.child.hooks.override_checks import Unseen, override_checks
+from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.plain_values import is_a, loaded_torch
 from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Op, Torch, Value
@@ -28,7 +30,7 @@ class ForScriptError(Exception):
     """What a callback raises on purpose: the script cannot go on with its step."""
 
 
-class OwnMode:
+class OwnMode(Unseen):
     """A base of every mode of ours.
 
     An error of a callback's own stays here until the mode is left, and is raised there: the call
@@ -46,6 +48,7 @@ class OwnMode:
             except Exception as error:
                 if error is run.error or is_a(error, ForScriptError):
                     raise
+                raise_if_interrupt(error)
                 self.error = error
         return run.result if run.done else func(*args, **kwargs)
 
@@ -135,35 +138,38 @@ def _mode_classes() -> tuple[Function, Function]:
         def __init__(self, on_call: _Callback):
             super().__init__()
             self._on_call = on_call
+            self._unseen = contextlib.ExitStack()
 
         def __torch_function__(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
             called = func
             try:
-                called = called_by_name(torch, func, sys._getframe(1))
+                called = called_by_name(torch, func)
             except Exception as error:
+                raise_if_interrupt(error)
                 self.error = error
             return self._guarded(self._on_call, called, args, kwargs or {})
 
         def __enter__(self) -> Value:
+            self._unseen.enter_context(override_checks())
             with function_stack.without_those_above():
                 return super().__enter__()  # type: ignore[no-untyped-call]
 
         def __exit__(self, *error: Value) -> None:
             with function_stack.without_those_above(self):
                 super().__exit__(*error)  # type: ignore[no-untyped-call]
+            self._unseen.close()
             self._raise_own()
 
     return Dispatch, Calls
 
 
-def called_by_name(torch: Torch, func: Function, caller: FrameType) -> Function:
+def called_by_name(torch: Torch, func: Function) -> Function:
     """The function of torch that was called, where `func` has taken its place.
 
     torch gives a mode what the name of its function stands for now: if a script has put its own
-    there, that one has just called torch's, and would run twice. `caller` is the frame that called
-    the mode.
+    there, that one has just called torch's, and would run twice.
     """
     kind = type(func)
     if kind is not FunctionType:
@@ -171,13 +177,6 @@ def called_by_name(torch: Torch, func: Function, caller: FrameType) -> Function:
             return func
     elif is_torch(func.__code__.co_filename):
         return func
-    if caller.f_code is torch.overrides.handle_torch_function.__code__ and caller.f_back:
-        code, values = caller.f_back.f_code, caller.f_back.f_locals
-        if kind is FunctionType and func.__code__ is code:
-            return func  # a library's own, which takes part in torch's protocol
-        cells = tuple(CellType(values.get(name)) for name in code.co_freevars)
-        defaults = tuple(values.get(name) for name in code.co_varnames[: code.co_argcount])
-        return FunctionType(code, caller.f_back.f_globals, code.co_name, defaults, cells)
     # torch's functions in C are asked for by their name in this class alone.
     names = (name for name, value in vars(torch.Tensor).items() if value is func)
     return next((getattr(torch._C.TensorBase, name, func) for name in names), func)

@@ -21,11 +21,13 @@ from launchscope.model import (
 )
 from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.hooks.compile_hooks import graph_breaks
+from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.ops.foreach import foreach_as_on_cuda
 from launchscope.runner.child.ops.host_copies import (
     batches_on_host,
     host_step_counts,
     make_host_copy_mode,
+    prints_as_syncs,
 )
 from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.ops.step_ops import (
@@ -112,6 +114,7 @@ class InspectPass(Pass[InspectResult]):
         if not context.on_gpu:
             host.step_counts = host_step_counts(torch, context.optimizers)
             modes.append(make_host_copy_mode(torch, stream, on_device, host))
+            modes.append(prints_as_syncs(torch, stream, on_device, host))
             if host.devices_named:
                 modes.append(batches_on_host(torch, host))
             modes.append(foreach_as_on_cuda(torch, stream, host))
@@ -120,7 +123,7 @@ class InspectPass(Pass[InspectResult]):
 
     def _leave_fork(self) -> None:
         """A forked child, such as the worker of a data loader, runs without the modes."""
-        with contextlib.suppress(Exception):  # CUDA refuses any call there
+        with own_errors_ignored():  # CUDA refuses any call there
             self._watching.close()
 
     def _would_be_on_gpu(self, tensor: Tensor) -> bool:
@@ -146,7 +149,7 @@ class InspectPass(Pass[InspectResult]):
         hooks = self.context.hooks
         forwards = hooks.forwards - bool(hooks.depth)
         self._forwards.append(forwards - self._forwards_before)
-        with contextlib.suppress(Exception):  # the script's own classes may raise anything
+        with own_errors_ignored():  # the script's own classes may raise anything
             if self._host_inputs is None:
                 self._host_inputs = _host_inputs(self.context, self._current, sys._getframe(1))
         if len(self._streams) >= self.wanted:

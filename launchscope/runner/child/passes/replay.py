@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from dataclasses import replace
 from typing import Literal
@@ -12,6 +11,7 @@ from launchscope.runner.child.capture.capture import Bursts, Capture, LiveReplay
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import WITHOUT_STUB, StubMismatchError, Stubs
 from launchscope.runner.child.clock import clock
+from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass
 from launchscope.runner.child.passes.trace import TracePass
@@ -142,7 +142,7 @@ class CapturePass(Pass[ReplayResult]):
         """
         tensor = self.context.torch.Tensor
         for entry in objects_of(lambda kind: issubclass(kind, tensor)):
-            with contextlib.suppress(RuntimeError, NotImplementedError):
+            with own_errors_ignored(RuntimeError, NotImplementedError):
                 self._kept.append(entry.untyped_storage())
 
     def failed_inside_step(self, error: BaseException) -> ReplayResult | None:
@@ -156,7 +156,7 @@ class CapturePass(Pass[ReplayResult]):
     def failed(self, error: BaseException) -> ReplayResult:
         """A failed replay with the reason; the results of the eager passes are on disk already."""
         if self._stubs is not None:
-            with contextlib.suppress(Exception):
+            with own_errors_ignored():
                 self._stubs.leave()
         if self._capture is not None:
             self._capture.abandon()

@@ -16,6 +16,8 @@ from launchscope.runner.child.capture.causes import (
 from launchscope.runner.child.capture.relative_error import of_outputs, of_update
 from launchscope.runner.child.capture.state import DeviceState, copy_of
 from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
+from launchscope.runner.child.interrupts import own_errors_ignored
+from launchscope.runner.child.ops.step_ops import alive
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import known_storages
 from launchscope.runner.child.passes.replay import ReplayPass
@@ -211,7 +213,7 @@ class VerifyPass(Pass[VerifyResult]):
         found = {}
         with torch.inference_mode(False), torch.no_grad():
             for order, (reference, dtype) in enumerate(step.made.items()):
-                storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
+                storage = alive(reference)
                 if storage is None or not self.context.on_device(storage):
                     continue
                 if not storage.nbytes() or storage.nbytes() % dtype.itemsize:
@@ -228,7 +230,7 @@ class VerifyPass(Pass[VerifyResult]):
         return self.failed(error) if mine else None
 
     def failed(self, error: BaseException) -> VerifyResult:
-        with contextlib.suppress(Exception):
+        with own_errors_ignored():
             self._recording.close()
         if self._capture is not None:
             self._capture.abandon()

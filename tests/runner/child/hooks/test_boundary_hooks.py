@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from launchscope.runner.child.hooks import boundary_hooks
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks, StepObserver
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
@@ -94,6 +95,57 @@ def test_a_training_step_runs_from_its_forward_to_its_optimizer(followed: Make) 
         it.backward()
         it.optimizer.step()
     assert it.calls == ["begin", "end"] * 3
+
+
+class Tagged(torch.nn.Linear):
+    """Its copies share its `__dict__` entries, as torch leaves none of them out."""
+
+    tag = "original"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__.copy()
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.tag
+
+
+@pytest.mark.parametrize("boundaries", [True, False])
+def test_a_copy_that_shares_the_entries_of_a_module_runs_its_own_forward(boundaries: bool) -> None:
+    hooks, model, x = Hooks(torch, NO_OBSERVER), Tagged(4, 4), torch.ones(1, 4)
+    hooks.install()
+    try:
+        model(x)
+        copies = [copy.copy(model)]
+        hooks.watch_modules(frozenset({"Tagged@0"}))
+        if boundaries:
+            assert hooks.observe_boundaries(idle(hooks, "Tagged@0"))
+        copies.append(copy.copy(model))
+        copies.append(Tagged(4, 4))
+        copies[-1].__dict__ = model.__dict__.copy()
+        for number, one in enumerate(copies):
+            one.tag = f"copy {number}"
+        for _ in range(2):
+            assert [one(x) for one in copies] == ["copy 0", "copy 1", "copy 2"]
+            assert model(x) == "original"
+            hooks.observe_everything()
+            hooks.observe_boundaries(idle(hooks, "Tagged@0"))
+        copies = copies[1:]
+        hooks.remove()
+        assert [one(x) for one in copies] == ["copy 1", "copy 2"]
+        assert model(x) == "original"
+    finally:
+        hooks.remove()
+
+
+def test_a_module_without_copies_is_not_asked_who_it_is(
+    followed: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = followed(pattern("optimizer"))
+    monkeypatch.setattr(boundary_hooks, "call_of_copy", None)
+    for _ in range(40):  # also once Python has specialized the instructions
+        it.backward()
+        it.optimizer.step()
+    assert it.calls == ["begin", "end"] * 40
 
 
 def test_evaluation_between_steps_is_no_step(followed: Make) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from collections import UserDict, UserList, namedtuple
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,14 @@ X = torch.randn(2, 3)
 def test_an_argument_that_the_step_moves_is_found_with_its_shape(tmp_path: Path) -> None:
     code = "for x in loader:\n    y = (x.to(device) * 2).sum()\n    probe()\n    x.cuda\n"
     assert found_in(tmp_path, code, [2], loader=[X]) == (HostInput(TensorShape((2, 3), "float32")),)
+
+
+def test_the_script_gets_no_second_warning_about_its_source(tmp_path: Path) -> None:
+    code = "warnings.simplefilter('error')\nname = '\\d'\nx.to(device)\nprobe()\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert moved(tmp_path, code, [3], x=X, warnings=warnings) == [(2, 3)]
+        assert [action for action, *_ in warnings.filters[:2]] == ["error", "ignore"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from launchscope.runner.child.ops.step_ops import weak_storage
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.inspect import known_storages, live_schedulers
 from tests.runner.children import recorded
@@ -67,12 +68,10 @@ def test_what_an_optimizer_keeps_in_lists_is_its_state(tmp_path: Path) -> None:
 
     optimizer.step(closure)
     optimizer.step(closure)
-    from torch.multiprocessing.reductions import StorageWeakRef
-
     (state,) = optimizer.state.values()
     known = known_storages(context_of(tmp_path, model, optimizer))
     assert state["old_dirs"]
-    assert all(StorageWeakRef(one.untyped_storage()) in known for one in state["old_dirs"])
+    assert all(weak_storage(one) in known for one in state["old_dirs"])
 
 
 def test_the_line_that_steps_the_scheduler_is_reported(tmp_path: Path) -> None:
