@@ -23,12 +23,14 @@ from launchscope.analysis.replay_model.replay import (
     compare_work,
     correctness,
     measured_replay,
+    replayed_work,
     with_largest_scope,
 )
 from launchscope.analysis.steps.between import of_records
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline.kernels import kernel_table, op_table
 from launchscope.analysis.timeline.lines import launch_lines
+from launchscope.analysis.timeline.pictures import timelines
 from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import StepTimes, step_times
 from launchscope.errors import InputError
@@ -63,7 +65,8 @@ def build_profile(
     windows = [w for w in (recording.timing, recording.timing_second) if w is not None]
     times = step_times(windows, kind, alike=shapes.stable is not False)
     traced = _traced_steps(builder, recording, kind)
-    compared = _replay(builder, recording, traced.work if traced else None)
+    replayed = _replayed(builder, recording)
+    compared = _replay(recording, traced.work if traced else None, replayed)
     result, inspected = recording.replay, recording.inspect
     whole_step = recording.step is None or result is None or result.scope == recording.step.scope
     replay = measured_replay(result, whole_step=whole_step)
@@ -107,6 +110,7 @@ def build_profile(
         kernels=kernel_table(lines) if lines is not None else (),
         ops=op_table(ops),
         between=builder.between,
+        timelines=timelines(traced.work, traced.timeline, replayed) if traced else None,
         notes=tuple(dict.fromkeys(builder.notes)),
         facts=builder.facts,
         threshold_pct=threshold_pct,
@@ -266,10 +270,16 @@ def _add_projection(
         )
 
 
-def _replay(builder: ProfileBuilder, recording: Recording, eager: Work | None) -> Replay:
-    """What the replay, replay_trace and verify passes say of the replay, without its times."""
-    result, traced = recording.replay, recording.replay_trace
+def _replayed(builder: ProfileBuilder, recording: Recording) -> Work | None:
+    """The traced replays; None when there is no trace of them that can be read."""
+    traced = recording.replay_trace
     trace = _read(builder, recording, traced.file) if traced is not None else None
+    return replayed_work(trace) if trace is not None else None
+
+
+def _replay(recording: Recording, eager: Work | None, replayed: Work | None) -> Replay:
+    """What the replay, replay_trace and verify passes say of the replay, without its times."""
+    result = recording.replay
     correct = correctness(recording.verify, recording.failures)
     if result is None:
         for failure in recording.failures:
@@ -278,7 +288,7 @@ def _replay(builder: ProfileBuilder, recording: Recording, eager: Work | None) -
         return Replay("skipped", Reason("not_run"), correct=correct)
     step_scope = recording.step.scope if recording.step else result.scope
     partial = result.scope == "forward_backward" and step_scope == "full_step"
-    work = compare_work(eager, trace, result.changes, without_optimizer=partial)
+    work = compare_work(eager, replayed, result.changes, without_optimizer=partial)
     return Replay(
         result.status, result.reason, result.where, result.scope, result.changes, work, correct
     )

@@ -21,6 +21,7 @@ from launchscope.analysis.timeline.communication import communication_ms
 from launchscope.analysis.timeline.devices import device_rows
 from launchscope.analysis.timeline.kernels import kernel_table
 from launchscope.analysis.timeline.lines import launch_lines
+from launchscope.analysis.timeline.pictures import timelines
 from launchscope.analysis.timeline.timeline import (
     PAUSE_NS,
     STALL_NS,
@@ -132,6 +133,7 @@ def profile_of_trace(
         kernels=kernel_table(lines),
         between=builder.between,
         devices=rows,
+        timelines=timelines(work, traced.timeline, operators=False, pause_ns=PAUSE_NS),
         step_groups=groups,
         notes=tuple(dict.fromkeys(builder.notes)),
         facts=replace(

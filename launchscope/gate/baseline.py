@@ -258,6 +258,7 @@ def baseline_of(profile: Profile) -> Profile:
         kernels=_sorted_kernels(profile.kernels),
         ops=_sorted_ops(profile.ops),
         between=profile.between and _between_of(profile.between),
+        timelines=None,
         notes=(),
         histograms=None,
         queue_depth=None,

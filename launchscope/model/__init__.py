@@ -114,3 +114,13 @@ from launchscope.model.recording import (
     TraceResult as TraceResult,
     VerifyResult as VerifyResult,
 )
+from launchscope.model.timeline import (
+    IdleCause as IdleCause,
+    IdleTime as IdleTime,
+    Label as Label,
+    LabelKind as LabelKind,
+    Lane as Lane,
+    LaneKind as LaneKind,
+    StepTimeline as StepTimeline,
+    Timelines as Timelines,
+)

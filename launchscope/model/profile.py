@@ -20,6 +20,7 @@ from launchscope.model.recording import (
     Target,
     TensorShape,
 )
+from launchscope.model.timeline import Timelines
 
 Recommendation = Literal[
     "adopt",
@@ -307,6 +308,7 @@ class Profile:
     verdict: Verdict | None = None
     findings: tuple[Finding, ...] = ()
     kernels: tuple[KernelRow, ...] = ()
+    timelines: Timelines | None = None  # None: no step was traced
     ops: tuple[OpRow, ...] = ()  # of the inspected step, in the order in which they first ran
     between: BetweenSteps | None = None  # None: not observed
     devices: tuple[DeviceRow, ...] = ()  # of a trace file

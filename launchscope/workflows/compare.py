@@ -170,7 +170,8 @@ class _Rows:
                     combination.parameters,
                     recorded(combination.target),
                     combination.batch_size,
-                    replay.profile,
+                    # A comparison shows no single step.
+                    replay.profile and replace(replay.profile, timelines=None),
                     _failure_of(replay),
                 )
                 self.points.append(with_rates(point))

@@ -66,25 +66,35 @@ def measured_replay(
     return MeasuredReplay(result, whole_step, replay, eager, min(bursts), max(bursts))
 
 
+def replayed_work(replay: Trace) -> Work | None:
+    """What the trace of a replay holds; its used steps are those that launched a graph."""
+    window = find_iterations(replay, also=(SAME_FLAGS_RANGE,))
+    if window is None:
+        return None
+    work = gather(replay, window)
+    graph = work.launches[c.KIND] == c.GRAPH
+    with_graph = np.unique(work.step[graph & (work.step >= 0)])
+    return replace(work, iterations=replace(window, used=with_graph))
+
+
 def compare_work(
     eager: Work | None,
-    replay: Trace | None,
+    replayed: Work | None,
     changes: tuple[OptimizerChange, ...],
     *,
     without_optimizer: bool = False,
 ) -> WorkComparison:
     """Compare the kernels of one replay with those of one eager step.
 
-    The eager steps in the replay's trace ran under the flags of the capture. Without them `eager`
-    is compared, and with `changes` the kernels of optimizers may differ. `without_optimizer` leaves
-    out what eager launches in an optimizer's step. A graph may turn a copy or set into a kernel.
+    The eager steps among the `replayed_work` ran under the flags of the capture. Without them
+    `eager` is compared, and with `changes` the kernels of optimizers may differ.
+    `without_optimizer` leaves out what eager launches in an optimizer's step. A graph may turn a
+    copy or set into a kernel.
     """
-    window = find_iterations(replay, also=(SAME_FLAGS_RANGE,)) if replay is not None else None
-    if replay is None or window is None:
+    if replayed is None:
         return WorkComparison(None)
-    replayed = gather(replay, replace(window, used=np.arange(len(window))))
     graph = replayed.launches[c.KIND] == c.GRAPH
-    with_graph = np.unique(replayed.step[graph & (replayed.step >= 0)])
+    with_graph = replayed.iterations.used
     after = _kernels_per_step(replayed, graph, with_graph)
     same_flags = np.setdiff1d(np.unique(replayed.step[replayed.step >= 0]), with_graph)
     if len(same_flags):

@@ -56,6 +56,27 @@ class IdleParts:
 
 
 @dataclass(frozen=True)
+class Gaps:
+    """Idle gaps [start, end), by time, and nanoseconds of each by cause: the parts sum to its
+    length. `stalled` is a part of `dispatch`. `launch`: the one that ended it, and `group`: a
+    row of the iterations; -1 for none."""
+
+    start: Ints
+    end: Ints
+    launch: Ints
+    group: Ints
+    dispatch: Ints
+    stalled: Ints
+    data: Ints
+    sync: Ints
+    launch_call: Ints
+    framework: Ints
+    paused: Ints
+    unattributed: Ints
+    pause: Bools
+
+
+@dataclass(frozen=True)
 class Timeline:
     """Milliseconds per used iteration of the trace. Only the busy times are comparable with
     untraced ones: tracing stretches the others."""
@@ -73,13 +94,23 @@ def build_timeline(work: Work, pause_ns: int | None = None) -> Timeline:
     the host causes in one gap is a pause; None: never."""
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     count, used = len(work.iterations), work.iterations.used
-    gaps = _gaps(work)
+    of_iterations, of_steps = idle_gaps(work, pause_ns)
     return Timeline(
         step_busy=union_ns_by_group(start, end, work.activity_step, count)[used] / 1e6,
         iteration_busy=union_ns_by_group(start, end, work.activity_iteration, count)[used] / 1e6,
         traced_iteration=_ends(work, end)[used] / 1e6,
-        iteration_idle=_attribute(work, *gaps, _owners(work, gaps[2]), pause_ns),
-        step_idle=_attribute(work, *_in_steps(work, *gaps), pause_ns),
+        iteration_idle=_summed(work, of_iterations),
+        step_idle=_summed(work, of_steps),
+    )
+
+
+def idle_gaps(work: Work, pause_ns: int | None = None) -> tuple[Gaps, Gaps]:
+    """Every idle gap of the iterations and of the steps, with its causes; `pause_ns` is that of
+    `build_timeline`."""
+    gaps = _gaps(work)
+    return (
+        _attribute(work, *gaps, _owners(work, gaps[2]), pause_ns),
+        _attribute(work, *_in_steps(work, *gaps), pause_ns),
     )
 
 
@@ -151,9 +182,8 @@ def single_window(work: Work) -> tuple[int, int]:
 
 def _attribute(
     work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pause_ns: int | None
-) -> IdleParts:
-    """Splits idle gaps, each ended by the launch of this row (-1: none), and sums the parts by
-    `group`, a row of the iterations or -1."""
+) -> Gaps:
+    """Splits idle gaps, each ended by the launch of this row (-1: none)."""
     total, known = end - start, launch >= 0
 
     def of_launch(column: str) -> Ints:
@@ -176,31 +206,47 @@ def _attribute(
     share = np.minimum(in_call / np.maximum(rest, 1), 1.0)
     launch_call = np.rint(exposed * share).astype(np.int64)
 
-    place = group + 1  # what is of no iteration comes first
+    return Gaps(
+        start,
+        end,
+        launch,
+        group,
+        dispatch=np.where(queued, total, stalled),
+        stalled=stalled,
+        data=data,
+        sync=in_sync + refill,
+        launch_call=launch_call,
+        framework=exposed - launch_call,
+        paused=paused,
+        unattributed=np.where(known, 0, total),
+        pause=pause,
+    )
+
+
+def _summed(work: Work, gaps: Gaps) -> IdleParts:
+    """The parts of the gaps, per used iteration."""
+    place = gaps.group + 1  # what is of no iteration comes first
 
     def counted(part: Ints | Bools) -> Floats:
         sums = np.bincount(place, part, len(work.iterations) + 1)[1:]
         return sums[work.iterations.used].astype(np.float64)
 
-    def summed(part: Ints) -> Floats:
-        return counted(part) / 1e6
-
     exposed_ns = np.zeros(len(work.launches), np.int64)
-    mine = known & np.isin(group, work.iterations.used)
-    np.add.at(exposed_ns, launch[mine], exposed[mine])
-
+    mine = (gaps.launch >= 0) & np.isin(gaps.group, work.iterations.used)
+    np.add.at(exposed_ns, gaps.launch[mine], (gaps.launch_call + gaps.framework)[mine])
+    total = gaps.end - gaps.start
     return IdleParts(
-        idle=summed(total),
-        dispatch=summed(np.where(queued, total, stalled)),
-        stalled=summed(stalled),
-        data=summed(data),
-        sync=summed(in_sync + refill),
-        launch_call=summed(launch_call),
-        framework=summed(exposed - launch_call),
-        paused=summed(paused),
-        unattributed=summed(np.where(known, 0, total)),
+        idle=counted(total) / 1e6,
+        dispatch=counted(gaps.dispatch) / 1e6,
+        stalled=counted(gaps.stalled) / 1e6,
+        data=counted(gaps.data) / 1e6,
+        sync=counted(gaps.sync) / 1e6,
+        launch_call=counted(gaps.launch_call) / 1e6,
+        framework=counted(gaps.framework) / 1e6,
+        paused=counted(gaps.paused) / 1e6,
+        unattributed=counted(gaps.unattributed) / 1e6,
         gaps=counted(total > 0),
-        pauses=counted(pause),
+        pauses=counted(gaps.pause),
         exposed_ns=exposed_ns,
     )
 

@@ -1,0 +1,305 @@
+"""One traced step as intervals to draw: the typical eager iteration, and the typical replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from launchscope.analysis.steps.iterations import STEP_MARKS
+from launchscope.analysis.timeline.intervals import Cover
+from launchscope.analysis.timeline.timeline import Gaps, Timeline, idle_gaps
+from launchscope.analysis.timeline.work import Work
+from launchscope.model import (
+    CALIBRATION_RANGE,
+    SAME_FLAGS_RANGE,
+    IdleCause,
+    IdleTime,
+    Label,
+    LabelKind,
+    Lane,
+    LaneKind,
+    StepTimeline,
+    Timelines,
+)
+from launchscope.parser import columns as c
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, where
+
+# A drawing is seldom wider. Steps with more intervals than this have those that are narrower than a
+# pixel merged, and wider ones as far as needed.
+_PIXELS = 4_000
+_MOST_INTERVALS = 12_000
+_MOST_LANES = 12  # of threads, and of streams
+# The order in which the parts of a gap are drawn: as far as they have one, in that of time.
+CAUSES: tuple[IdleCause, ...] = (
+    "data", "sync", "paused", "framework", "launch_call", "dispatch", "unattributed",
+)  # fmt: skip
+What = Literal["iteration", "step", "span"]
+_OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE)
+
+
+def timelines(
+    work: Work,
+    timeline: Timeline,
+    replayed: Work | None = None,
+    *,
+    operators: bool = True,
+    pause_ns: int | None = None,
+) -> Timelines:
+    """The used iteration whose time on the GPU is nearest to the median, and such a step of
+    `replayed`. `operators`: the trace names them; `pause_ns` is that of `build_timeline`."""
+    labels = _Labels()
+    gaps = idle_gaps(work, pause_ns)[0]
+    row = _typical(work.iterations.used, timeline.traced_iteration, work.activity_iteration)
+    drawing = _Drawing(work, row, work.iteration, work.activity_iteration, gaps, labels)
+    what: What = "span" if work.iterations.whole else "iteration"
+    eager = drawing.step(what, int(work.iterations.begin[row]), operators)
+    if replayed is None or not len(used := replayed.iterations.used):
+        return Timelines(tuple(labels.found), eager)
+    begins, last = replayed.iterations.step_begin, np.zeros(len(replayed.iterations), np.int64)
+    inside = replayed.activity_step >= 0
+    np.maximum.at(last, replayed.activity_step[inside], ints(replayed.activities, c.END)[inside])
+    row = _typical(used, (last - begins)[used] / 1e6, replayed.activity_step)
+    # The pass synchronizes before each replay: no wait of the person's script.
+    gaps = idle_gaps(replace(replayed, waited=np.zeros_like(replayed.waited)))[1]
+    drawing = _Drawing(replayed, row, replayed.step, replayed.activity_step, gaps, labels)
+    replay = drawing.step("step", int(begins[row]), operators)
+    return Timelines(tuple(labels.found), eager, replay)
+
+
+def _typical(used: Ints, times: Floats, activities: Ints) -> int:
+    """The row with device work whose time is nearest to the median of such rows."""
+    has_work = np.isin(used, activities)
+    rows, times = used[has_work], times[has_work]
+    return int(rows[np.argmin(np.abs(times - np.median(times)))])
+
+
+class _Labels:
+    """Numbers the labels in the order in which they are first asked for."""
+
+    def __init__(self) -> None:
+        self.found: dict[Label, int] = {}
+
+    def number(self, names: list[str], kind: LabelKind | IdleCause) -> Ints:
+        found = self.found
+        return np.array([found.setdefault(Label(n, kind), len(found)) for n in names], np.int64)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """A lane's intervals by start, while it is made; times of the trace."""
+
+    kind: LaneKind
+    number: int | None
+    start: Ints
+    end: Ints
+    label: Ints
+    count: Ints | None = None
+
+    @property
+    def total(self) -> int:
+        return int((self.end - self.start).sum())
+
+    def merged(self, origin: int, width: int) -> _Columns:
+        """Neighbors that begin in the same `width` ns and are shorter than it as one interval, with
+        the label of the longest. Idle ones keep their causes apart."""
+        short = self.end - self.start < width
+        bucket = (self.start - origin) // width
+        same = short[1:] & short[:-1] & (np.diff(bucket) == 0)
+        order = np.arange(len(self.start))
+        if self.kind == "idle":  # by cause within a bucket
+            order = np.lexsort((self.start, self.label, bucket))
+            short, bucket, label = short[order], bucket[order], self.label[order]
+            same = short[1:] & short[:-1] & (np.diff(bucket) == 0) & (np.diff(label) == 0)
+        if not same.any():
+            return self
+        start, end, label = self.start[order], self.end[order], self.label[order]
+        first = np.flatnonzero(np.append(True, ~same))
+        group = np.cumsum(np.append(True, ~same)) - 1
+        longest = np.lexsort((start - end, group))[first]
+        made = replace(
+            self,
+            start=start[first],
+            end=np.maximum.reduceat(end, first),
+            label=label[longest],
+            count=np.diff(np.append(first, len(start))),
+        )
+        by_start = np.argsort(made.start, kind="stable")
+        assert made.count is not None
+        return replace(
+            made,
+            start=made.start[by_start],
+            end=made.end[by_start],
+            label=made.label[by_start],
+            count=made.count[by_start],
+        )
+
+    def lane(self, origin: int) -> Lane:
+        return Lane(
+            self.kind,
+            self.number,
+            tuple((self.start - origin).tolist()),
+            tuple((self.end - self.start).tolist()),
+            tuple(self.label.tolist()),
+            () if self.count is None else tuple(self.count.tolist()),
+        )
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """One iteration or step, by its row: `launches`, `activities` and `gaps` tell whose each is."""
+
+    work: Work
+    row: int
+    launches: Ints
+    activities: Ints
+    gaps: Gaps
+    labels: _Labels
+
+    def step(self, what: What, begin: int, operators: bool) -> StepTimeline:
+        """`begin` is on the host."""
+        table, mine = self.work.activities, self.activities == self.row
+        start, end = ints(table, c.START)[mine], ints(table, c.END)[mine]
+        spans, idle = Cover.of(start, end), self._idle()
+        busy = int((spans.ends - spans.starts).sum())
+        gpu_begin = int(end.max()) - busy - idle.total
+        times = [(cause, int(getattr(self.gaps, cause)[self._own_gaps].sum())) for cause in CAUSES]
+        threads, host_left_out = _most_active(list(self._threads(operators)))
+        streams, streams_left_out = _most_active([[lane] for lane in self._streams(mine)])
+        lanes = [lane for lane in (*threads, *streams, idle) if len(lane.start)]
+        origin = min(begin, gpu_begin, *(int(lane.start[0]) for lane in lanes))
+        until = max(int(lane.end.max()) for lane in lanes)
+        lanes += self._others(origin, until)
+        lanes, width = _bounded(lanes, origin, until)
+        return StepTimeline(
+            what,
+            len(self.work.iterations.used),
+            until - origin,
+            gpu_begin - origin,
+            busy,
+            tuple(IdleTime(cause, ns) for cause, ns in times if ns),
+            tuple(lane.lane(origin) for lane in lanes),
+            width,
+            host_left_out + streams_left_out,
+        )
+
+    @property
+    def _own_gaps(self) -> Bools:
+        own: Bools = self.gaps.group == self.row
+        return own
+
+    def _idle(self) -> _Columns:
+        """The parts of each gap, one after the other."""
+        rows = np.flatnonzero(self._own_gaps)
+        parts = np.stack([getattr(self.gaps, cause)[rows] for cause in CAUSES], axis=1)
+        ends = self.gaps.start[rows, None] + np.cumsum(parts, axis=1)
+        causes = np.concatenate([self.labels.number([""], cause) for cause in CAUSES])
+        label = np.broadcast_to(causes, parts.shape)
+        kept = parts > 0
+        return _Columns("idle", None, (ends - parts)[kept], ends[kept], label[kept])
+
+    def _others(self, origin: int, until: int) -> list[_Columns]:
+        """When the GPU worked for other iterations meanwhile."""
+        table, others = self.work.activities, self.activities != self.row
+        spans = Cover.of(ints(table, c.START)[others], ints(table, c.END)[others])
+        inside = (spans.ends > origin) & (spans.starts < until)
+        start, end = spans.starts[inside].clip(origin), spans.ends[inside].clip(max=until)
+        label = self.labels.number([""] * len(start), "other")
+        return [_Columns("other", None, start, end, label)] if len(start) else []
+
+    def _streams(self, mine: Bools) -> Iterator[_Columns]:
+        table = self.work.activities
+        kinds: tuple[LabelKind, ...] = ("memcpy", "memset", "kernel")
+        label = np.zeros(len(table), np.int64)
+        left = mine.copy()
+        for kind in kinds:
+            chosen = left & where(table[c.KIND], kind.__eq__) if kind != "kernel" else left
+            label[chosen] = self.labels.number(_texts(table, chosen), kind)
+            left &= ~chosen
+        stream = ints(table, c.STREAM)
+        for number in np.unique(stream[mine]):
+            yield _of(table, "gpu", int(number), mine & (stream == number), label)
+
+    def _threads(self, operators: bool) -> Iterator[list[_Columns]]:
+        """The lanes of each thread that launched or waited."""
+        work, iterations = self.work, self.work.iterations
+        launches, label = work.launches, np.zeros(len(work.launches), np.int64)
+        mine = self.launches == self.row
+        graph = launches[c.KIND] == c.GRAPH
+        for chosen, kind in ((mine & graph, "graph"), (mine & ~graph, "launch")):
+            label[chosen] = self.labels.number(_texts(launches, chosen), kind)  # type: ignore[arg-type]
+        waits = self._inside(work.syncs)
+        threads = np.unique(np.append(ints(launches, c.TID)[mine], ints(work.syncs, c.TID)[waits]))
+        ranges = iterations.of_process(work.trace.ranges)
+        shown = self._inside(ranges)
+        shown &= ~where(ranges[c.NAME], lambda name: name.startswith(_OWN_RANGES))
+        ops = iterations.of_process(work.trace.ops)
+        ran = self._inside(ops)
+        for number in threads.tolist():
+            on_thread = [ints(t, c.TID) == number for t in (ranges, launches, work.syncs)]
+            lanes = [self._host("range", ranges, shown & on_thread[0], number)]
+            if operators:
+                lanes.append(
+                    self._host("operator", ops, ran & (ints(ops, c.TID) == number), number)
+                )
+            lanes.append(_of(launches, "launch", number, mine & on_thread[1], label))
+            lanes.append(self._host("sync", work.syncs, waits & on_thread[2], number))
+            yield [lane for lane in lanes if len(lane.start)]
+
+    def _inside(self, table: Table) -> Bools:
+        """Whether each row begins in this iteration or step, on the host."""
+        whose = self.work.iterations
+        time = ints(table, c.START)
+        rows = whose.of(time) if self.launches is self.work.iteration else whose.step_of(time)
+        inside: Bools = rows == self.row
+        return inside
+
+    def _host(self, kind: LaneKind, table: Table, chosen: Bools, number: int) -> _Columns:
+        """Of these rows of a thread those that lie in no other one."""
+        rows = np.flatnonzero(chosen)
+        start, end = ints(table, c.START)[rows], ints(table, c.END)[rows]
+        order = np.lexsort((-end, start))
+        reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[order]))[:-1]
+        outer = np.sort(rows[order[start[order] >= reach]])
+        label = np.zeros(len(table), np.int64)
+        chosen = np.zeros(len(table), bool)
+        chosen[outer] = True
+        label[outer] = self.labels.number(
+            _texts(table, chosen), "sync" if kind == "sync" else "host"
+        )
+        made = _of(table, kind, number, chosen, label)
+        if kind == "sync":
+            return made
+        # The profiler may have been stopped inside the last step's optimizer.
+        return replace(made, end=made.end.clip(max=self.work.iterations.end[self.row]))
+
+
+def _of(table: Table, kind: LaneKind, number: int, rows: Bools, label: Ints) -> _Columns:
+    start = ints(table, c.START)[rows]
+    order = np.argsort(start, kind="stable")
+    end = np.maximum(ints(table, c.END)[rows], start)
+    return _Columns(kind, number, start[order], end[order], label[rows][order])
+
+
+def _texts(table: Table, rows: Bools) -> list[str]:
+    """The names of these rows."""
+    return [str(name) for name in table[c.NAME][rows]]
+
+
+def _most_active(groups: list[list[_Columns]]) -> tuple[list[_Columns], int]:
+    """The lanes of the groups with the most time in them, in their order, and how many lanes are
+    left out."""
+    rank = sorted(range(len(groups)), key=lambda i: -sum(lane.total for lane in groups[i]))
+    kept, left_out = sorted(rank[:_MOST_LANES]), rank[_MOST_LANES:]
+    return [lane for i in kept for lane in groups[i]], sum(len(groups[i]) for i in left_out)
+
+
+def _bounded(lanes: list[_Columns], origin: int, until: int) -> tuple[list[_Columns], int | None]:
+    """The lanes with at most so many intervals, and below which width some are merged."""
+    made, width = lanes, 0
+    while sum(len(lane.start) for lane in made) > _MOST_INTERVALS:
+        width = width * 2 or max((until - origin) // _PIXELS, 1)
+        made = [lane.merged(origin, width) for lane in lanes]
+    return made, width or None

@@ -1,0 +1,74 @@
+"""What host and GPU did in one traced step, as intervals to draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+IdleCause = Literal[
+    "data", "sync", "paused", "framework", "launch_call", "dispatch", "unattributed"
+]
+LaneKind = Literal["range", "operator", "launch", "sync", "gpu", "idle", "other"]
+LabelKind = Literal[
+    "host", "launch", "graph", "sync", "kernel", "memcpy", "memset", "idle", "other"
+]
+
+
+@dataclass(frozen=True)
+class Label:
+    """What an interval is. In a lane of idle time the kind is the cause, and the name is empty."""
+
+    name: str
+    kind: LabelKind | IdleCause
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Intervals by start, as columns of equal length. `other`: the GPU works for other iterations.
+
+    `label`: index into the labels; `count`: how many intervals each stands for, empty for one each.
+    """
+
+    kind: LaneKind
+    number: int | None  # of the thread or the stream
+    start_ns: tuple[int, ...]  # since the timeline begins
+    duration_ns: tuple[int, ...]
+    label: tuple[int, ...]
+    count: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class IdleTime:
+    """How long the GPU was idle for one cause."""
+
+    cause: IdleCause
+    ns: int
+
+
+@dataclass(frozen=True)
+class StepTimeline:
+    """An iteration (from the GPU's end of the step before), a step, or all of a trace; the most
+    typical of `steps`.
+
+    `busy_ns` and `idle` are of the GPU and sum to the time from `gpu_begin_ns` to its last work.
+    Inside a gap the parts are sorted by cause: when each of them happened is not known.
+    """
+
+    what: Literal["iteration", "step", "span"]
+    steps: int
+    duration_ns: int
+    gpu_begin_ns: int
+    busy_ns: int
+    idle: tuple[IdleTime, ...]
+    lanes: tuple[Lane, ...]
+    merged_below_ns: int | None = None  # shorter intervals are merged with their neighbors
+    lanes_left_out: int = 0  # of the least active threads and streams
+
+
+@dataclass(frozen=True)
+class Timelines:
+    """Of the eager step and of its replay, as traced: a profiler stretches the host's times."""
+
+    labels: tuple[Label, ...]
+    eager: StepTimeline
+    replay: StepTimeline | None = None
