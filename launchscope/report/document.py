@@ -52,11 +52,14 @@ class Entries:
 
 @dataclass(frozen=True)
 class Cell:
-    """`spread`: the text has a ±, which the report explains once."""
+    """`spread`: the text has a ±, which the report explains once. `full`: the whole text, where
+    `text` is shortened. `value`: what a table is sorted by; None where it keeps its order."""
 
     text: str
     tone: Tone = "plain"
     spread: bool = False
+    full: str = ""
+    value: float | str | None = None
 
 
 MISSING = Cell("–", "dim")
@@ -143,11 +146,13 @@ Curve = tuple[tuple[float, float], ...]  # points: x above 0, ascending, and y a
 
 @dataclass(frozen=True)
 class Plot:
-    """Curves of two points at least, by name, on logarithmic axes; `mark`: an x and its label."""
+    """Curves of two points at least, by name, on logarithmic axes; `mark`: an x and its label.
+    `bounds`: the low and high end of each point of a curve."""
 
     title: str
     curves: Mapping[str, Curve]
     mark: tuple[float, str] | None = None
+    bounds: Mapping[str, tuple[tuple[float, float], ...]] | None = None  # of known ones
 
 
 @dataclass(frozen=True)

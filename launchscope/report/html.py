@@ -1,26 +1,149 @@
-"""The report as one HTML page without external files, for a browser, a ticket or a colleague."""
+"""The report as one HTML page without external files, for a browser, a ticket or a colleague.
+
+The page's policy allows its own style sheet and script, by their hashes, and nothing else. Names
+from a script or a trace are text in the markup, or values in JSON that the script inserts as text.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from dataclasses import asdict, replace
 from functools import cache
+from importlib.resources import files
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from launchscope.model import Profile
 from launchscope.report import RenderOptions, Reporter
-from launchscope.report.document import spans
+from launchscope.report.document import (
+    Bars,
+    Document,
+    Entries,
+    Paragraph,
+    Plot,
+    Section,
+    Table,
+    spans,
+)
 from launchscope.report.documents import DOCUMENTS, document_of
-from launchscope.report.plot import axes_of, tick_label
+from launchscope.report.figures import figures_of, tiles
+from launchscope.rules import find_rule
+from launchscope.wording import sentence
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-_TOP = 30
+_TOP = 200
+_GAIN = "LS001"  # the rule
+_FEW_COLUMNS = 4  # fit into half of the page
+_SCRIPTS = ("page.js", "charts.js", "timeline.js")
+# JSON in a script element: nothing in it may end the element or a line of JavaScript.
+_INERT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 def render(value: object, options: RenderOptions) -> str:
     """A page in the reader's light or dark colors."""
+    import msgspec
+
     document = document_of(value, options.top or _TOP, options.next_commands)
-    return _environment().get_template("document.html").render(document=document)
+    figures = figures_of(value, document)
+    style, script = _file("page.css"), "".join(map(_file, _SCRIPTS))
+    data = msgspec.json.encode([asdict(figure) for figure in figures]).decode()
+    reason, next_step = _reason_and_next(value, options)
+    return (
+        _environment()
+        .get_template("document.html")
+        .render(
+            document=document,
+            groups=_groups(document),
+            figures=figures,
+            tiles=tiles(value),
+            reason=reason,
+            next_step=next_step,
+            rules=_rules(document),
+            data=_markup(data.translate(_INERT)),
+            style=_markup(style),
+            script=_markup(script),
+            policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
+            "base-uri 'none'; form-action 'none'",
+        )
+    )
+
+
+def _reason_and_next(value: object, options: RenderOptions) -> tuple[str, str]:
+    """The first finding that the verdict rests on besides the gain, which the headline names, and
+    the first thing to do."""
+    commands = [f"`{command}`" for command in options.next_commands]
+    if not isinstance(value, Profile) or value.verdict is None:
+        return "", commands[0] if commands else ""
+    titles = {finding.code: finding.title for finding in reversed(value.findings)}
+    codes = sorted(value.verdict.because, key=_GAIN.__eq__)
+    because = [titles[code] for code in codes if code in titles]
+    steps = [*value.verdict.instructions, *commands]
+    return sentence(because[0]) if because else "", steps[0] if steps else ""
+
+
+def _groups(document: Document) -> list[tuple[bool, list[Section]]]:
+    """The sections without what the figures show; neighbors that need no more than half of the
+    width together."""
+    kept = (
+        replace(section, blocks=tuple(b for b in section.blocks if not isinstance(b, Plot)))
+        for section in document.sections
+    )
+    shown = (section for section in kept if section.blocks)
+    return [(is_narrow, list(group)) for is_narrow, group in groupby(shown, _is_narrow)]
+
+
+def _is_narrow(section: Section) -> bool:
+    tables = [block for block in section.blocks if isinstance(block, Table)]
+    return all(isinstance(block, Table | Bars | Paragraph) for block in section.blocks) and all(
+        len(table.columns) <= _FEW_COLUMNS and not any(column.code for column in table.columns)
+        for table in tables
+    )
+
+
+def _rules(document: Document) -> dict[str, tuple[str, list[tuple[str, str]]]]:
+    """Title and page of each rule that the document names, by code."""
+    codes = {
+        entry.code
+        for section in document.sections
+        for block in section.blocks
+        if isinstance(block, Entries)
+        for entry in block.entries
+    }
+    found = {code: find_rule(code) for code in sorted(codes)}
+    return {
+        code: (rule.title, _page_blocks(rule.page))
+        for code, rule in found.items()
+        if rule is not None
+    }
+
+
+def _page_blocks(page: str) -> list[tuple[str, str]]:
+    """The page of a rule below its title: headings, list items, code and paragraphs."""
+    made = []
+    for block in page.split("\n\n"):
+        heading, _, rest = block.partition("\n") if block.startswith("## ") else ("", "", block)
+        if heading:
+            made.append(("heading", heading.removeprefix("## ")))
+        if rest.startswith("    "):
+            made.append(("code", "\n".join(line[4:] for line in rest.split("\n"))))
+        elif rest.startswith("- "):
+            made += [("item", " ".join(item.split())) for item in rest[2:].split("\n- ")]
+        elif rest and not rest.startswith("# "):
+            made.append(("text", " ".join(rest.split())))
+    return made
+
+
+@cache
+def _file(name: str) -> str:
+    return files("launchscope.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 @cache
@@ -35,8 +158,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"prose": _prose, "axes": axes_of, "tick_label": tick_label}
+    environment.filters |= {"prose": _prose}
     return environment
+
+
+def _markup(text: str) -> Markup:
+    from markupsafe import Markup
+
+    return Markup(text)
 
 
 def _prose(text: str) -> Markup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -33,7 +34,19 @@ def absurd_in(shown: str) -> list[str]:
 def text_of(value: object, name: str, width: int = 400) -> str:
     rendered = render(value, name, RenderOptions(width=width))
     assert isinstance(rendered, str)
-    return rendered.partition("<body>")[2] or rendered
+    body = rendered.partition("<body>")[2]
+    if not body:
+        return rendered
+    drawn = json.loads(body.partition('id="data">')[2].partition("</script>")[0])
+    return "\n".join((body.partition("<script")[0], *texts_in(drawn)))
+
+
+def texts_in(value: object) -> list[str]:
+    """The texts in JSON, which the page draws."""
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return [text for item in inner for text in texts_in(item)]
+    return [value] if isinstance(value, str) else []
 
 
 def extreme(factor: float) -> Profile:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
 import subprocess
 import time
 import xml.etree.ElementTree as ET
@@ -29,10 +28,10 @@ from launchscope.cli.console import Console
 from launchscope.model import Profile, SourceLine
 from launchscope.report import RenderOptions, all_reporters, render, with_texts
 from launchscope.visible import encodable, visible, without_commands
+from tests.report.browser import BROWSER, FLAGS, needs_browser
 from tests.report.hostile import NAMES, NASTY, endless, filled, harmless
 from tests.report.test_golden import VALUES
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 EXAMPLES = settings(
     max_examples=10, deadline=None, derandomize=True, database=None,
     suppress_health_check=list(HealthCheck),
@@ -362,7 +361,7 @@ for (const [at, page] of pages.entries()) {
 </script>"""
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+@needs_browser
 def test_a_browser_runs_no_script_of_a_name(tmp_path: Path) -> None:
     made = pages(NASTY, tuple(SAMPLES))
     source = json.dumps(made).replace("<", "\\u003c")
@@ -370,8 +369,7 @@ def test_a_browser_runs_no_script_of_a_name(tmp_path: Path) -> None:
     assert BROWSER is not None
     ran = subprocess.run(
         [
-            *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-            *("--disable-background-networking", "--disable-sync", "--dump-dom"),
+            *(BROWSER, *FLAGS, "--dump-dom"),
             *(f"--user-data-dir={tmp_path / 'user'}", (tmp_path / "driver.html").as_uri()),
         ],
         check=True,

@@ -256,7 +256,8 @@ def _plots(comparison: Comparison) -> list[Section]:
         if max(map(len, curves.values())) >= 2:
             title = titled("Milliseconds per iteration by batch size", dict(others))
             shown = {name: curve for name, curve in curves.items() if curve}
-            found.append(Section(title, (Plot(title, shown, _mark(crossovers.get(others))),)))
+            mark = _mark(crossovers.get(others))
+            found.append(Section(title, (Plot(title, shown, mark, _bounds(points)),)))
     return found
 
 
@@ -267,6 +268,28 @@ def _mark(crossover: Crossover | None) -> tuple[float, str] | None:
     size = crossover.batch_size
     text = f"{size:.0f}" if size >= 10 else f"{size:.1f}".removesuffix(".0")
     return size, f"crossover, about {text}"
+
+
+def _bounds(points: list[Point]) -> dict[str, tuple[tuple[float, float], ...]]:
+    """Half of the interquartile range around each eager iteration, and what the bounds of the gain
+    leave of it; nothing for a curve with a point that has none."""
+    eager, replay = [], []
+    for point in sorted(points, key=lambda point: point.batch_size or 0):
+        metrics = {} if point.profile is None else point.profile.metrics
+        iteration, removed = metrics.get("iteration_ms"), metrics.get("removable_pct")
+        if iteration is None or not iteration.value:
+            continue
+        half = (iteration.iqr or 0.0) / 2
+        eager.append((iteration.value - half, iteration.value + half))
+        if removed is not None and removed.low is not None and removed.high is not None:
+            low, high = (1 - pct / 100 for pct in (removed.high, removed.low))
+            replay.append((iteration.value * low, iteration.value * high))
+    known = {"eager": tuple(eager), "replay": tuple(replay)}
+    lengths = {
+        "eager": len(_curve("iteration_ms", points)),
+        "replay": len(_curve("projected_iteration_ms", points)),
+    }
+    return {name: ends for name, ends in known.items() if ends and len(ends) == lengths[name]}
 
 
 def _curve(key: str, points: list[Point]) -> Curve:

@@ -60,16 +60,16 @@ def _side(which: str, side: Side) -> str:
 
 def _headline(value: Difference) -> str:
     leading = {found.key: found for found in value.metrics if found.key in _LEADING}
-    moved = [
-        f"{name} {_moved(leading[key])}"
+    leads = [
+        f"{name} {moved(leading[key])}"
         for key, name in _LEADING.items()
         if key in leading
         and abs(leading[key].change_pct or 0.0) >= _LEAST_PCT
-        and _moved(leading[key])
+        and moved(leading[key])
     ]
     numbers = {state: sum(found.state == state for found in value.kernels) for state in _STATES}
     counts = [f"{number} {state}" for state, number in numbers.items() if number]
-    first = ", ".join(moved) or ("same times and launches" if leading else "no metric in common")
+    first = ", ".join(leads) or ("same times and launches" if leading else "no metric in common")
     second = f"kernels: {', '.join(counts)}" if counts else "the kernels are the same"
     return f"{first[0].upper()}{first[1:]}; {second}."
 
@@ -91,15 +91,15 @@ def _metrics(changes: list[MetricChange]) -> Section:
     table = Table.of(
         changes,
         (Column("metric", "left", key=True, fit="wrap", code=True), lambda found: found.key),
-        (Column("before"), lambda found: _figure(found.before, found.unit)),
-        (Column("after"), lambda found: _figure(found.after, found.unit)),
-        (Column("change"), _moved),
+        (Column("before"), lambda found: figure(found.before, found.unit)),
+        (Column("after"), lambda found: figure(found.after, found.unit)),
+        (Column("change"), moved),
         (Column("", "left", fit="wrap"), spread),
     )
     return Section("Metrics", (table,))
 
 
-def _moved(found: MetricChange) -> str:
+def moved(found: MetricChange) -> str:
     """In points for a share: a percentage of a percentage misleads."""
     if found.before is None or found.after is None or abs(found.before) < _NOTHING:
         return ""
@@ -108,14 +108,14 @@ def _moved(found: MetricChange) -> str:
     return change(found.before, found.after)
 
 
-def _figure(value: float | None, unit: str) -> Cell:
+def figure(value: float | None, unit: str) -> Cell:
     return measured(Metric(0.0 if value and abs(value) < _NOTHING else value, unit))
 
 
 def _kernels(value: Difference, state: str, top: int) -> Section:
     found = [row for row in value.kernels if row.state == state]
 
-    def moved(row: KernelDifference) -> Cell:
+    def slower(row: KernelDifference) -> Cell:
         return Cell(f"{row.change_us:+,.1f} us", "bad" if row.change_us > 0 else "good")
 
     table = Table.of(
@@ -123,7 +123,7 @@ def _kernels(value: Difference, state: str, top: int) -> Section:
         (Column("count"), _counts),
         (Column("before"), lambda row: f"{figures(row.before_us)} us"),
         (Column("after"), lambda row: f"{figures(row.after_us)} us"),
-        (Column("change"), moved),
+        (Column("change"), slower),
         (Column("kernel", "left", fit="cut", code=True), lambda row: kernel(row.name)),
         top=top,
     )

@@ -388,11 +388,14 @@ def _kernels(profile: Profile, top: int) -> Section:
     total_us = sum(row.total_us for row in profile.kernels)
     table = Table.of(
         sorted(profile.kernels, key=lambda row: -row.total_us),
-        (Column("count"), lambda row: count(row.count)),
-        (Column("time"), lambda row: f"{figures(row.total_us)} us"),
+        (Column("count"), lambda row: Cell(count(row.count), value=row.count)),
+        (Column("time"), lambda row: Cell(f"{figures(row.total_us)} us", value=row.total_us)),
         (Column("share"), lambda row: pct(100.0 * row.total_us / total_us) if total_us else ""),
         (Column("line", "left", fit="cut_start", code=True), lambda row: place(row.where)),
-        (Column("kernel", "left", fit="cut", code=True), lambda row: kernel(row.name)),
+        (
+            Column("kernel", "left", fit="cut", code=True),
+            lambda row: Cell(kernel(row.name), full=row.name, value=row.name),
+        ),
         top=top,
     )
     of = "the whole span" if _is_total(profile) else "a step"

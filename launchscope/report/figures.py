@@ -1,0 +1,576 @@
+"""What the HTML report draws: figures as plain data, which the page's own script lays out.
+
+Figures hold values and words; where they go, and how large they are, the page decides. Every fact
+in them is also in a table of the report, or in the JSON file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from launchscope.model import (
+    BucketPlan,
+    CheckResult,
+    Comparison,
+    Difference,
+    IdleCause,
+    LaneKind,
+    Metric,
+    OverheadRow,
+    Profile,
+    Ranks,
+    StepTimeline,
+    Strategies,
+    Strategy,
+    Timelines,
+)
+from launchscope.reason_text import failure_text
+from launchscope.report.document import Document, Plot
+from launchscope.report.documents.difference import figure, moved
+from launchscope.report.documents.labels import kernel, titled
+from launchscope.wording import change, count, figures, installed, ms, pct, plural, times, with_unit
+
+Kind = Literal[
+    "timeline", "depth", "stack", "runs", "histograms", "icicle", "lines", "bars", "plan"
+]
+_CAUSES: dict[IdleCause, str] = {
+    "framework": "host late: Python and framework",
+    "launch_call": "host late: launch calls",
+    "sync": "synchronization",
+    "data": "data loading",
+    "dispatch": "gaps between queued kernels",
+    "paused": "pause of the host",
+    "unattributed": "not attributed",
+}
+_LANES: dict[LaneKind, str] = {
+    "range": "ranges",
+    "operator": "operators",
+    "launch": "launch calls",
+    "sync": "waits",
+    "gpu": "stream",
+    "idle": "GPU",
+    "other": "GPU",
+}
+_BASES = {
+    "measured": "measured",
+    "what if": "measured with the blocking lines stubbed out",
+    "predicted": "predicted from the trace",
+}
+_HOST_LANES: tuple[LaneKind, ...] = ("range", "operator", "launch", "sync")
+# The parts of an iteration: metric, tone, and words.
+_PARTS = (
+    ("iteration_busy_ms", "busy", "GPU busy"),
+    ("framework_ms", "framework", _CAUSES["framework"]),
+    ("launch_call_ms", "launch_call", _CAUSES["launch_call"]),
+    ("sync_wait_ms", "sync", _CAUSES["sync"]),
+    ("data_wait_ms", "data", _CAUSES["data"]),
+    ("dispatch_gap_ms", "dispatch", _CAUSES["dispatch"]),
+    ("unattributed_ms", "unattributed", _CAUSES["unattributed"]),
+)
+_FEWEST_SAMPLES = 4
+_MOST_BARS = 15
+_MOST_PCT = 1_000.0  # of a change that is drawn
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`data` is what the page's script draws for this `kind`; `text` says the same in words."""
+
+    kind: Kind
+    heading: str
+    data: Mapping[str, Any]
+    text: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure of the overview."""
+
+    label: str
+    value: str
+    detail: str = ""
+
+
+def tiles(value: object) -> tuple[Tile, ...]:
+    """The figures that a reader looks for first; none for what has none."""
+    return tuple(_profile_tiles(value)) if isinstance(value, Profile) else ()
+
+
+def figures_of(value: object, document: Document) -> tuple[Figure, ...]:
+    """The figures of a value, in the order of the page; `document` is its report."""
+    made: Iterator[Figure]
+    match value:
+        case Profile():
+            made = _of_profile(value)
+        case Comparison():
+            made = _of_comparison(value, document)
+        case Difference():
+            made = _of_difference(value)
+        case CheckResult():
+            made = _of_check(value)
+        case Ranks():
+            made = _of_ranks(value)
+        case _:
+            made = iter(())
+    return tuple(made)
+
+
+# --------------------------------------------------------------------------- one Profile
+
+
+def _profile_tiles(profile: Profile) -> Iterator[Tile]:
+    if profile.mode == "rehearsal":
+        yield from _rehearsal_tiles(profile)
+        return
+    iteration, projected = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
+    whole = "Whole span" if _is_total(profile) else "Iteration"
+    if iteration:
+        samples = len(profile.metrics["iteration_ms"].samples)
+        yield Tile(f"{whole}, eager", ms(iteration), f"median of {samples}" if samples > 1 else "")
+    if iteration and projected:
+        yield Tile(
+            f"{whole}, replayed",
+            ms(projected),
+            f"{times(iteration / projected)}, {_basis(profile)}",
+        )
+    if iteration and (busy := profile.value("iteration_busy_ms")) is not None:
+        yield Tile("GPU busy", pct(100 * busy / iteration), f"of the eager {whole.lower()}")
+    if (launches := profile.value("launches_per_step")) is not None:
+        per = "in all" if _is_total(profile) else "per eager step"
+        yield Tile("Launches", count(launches), per)
+
+
+def _rehearsal_tiles(profile: Profile) -> Iterator[Tile]:
+    for label, key, detail in (
+        ("Device operations", "device_ops_per_step", "per step"),
+        ("Operation sequences", "shape_signatures", "distinct ones"),
+    ):
+        if (value := profile.value(key)) is not None:
+            yield Tile(label, count(value), detail)
+    if profile.shapes.stable is not None:  # inspected
+        yield Tile("Blockers", count(len(profile.blockers)), "that a capture cannot contain")
+
+
+def _basis(profile: Profile) -> str:
+    """What the replayed iteration rests on."""
+    if profile.facts.replay_ms_source != "measured":
+        return "predicted"
+    return "what if" if profile.replay.status == "what_if" else "measured"
+
+
+def _replayed(profile: Profile) -> str:
+    """What the replay holds: `step`, or `forward and backward` where the rest of it stays eager."""
+    scope, step = profile.replay.scope, profile.step
+    is_part = step is not None and scope not in (None, step.scope)
+    return scope.replace("_", " and ") if is_part and scope is not None else "step"
+
+
+def _is_total(profile: Profile) -> bool:
+    """Whether figures are totals over a trace in which no step was found, or asked for."""
+    return profile.step is not None and profile.step.boundary == "none"
+
+
+def _of_profile(profile: Profile) -> Iterator[Figure]:
+    if profile.timelines is not None:
+        yield _timeline(profile.timelines, profile)
+    yield from _depth(profile)
+    yield from _stack(profile)
+    yield from _runs(profile)
+    yield from _icicles(profile)
+    yield from _histograms(profile)
+
+
+def _timeline(found: Timelines, profile: Profile) -> Figure:
+    timelines = {"Eager": found.eager}
+    if found.replay is not None:
+        timelines["Replayed"] = found.replay
+    threads = dict.fromkeys(
+        lane.number
+        for step in timelines.values()
+        for lane in step.lanes
+        if lane.kind in _HOST_LANES
+    )
+    names = {number: f"thread {at}" for at, number in enumerate(threads, 1)}
+    steps = [_step(step, name, names, profile) for name, step in timelines.items()]
+    data = {
+        "labels": [
+            [label.name, label.kind, kernel(label.name) if label.kind == "kernel" else ""]
+            for label in found.labels
+        ],
+        "causes": _CAUSES,
+        "steps": steps,
+    }
+    note = "Both at the same scale. " if len(steps) > 1 else ""
+    note += (
+        "The profiler stretches the host's time. Inside a gap the causes are sorted: when each of "
+        "them happened is not known."
+    )
+    if merged := max(step.merged_below_ns or 0 for step in timelines.values()):
+        note += f" Neighbors shorter than {ms(merged / 1e6)} are drawn as one."
+    if left := sum(step.lanes_left_out for step in timelines.values()):
+        note += f" {plural(left, 'lane')} with little in {'it' if left == 1 else 'them'} left out."
+    text = " ".join(f"{step['title']}: {step['summary']}." for step in steps)
+    return Figure("timeline", "Timeline", data, text, note)
+
+
+def _step(
+    step: StepTimeline, name: str, threads: Mapping[int | None, str], profile: Profile
+) -> dict[str, Any]:
+    idle = sum(part.ns for part in step.idle)
+    window = step.busy_ns + idle
+    shares = [f"GPU busy {ms(step.busy_ns / 1e6)} of {ms(window / 1e6)}"]
+    largest = sorted(step.idle, key=lambda part: -part.ns)[:3]
+    shares += [f"{_CAUSES[part.cause]} {ms(part.ns / 1e6)}" for part in largest]
+    timed = profile.value("replay_ms" if step.what == "step" else "iteration_ms")
+    # A trace alone holds no times without a profiler.
+    measured = f", {ms(timed)} timed without it" if timed and profile.mode == "gpu" else ""
+    return {
+        "title": f"{name} {_replayed(profile) if step.what == 'step' else step.what}",
+        "length": f"{ms(window / 1e6)} with the profiler{measured}",
+        "summary": ", ".join(shares),
+        "duration": step.duration_ns,
+        "gpu": step.gpu_begin_ns,
+        "lanes": [
+            {
+                "kind": lane.kind,
+                "name": _LANES[lane.kind],
+                "of": f" {lane.number}" if lane.kind == "gpu" else threads.get(lane.number, ""),
+                "start": lane.start_ns,
+                "duration": lane.duration_ns,
+                "label": lane.label,
+                "count": lane.count,
+            }
+            for lane in step.lanes
+        ],
+    }
+
+
+def _stack(profile: Profile) -> Iterator[Figure]:
+    """The iteration's parts, eager and with the replay, as bars of one scale."""
+    iteration, projected = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
+    if not iteration or profile.value("iteration_busy_ms") is None:
+        return
+    parts = [(tone, label, profile.value(key)) for key, tone, label in _PARTS]
+    rows = [{"name": "eager", "parts": _parts(parts), "total": ms(iteration)}]
+    note = ""
+    if projected:
+        is_predicted = _basis(profile) == "predicted"
+        replay = profile.value("predicted_replay_ms" if is_predicted else "replay_ms")
+        inside = min(replay or 0.0, projected)
+        part = "step" if is_predicted else _replayed(profile)
+        rest = [
+            ("replay", f"{part} replayed", inside),
+            ("rest", "rest of the iteration", projected - inside),
+        ]
+        rows.append({"name": "replayed", "parts": _parts(rest), "total": ms(projected)})
+        basis = _BASES[_basis(profile)]
+        note = f"The replay is {basis}, and the iteration around it is simulated."
+    text = "; ".join(f"{row['name']} {row['total']}" for row in rows)
+    heading = f"Where {'the whole span' if _is_total(profile) else 'an iteration'} goes"
+    yield Figure("stack", heading, {"rows": rows, "unit": "ms"}, text, note)
+
+
+def _parts(parts: Sequence[tuple[str, str, float | None]]) -> list[dict[str, Any]]:
+    return [
+        {"tone": tone, "label": label, "value": value, "text": ms(value)}
+        for tone, label, value in parts
+        if value is not None and value > 0
+    ]
+
+
+def _runs(profile: Profile) -> Iterator[Figure]:
+    """Each timed sample in the order of the run."""
+    rows = []
+    for label, key in (
+        ("iteration, eager", "iteration_ms"),
+        ("step, eager", "step_ms"),
+        (f"{_replayed(profile)}, replayed", "replay_ms"),
+    ):
+        metric = profile.metrics.get(key)
+        if metric is None or metric.value is None or len(metric.samples) < _FEWEST_SAMPLES:
+            continue
+        half = _half_iqr(metric)
+        rows.append(
+            {
+                "name": label,
+                "samples": metric.samples,
+                "median": metric.value,
+                "low": metric.value - half,
+                "high": metric.value + half,
+                "text": with_unit(metric),
+            }
+        )
+    if rows:
+        note = "Each dot is one sample, in the order of the run. The band is the ±."
+        text = "; ".join(f"{row['name']}: {row['text']}" for row in rows)
+        yield Figure(
+            "runs", "Distribution of the timings", {"rows": rows, "unit": "ms"}, text, note
+        )
+
+
+def _half_iqr(metric: Metric) -> float:
+    return (metric.iqr or 0.0) / 2
+
+
+def _depth(profile: Profile) -> Iterator[Figure]:
+    """How many launches wait in the queue, over a step."""
+    found = profile.queue_depth
+    if found is None or not found.depth:
+        return
+    text = f"at most {count(found.maximum)}, {figures(found.mean)} on average over {ms(found.ms)}"
+    data = {"depth": found.depth, "length": found.ms * 1e6, "maximum": found.maximum}
+    note = (
+        f"What is launched and not finished: {text}. Near 0 the GPU waits for the host; a deep "
+        "queue means that the host is ahead."
+    )
+    yield Figure("depth", "Queue depth over a step", data, text, note)
+
+
+def _histograms(profile: Profile) -> Iterator[Figure]:
+    found = profile.histograms
+    if found is None:
+        return
+    named = (
+        ("kernel", found.kernel),
+        ("launch call", found.launch_call),
+        ("launch call to kernel start", found.launch_delay),
+        ("launch return to kernel start", found.queue_delay),
+    )
+    rows = [
+        {
+            "name": name,
+            "edges": histogram.edges_us,
+            "counts": histogram.counts,
+            "median": histogram.median_us,
+            "p95": histogram.p95_us,
+            "text": f"median {ms(histogram.median_us / 1e3)}",
+        }
+        for name, histogram in named
+        if histogram is not None
+    ]
+    if rows:
+        text = "; ".join(f"{row['name']}: {row['text']}" for row in rows)
+        note = "As traced. The lines are the median and the 95th percentile."
+        yield Figure("histograms", "Durations of launches and kernels", {"rows": rows}, text, note)
+
+
+def _icicles(profile: Profile) -> Iterator[Figure]:
+    """Who launches what the GPU waits for: modules in one another, and lines in their files."""
+    for noun, rows in (
+        ("module", profile.overhead_by_module),
+        ("line", profile.overhead_by_line),
+    ):
+        if rows and (tree := _tree(noun, rows))["value"] > 0:
+            heading = f"Launch overhead by {noun}"
+            largest = sorted(rows, key=lambda row: -(row.idle_ms or 0.0))[:3]
+            text = "; ".join(
+                f"{': '.join(_path(noun, row))} {ms(row.idle_ms or 0.0)}" for row in largest
+            )
+            note = (
+                "The width is the time in which the GPU is idle because the host is late. It "
+                "belongs to the launch that ends it."
+            )
+            yield Figure("icicle", heading, {"tree": tree}, text, note)
+
+
+def _path(noun: str, row: OverheadRow) -> tuple[str, ...]:
+    others = {
+        "others": f"other {noun}s",
+        "between_steps": "between steps",
+        "unknown": f"no known {noun}",
+    }
+    if row.part in others:
+        return (others[row.part],)
+    if noun == "line" and row.where is not None:
+        return installed(row.where.file), f"line {row.where.line}"
+    return row.stack or (row.name,)
+
+
+def _tree(noun: str, rows: Sequence[OverheadRow]) -> dict[str, Any]:
+    """The rows as a tree of milliseconds; a parent's are its own and those of its children."""
+    root: dict[str, Any] = {"name": "all", "value": 0.0, "launches": 0.0, "children": []}
+    for row in rows:
+        at = root
+        for name in ("", *_path(noun, row)):
+            if name:
+                found = next((child for child in at["children"] if child["name"] == name), None)
+                if found is None:
+                    found = {"name": name, "value": 0.0, "launches": 0.0, "children": []}
+                    at["children"].append(found)
+                at = found
+            at["value"] += row.idle_ms or 0.0
+            at["launches"] += row.launches
+    return root
+
+
+# --------------------------------------------------------------------------- several
+
+
+def _of_comparison(comparison: Comparison, document: Document) -> Iterator[Figure]:
+    for section in document.sections:
+        for block in section.blocks:
+            if isinstance(block, Plot):
+                yield _lines(block, section.heading)
+    for strategies in comparison.strategies:
+        yield from _ladder(strategies)
+    for plan in comparison.buckets:
+        yield from _plan(plan)
+
+
+def _lines(plot: Plot, heading: str) -> Figure:
+    series = [
+        {
+            "name": name,
+            "points": curve,
+            "bounds": (plot.bounds or {}).get(name, ()),
+            "texts": [ms(y) for _, y in curve],
+        }
+        for name, curve in plot.curves.items()
+    ]
+    data = {"series": series, "mark": plot.mark, "x": "batch size", "y": "ms per iteration"}
+    text = "; ".join(
+        f"{name}: " + ", ".join(f"{ms(y)} at {figures(x)}" for x, y in curve)
+        for name, curve in plot.curves.items()
+    )
+    note = "Both axes are logarithmic."
+    note += " The bars span the spread or the bounds of the projection." if plot.bounds else ""
+    return Figure("lines", heading, data, text, note)
+
+
+def _ladder(strategies: Strategies) -> Iterator[Figure]:
+    rows = []
+    for strategy in strategies.tried:
+        metric = strategy.iteration_ms
+        value = None if metric is None else metric.value
+        row: dict[str, Any] = {
+            "name": strategy.mode,
+            "value": value,
+            "text": _strategy_text(strategy),
+        }
+        if metric is not None and value is not None and (half := _half_iqr(metric)):
+            row |= {"low": value - half, "high": value + half}
+        rows.append(row | {"tone": "plain" if strategy.mode == strategies.best else "muted"})
+    if any(row["value"] is not None for row in rows):
+        text = "; ".join(f"{row['name']}: {row['text']}" for row in rows)
+        heading = titled("Strategies, milliseconds per iteration", strategies.parameters)
+        yield Figure("bars", heading, {"rows": rows, "unit": "ms"}, text)
+
+
+def _strategy_text(strategy: Strategy) -> str:
+    metric = strategy.iteration_ms
+    if metric is None or metric.value is None:
+        return "failed" if strategy.failure is None else failure_text(strategy.failure)
+    shown = ("~" if strategy.projected else "") + ms(float(metric.value))
+    return shown if strategy.speedup is None else f"{shown} · {times(strategy.speedup)}"
+
+
+def _plan(plan: BucketPlan) -> Iterator[Figure]:
+    """How often each size was seen, and which sizes one graph serves."""
+    sizes = sorted((c.size, c.steps) for c in plan.sizes if c.size is not None)
+    if len(sizes) < 2:
+        return
+    buckets = [
+        {
+            "low": bucket.low,
+            "high": bucket.high,
+            "text": f"sizes {bucket.low} to {bucket.high}, padded to {bucket.high}: "
+            f"{plural(bucket.steps, 'step')}, {ms(bucket.replay_ms)} replayed",
+        }
+        for bucket in plan.buckets
+    ]
+    text = f"{plural(len(sizes), 'size')} from {sizes[0][0]} to {sizes[-1][0]}"
+    text += f", {plural(len(buckets), 'graph')}" if buckets else ""
+    data = {"sizes": sizes, "buckets": buckets, "x": plan.dimension or "size", "y": "steps"}
+    note = (
+        "Each bracket is one graph: the sizes below it are padded to its right end."
+        if buckets
+        else ""
+    )
+    yield Figure("plan", titled("Sizes and graphs", plan.parameters), data, text, note)
+
+
+def _of_difference(value: Difference) -> Iterator[Figure]:
+    rows = [
+        {
+            "name": found.key,
+            "value": max(-_MOST_PCT, min(found.change_pct, _MOST_PCT)),
+            "text": f"{moved(found)} · {figure(found.before, found.unit).text} → "
+            f"{figure(found.after, found.unit).text}",
+            "tone": "dim" if found.beyond_spread is False else "plain",
+        }
+        for found in value.metrics
+        # A share of a share misleads.
+        if found.unit != "%" and found.change_pct is not None and abs(found.change_pct) >= 1
+    ]
+    yield from _changes("Metrics that changed, in %", rows, "%", "Pale bars are within the spread.")
+    kernels = [
+        {
+            "name": kernel(found.name),
+            "value": found.change_us,
+            "text": f"{found.change_us:+,.1f} us · {count(found.before_count)} → "
+            f"{count(found.after_count)} per step",
+            "tone": "plain",
+        }
+        for found in value.kernels
+    ]
+    yield from _changes("Kernels that changed, in us per step", kernels, "us")
+
+
+def _changes(
+    heading: str, rows: list[dict[str, Any]], unit: str, note: str = ""
+) -> Iterator[Figure]:
+    rows = sorted(rows, key=lambda row: -abs(row["value"]))[:_MOST_BARS]
+    if rows:
+        text = "; ".join(f"{row['name']} {row['text']}" for row in rows)
+        yield Figure("bars", heading, {"rows": rows, "unit": unit}, text, note)
+
+
+def _of_check(check: CheckResult) -> Iterator[Figure]:
+    """How far each limited metric is from its baseline, and where its limit is."""
+    rows: list[dict[str, Any]] = []
+    for limit in check.limits:
+        base, value = limit.baseline, limit.value
+        if not base or value is None:
+            continue
+
+        def relative(given: float | None, base: float = base) -> float | None:
+            if given is None:
+                return None
+            return max(-_MOST_PCT, min(100 * (given - base) / abs(base), _MOST_PCT))
+
+        rows.append(
+            {
+                "name": limit.metric,
+                "value": relative(value),
+                "low": relative(limit.low),
+                "high": relative(limit.high),
+                "mark": relative(limit.bound),
+                "text": f"{change(base, value) or '0 %'} · {limit.outcome.replace('_', ' ')}",
+                "tone": {"failed": "bad", "passed": "plain"}.get(limit.outcome, "dim"),
+            }
+        )
+    if rows:
+        text = "; ".join(f"{row['name']} {row['text']}" for row in rows)
+        note = "The tick is the limit; the whisker is the range of this measurement."
+        yield Figure(
+            "bars", "Change from the baseline, in %", {"rows": rows, "unit": "%"}, text, note
+        )
+
+
+def _of_ranks(ranks: Ranks) -> Iterator[Figure]:
+    rows: list[dict[str, Any]] = []
+    for row in ranks.rows:
+        if not row.iteration_ms:
+            continue
+        exposed = row.exposed_communication_ms
+        own = row.own_ms if row.own_ms is not None else row.iteration_ms - (exposed or 0.0)
+        parts = [("busy", "own time", own), ("sync", "waiting in collectives", exposed)]
+        name = row.name if row.rank is None else f"rank {row.rank}"
+        rows.append({"name": name, "parts": _parts(parts), "total": ms(row.iteration_ms)})
+    if len(rows) > 1:
+        text = "; ".join(f"{row['name']} {row['total']}" for row in rows)
+        heading = f"An iteration of each {'rank' if ranks.kind == 'ranks' else 'file'}"
+        yield Figure("stack", heading, {"rows": rows, "unit": "ms"}, text)

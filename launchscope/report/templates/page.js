@@ -1,0 +1,246 @@
+"use strict"
+// What every figure uses: elements, colors, patterns, the tooltip. Then the page itself: theme,
+// tables, links to rules. Texts of a script or a trace are only ever inserted as text.
+
+const SVG = "http://www.w3.org/2000/svg"
+const root = document.documentElement
+const tip = document.getElementById("tip")
+const probe = document.body.appendChild(document.createElement("i"))
+const drawers = {} // by kind: (host, data) => {}, called again for every size and theme
+
+function node(tag, attributes = {}, ...children) {
+  const made = tag.startsWith("svg:")
+    ? document.createElementNS(SVG, tag.slice(4))
+    : document.createElement(tag)
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value)
+  made.append(...children)
+  return made
+}
+
+/** The value of a color of the style sheet in the theme that is shown. */
+function color(name) {
+  probe.style.color = `var(--${name})`
+  return getComputedStyle(probe).color
+}
+
+const ruler = document.createElement("canvas").getContext("2d")
+function textWidth(text, font = "12px system-ui, sans-serif") {
+  ruler.font = font
+  return ruler.measureText(text).width
+}
+
+/** The text, with an ellipsis in its middle where it is wider than this. */
+function cut(text, width) {
+  if (textWidth(text) <= width) return text
+  let low = 0,
+    high = text.length
+  while (low < high) {
+    const half = Math.ceil((low + high) / 2)
+    if (textWidth(text.slice(0, half) + "…") <= width) low = half
+    else high = half - 1
+  }
+  return low > 1 ? text.slice(0, low) + "…" : ""
+}
+
+function time(ns) {
+  if (ns === 0) return "0"
+  const [size, unit] =
+    Math.abs(ns) >= 1e9
+      ? [1e9, "s"]
+      : Math.abs(ns) >= 1e6
+        ? [1e6, "ms"]
+        : Math.abs(ns) >= 1e3
+          ? [1e3, "us"]
+          : [1, "ns"]
+  return `${+(ns / size).toPrecision(4)} ${unit}`
+}
+
+// A tone has a color, and a pattern for those who do not see the difference: lines of an 8 x 8 tile.
+const PATTERNS = {
+  framework: "M-2 2L2 -2M0 8L8 0M6 10L10 6",
+  launch_call: "M-2 6L2 10M0 0L8 8M6 -2L10 2",
+  sync: "M2 2h2v2h-2zM6 6h2v2h-2z",
+  data: "M0 2H8M0 6H8",
+  dispatch: "M2 0V8M6 0V8",
+  paused: "M0 4H8M4 0V8",
+  unattributed: "M3 3h1v1h-1z",
+  other: "M-2 2L2 -2M0 8L8 0M6 10L10 6",
+}
+
+const defs = document.body.appendChild(node("svg:svg", {class: "defs", "aria-hidden": "true"}))
+for (const [tone, path] of Object.entries(PATTERNS)) {
+  defs.append(
+    node(
+      "svg:pattern",
+      {id: `tone-${tone}`, width: 8, height: 8, patternUnits: "userSpaceOnUse"},
+      node("svg:rect", {width: 8, height: 8, fill: `var(--${tone})`}),
+      node("svg:path", {d: path, class: "motif"}),
+    ),
+  )
+}
+const fill = (tone) => (tone in PATTERNS ? `url(#tone-${tone})` : `var(--${tone})`)
+
+function swatch(tone) {
+  return node(
+    "svg:svg",
+    {class: "swatch", width: 14, height: 14, "aria-hidden": "true"},
+    node("svg:rect", {width: 14, height: 14, rx: 3, fill: fill(tone)}),
+  )
+}
+
+function legend(entries) {
+  // [tone, label, figure]
+  return node(
+    "ul",
+    {class: "legend"},
+    ...entries.map(([tone, label, figure]) =>
+      node("li", {}, swatch(tone), label, ...(figure ? [node("b", {}, figure)] : [])),
+    ),
+  )
+}
+
+function showTip(x, y, lines) {
+  tip.replaceChildren(...lines.filter(Boolean).map((line, at) => node(at ? "div" : "b", {}, line)))
+  tip.hidden = false
+  const box = tip.getBoundingClientRect()
+  const left = Math.min(x + 14, innerWidth - box.width - 8)
+  const top = y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18
+  tip.style.left = `${Math.max(8, left)}px`
+  tip.style.top = `${Math.max(8, top)}px`
+}
+
+function hideTip() {
+  tip.hidden = true
+}
+
+/** Shows the lines while the pointer is on an element; with `focusable` also for the keyboard. */
+function explain(element, lines, focusable = true) {
+  element.addEventListener("pointermove", (event) => showTip(event.clientX, event.clientY, lines))
+  element.addEventListener("pointerleave", hideTip)
+  if (!focusable) return element
+  element.setAttribute("tabindex", 0)
+  element.setAttribute("role", "img")
+  element.setAttribute("aria-label", lines.filter(Boolean).join(", "))
+  element.addEventListener("focus", () => {
+    const box = element.getBoundingClientRect()
+    showTip(box.left + box.width / 2, box.bottom - 12, lines)
+  })
+  element.addEventListener("blur", hideTip)
+  return element
+}
+
+function setUpTheme() {
+  const button = document.getElementById("theme"),
+    system = matchMedia("(prefers-color-scheme: dark)")
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches)
+  const show = () => {
+    button.setAttribute("aria-pressed", isDark())
+    button.textContent = isDark() ? "Light" : "Dark"
+    drawAll()
+  }
+  button.hidden = false
+  button.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark"
+    show()
+  })
+  system.addEventListener("change", show)
+  show()
+}
+
+function setUpTables() {
+  for (const box of document.querySelectorAll(".scroll")) {
+    // Keys scroll only what has the focus.
+    if (box.scrollWidth <= box.clientWidth && box.scrollHeight <= box.clientHeight) continue
+    const heading = box.closest("section").querySelector("h2").textContent
+    for (const [name, value] of [
+      ["tabindex", 0],
+      ["role", "region"],
+      ["aria-label", heading],
+    ]) {
+      box.setAttribute(name, value)
+    }
+  }
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const body = table.tBodies[0]
+    table.querySelectorAll("thead th").forEach((head, at) => {
+      if (!body.rows[0].cells[at].hasAttribute("data-value")) return
+      const button = node("button", {type: "button"}, head.textContent)
+      head.replaceChildren(button)
+      button.addEventListener("click", () => {
+        const first = body.rows[0].cells[at].dataset.value
+        const isNumber = first !== "" && !isNaN(first)
+        const upwards = head.ariaSort ? head.ariaSort === "descending" : !isNumber
+        for (const other of table.querySelectorAll("th")) other.removeAttribute("aria-sort")
+        head.setAttribute("aria-sort", upwards ? "ascending" : "descending")
+        const value = (row) => row.cells[at].dataset.value
+        const order = (a, b) => (isNumber ? value(a) - value(b) : value(a).localeCompare(value(b)))
+        body.append(...[...body.rows].sort((a, b) => (upwards ? order(a, b) : order(b, a))))
+      })
+    })
+  }
+  for (const code of document.querySelectorAll("[data-full]")) {
+    const button = node(
+      "button",
+      {type: "button", class: "copy", "aria-label": "Copy the full name"},
+      "Copy",
+    )
+    button.addEventListener("click", async () => {
+      button.textContent = (await copied(code.dataset.full)) ? "Copied" : "Failed"
+      setTimeout(() => {
+        button.textContent = "Copy"
+      }, 1500)
+    })
+    code.after(button)
+  }
+}
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text)
+    return true
+  } catch {
+    // a page from disk may not have a clipboard
+    const area = document.body.appendChild(node("textarea", {class: "offscreen"}))
+    area.value = text
+    area.select()
+    const done = document.execCommand("copy")
+    area.remove()
+    return done
+  }
+}
+
+function setUpRules() {
+  const open = () => {
+    const target = location.hash && document.getElementById(location.hash.slice(1))
+    if (target instanceof HTMLDetailsElement) {
+      target.open = true
+      target.scrollIntoView({block: "start"})
+    }
+  }
+  addEventListener("hashchange", open)
+  open()
+}
+
+const figures = JSON.parse(document.getElementById("data").textContent)
+
+function drawAll() {
+  hideTip()
+  for (const host of document.querySelectorAll("[data-figure]")) {
+    const {kind, data} = figures[host.dataset.figure]
+    drawers[kind](host.querySelector(".drawn"), data)
+  }
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  setUpTheme()
+  setUpTables()
+  setUpRules()
+  let width = innerWidth
+  addEventListener("resize", () => {
+    if (innerWidth === width) return // a phone's address bar changes the height only
+    width = innerWidth
+    requestAnimationFrame(drawAll)
+  })
+  addEventListener("scroll", hideTip, {passive: true})
+  addEventListener("keydown", (event) => event.key === "Escape" && hideTip())
+})

@@ -1,0 +1,352 @@
+// The timeline: eager above replayed, at one scale, on a canvas. Wheel with Ctrl (or after a click),
+// drag, buttons and keys move it; the pointer explains the interval below it.
+
+const LANE = {range: 16, operator: 16, launch: 16, sync: 16, gpu: 16, idle: 28}
+const TONE = {
+  kernel: "busy",
+  memcpy: "copy",
+  memset: "copy",
+  graph: "launch",
+  launch: "launch",
+  sync: "sync",
+}
+const views = new WeakMap() // by host: the part of the time that is shown, kept through redrawing
+
+drawers.timeline = (host, data) => {
+  const whole = Math.max(...data.steps.map((step) => step.duration)) * 1.01
+  const view = views.get(host) ?? {from: 0, to: whole}
+  views.set(host, view)
+  const width = Math.floor(host.clientWidth),
+    isNarrow = width < 640,
+    gutter = isNarrow ? 0 : 150
+  const font = "12px system-ui, sans-serif",
+    small = "11px system-ui, sans-serif"
+  const palette = new Proxy({}, {get: (known, name) => (known[name] ??= color(name))})
+  const ratio = devicePixelRatio || 1
+
+  // Where everything is, from the top to the bottom.
+  const rows = [],
+    titles = []
+  let height = 30
+  for (const step of data.steps) {
+    titles.push({y: height + 16, step})
+    height += isNarrow ? 46 : 28
+    const idle = step.lanes.find((lane) => lane.kind === "idle")
+    const others = step.lanes.find((lane) => lane.kind === "other")
+    const gpu = step.lanes.filter((lane) => lane.kind === "gpu")
+    const onHost = step.lanes.filter((lane) => !["gpu", "idle", "other"].includes(lane.kind))
+    for (const lane of [...onHost, idle, ...gpu]) {
+      if (!lane) continue
+      if (isNarrow) height += 15
+      const name =
+        lane === idle
+          ? "GPU, busy and idle"
+          : lane.kind === "gpu"
+            ? lane.name + lane.of
+            : `${lane.name}, ${lane.of}`
+      rows.push({
+        y: height,
+        height: LANE[lane.kind],
+        lane,
+        name,
+        busy: lane === idle ? unionOf(gpu) : null,
+        others: lane === idle ? others : null,
+      })
+      height += LANE[lane.kind] + 4
+    }
+    height += 18
+  }
+  height -= 10
+
+  const canvas = node("canvas", {
+    tabindex: 0,
+    role: "application",
+    "aria-label": "Timeline. Left and right arrows move, plus and minus zoom, 0 shows everything.",
+  })
+  canvas.width = width * ratio
+  canvas.height = height * ratio
+  canvas.style.height = `${height}px`
+  const to2d = canvas.getContext("2d")
+  const x = (ns) => gutter + ((ns - view.from) / (view.to - view.from)) * (width - gutter)
+  const ns = (at) => view.from + ((at - gutter) / (width - gutter)) * (view.to - view.from)
+
+  const patterns = {}
+  function paint(tone) {
+    if (!(tone in PATTERNS)) return palette[tone]
+    return (patterns[tone] ??= patternOf(tone))
+  }
+  function patternOf(tone) {
+    const tile = document.createElement("canvas")
+    tile.width = tile.height = 8 * ratio
+    const brush = tile.getContext("2d")
+    brush.scale(ratio, ratio)
+    brush.fillStyle = palette[tone]
+    brush.fillRect(0, 0, 8, 8)
+    brush.strokeStyle = palette.motif
+    brush.stroke(new Path2D(PATTERNS[tone]))
+    const made = to2d.createPattern(tile, "repeat")
+    made.setTransform(new DOMMatrix().scale(1 / ratio))
+    return made
+  }
+
+  const toneOf = (lane, at) => {
+    const kind = data.labels[lane.label[at]][1]
+    return ["idle", "other"].includes(lane.kind) ? kind : (TONE[kind] ?? lane.kind)
+  }
+
+  function block(start, duration, y, tall, tone) {
+    const left = Math.max(x(start), gutter),
+      right = Math.min(x(start + duration), width)
+    if (right < gutter || left > width) return 0
+    to2d.fillStyle = paint(tone)
+    const wide = right - left
+    to2d.fillRect(left, y, Math.max(wide > 3 ? wide - 0.5 : wide, 0.75), tall)
+    return wide
+  }
+
+  function inside(label, start, duration, y, tall, ink, paper) {
+    const left = Math.max(x(start), gutter),
+      wide = Math.min(x(start + duration), width) - left
+    if (wide < 34) return
+    to2d.font = small
+    const shown = cut(label, wide - 12)
+    if (!shown) return
+    if (paper) {
+      to2d.fillStyle = paper
+      to2d.fillRect(left + 4, y + tall / 2 - 8, textWidth(shown, small) + 6, 16)
+    }
+    to2d.fillStyle = ink
+    to2d.fillText(shown, left + 7, y + tall / 2 + 4)
+  }
+
+  function draw() {
+    to2d.setTransform(ratio, 0, 0, ratio, 0, 0)
+    to2d.clearRect(0, 0, width, height)
+    to2d.font = font
+    // The scale.
+    const unit = view.to - view.from,
+      ticks = ticksOf(view.from, view.to, Math.max(2, (width - gutter) / 110))
+    to2d.textAlign = "center"
+    for (const tick of ticks) {
+      to2d.fillStyle = palette.line
+      to2d.fillRect(x(tick), 22, 1, height - 22)
+      to2d.fillStyle = palette.dim
+      const label = tick === 0 ? "0" : time(tick),
+        half = textWidth(label) / 2
+      to2d.fillText(label, Math.min(Math.max(x(tick), gutter + half), width - half - 2), 14)
+    }
+    to2d.textAlign = "left"
+    for (const {y, step} of titles) {
+      to2d.fillStyle = palette.card
+      to2d.fillRect(0, y - 15, width, isNarrow ? 38 : 22)
+      to2d.font = "600 13px system-ui, sans-serif"
+      to2d.fillStyle = palette.ink
+      to2d.fillText(step.title, 0, y)
+      const after = isNarrow ? 0 : to2d.measureText(step.title).width + 12
+      to2d.font = font
+      to2d.fillStyle = palette.dim
+      to2d.fillText(cut(`${step.length}`, width - after), after, y + (isNarrow ? 17 : 0))
+    }
+    for (const row of rows) {
+      const {lane, y, height: tall} = row
+      to2d.font = small
+      to2d.fillStyle = palette.dim
+      if (isNarrow) to2d.fillText(row.name, 0, y - 4)
+      else to2d.fillText(cut(row.name, gutter - 14), 0, y + tall / 2 + 4)
+      to2d.fillStyle = palette.track
+      to2d.fillRect(gutter, y, width - gutter, tall)
+      if (row.others)
+        row.others.start.forEach((start, at) =>
+          block(start, row.others.duration[at], y, tall, "other"),
+        )
+      lane.start.forEach((start, at) => {
+        const tone = toneOf(lane, at),
+          wide = block(start, lane.duration[at], y, tall, tone)
+        if (wide < 34) return
+        const [name, kind, short] = data.labels[lane.label[at]]
+        if (lane.kind === "idle")
+          inside(data.causes[kind], start, lane.duration[at], y, tall, palette.ink, palette.card)
+        else
+          inside(
+            short || name,
+            start,
+            lane.duration[at],
+            y,
+            tall,
+            palette[`on-${tone}`],
+            tone === "sync" ? palette.card : null,
+          )
+      })
+      if (row.busy) for (const [start, end] of row.busy) block(start, end - start, y, tall, "busy")
+    }
+    canvas.dataset.from = view.from
+    canvas.dataset.to = view.to
+  }
+
+  let frame = 0
+  function redraw() {
+    frame ||= requestAnimationFrame(() => {
+      frame = 0
+      draw()
+    })
+  }
+
+  function show(from, to) {
+    const span = Math.min(Math.max(to - from, 500), whole)
+    view.from = Math.min(Math.max(from + (to - from - span) / 2, 0), whole - span)
+    view.to = view.from + span
+    hideTip()
+    redraw()
+  }
+  const zoom = (factor, around = (view.from + view.to) / 2) =>
+    show(around - (around - view.from) * factor, around + (view.to - around) * factor)
+  const move = (share) =>
+    show(view.from + share * (view.to - view.from), view.to + share * (view.to - view.from))
+  const all = () => show(0, whole)
+
+  function found(px, py) {
+    const row = rows.find((one) => py >= one.y - 2 && py < one.y + one.height + 2)
+    if (!row || px < gutter) return null
+    const at = ns(px),
+      near = (3 * (view.to - view.from)) / (width - gutter)
+    const nearest = (lane) => {
+      let best = -1,
+        least = near
+      lane.start.forEach((start, index) => {
+        const away = Math.max(start - at, at - start - lane.duration[index], 0)
+        if (
+          away < least ||
+          (away === 0 && least === 0 && lane.duration[index] < lane.duration[best])
+        )
+          [best, least] = [index, away]
+      })
+      return [best, least]
+    }
+    const [best, away] = nearest(row.lane)
+    if (row.busy) {
+      const busy = row.busy.find(([start, end]) => at >= start && at < end)
+      if (busy) return [`GPU busy: ${time(busy[1] - busy[0])}`, `from ${time(busy[0])}`]
+      if (row.others && (best < 0 || away > 0)) {
+        const [other, off] = nearest(row.others)
+        if (other >= 0 && off === 0)
+          return ["GPU works for other iterations", time(row.others.duration[other])]
+      }
+    }
+    if (best < 0) return null
+    const {lane} = row,
+      [name, kind] = data.labels[lane.label[best]],
+      count = lane.count[best] ?? 1
+    const isIdle = lane.kind === "idle",
+      title = isIdle ? `GPU idle: ${data.causes[kind]}` : name
+    return [
+      title,
+      `${time(lane.duration[best])} from ${time(lane.start[best])}`,
+      count > 1 ? `${count} drawn as one; the longest is named` : "",
+      isIdle ? "" : row.name,
+    ]
+  }
+
+  let drag = null
+  canvas.addEventListener("pointerdown", (event) => {
+    drag = {x: event.clientX, from: view.from, to: view.to}
+    canvas.setPointerCapture(event.pointerId)
+  })
+  canvas.addEventListener("pointermove", (event) => {
+    if (drag) {
+      const by = ((drag.x - event.clientX) / (width - gutter)) * (drag.to - drag.from)
+      show(drag.from + by, drag.to + by)
+      return
+    }
+    const box = canvas.getBoundingClientRect()
+    const lines = found(event.clientX - box.left, event.clientY - box.top)
+    if (lines) showTip(event.clientX, event.clientY, lines)
+    else hideTip()
+  })
+  for (const name of ["pointerup", "pointercancel"])
+    canvas.addEventListener(name, () => {
+      drag = null
+    })
+  canvas.addEventListener("pointerleave", hideTip)
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      const isSideways = Math.abs(event.deltaX) > Math.abs(event.deltaY)
+      if (!event.ctrlKey && !event.metaKey && !isSideways && document.activeElement !== canvas)
+        return
+      event.preventDefault()
+      if (isSideways) move(event.deltaX / (width - gutter))
+      else zoom(1.0015 ** event.deltaY, ns(event.clientX - canvas.getBoundingClientRect().left))
+    },
+    {passive: false},
+  )
+  const keys = {
+    ArrowLeft: () => move(-0.15),
+    ArrowRight: () => move(0.15),
+    "+": () => zoom(1 / 1.5),
+    "=": () => zoom(1 / 1.5),
+    "-": () => zoom(1.5),
+    0: all,
+  }
+  canvas.addEventListener("keydown", (event) => {
+    if (!(event.key in keys) || event.ctrlKey || event.metaKey || event.altKey) return
+    event.preventDefault()
+    keys[event.key]()
+  })
+
+  const button = (label, name, action) => {
+    const made = node("button", {type: "button", "aria-label": name, title: name}, label)
+    made.addEventListener("click", action)
+    return made
+  }
+  const tools = node(
+    "div",
+    {class: "tools"},
+    button("−", "Zoom out", () => zoom(1.5)),
+    button("+", "Zoom in", () => zoom(1 / 1.5)),
+    button("Reset", "Show everything", all),
+    node(
+      "span",
+      {class: "dim"},
+      "Ctrl and wheel to zoom, drag to move, or click and use ← → + − 0",
+    ),
+  )
+
+  const present = new Set(
+    data.steps.flatMap((step) =>
+      step.lanes.flatMap((lane) => lane.start.map((_, at) => toneOf(lane, at))),
+    ),
+  )
+  const names = {
+    range: "ranges",
+    operator: "operators",
+    launch: "launch calls",
+    busy: "kernels",
+    copy: "copies and sets",
+    ...data.causes,
+    other: "work of other iterations",
+    sync: "synchronization",
+  }
+  host.replaceChildren(
+    tools,
+    canvas,
+    legend(
+      Object.keys(names)
+        .filter((tone) => present.has(tone))
+        .map((tone) => [tone, names[tone]]),
+    ),
+  )
+  draw()
+}
+
+/** When any of the lanes is active: [start, end] by start. */
+function unionOf(lanes) {
+  const spans = lanes
+    .flatMap((lane) => lane.start.map((start, at) => [start, start + lane.duration[at]]))
+    .sort((a, b) => a[0] - b[0])
+  const made = []
+  for (const [start, end] of spans) {
+    if (made.length && start <= made.at(-1)[1]) made.at(-1)[1] = Math.max(made.at(-1)[1], end)
+    else made.push([start, end])
+  }
+  return made
+}

@@ -1,0 +1,236 @@
+"""The HTML page in a real browser: drawn, moved, explained, sorted, and harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from launchscope.analysis import build_profile
+from launchscope.model import Comparison, Profile, SourceLine
+from launchscope.parser import read_recording, read_saved
+from launchscope.rules import advise
+from tests.report.browser import Page, browser, needs_browser
+from tests.report.hostile import NASTY, endless, filled
+from tests.report.test_golden import VALUES
+from tests.report.test_html import COMPARED, RECORDINGS, figures_in, page_of
+
+pytestmark = [pytest.mark.child, needs_browser]
+WIDTHS = (360, 800, 1400)
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    return advise(build_profile(read_recording(RECORDINGS / "small_gpt")))
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("browser")) as page:
+        yield page
+
+
+def written(value: object, folder: Path) -> Path:
+    path = folder / "page.html"
+    path.write_text(page_of(value), encoding="utf-8")
+    return path
+
+
+def values_to_show() -> dict[str, object]:
+    names = ("compare_convnet", "compare_strategies_small_gpt", "compare_buckets_variable_lengths")
+    compared = {name: read_saved(COMPARED / f"{name}.json", Comparison) for name in names}
+    recorded = {
+        name: advise(build_profile(read_recording(RECORDINGS / name)))
+        for name in ("small_gpt", "variable_lengths", "wide_mlp", "lstm")
+    }
+    return {**recorded, **compared, **{name: make() for name, make in VALUES.items()}}
+
+
+def test_every_report_is_drawn_without_an_error_and_fits_every_width(
+    shown: Page, tmp_path: Path
+) -> None:
+    for name, value in values_to_show().items():
+        path = written(value, tmp_path)
+        for width in WIDTHS:
+            for dark in (False, True):
+                shown.show(path, width, dark=dark)
+                assert shown.drawn("document.documentElement.scrollWidth") <= width, (name, width)
+                assert shown.errors == [], name
+        figures, drawn = shown.run(
+            "[document.querySelectorAll('figure').length,"
+            " document.querySelectorAll('figure .drawn :is(canvas, svg.chart)').length]"
+        )
+        assert figures == len(figures_in(path.read_text(encoding="utf-8")))
+        assert drawn >= figures
+
+
+VIEW = "(({from, to}) => [+from, +to])(document.querySelector('canvas').dataset)"
+BOX = "(({x, y, width, height}) => [x, y, width, height])"
+CANVAS = f"{BOX}(document.querySelector('canvas').getBoundingClientRect())"
+TIP = "document.getElementById('tip')"
+
+
+def test_how_launches_spread_is_drawn_where_a_profile_holds_it(
+    profile: Profile, shown: Page, tmp_path: Path
+) -> None:
+    histogram = SimpleNamespace(
+        edges_us=(0.5, 1.0, 2.0, 5.0),
+        counts=(3, 10, 1),
+        median_us=1.4,
+        p95_us=3.0,
+        outliers=0,
+        largest=(),
+    )
+    row = SimpleNamespace(
+        name="b", part="known", stack=("<b>", "b"), where=SourceLine("train.py", 3),
+        idle_ms=2.0, launches=7.0,
+    )  # fmt: skip
+    other = SimpleNamespace(**{**vars(row), "part": "unknown", "idle_ms": 1.0})
+    spread = {
+        "queue_depth": SimpleNamespace(ms=2.0, depth=(0.0, 1.5, 0.2), maximum=3, mean=0.6),
+        "histograms": SimpleNamespace(
+            kernel=histogram,
+            launch_call=histogram,
+            launch_delay=None,
+            queue_delay=None,
+            short_kernels=None,
+            short_kernels_pct=None,
+        ),
+        "overhead_by_line": (row, other),
+        "overhead_by_module": (row, other),
+    }
+    value = replace(profile)
+    for name, held in spread.items():
+        object.__setattr__(value, name, held)
+    figures = {figure["kind"]: figure for figure in figures_in(page_of(value))}
+    assert figures["icicle"]["data"]["tree"]["value"] == 3
+    assert [row["name"] for row in figures["histograms"]["data"]["rows"]] == [
+        "kernel", "launch call",
+    ]  # fmt: skip
+    for width in WIDTHS:
+        shown.show(written(value, tmp_path), width)
+        assert shown.drawn("document.documentElement.scrollWidth") <= width
+    for kind in ("depth", "histograms", "icicle"):
+        assert shown.run(f"document.querySelectorAll('.{kind} svg.chart rect').length") > 0
+    leaves = shown.run("[...document.querySelectorAll('.leaf')].map((leaf) => leaf.ariaLabel)")
+    assert "<b>, 2 ms of GPU idle, 66.7 %, 7 launches per step" in leaves
+    assert shown.errors == []
+
+
+@pytest.fixture
+def timeline(profile: Profile, shown: Page, tmp_path: Path) -> Page:
+    shown.show(written(profile, tmp_path), 1200, 1600)
+    return shown
+
+
+def test_the_timeline_zooms_and_moves_by_keys_buttons_and_wheel(timeline: Page) -> None:
+    whole = timeline.drawn(VIEW)
+    timeline.run("document.querySelector('canvas').focus()")
+    timeline.press("+")
+    low, high = timeline.drawn(VIEW)
+    assert high - low == pytest.approx((whole[1] - whole[0]) / 1.5)
+    timeline.press("ArrowRight")
+    assert timeline.drawn(VIEW)[0] == pytest.approx(low + 0.15 * (high - low))
+    timeline.press("ArrowLeft")
+    assert timeline.drawn(VIEW) == pytest.approx([low, high])
+    timeline.press("-")
+    assert timeline.drawn(VIEW) == pytest.approx(whole)
+    timeline.run("document.querySelector('[aria-label=\"Zoom in\"]').click()")
+    timeline.press("0")
+    assert timeline.drawn(VIEW) == pytest.approx(whole)
+
+    timeline.run("document.activeElement.blur()")
+    x, y, width, height = timeline.run(CANVAS)
+    at = (x + width / 2, y + height / 2)
+    timeline.mouse("mouseWheel", *at, deltaX=0, deltaY=-200)
+    assert timeline.drawn(VIEW) == pytest.approx(whole)  # the page scrolls
+    timeline.run("scrollTo(0, 0)")
+    timeline.mouse("mouseWheel", *at, deltaX=0, deltaY=-200, modifiers=2)
+    low, high = timeline.drawn(VIEW)
+    assert high - low < 0.9 * (whole[1] - whole[0])
+    timeline.mouse("mousePressed", *at)
+    timeline.mouse("mouseMoved", at[0] + 100, at[1], button="left", buttons=1)
+    timeline.mouse("mouseReleased", at[0] + 100, at[1])
+    moved = timeline.drawn(VIEW)
+    assert moved[0] < low
+    assert moved[1] - moved[0] == pytest.approx(high - low)
+    assert timeline.errors == []
+
+
+def test_the_pointer_explains_what_is_below_it(profile: Profile, timeline: Page) -> None:
+    found = profile.timelines
+    assert found is not None
+    timeline.drawn("0")
+    x, y, width, height = timeline.run(CANVAS)
+    seen = set()
+    for down in range(4, int(height), 6):
+        timeline.mouse("mouseMoved", x + 150 + 0.3 * (width - 150), y + down)
+        if not timeline.run(f"{TIP}.hidden"):
+            seen.add(timeline.run(f"{TIP}.firstChild.textContent"))
+    names = {label.name for label in found.labels}
+    assert len(seen & names) >= 2  # an operator, a launch call or a kernel
+    assert any(text.startswith(("GPU idle: host late", "GPU busy")) for text in seen)
+
+
+def test_a_segment_of_a_bar_explains_itself_to_the_keyboard(timeline: Page) -> None:
+    timeline.run("document.querySelector('.stack [tabindex]').focus()")
+    assert timeline.run(f"{TIP}.hidden") is False
+    assert timeline.run(f"{TIP}.textContent").startswith("GPU busy")
+    timeline.press("Escape")
+    assert timeline.run(f"{TIP}.hidden") is True
+
+
+def test_the_kernel_table_sorts_and_gives_the_full_name(profile: Profile, timeline: Page) -> None:
+    cells = "[...document.querySelectorAll('table.sortable tbody tr')]"
+    buttons = "document.querySelectorAll('table.sortable th button')"
+    counts = [row.count for row in profile.kernels]
+    timeline.run(f"{buttons}[0].click()")
+    shown = timeline.run(f"{cells}.map((row) => +row.cells[0].dataset.value)")
+    assert shown == sorted(counts, reverse=True)
+    timeline.run(f"{buttons}[0].click()")
+    assert timeline.run(f"{cells}.map((row) => +row.cells[0].dataset.value)") == sorted(counts)
+    timeline.run(f"{buttons}[2].click()")
+    names = timeline.run(f"{cells}.map((row) => row.querySelector('[data-full]').dataset.full)")
+    assert sorted(names) == sorted(row.name for row in profile.kernels)
+    timeline.run("navigator.clipboard.writeText = async (text) => { window.copied = text }")
+    timeline.run(f"{cells}[0].querySelector('.copy').click()")
+    assert timeline.run("window.copied") == names[0]
+
+
+def test_the_theme_follows_the_system_and_the_switch(
+    profile: Profile, shown: Page, tmp_path: Path
+) -> None:
+    path, paper = written(profile, tmp_path), "getComputedStyle(document.body).backgroundColor"
+    shown.show(path)
+    light = shown.run(paper)
+    shown.show(path, dark=True)
+    dark = shown.run(paper)
+    assert light != dark
+    shown.run("document.getElementById('theme').click()")
+    assert shown.run(paper) == light
+    shown.run("document.getElementById('theme').click()")
+    assert shown.run(paper) == dark
+    assert shown.errors == []
+
+
+def test_a_link_to_a_rule_opens_its_text(timeline: Page) -> None:
+    timeline.run("document.querySelector('a.number').click()")
+    assert timeline.drawn("document.querySelectorAll('details[open]').length") == 1
+
+
+def test_hostile_names_stay_text(profile: Profile, shown: Page, tmp_path: Path) -> None:
+    hostile = filled(profile, endless(NASTY))
+    shown.show(written(hostile, tmp_path))
+    assert shown.drawn("window.hit ?? null") is None
+    assert shown.errors == []
+    assert shown.run("document.querySelectorAll('img, iframe, object, form').length") == 0
+    x, y, width, height = shown.run(CANVAS)
+    seen = []
+    for down in range(4, int(height), 8):
+        shown.mouse("mouseMoved", x + 150 + 0.3 * (width - 150), y + down)
+        seen.append(shown.run(f"{TIP}.querySelectorAll('*').length - {TIP}.children.length"))
+    assert set(seen) == {0}
+    assert shown.run("window.hit ?? null") is None
