@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from launchscope.analysis import build_profile
-from launchscope.model import Comparison, Profile, SourceLine
+from launchscope.model import (
+    Comparison,
+    Histogram,
+    Histograms,
+    OverheadRow,
+    Profile,
+    QueueDepth,
+    SourceLine,
+)
 from launchscope.parser import read_recording, read_saved
 from launchscope.rules import advise
 from tests.report.browser import Page, browser, needs_browser
@@ -76,35 +83,16 @@ TIP = "document.getElementById('tip')"
 def test_how_launches_spread_is_drawn_where_a_profile_holds_it(
     profile: Profile, shown: Page, tmp_path: Path
 ) -> None:
-    histogram = SimpleNamespace(
-        edges_us=(0.5, 1.0, 2.0, 5.0),
-        counts=(3, 10, 1),
-        median_us=1.4,
-        p95_us=3.0,
-        outliers=0,
-        largest=(),
+    histogram = Histogram((0.5, 1.0, 2.0, 5.0), (3, 10, 1), median_us=1.4, p95_us=3.0)
+    row = OverheadRow("b", 7.0, 2.0, SourceLine("train.py", 3), ("<b>", "b"))
+    rows = (row, replace(row, part="unknown", idle_ms=1.0))
+    value = replace(
+        profile,
+        queue_depth=QueueDepth(2.0, (0.0, 1.5, 0.2), maximum=3, mean=0.6),
+        histograms=Histograms(None, None, histogram, histogram, None, None),
+        overhead_by_line=rows,
+        overhead_by_module=rows,
     )
-    row = SimpleNamespace(
-        name="b", part="known", stack=("<b>", "b"), where=SourceLine("train.py", 3),
-        idle_ms=2.0, launches=7.0,
-    )  # fmt: skip
-    other = SimpleNamespace(**{**vars(row), "part": "unknown", "idle_ms": 1.0})
-    spread = {
-        "queue_depth": SimpleNamespace(ms=2.0, depth=(0.0, 1.5, 0.2), maximum=3, mean=0.6),
-        "histograms": SimpleNamespace(
-            kernel=histogram,
-            launch_call=histogram,
-            launch_delay=None,
-            queue_delay=None,
-            short_kernels=None,
-            short_kernels_pct=None,
-        ),
-        "overhead_by_line": (row, other),
-        "overhead_by_module": (row, other),
-    }
-    value = replace(profile)
-    for name, held in spread.items():
-        object.__setattr__(value, name, held)
     figures = {figure["kind"]: figure for figure in figures_in(page_of(value))}
     assert figures["icicle"]["data"]["tree"]["value"] == 3
     assert [row["name"] for row in figures["histograms"]["data"]["rows"]] == [
