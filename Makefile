@@ -29,7 +29,7 @@ ready  := $(VENV)/.ready
 run    := $(python)
 endif
 
-sources := launchscope sample_workloads tests
+sources := docs launchscope sample_workloads tests
 pip     := $(python) -m pip install -qq --disable-pip-version-check
 
 .PHONY: demo check test test-gpu bench format env clean

@@ -1,0 +1,35 @@
+"""Makes the pictures of the HTML report in docs/pictures: `python -m docs.make_pictures`."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from launchscope.cli import main
+from tests.report.browser import browser
+
+ROOT = Path(__file__).parents[1]
+RECORDING = ROOT / "sample_workloads" / "recordings" / "small_gpt"
+PICTURES = ROOT / "docs" / "pictures"
+WIDTH, MARGIN = 1200, 16
+_END_OF_TIMELINE = "document.querySelector('figure.timeline').getBoundingClientRect().bottom"
+
+
+def make_pictures() -> None:
+    """Writes report.png and report-dark.png: the page down to its timeline. Needs Chromium."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.html")
+        with report.open("w", encoding="utf-8") as stdout, redirect_stdout(stdout):
+            assert main(["report", str(RECORDING), "-f", "html"]) == 0
+        with browser(Path(folder)) as page:
+            for name, dark in (("report.png", False), ("report-dark.png", True)):
+                page.show(report, WIDTH, dark=dark)
+                page.show(report, WIDTH, int(page.drawn(_END_OF_TIMELINE)) + MARGIN, dark=dark)
+                page.drawn("true")
+                page.picture(PICTURES / name, whole=False)
+                assert not page.errors
+
+
+if __name__ == "__main__":
+    make_pictures()
