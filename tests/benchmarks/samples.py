@@ -1,4 +1,4 @@
-"""Profiles every sample workload and writes the table of the README.
+"""Profiles every sample workload and writes the table in docs/verdict.md.
 
     python -m tests.benchmarks.samples --record DIR    on a GPU: one recording per sample
     python -m tests.benchmarks.samples --from DIR      anywhere: the table of those recordings
@@ -82,7 +82,7 @@ def row_of(name: str, profile: Profile) -> dict[str, Any]:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """The table of the README."""
+    """The table in docs/verdict.md."""
     head = ["sample", "verdict", "basis", *(title for _, title, _ in _COLUMNS)]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for row in rows:

@@ -1,0 +1,90 @@
+"""README.md and docs/: links lead somewhere, launchscope takes the commands, reports are real."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.core import TyperCommand
+
+from launchscope.cli import main
+from tests.benchmarks.samples import markdown, profile_of, row_of
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+RECORDINGS = ROOT / "sample_workloads" / "recordings"
+_FENCED = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+_LINK = re.compile(r'(?:\]\(|src="|srcset=")(?P<target>[^)"\s]+)')
+_COMMAND = re.compile(r"^(?:\$ |\s*(?:- )?(?:run: )?)launchscope (\w.*)$", re.M)
+_IN_A_TABLE = re.compile(r"^\| `(launchscope [^`]+)`", re.M)
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as GitHub makes them."""
+    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", found.lower()).replace(" ", "-") for found in headings}
+
+
+def links(page: Path) -> list[str]:
+    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    return [found for found in _LINK.findall(text) if "://" not in found]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_link_leads_to_a_file_and_a_heading_that_exist(page: Path) -> None:
+    for link in links(page):
+        target, _, anchor = link.partition("#")
+        path = (page.parent / target).resolve() if target else page
+        assert path.exists(), link
+        assert path.is_relative_to(ROOT), link
+        assert not anchor or anchor in anchors(path), link
+
+
+def test_the_readme_is_short_and_leads_to_every_page() -> None:
+    readme = ROOT / "README.md"
+    assert len(readme.read_bytes()) < 8000
+    linked = {(ROOT / link.partition("#")[0]).resolve() for link in links(readme)}
+    assert set(DOCS.glob("*.md")) <= linked
+
+
+def test_the_pictures_are_small() -> None:
+    for picture in (DOCS / "pictures").glob("*.png"):
+        assert picture.stat().st_size < 300_000
+
+
+def test_the_report_in_the_readme_is_what_its_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "100")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    at = text.index("launchscope report sample_workloads")
+    words = shlex.split(text[at : text.index("\n", at)])
+    assert main(words[1:]) == 0
+    printed = capsys.readouterr().out.strip("\n")
+    assert printed in [found["text"].strip("\n") for found in _FENCED.finditer(text)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_launchscope_takes_the_commands_of_a_page(
+    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(TyperCommand, "invoke", lambda *_: 0)  # parsed, not run
+    text = page.read_text(encoding="utf-8")
+    shown = [*(found["text"] for found in _FENCED.finditer(text)), *_IN_A_TABLE.findall(text)]
+    for line in _COMMAND.findall("\n".join(shown)):
+        assert main(shlex.split(line, comments=True)) == 0, (line, capsys.readouterr().err)
+
+
+def test_the_table_of_samples_is_made_from_the_recordings() -> None:
+    names = sorted(path.name for path in RECORDINGS.iterdir())
+    table = markdown([row_of(name, profile_of(RECORDINGS / name)) for name in names])
+    assert table in (DOCS / "verdict.md").read_text(encoding="utf-8")
