@@ -16,7 +16,7 @@ WIDTH, MARGIN = 1200, 16
 _END_OF_TIMELINE = "document.querySelector('figure.timeline').getBoundingClientRect().bottom"
 
 
-def make_pictures() -> None:
+def make_pictures(to: Path = PICTURES) -> None:
     """Writes report.png and report-dark.png: the page down to its timeline. Needs Chromium."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.html")
@@ -27,7 +27,7 @@ def make_pictures() -> None:
                 page.show(report, WIDTH, dark=dark)
                 page.show(report, WIDTH, int(page.drawn(_END_OF_TIMELINE)) + MARGIN, dark=dark)
                 page.drawn("true")
-                page.picture(PICTURES / name, whole=False)
+                page.picture(to / name, whole=False)
                 assert not page.errors
 
 

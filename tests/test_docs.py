@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from typer.core import TyperCommand
 
+from docs.make_pictures import PICTURES, make_pictures
 from launchscope.cli import main
 from tests.benchmarks.samples import markdown, profile_of, row_of
+from tests.report.browser import needs_browser
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -55,8 +57,13 @@ def test_the_readme_is_short_and_leads_to_every_page() -> None:
     assert set(DOCS.glob("*.md")) <= linked
 
 
-def test_the_pictures_are_small() -> None:
-    for picture in (DOCS / "pictures").glob("*.png"):
+@pytest.mark.child
+@needs_browser
+def test_the_pictures_can_be_made_again(tmp_path: Path) -> None:
+    make_pictures(tmp_path)
+    made = {picture.name for picture in tmp_path.iterdir()}
+    assert made == {picture.name for picture in PICTURES.iterdir()}
+    for picture in [*PICTURES.iterdir(), *tmp_path.iterdir()]:
         assert picture.stat().st_size < 300_000
 
 
