@@ -18,7 +18,7 @@ _END_OF_TIMELINE = "document.querySelector('figure.timeline').getBoundingClientR
 
 def make_pictures(to: Path = PICTURES) -> None:
     """Writes report.png and report-dark.png: the page down to its timeline. Needs Chromium."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # Chromium writes late
         report = Path(folder, "report.html")
         with report.open("w", encoding="utf-8") as stdout, redirect_stdout(stdout):
             assert main(["report", str(RECORDING), "-f", "html"]) == 0
