@@ -29,7 +29,8 @@ from launchscope.model import (
 from launchscope.reason_text import failure_text
 from launchscope.report.document import Document, Plot
 from launchscope.report.documents.difference import figure, moved
-from launchscope.report.documents.labels import kernel, titled
+from launchscope.report.documents.labels import titled
+from launchscope.report.kernel_names import short_name
 from launchscope.wording import change, count, figures, installed, ms, pct, plural, times, with_unit
 
 Kind = Literal[
@@ -197,7 +198,7 @@ def _timeline(found: Timelines, profile: Profile) -> Figure:
     steps = [_step(step, name, names, profile) for name, step in timelines.items()]
     data = {
         "labels": [
-            [label.name, label.kind, kernel(label.name) if label.kind == "kernel" else ""]
+            [label.name, label.kind, short_name(label.name) if label.kind == "kernel" else ""]
             for label in found.labels
         ],
         "causes": _CAUSES,
@@ -508,7 +509,8 @@ def _of_difference(value: Difference) -> Iterator[Figure]:
     yield from _changes("Metrics that changed, in %", rows, "%", "Pale bars are within the spread.")
     kernels = [
         {
-            "name": kernel(found.name),
+            "name": short_name(found.name),
+            "full": found.name,
             "value": found.change_us,
             "text": f"{found.change_us:+,.1f} us · {count(found.before_count)} → "
             f"{count(found.after_count)} per step",

@@ -47,7 +47,7 @@ def hostile() -> CheckResult:
     where = SourceLine("/abs/with space,and:colon%/träin.py", 7)
     return replace(
         failed_rehearsal(),
-        changes=(Change("kernel", name, 0, 1, (where,)), Change("op", name, 1, 0)),
+        changes=(Change("op", name, 0, 1, (where,)), Change("op", name, 1, 0)),
         source=SourceLine("träin me.py", 3),
         headline=name,
     )

@@ -19,6 +19,7 @@ from launchscope.model import (
     SourceLine,
 )
 from launchscope.parser import read_recording, read_saved
+from launchscope.report.kernel_names import short_name
 from launchscope.rules import advise
 from tests.report.browser import Page, browser, needs_browser
 from tests.report.hostile import NASTY, endless, filled
@@ -183,6 +184,9 @@ def test_the_kernel_table_sorts_and_gives_the_full_name(profile: Profile, timeli
     timeline.run(f"{buttons}[2].click()")
     names = timeline.run(f"{cells}.map((row) => row.querySelector('[data-full]').dataset.full)")
     assert sorted(names) == sorted(row.name for row in profile.kernels)
+    assert timeline.run(f"{cells}.map((row) => row.querySelector('[data-full]').title)") == names
+    texts = timeline.run(f"{cells}.map((row) => row.querySelector('[data-full]').textContent)")
+    assert texts == list(map(short_name, names))
     timeline.run("navigator.clipboard.writeText = async (text) => { window.copied = text }")
     timeline.run(f"{cells}[0].querySelector('.copy').click()")
     assert timeline.run("window.copied") == names[0]

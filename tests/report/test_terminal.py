@@ -76,8 +76,8 @@ def test_a_path_longer_than_the_line_is_broken_and_not_cut() -> None:
 
 
 def test_markup_in_names_is_not_interpreted() -> None:
-    kernels = (KernelRow("kernel<[bold]x[/bold]>", 1, 5.0),)
-    assert "kernel<[bold]x[/bold]>" in text(advise(profile(kernels=kernels)))
+    kernels = (KernelRow("kernel[bold]x[/bold]", 1, 5.0),)
+    assert "kernel[bold]x[/bold]" in text(advise(profile(kernels=kernels)))
 
 
 def test_a_long_name_leaves_the_figures_their_room() -> None:

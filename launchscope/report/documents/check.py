@@ -111,7 +111,7 @@ def is_undecided(check: CheckResult, limit: LimitCheck) -> bool:
 def change_text(change: Change) -> str:
     """In half a sentence: `aten.mul +2 (3 to 5) at train.py:47`."""
     where = _where(change)
-    moved = f"{_name(change)} {_moved(change)} ({change.before:g} to {change.after:g})"
+    moved = f"{_name(change).text} {_moved(change)} ({change.before:g} to {change.after:g})"
     moved += " between steps" if change.between else ""
     return f"{moved} at {where}" if where else moved
 
@@ -245,10 +245,10 @@ def _kind(change: Change) -> str:
     return f"{_KINDS[change.kind]} between steps" if change.between else _KINDS[change.kind]
 
 
-def _name(change: Change) -> str:
+def _name(change: Change) -> Cell:
     if change.kind == "blocker":
-        return as_written(change.name)
-    return kernel(change.name) if change.kind == "kernel" else change.name
+        return Cell(as_written(change.name))
+    return kernel(change.name) if change.kind == "kernel" else Cell(change.name)
 
 
 def _moved(change: Change) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from launchscope.model import Environment, PeriodicWork, Recommendation, Target
-from launchscope.report.document import Tone
+from launchscope.report.document import Cell, Tone
+from launchscope.report.kernel_names import short_name
 from launchscope.wording import listed, place, plural
 
 # None: the rules were not applied.
@@ -76,8 +77,6 @@ def parameters(given: Mapping[str, str]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
 
 
-def kernel(name: str) -> str:
-    """A kernel's name without the prefixes that PyTorch's kernels share."""
-    for noise in ("void ", "at::native::", "(anonymous namespace)::", "at::cuda::detail::"):
-        name = name.replace(noise, "")
-    return name
+def kernel(name: str) -> Cell:
+    """A kernel by its short name, with the full one for formats that have room for it."""
+    return Cell(short_name(name), full=name)

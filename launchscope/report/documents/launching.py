@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from launchscope.model import Histogram, OverheadRow, Profile
-from launchscope.report.document import Column, Paragraph, Section, Table, facts
+from launchscope.report.document import Cell, Column, Paragraph, Section, Table, facts
 from launchscope.report.documents.labels import kernel
 from launchscope.wording import count, figures, installed, ms, pct
 
@@ -98,7 +98,7 @@ def _longest(histogram: Histogram) -> str:
     return f"{figures(histogram.largest[0].us)} us" if histogram.largest else ""
 
 
-def _longest_name(histogram: Histogram) -> str:
+def _longest_name(histogram: Histogram) -> Cell | str:
     return kernel(histogram.largest[0].name) if histogram.largest else ""
 
 

@@ -394,7 +394,7 @@ def _kernels(profile: Profile, top: int) -> Section:
         (Column("line", "left", fit="cut_start", code=True), lambda row: place(row.where)),
         (
             Column("kernel", "left", fit="cut", code=True),
-            lambda row: Cell(kernel(row.name), full=row.name, value=row.name),
+            lambda row: replace(cell := kernel(row.name), value=cell.text),
         ),
         top=top,
     )

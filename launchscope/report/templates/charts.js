@@ -307,7 +307,7 @@ drawers.bars = (host, {rows, unit}) => {
       svg.append(node("svg:path", {class: "limit", d: `M${x(row.mark)} ${y + 17}v20`}))
     svg.append(
       explain(node("svg:rect", {x: 0, y, width, height: tall - 6, class: "target"}), [
-        row.name,
+        row.full ?? row.name,
         row.text,
         row.low != null && row.high > row.low
           ? `${number(row.low)} to ${number(row.high)} ${unit}`
