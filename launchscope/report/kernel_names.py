@@ -107,7 +107,7 @@ _WORD = re.compile(r"unsigned (?:char|short|int|long)\b|\{lambda\([^(){}]{1,200}
 _WRAPPER = re.compile(
     r"gpu_\w+|[AB]?UnaryFunctor|BinaryFunctor|(?:Unary|Binary|Ternary|Pointwise)Op\w+|\w*TensorList\w+"
     r"|type_specialized\w+|apply|ReduceOp|func_wrapper_t|at|native|std|c10|cuda|templates|detail"
-    r"|binary_internal|fbgemm_gpu|true|false|[{]\w+[(].*"
+    r"|binary_internal|fbgemm_gpu|true|false|lambda|OpaqueType|[{]\w+[(].*"
 )
 _AFFIX = re.compile(
     r"^(?:_?cuda_|cudafunctor_(?:on_self_|on_other_)?|fused_|launch_|_)"
@@ -147,16 +147,15 @@ def recognized(name: str) -> str | None:
 
 def _operation(template: str, arguments: str, *, is_multi_tensor: bool) -> str | None:
     """`mul f32` or `sqrt (multi-tensor)`: the first name that wraps no other, and its type."""
-    kind, found = "", ""
+    kind = ""
     words = _WORD.finditer(arguments)
     for word in words:
         kind = kind or _TYPES.get(word[0], "")
-        if word[0] not in _TYPES and not _WRAPPER.fullmatch(word[0]) and word[0] != "OpaqueType":
-            found = word[0]
+        if word[0] not in _TYPES and not _WRAPPER.fullmatch(word[0]):
             break
-    called = _snake(found)
-    if not called:
+    else:
         return None
+    called = _snake(word[0]) or word[0]
     if is_multi_tensor:
         if "PointwiseOp" in arguments and called in ("div", "mul"):
             called = f"addc{called}"
@@ -168,9 +167,8 @@ def _operation(template: str, arguments: str, *, is_multi_tensor: bool) -> str |
     for word in () if kind else words:
         is_lambda = word[0].startswith("{")
         if is_template or is_lambda:
-            given = [_TYPES.get(w[0], "") for w in _WORD.finditer(word[0], int(is_lambda))]
-            given = [one for one in given if one]
-            kind = next((one for one in given if one != "bool"), "bool" if given else "")
+            kinds = [_TYPES[part] for part in _WORD.findall(word[0], is_lambda) if part in _TYPES]
+            kind = next((one for one in kinds if one != "bool"), "".join(kinds[:1]))
         if kind or (is_template and word[0] not in ("c10", "true", "false")):
             break
     # Of these the type is of an index, or only as wide as the values.
