@@ -1,4 +1,7 @@
-"""The Python API: what the commands do, a callable in place of a script, and saved Profiles."""
+"""The Python API: what the commands do, a callable in place of a script, and saved Profiles.
+
+Results print as three lines, show as a page in a notebook, and have `save`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launchscope.config import StrPath, load_settings
-from launchscope.model import CheckResult, Profile, Schedule
+from launchscope.model import CheckResult, Profile, Schedule, Shown
 from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
     from launchscope.workflows.compare import CompareResult
     from launchscope.workflows.profile import ProfileResult
+
+
+class _Reports:
+    """The Presenter of results, which loads no report before one is asked for."""
+
+    def summary(self, value: object) -> str:
+        from launchscope.report.summary import summary
+
+        return summary(value)
+
+    def save(self, value: object, path: StrPath) -> None:
+        from launchscope.workflows.present import save
+
+        save(value, path)
+
+    def frame(self, value: object) -> str:
+        from launchscope.workflows.present import frame
+
+        return frame(value)
+
+
+Shown.connect(_Reports())
 
 
 def profile(

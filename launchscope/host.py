@@ -35,20 +35,21 @@ def free_memory() -> int:
         return 8 << 30
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """Writes a file through a neighbor that then takes its name: readers never see half of it.
 
     A symbolic link stays: the file it leads to is written. An existing file keeps its owner, group
     and permissions, but no bit that lets it run as somebody else; one that must not be written
     stays as it is. A pipe or a device is written to, and so is a file that cannot be replaced (a
-    mount point, or what belongs to others). Raises OSError; the neighbor is removed then.
+    mount point, or what belongs to others). `mode`: permissions of a new file, less those that the
+    umask takes. Raises OSError; the neighbor is removed then.
     """
     place, before = _place_of(path)
     if before is not None and not stat.S_ISREG(before.st_mode):
         path.write_bytes(content)
         return
     try:
-        _replace(place, content, before)
+        _replace(place, content, before, mode)
     except OSError as error:
         if before is None or error.errno not in _NOT_REPLACEABLE:
             raise
@@ -83,9 +84,9 @@ def _place_of(path: Path) -> tuple[Path, os.stat_result | None]:
     return place, before
 
 
-def _replace(path: Path, content: bytes, before: os.stat_result | None) -> None:
+def _replace(path: Path, content: bytes, before: os.stat_result | None, mode: int) -> None:
     # Nobody else may open it before it has the owner and permissions of the file it replaces.
-    neighbor, descriptor = _neighbor(path, 0o666 if before is None else 0o600)
+    neighbor, descriptor = _neighbor(path, mode if before is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if before is not None:

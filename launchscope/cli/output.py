@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -13,9 +12,8 @@ from pathlib import Path
 from launchscope.cli.console import Console
 from launchscope.cli.options import Typed
 from launchscope.errors import LaunchscopeError, UsageError
-from launchscope.host import require_room_beside, write_whole
 from launchscope.report import RenderOptions, Reporter, reporter_for_path, reporter_named
-from launchscope.visible import without_commands
+from launchscope.workflows.save import require_writable, shown_path, write_report
 
 UNWRITTEN = 2
 
@@ -57,7 +55,7 @@ class Outputs:
     def report_again(self) -> tuple[str, ...]:
         """The command that shows the report again, if it is saved as JSON."""
         saved = next((path for path, reporter in self.files if reporter.name == "json"), None)
-        return () if saved is None else (f"launchscope report {_word(saved)}",)
+        return () if saved is None else (f"launchscope report {shown_path(saved)}",)
 
     def deliver(
         self,
@@ -89,7 +87,7 @@ class Outputs:
             for path, reporter in self.files:
                 content = reporter.render(value, located(console))
                 try:
-                    _write(path, content)
+                    write_report(path, content)
                     console.message(f"wrote {path}")
                 except OSError as error:
                     failed = True
@@ -105,40 +103,6 @@ class Outputs:
 def located(console: Console) -> RenderOptions:
     """Options for a report that is made in the working directory."""
     return RenderOptions(repository=console.repository, folder=console.folder)
-
-
-def _write(path: Path, content: str | bytes) -> None:
-    """The whole file or nothing. `cat` may show it to a CI service later."""
-    text = content.decode() if isinstance(content, bytes) else content
-    write_whole(path, without_commands(text).encode())
-
-
-def require_writable(path: Path) -> None:
-    """UsageError if the file cannot be written, which a probe beside it shows, or if a report
-    would overwrite a trace or a recording."""
-    try:
-        if path.is_dir():
-            raise UsageError(f"{path} is a directory", hint="-o names a file, such as profile.json")
-        if not path.parent.is_dir():
-            raise UsageError(
-                f"{path.parent} is not a directory",
-                hint=f"mkdir -p {_word(path.parent)}",
-            )
-        require_room_beside(path)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror or error}",
-            hint="choose another file with -o",
-        ) from error
-    if path.is_file():
-        from launchscope.parser import is_trace
-        from launchscope.workflows.load_input import is_recording
-
-        if is_recording(path) or is_trace(path):
-            raise UsageError(
-                f"-o {path} would overwrite a recording or a trace",
-                hint="-o is for the report: name another file",
-            )
 
 
 def _require_different(paths: Sequence[Path]) -> None:
@@ -164,12 +128,6 @@ def _is_stdout(path: Path) -> bool:
         return False
 
 
-def _word(path: Path) -> str:
-    """A path in a shell command, where a dash would begin an option."""
-    text = str(path)
-    return shlex.quote(f"./{text}" if text.startswith("-") else text)
-
-
 def _rescue(value: object, console: Console) -> None:
     """Saves a Profile or Comparison whose file could not be written."""
     from launchscope.model import Comparison, Profile
@@ -179,7 +137,7 @@ def _rescue(value: object, console: Console) -> None:
     noun = "Profile" if isinstance(value, Profile) else "comparison"
     try:
         saved = Path(tempfile.mkdtemp(prefix="launchscope-")) / f"{noun.lower()}.json"
-        _write(saved, reporter_named("json").render(value))
+        write_report(saved, reporter_named("json").render(value))
     except OSError as error:
         console.error(
             f"the {noun} could not be saved for later either: {error.strerror or error}",
@@ -188,5 +146,5 @@ def _rescue(value: object, console: Console) -> None:
         return
     console.error(
         f"the {noun} was saved as {saved}",
-        f"launchscope report {_word(saved)} -o PATH writes it again",
+        f"launchscope report {shown_path(saved)} -o PATH writes it again",
     )

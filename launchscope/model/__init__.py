@@ -114,6 +114,10 @@ from launchscope.model.recording import (
     TraceResult as TraceResult,
     VerifyResult as VerifyResult,
 )
+from launchscope.model.shown import (
+    Shown as Shown,
+    ShownResult as ShownResult,
+)
 from launchscope.model.timeline import (
     IdleCause as IdleCause,
     IdleTime as IdleTime,

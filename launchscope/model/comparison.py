@@ -16,6 +16,7 @@ from launchscope.model.recording import (
     Target,
     TensorShape,
 )
+from launchscope.model.shown import Shown
 
 StrategyName = Literal["eager", "replay", "compile", "graphed"]
 STRATEGIES: tuple[StrategyName, ...] = ("eager", "replay", "compile", "graphed")
@@ -173,7 +174,7 @@ class BucketPlan:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """The one file of a comparison; its report is rendered from it."""
 
     target: Target  # as typed, before parameters were filled in

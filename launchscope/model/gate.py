@@ -7,6 +7,7 @@ from typing import Literal
 
 from launchscope.model.profile import PeriodicWork
 from launchscope.model.recording import Environment, Mode, SourceLine, Target
+from launchscope.model.shown import Shown
 
 Outcome = Literal["passed", "failed", "inconclusive", "not_compared"]
 # Of a pair: the GPU was slowed down, or had another clock in one run than in the other.
@@ -102,7 +103,7 @@ class PairedRuns:
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Shown):
     """The gate's answer. `not_compared`: nothing that was asked for could be compared."""
 
     workload: str

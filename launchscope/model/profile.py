@@ -20,6 +20,7 @@ from launchscope.model.recording import (
     Target,
     TensorShape,
 )
+from launchscope.model.shown import Shown
 from launchscope.model.timeline import Timelines
 
 Recommendation = Literal[
@@ -294,7 +295,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Shown):
     """The one file of a measurement; every report is rendered from it."""
 
     target: Target

@@ -26,6 +26,7 @@ from launchscope.model import (
     PointFailure,
     Reason,
     Schedule,
+    ShownResult,
     Strategies,
     StrategyName,
     Target,
@@ -61,11 +62,14 @@ class ComparePlan:
 
 
 @dataclass(frozen=True)
-class CompareResult:
+class CompareResult(ShownResult):
     """The Comparison, and why it is not complete or compares nothing (None: it is fine)."""
 
     comparison: Comparison
     problem: LaunchscopeError | None = None
+
+    def _reported(self) -> Comparison:
+        return self.comparison
 
 
 def plan_compare(

@@ -14,7 +14,7 @@ from pathlib import Path
 from launchscope.config import Settings
 from launchscope.errors import InputError, LaunchscopeError, MeasureError, UsageError
 from launchscope.host import working_directory
-from launchscope.model import Profile, Recording, Schedule, Target
+from launchscope.model import Profile, Recording, Schedule, ShownResult, Target
 from launchscope.runner.parent import session
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import SourceTree
@@ -39,11 +39,14 @@ class ScriptRun:
 
 
 @dataclass(frozen=True)
-class ProfileResult:
+class ProfileResult(ShownResult):
     """The Profile, and what ended the script after it was measured (None: nothing did)."""
 
     profile: Profile
     problem: LaunchscopeError | None = None
+
+    def _reported(self) -> Profile:
+        return self.profile
 
 
 class ScriptRunner:

@@ -94,7 +94,7 @@ def document(profile: Profile, top: int) -> Document:
             change,
             keep_in_mind,
             items("How", () if verdict is None else verdict.instructions, numbered=True),
-            *launching(profile, top, is_total=_is_total(profile)),
+            *launching(profile, top, is_total=is_total(profile)),
             _kernels(profile, top),
             notes(profile.notes),
         ),
@@ -129,7 +129,7 @@ def _context(profile: Profile) -> tuple[str, ...]:
     if step.source:
         parts.append(f"step at {place(step.source)}")
     timed = profile.metrics.get("iteration_ms")
-    if timed is not None and timed.samples and not _is_total(profile):
+    if timed is not None and timed.samples and not is_total(profile):
         parts.append(plural(len(timed.samples), "iteration"))
     return machine(profile.environment), " · ".join(parts)
 
@@ -191,11 +191,11 @@ def _metric(profile: Profile, key: str, *, spread: bool = True) -> Cell:
 
 
 def _share(profile: Profile, key: str, whole: str) -> Cell:
-    cell, total = _metric(profile, key), "span" if _is_total(profile) else whole
+    cell, total = _metric(profile, key), "span" if is_total(profile) else whole
     return cell if profile.value(key) is None else Cell(f"{cell.text} of {total}")
 
 
-def _is_total(profile: Profile) -> bool:
+def is_total(profile: Profile) -> bool:
     """Whether figures are totals over a trace in which no step was found, or asked for."""
     return profile.step is not None and profile.step.boundary == "none"
 
@@ -220,7 +220,7 @@ def _is_replayed(profile: Profile) -> bool:
 def durations(profile: Profile, *, spread: bool = True) -> list[_Row]:
     """The rows of times, with their spread or without it."""
     verdict, rows = profile.verdict, []
-    if not _is_total(profile):
+    if not is_total(profile):
         row = _Row("step", _metric(profile, "step_ms", spread=spread))
         if not _is_part(profile):
             key = "replay_ms" if _is_replayed(profile) else "predicted_replay_ms"
@@ -236,7 +236,7 @@ def durations(profile: Profile, *, spread: bool = True) -> list[_Row]:
             label = f"{scope.scope.replace('_', ' and ')} alone"
             rows.append(_Row(label, ms(eager), ms(replay), eager / replay))
     whole = _Row(
-        "whole span" if _is_total(profile) else "iteration",
+        "whole span" if is_total(profile) else "iteration",
         _metric(profile, "iteration_ms", spread=spread),
         _metric(profile, "projected_iteration_ms", spread=spread),
         profile.value("iteration_speedup"),
@@ -245,7 +245,7 @@ def durations(profile: Profile, *, spread: bool = True) -> list[_Row]:
 
 
 def _launching(profile: Profile) -> list[_Row]:
-    of, per = ("", "") if _is_total(profile) else (" in the step", " per step")
+    of, per = ("", "") if is_total(profile) else (" in the step", " per step")
     is_replayed = _is_replayed(profile)
     host_us = profile.value("host_replay_us") if is_replayed else None
     host = "" if host_us is None else ms(host_us / 1000.0)
@@ -326,7 +326,7 @@ def iteration(profile: Profile) -> Section:
             bars.append(Bar(label, f"{value:,.{places}f} ms", 100.0 * value / iteration))
     total = with_unit(profile.metrics["iteration_ms"], spread=False)
     block = Bars(("", "time"), tuple(bars), stacked=True)
-    whose = "time of the whole span" if _is_total(profile) else "iteration time"
+    whose = "time of the whole span" if is_total(profile) else "iteration time"
     return Section(f"Where the {whose} goes ({total})", (block,))
 
 
@@ -398,5 +398,5 @@ def _kernels(profile: Profile, top: int) -> Section:
         ),
         top=top,
     )
-    of = "the whole span" if _is_total(profile) else "a step"
+    of = "the whole span" if is_total(profile) else "a step"
     return Section(f"Top kernels of {of}", (table,))

@@ -1,0 +1,157 @@
+"""Results at a Python prompt and in a notebook: printed, saved, shown as a page."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import launchscope
+from launchscope.cli import main
+from launchscope.errors import MeasureError, UsageError
+from launchscope.model import CheckResult, Comparison, Profile, Target
+from launchscope.report import render
+from launchscope.rules import advise
+from launchscope.workflows.compare import CompareResult
+from launchscope.workflows.profile import ProfileResult
+from tests.gate.profiles import failed_on_gpu
+from tests.report.browser import browser, needs_browser
+from tests.report.comparisons import comparison
+from tests.report.hostile import NASTY
+from tests.rules.profiles import blocked, profile, rehearsal
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Profile:
+    data = render(advise(profile()), "json")
+    assert isinstance(data, bytes)
+    (tmp_path / "profile.json").write_bytes(data)
+    return launchscope.load(tmp_path / "profile.json")
+
+
+def test_a_profile_prints_its_verdict_its_times_and_what_to_do(loaded: Profile) -> None:
+    verdict, times, following = str(loaded).splitlines()
+    assert loaded.verdict is not None
+    assert verdict == f"ADOPT  {loaded.verdict.headline}"
+    assert (
+        times
+        == "Iteration: eager 9.39 ms, replay 3.52 ms (2.67x, measured); 555 launches per step."
+    )
+    assert following.startswith(f"Next: {loaded.verdict.instructions[0]} ")
+    assert following.endswith('save("report.html") writes the whole report.')
+    assert repr(loaded).startswith("Profile(target=")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        advise(blocked()),
+        advise(rehearsal()),
+        profile(),
+        profile(target=Target("script", "a\nb\033[2J.py", ())),
+        comparison(),
+        failed_on_gpu(),
+    ],
+)
+def test_every_result_prints_three_lines(value: Profile | Comparison | CheckResult) -> None:
+    assert len(str(value).splitlines()) == 3
+    assert "\033" not in str(value)
+    assert "None" not in str(value)
+
+
+def test_what_was_not_measured_is_not_printed_as_a_time() -> None:
+    times = str(replace(advise(profile()), metrics={})).splitlines()[1]
+    assert times == "Iteration: eager not measured, replay not measured."
+    assert "ms" not in str(advise(rehearsal())).splitlines()[1]
+
+
+def test_the_result_of_a_run_prints_its_value_and_its_problem() -> None:
+    measured = advise(profile())
+    assert str(ProfileResult(measured)) == str(measured)
+    assert str(CompareResult(comparison())) == str(comparison())
+    problem = MeasureError("interrupted; this is what was measured until then")
+    assert str(ProfileResult(measured, problem)) == f"{measured}\nProblem: {problem}"
+
+
+def test_save_writes_what_the_command_writes(
+    loaded: Profile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for suffix in ("json", "html", "md", "txt"):
+        ours, theirs = tmp_path / f"ours.{suffix}", tmp_path / f"theirs.{suffix}"
+        ProfileResult(loaded).save(ours)
+        assert main(["report", "-q", str(tmp_path / "profile.json"), "-o", str(theirs)]) == 0
+        assert ours.read_text() == theirs.read_text()
+    assert launchscope.load(tmp_path / "ours.json") == loaded
+
+
+def test_save_refuses_what_the_option_refuses(loaded: Profile, tmp_path: Path) -> None:
+    for name, message in (
+        ("x.pdf", "no output format for suffix '.pdf'"),
+        ("x", "a file without a suffix"),
+        ("none/x.html", "is not a directory"),
+        (".", "is a directory"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            loaded.save(tmp_path / name)
+    with pytest.raises(UsageError, match="the format junit cannot show a Comparison"):
+        comparison().save(tmp_path / "x.xml")
+    assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
+    trace = Path(__file__).parents[1] / "sample_workloads/recordings/lstm/trace.kineto.json.gz"
+    (tmp_path / "trace.json").write_bytes(trace.read_bytes())
+    with pytest.raises(UsageError, match="would overwrite a recording or a trace"):
+        loaded.save(tmp_path / "trace.json")
+
+
+class Frames(HTMLParser):
+    """The attributes of every element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_a_notebook_shows_the_page_in_a_frame_that_is_alone() -> None:
+    hostile = advise(profile(target=Target("script", "".join(NASTY), NASTY)))
+    frames = Frames()
+    frames.feed(hostile._repr_html_() or "")
+    ((tag, attributes),) = frames.found
+    assert tag == "iframe"
+    page = render(hostile, "html")
+    assert isinstance(page, str)
+    assert (attributes["srcdoc"] or "").split() == page.split()
+    assert attributes["sandbox"] == "allow-scripts"
+
+
+@pytest.mark.child
+@needs_browser
+def test_the_frame_draws_in_a_browser_without_an_error(tmp_path: Path) -> None:
+    page = tmp_path / "notebook.html"
+    page.write_text(f"<!doctype html><h1>notebook</h1>{advise(profile())._repr_html_()}")
+    with browser(tmp_path / "browser") as shown:
+        shown.show(page)
+        assert shown.run("document.querySelector('iframe').offsetHeight") > 500
+        assert shown.run("document.querySelector('iframe').contentDocument") is None
+        assert shown.errors == []
+
+
+def test_without_the_public_package_a_value_prints_its_fields(loaded: Profile) -> None:
+    code = (
+        "import pickle, sys\n"
+        "value = pickle.load(sys.stdin.buffer)\n"
+        "assert str(value) == repr(value) and value._repr_html_() is None\n"
+        "assert not [m for m in sys.modules if m.startswith(('launchscope.report', 'rich'))]\n"
+        "import launchscope.api\n"
+        "assert str(value).startswith('ADOPT  ')\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(loaded), check=True, env=dict(os.environ)
+    )
