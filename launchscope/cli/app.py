@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
 from importlib import import_module
 from typing import Any, cast
@@ -33,6 +34,8 @@ COMMANDS = {
 _HELP = {"help_option_names": ["-h", "--help"]}
 _BUG = "this is a bug in launchscope: report it, with the output of the same command with -v"
 _RUN_A_SCRIPT = ("profile", "compare", "check")
+_SCRIPTS = (".py", ".pyc", ".pyz")
+_COMPLETION = "_LAUNCHSCOPE_COMPLETE"  # set while a shell completes a line, by typer's convention
 
 
 def _version(wanted: bool) -> None:
@@ -59,19 +62,41 @@ def _run(words: list[str]) -> Any:
         help="Should this PyTorch step become a CUDA graph? Measures the answer on an unmodified "
         "script.",
         context_settings=_HELP,
-        add_completion=False,
+        add_completion=name not in COMMANDS,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
     if name in COMMANDS:
-        settings = {**_HELP, "allow_interspersed_args": name not in _RUN_A_SCRIPT}
-        command = getattr(import_module(f"launchscope.cli.{name}"), name)
-        app.command(name, context_settings=settings)(command)
+        _add(app, name)
         return app(words[1:], prog_name=f"launchscope {name}", standalone_mode=False)
     app.callback()(_root)
     for listed, summary in COMMANDS.items():
-        app.command(listed, short_help=summary)(lambda: None)  # only listed, never run
+        if _COMPLETION in os.environ:
+            _add(app, listed, short_help=summary)
+        else:
+            app.command(listed, short_help=summary)(lambda: None)  # only listed, never run
     return app(words, prog_name="launchscope", standalone_mode=False)
+
+
+def _add(app: typer.Typer, name: str, short_help: str | None = None) -> None:
+    """Adds a command with its options."""
+    settings = {**_HELP, "allow_interspersed_args": name not in _RUN_A_SCRIPT}
+    command = getattr(import_module(f"launchscope.cli.{name}"), name)
+    app.command(name, context_settings=settings, short_help=short_help)(command)
+
+
+def _right_command(words: list[str]) -> str | None:
+    """What to type for a line without a command that names a script, a module or a file."""
+    from launchscope.recorded import shown_command
+    from launchscope.workflows.target import after_interpreter, is_interpreter
+
+    if is_interpreter(words[0]):
+        words = after_interpreter(words)
+    if "-m" in words or any(word.endswith(_SCRIPTS) for word in words):
+        return shown_command(["launchscope", "profile", *words])
+    if words and os.path.exists(words[0]):
+        return shown_command(["launchscope", "report", *words])
+    return None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -94,13 +119,17 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except _UsageProblem as problem:  # what typer's parser refused
         text = getattr(problem, "format_message", problem.__str__)()
-        command = " ".join(["launchscope", *(word for word in words[:1] if word in COMMANDS)])
-        console.error(text.rstrip("."), f"{command} --help lists commands and options")
+        has_command = words[0] in COMMANDS
+        command = f"launchscope {words[0]}" if has_command else "launchscope"
+        right = None if has_command else _right_command(words)
+        console.error(text.rstrip("."), right or f"{command} --help lists commands and options")
         return 2
     except (KeyboardInterrupt, typer.Abort):
         console.error("interrupted")
         return INTERRUPTED
-    except (BrokenPipeError, SystemExit):  # typer makes the latter of the former, with a 1
+    except (BrokenPipeError, SystemExit) as end:  # typer makes the latter of the former, with a 1
+        if isinstance(end, SystemExit) and not end.code:
+            return 0  # the end of a completion
         discard_output(sys.stdout)  # its reader is gone
         return BROKEN_PIPE
     except Exception as error:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 import typer
 
 from launchscope.cli.console import Console, console
-from launchscope.errors import MissingOptionError
+from launchscope.errors import MissingOptionError, ScriptError
+from launchscope.recorded import shown_command
 from launchscope.workflows.signals import ends_on_signals
 
 if TYPE_CHECKING:
@@ -149,10 +150,12 @@ _KINDS: dict[str, Any] = {
 @dataclass(frozen=True)
 class Typed:
     """What was typed of the shared options. `flags` are settings; None was not typed. `options`
-    are the long names of all options of the command, without those that many scripts have too."""
+    are the long names of all options of the command, without those that many scripts have too,
+    and whether they have a value."""
 
+    command: str
     flags: dict[str, Any]
-    options: frozenset[str]
+    options: dict[str, bool]
     console: Console  # as quiet or verbose as was typed
     config: Path | None
     output: list[Path] | None
@@ -165,16 +168,32 @@ class Typed:
         return load_settings(self.flags, config=self.config)
 
     def misplaced(self, name: str, args: Sequence[str]) -> str | None:
-        """A sentence if an option of launchscope seems to have gone to the script `name`."""
-        for arg, following in zip(args, [*args[1:], ""]):
-            if arg.split("=", 1)[0] in self.options or (arg == "-o" and _is_report(following)):
-                return f"{arg} comes after {name}, so it goes to the script"
-        return None
+        """A sentence with the right command, if an option of launchscope seems to have gone to the
+        script `name`."""
+        moved: list[str] = []
+        kept: list[str] = []
+        rest = list(args)
+        while rest:
+            arg = rest.pop(0)
+            option, equals, _ = arg.partition("=")
+            if option in self.options or (arg == "-o" and rest and _is_report(rest[0])):
+                moved.append(arg)
+                if rest and not equals and self.options.get(option, True):
+                    moved.append(rest.pop(0))
+            else:
+                kept.append(arg)
+        if not moved:
+            return None
+        before, typed = self.console.words[: -len(args)], self.console.words[-len(args) :]
+        right = "options of launchscope before the script"
+        if typed == list(args):  # they are not those of a settings file
+            right = shown_command(["launchscope", self.command, *moved, *before, *kept])
+        return f"{moved[0]} comes after {name}, so it goes to the script; type {right}"
 
     def note_misplaced(self, name: str, args: Sequence[str]) -> None:
         problem = self.misplaced(name, args)
         if problem is not None:
-            self.console.note(f"{problem}; type options of launchscope before the script")
+            self.console.note(problem)
 
 
 def shares(
@@ -200,27 +219,31 @@ def shares(
             )
             for name, default in {**flags, **_SHOW}.items()
         ]
-        named = {parameter.name for parameter in own} - {"command", "module"}
-        options = {f"--{n.replace('_', '-')}" for n in (*named, *flags, "output", "format")}
+        options = {
+            f"--{parameter.name.removesuffix('_name').replace('_', '-')}": not _is_switch(parameter)
+            for parameter in (*own, *shared)
+            if parameter.name not in ("command", "module", "config", "quiet", "verbose")
+        }
 
         @functools.wraps(command)
         def run(**given: Any) -> int:
             shown = console()
             shown.quiet, shown.verbose = given.pop("quiet"), given.pop("verbose")
             typed = Typed(
+                command=command.__name__,
                 flags={name: given.pop(name) for name in flags},
-                options=frozenset(options),
+                options=options,
                 console=shown,
                 **{name: given.pop(name) for name in ("config", "output", "format_name")},
             )
             try:
                 with ends_on_signals():
                     return command(**given, typed=typed)
-            except MissingOptionError as error:
+            except (MissingOptionError, ScriptError) as error:
                 script, *args = given.get("command") or [""]
                 problem = typed.misplaced(script, args)
-                if problem is not None:
-                    error.hint = f"{problem}: type it before"
+                if problem is not None and error.exit_code == 2:  # as of argparse
+                    error.hint = problem
                 raise
 
         # What typer reads: the command's own options, then the shared ones.
@@ -231,6 +254,10 @@ def shares(
         return run  # type: ignore[return-value]
 
     return share
+
+
+def _is_switch(parameter: inspect.Parameter) -> bool:
+    return parameter.annotation in (bool, bool | None)
 
 
 def _is_report(path: str) -> bool:

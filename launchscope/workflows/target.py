@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -30,11 +29,10 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
     path = Path(name)
     if name == "-":
         return Target("script", name, args)
-    if _INTERPRETER.fullmatch(path.name) and args:
-        python = "" if path.name == name else f"--python {shlex.quote(name)} "
+    if is_interpreter(name) and args:
         raise UsageError(
             f"{name} is an interpreter, not a script",
-            hint=f"launchscope {command} [options] {python}{shown_command(args)}",
+            hint=f"launchscope {command} [options] {shown_command(after_interpreter(words))}",
         )
     if not exists(path):
         raise UsageError(f"{path}: no such file", hint=_nearest_script(path, command))
@@ -51,6 +49,18 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
             hint="give a script, or run a package with -m",
         )
     return Target("script", name, args)
+
+
+def is_interpreter(word: str) -> bool:
+    """Whether a command begins with a Python interpreter."""
+    return _INTERPRETER.fullmatch(os.path.basename(word)) is not None
+
+
+def after_interpreter(words: Sequence[str]) -> list[str]:
+    """What follows the interpreter that a command begins with; an interpreter in a folder stays, as
+    an option."""
+    python = ["--python", words[0]] if os.path.dirname(words[0]) else []
+    return [*python, *words[1:]]
 
 
 def without_python(words: Sequence[str]) -> tuple[list[str], bool]:

@@ -256,3 +256,68 @@ def test_the_error_for_an_interpreter_in_front_of_the_script_shows_the_right_com
 ) -> None:
     assert main(["profile", *typed]) == 2
     assert f"hint: launchscope {right}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        (("train.py", "--lr", "1"), "profile train.py --lr 1"),
+        (("-o", "x.html", "train.py"), "profile -o x.html train.py"),
+        (("--timing", "3", "train.py", "--token=abc"), "profile --timing 3 train.py '--token=***'"),
+        (("-m", "pkg.train"), "profile -m pkg.train"),
+        (("python", "-m", "pkg.train"), "profile -m pkg.train"),
+        (("env/bin/python", "train.py"), "profile --python env/bin/python train.py"),
+        (("profile.json", "-v"), "report profile.json -v"),
+        (("python",), "--help lists commands and options"),
+        (("nothing",), "--help lists commands and options"),
+    ],
+)
+def test_a_line_without_a_command_gets_the_right_one_as_a_hint(
+    typed: tuple[str, ...],
+    right: str,
+    saved: Path,
+    capsys: Streams,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(saved.parent)
+    assert main(list(typed)) == 2
+    assert capsys.readouterr().err.endswith(f"\nhint: launchscope {right}\n")
+
+
+def test_bash_completes_commands_and_their_options(tmp_path: Path) -> None:
+    program = tmp_path / "launchscope"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m launchscope "$@"\n')
+    program.chmod(0o755)
+    script = (
+        "script=$(launchscope --show-completion) || exit\n"
+        'eval "$script"\n'
+        'for line in "launchscope re" "launchscope profile --exp" "launchscope report --ra"; do\n'
+        "  COMP_WORDS=($line) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
+        "  _launchscope_completion launchscope\n"
+        '  echo "${COMPREPLY[@]}"\n'
+        "done\n"
+    )
+    result = subprocess.run(
+        ["bash", "-c", script],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stdout.splitlines() == ["report", "--expected-steps", "--ranks"], result.stderr
+
+
+def test_completion_imports_nothing_heavy(capsys: Streams) -> None:
+    code = (
+        "import os, sys\n"
+        "os.environ |= dict(_LAUNCHSCOPE_COMPLETE='complete_bash', COMP_CWORD='2',"
+        " COMP_WORDS='launchscope check --base')\n"
+        "from launchscope.cli import main\n"
+        "status = main([])\n"
+        "slow = {'torch', 'pandas', 'numpy', 'msgspec', 'launchscope.model'}\n"
+        "print(sorted(slow & set(sys.modules)), file=sys.stderr)\n"
+        "sys.exit(status)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, "--baseline\n")
+    assert result.stderr.strip() == "[]"

@@ -176,6 +176,30 @@ def test_a_note_points_out_an_option_after_the_script(runner: Runner, capsys: St
     assert "note:" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        (("train.py", "-o", "p.json", "--lr", "1"), "-o p.json train.py --lr 1"),
+        (("-q", "train.py", "a", "--timing=5", "--full"), "--timing=5 --full -q train.py a"),
+        (("-m", "pkg.train", "--full", "x"), "--full -m pkg.train x"),
+        (
+            ("train.py", "--api-key", "s3cret", "--timing", "5"),
+            "--timing 5 train.py --api-key '***'",
+        ),
+    ],
+)
+def test_the_note_on_an_option_after_the_script_shows_the_right_command(
+    typed: tuple[str, ...], right: str, runner: Runner, capsys: Streams
+) -> None:
+    assert main(["profile", *typed]) == 0
+    shown = "" if "-q" in typed else f"type launchscope profile {right}\n"
+    assert shown in capsys.readouterr().err
+    runner.problem = ScriptError("the script ended with exit code 2", exit_code=2, hint="see above")
+    runner.measured = False
+    assert main(["profile", *typed]) == 2
+    assert capsys.readouterr().err.endswith(f"type launchscope profile {right}\n")
+
+
 def test_a_problem_after_the_measurement_follows_the_report(
     runner: Runner, capsys: Streams
 ) -> None:
