@@ -22,6 +22,8 @@ from launchscope.model import Schedule
 ENV_PREFIX = "LAUNCHSCOPE_"
 # Not a setting: `compare` sets it for scripts that read their batch size from it.
 BATCH_VARIABLE = "LAUNCHSCOPE_BATCH_SIZE"
+# Not a setting of a run: with 1, the last run is not kept.
+NO_CACHE_VARIABLE = "LAUNCHSCOPE_NO_CACHE"
 CHECK_SECTION = "check"
 
 # What a setting can be. The description completes "expected ..." in an error.
@@ -206,7 +208,7 @@ def _from_environment(kinds: Mapping[str, Any]) -> dict[str, Any]:
     nested = "LAUNCHSCOPE" in os.environ
     values = {}
     for key, raw in sorted(os.environ.items()):
-        if not key.startswith(ENV_PREFIX) or key == BATCH_VARIABLE:
+        if not key.startswith(ENV_PREFIX) or key in (BATCH_VARIABLE, NO_CACHE_VARIABLE):
             continue
         name = key[len(ENV_PREFIX) :].lower()
         if name in kinds:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,9 @@ for name in [n for n in os.environ if n.startswith("LAUNCHSCOPE")]:
     del os.environ[name]
 for name in ("FORCE_COLOR", "NO_COLOR", "CI", "GITHUB_ACTIONS", "COLUMNS"):
     os.environ.pop(name, None)
+# Commands keep the last run there, not in the home folder of who runs the tests.
+CACHE = tempfile.mkdtemp(prefix="launchscope-tests-")
+os.environ["XDG_CACHE_HOME"] = CACHE
 # Without it every child compiles launchscope again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -66,6 +71,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(CACHE, ignore_errors=True)
 
 
 @pytest.hookimpl(tryfirst=True)

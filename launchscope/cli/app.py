@@ -27,7 +27,7 @@ COMMANDS = {
     "profile": "Measure the step of a script, eagerly and as a CUDA graph replay.",
     "compare": "Profile a script at several batch sizes and under several strategies.",
     "check": "Fail when launch overhead got worse than a baseline.",
-    "report": "Render what was saved, or read a trace; no GPU needed.",
+    "report": "Render the last run or what was saved, or read a trace; no GPU needed.",
     "rules": "List the rules, or explain one of them.",
     "doctor": "Show what is installed here and what can be measured.",
 }

@@ -47,6 +47,7 @@ def compare(
     from launchscope.model import Comparison
     from launchscope.workflows import compare as workflow
     from launchscope.workflows.axes import parse_parameters
+    from launchscope.workflows.last_run import keep
 
     plan = workflow.plan_compare(
         command or [],
@@ -61,6 +62,7 @@ def compare(
     outputs = Outputs.checked(typed, Comparison)
     typed.note_misplaced(plan.target.name, plan.target.args)
     result = workflow.compare(plan, typed.console)
+    keep(result.comparison)
     return outputs.deliver(result.comparison, typed.console, outputs.report_again, result.problem)
 
 

@@ -32,6 +32,7 @@ def profile(
     """
     from launchscope.model import Profile
     from launchscope.workflows import profile as workflow
+    from launchscope.workflows.last_run import keep
     from launchscope.workflows.target import script_target
 
     settings, console = typed.settings(), typed.console
@@ -39,6 +40,7 @@ def profile(
     outputs = Outputs.checked(typed, Profile)
     typed.note_misplaced(target.name, target.args)
     result = workflow.profile(target, settings, console)
+    keep(result.profile)
     commands = _next_commands(result.profile, outputs, console.words)
     return outputs.deliver(result.profile, console, commands, result.problem)
 

@@ -1,4 +1,4 @@
-"""launchscope report PATH...: a saved report, a recording or any trace, as a report."""
+"""launchscope report [PATH...]: a saved report, a recording or any trace, or the last run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
 
 @shares(READ)
 def report(
-    paths: list[Path] = typer.Argument(
-        ...,
+    paths: list[Path] | None = typer.Argument(
+        None,
         metavar="PATH",
         help="What was saved as .json (a Profile, or any other report), the folder of a "
         "recording, or a trace of torch.profiler (.json, .json.gz) or Nsight Systems (.sqlite). "
-        "Two of them: their difference. A folder of traces, or three or more: one row per rank.",
+        "Two of them: their difference. A folder of traces, or three or more: one row per rank. "
+        "Default: the last run of profile or compare.",
     ),
     step_range: str | None = text(
         "Name of the ranges of a trace (NVTX, record_function) that are its steps.", "NAME"
@@ -37,9 +38,11 @@ def report(
     *,
     typed: Typed,
 ) -> int:
-    """Render a saved result again, or read a trace. Needs neither a GPU nor PyTorch."""
+    """Render the last run or a saved result again, or read a trace. Needs neither a GPU nor
+    PyTorch."""
     from launchscope.model import Profile
     from launchscope.rules import find_rule
+    from launchscope.workflows.last_run import last_run
     from launchscope.workflows.load_input import ReadOptions, find_input
 
     settings, flags = typed.settings(), typed.flags
@@ -67,6 +70,9 @@ def report(
         operators=typed.console.verbose or typed.format_name != "terminal" or bool(typed.output),
         given=tuple(given + ["--step-range"] * (step_range is not None)),
     )
+    if not paths:
+        paths = [last_run()]
+        typed.console.message(f"the last run, kept in {paths[0]}")
     found = find_input(paths, options)
     outputs = Outputs.checked(typed, found.kind)
     outputs.require_spared(paths)

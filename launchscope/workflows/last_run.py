@@ -1,0 +1,47 @@
+"""The last run, kept in the cache folder of the person, so that `report` can show it again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from launchscope.config import NO_CACHE_VARIABLE
+from launchscope.errors import InputError
+from launchscope.model import Comparison, Profile
+from launchscope.report import render
+from launchscope.workflows.save import write_report
+
+
+def keep(value: Profile | Comparison) -> None:
+    """Keeps it in place of the run before, for this person only. Where that is not possible or not
+    wanted, nothing happens: the report itself was shown."""
+    if os.environ.get(NO_CACHE_VARIABLE, "0") not in ("", "0"):
+        return
+    with contextlib.suppress(OSError, InputError):
+        path = _place()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_report(path, render(value, "json"), mode=0o600)
+
+
+def last_run() -> Path:
+    """The file of the last run. InputError if there is none."""
+    path = _place()
+    if not path.is_file():
+        raise InputError(
+            "no run is kept yet",
+            hint="launchscope profile SCRIPT measures one; launchscope report PATH reads a file",
+        )
+    return path
+
+
+def _place() -> Path:
+    """As each system has it: a folder of ours where programs keep what they can do without."""
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(folder):  # such a value is to be ignored
+        caches = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+        folder = os.path.expanduser(caches)
+    if not os.path.isabs(folder):
+        raise InputError("no run is kept, because the home folder is not known")
+    return Path(folder, "launchscope", "last.json")
