@@ -92,6 +92,7 @@ _TEXTS: dict[ReasonCode, str] = {
     "work_lost": "the trace has device work for only {found} of {calls} launches",
     "no_step": "the trace has no step that could be found, and its whole span may hold set-up and "
     "pauses",
+    "several_gpus": "the process works on several GPUs, and the figures are those of one of them",
     "whole_span": "the figures are totals of the whole span, which is what you asked for",
 }
 

@@ -52,6 +52,8 @@ _MIN_LAUNCHES = 5
 # Iterations with more launches are not simulated event by event; shorter ones are, up to as many
 # launches altogether.
 _MAX_LAUNCHES = 20_000
+# With a larger share of this GPU's busy time on another one, a step is not that of one GPU.
+_MAX_ELSEWHERE = 0.1
 # A rank whose GPU spends more of its iteration in collectives alone waits for another rank.
 _MAX_EXPOSED_PCT = 50.0
 _SHARED_IDS = (
@@ -93,11 +95,14 @@ def profile_of_trace(
     traced = TracedSteps.of(work, optimizer, pause_ns=PAUSE_NS)
     if not work.iterations.whole:
         traced = replace(traced, timeline=_without_overlap(traced.timeline))
+    rows = device_rows(joined, work)
     unknown = _gain_unknown(steps, traced, threshold_pct, asked_for_span=step_from == "none")
+    if unknown is None and _works_elsewhere(rows):
+        unknown = Reason("several_gpus")
     if unknown is not None:
         traced = replace(traced, predicted=None)
     times, bounds = _times(traced)
-    builder, rows = ProfileBuilder(), device_rows(joined, work)
+    builder = ProfileBuilder()
     builder.notes += [*steps.notes, *_notes(trace, joined, rows, times, bounds[1])]
     builder.notes += _idle_notes(traced)
     builder.add_times(times)
@@ -197,6 +202,15 @@ def _gain_unknown(
     if len(used) < MIN_STEPS and paused and most_idle and matters:
         return Reason("pauses", {"pauses": int(idle.pauses.sum()), "gaps": int(idle.gaps.sum())})
     return None
+
+
+def _works_elsewhere(rows: tuple[DeviceRow, ...]) -> bool:
+    """Whether a process in the figures works on other GPUs, too, so that one waits for another."""
+    mine = [row for row in rows if row.in_figures]
+    own = {row.process for row in mine} - {None}
+    most = max((row.busy_ms for row in mine), default=0.0)
+    others = (row.busy_ms for row in rows if row.process in own and not row.in_figures)
+    return max(others, default=0.0) > _MAX_ELSEWHERE * most
 
 
 def _orphan_pct(work: Work) -> float:

@@ -95,6 +95,7 @@ ReasonCode = Literal[
     "few_launches",
     "pauses",
     "waits_for_ranks",
+    "several_gpus",
 ]
 
 

@@ -61,14 +61,27 @@ def gain(profile: Profile) -> Gain | None:
         return None
     error = abs(profile.facts.simulation_error_pct or 0.0)
     margin = error if error > TOLERANCE_PCT else 0.0
+    high = (removable if metric.high is None else metric.high) + margin
     return Gain(
         removable,
         (removable if metric.low is None else metric.low) - margin,
-        min((removable if metric.high is None else metric.high) + margin, 100.0),
+        max(min(high, _most_removable(profile)), removable),
         profile.facts.removable_step_pct,
         profile.threshold_pct,
         basis(profile),
     )
+
+
+def _most_removable(profile: Profile) -> float:
+    """The share that goes if the shortest predicted replay is all that the longest iteration keeps;
+    100 where these bounds are not known."""
+    iteration, replay = (
+        profile.metrics.get("iteration_ms"),
+        profile.metrics.get("predicted_replay_ms"),
+    )
+    if iteration is None or replay is None or not iteration.high or replay.low is None:
+        return 100.0
+    return 100.0 * (1.0 - replay.low / iteration.high)
 
 
 def basis(profile: Profile) -> Basis:

@@ -15,6 +15,7 @@ from launchscope.model import Profile
 from launchscope.parser import read_recording, read_trace
 from launchscope.parser.sources import Reading
 from launchscope.rules import advise
+from launchscope.rules.profile_queries import gain
 from tests.builders import TraceBuilder, known, loop_trace, trace, traced_iteration_ms
 from tests.nsys_builder import nsys
 from tests.oracle import oracle
@@ -452,6 +453,41 @@ def test_a_kernel_before_its_launch_is_noted() -> None:
     (said,) = (note for note in profile(built).notes if "clocks" in note)
     assert said.startswith("5 launches reached the GPU up to 3 us before the call")
     assert not any("clocks" in note for note in profile(loop_trace(5, lambda b: b.launch())).notes)
+
+
+def test_a_gpu_clock_that_is_early_by_an_iteration_gives_no_gain() -> None:
+    early = loop_trace(8, step)
+    for event in early.events:
+        if event.get("cat") in ("kernel", "gpu_memcpy"):
+            event["ts"] -= 50_000
+    read = profile(early)
+    assert any("clocks" in note for note in read.notes)
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "inconclusive"
+
+
+@pytest.mark.parametrize(("other_us", "reason"), [(4, None), (40, "several_gpus")])
+def test_a_process_that_works_on_two_gpus_gets_no_verdict_from_one_of_them(
+    other_us: float, reason: str | None
+) -> None:
+    def on_two(builder: TraceBuilder) -> None:
+        step(builder)
+        builder.launch(kernel_us=other_us, name="other")
+
+    built = loop_trace(8, on_two)
+    for event in built.events:
+        if event["name"] == "other":
+            event["args"]["device"] = 1
+    assert why_unknown(profile(built)) == reason
+
+
+def test_the_bounds_of_the_gain_keep_the_shortest_replay_in_the_longest_iteration() -> None:
+    found = gain(profile(loop_trace(8, step)))
+    read = profile(loop_trace(8, step))
+    iteration, replay = read.metrics["iteration_ms"], read.metrics["predicted_replay_ms"]
+    assert found is not None
+    assert found.high_pct <= 100 * (1 - known(replay.low) / known(iteration.high)) + 1e-9
+    assert found.low_pct <= found.removable_pct <= found.high_pct
 
 
 def test_a_clock_that_starts_below_zero_changes_nothing() -> None:

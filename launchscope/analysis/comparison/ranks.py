@@ -105,6 +105,8 @@ def _with_arrivals(row: RankRow, arrived: Sequence[Arrival]) -> RankRow:
 
 def _last_to_arrive(rows: Sequence[RankRow], collectives: int) -> str:
     last = max(rows, key=lambda row: row.waited_for_ms or 0.0)
+    if not last.waited_for_ms:
+        return ""
     return (
         f" The last to arrive at {last.last_arrivals} of {plural(collectives, 'collective')} is "
         f"{_name(last)}: another rank waits for it for {ms(last.waited_for_ms or 0.0)} in all."

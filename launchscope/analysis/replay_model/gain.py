@@ -93,7 +93,7 @@ class Projector:
     ) -> Projector | None:
         """None where there is nothing to simulate, or no time to compare the simulation with."""
         iteration, step, predicted = times.iteration_ms, times.step_ms, traced.predicted
-        if predicted is None or iteration is None or step is None:
+        if predicted is None or not iteration or not step:  # 0 where the clocks disagree
             return None
         model = fit(traced.work, times, traced.accounts.profiler_us)
         if model is None:

@@ -24,6 +24,7 @@ from launchscope.report.documents import profile as full
 from launchscope.report.documents.labels import VERDICTS
 from launchscope.wording import listed, ms, plural, sentence, times
 
+_IN_HEADLINE = ("LS001", "LS008")  # the gain, the share of graphs
 _MOST_ROWS, _MOST_PARTS, _MOST_TO_DO, _MOST_NOTES = 5, 4, 3, 3
 # Beside the durations, as many as there is room for.
 _ROWS = (
@@ -88,10 +89,11 @@ def _remarks(profile: Profile) -> tuple[str, ...]:
 
 
 def _reason(profile: Profile) -> Finding | None:
-    """The finding behind the verdict that says more than its gain (LS001) does."""
+    """The finding behind the verdict that says more than its headline does."""
     codes = profile.verdict.because if profile.verdict is not None else ()
     by_code = {finding.code: finding for finding in profile.findings}
-    return next((by_code[code] for code in codes if code != "LS001" and code in by_code), None)
+    told = (*_IN_HEADLINE, "LS031") if profile.mode == "trace" else _IN_HEADLINE
+    return next((by_code[code] for code in codes if code not in told and code in by_code), None)
 
 
 def closing(profile: Profile) -> Paragraph:

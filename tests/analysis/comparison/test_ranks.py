@@ -173,6 +173,12 @@ def test_one_rank_of_three_that_does_not_match_leaves_the_others_alone() -> None
     assert "rank2.json" in found.notes[0]
 
 
+def test_ranks_that_arrive_together_have_no_last_one() -> None:
+    found = both(rank_trace(0, late_us=0), rank_trace(1, late_us=0))
+    assert len(found.arrivals) == 40
+    assert "last to arrive" not in found.headline
+
+
 def test_ranks_without_collectives_have_no_arrivals() -> None:
     empty = Collectives((), np.zeros(0, np.int64), np.zeros(0, np.int64))
     one = collectives_of(rank_trace(0).trace())
