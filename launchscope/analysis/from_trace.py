@@ -103,6 +103,8 @@ def profile_of_trace(
         traced = replace(traced, predicted=None)
     times, bounds = _times(traced)
     builder = ProfileBuilder()
+    if trace.damage.any:
+        builder.notes.append(f"the file is damaged: {trace.damage.text}")
     builder.notes += [*steps.notes, *_notes(trace, joined, rows, times, bounds[1])]
     builder.notes += _idle_notes(traced)
     builder.add_times(times)
@@ -147,6 +149,7 @@ def profile_of_trace(
             legacy_kernels_names=None,
             gain_unknown=unknown,
             has_operators=bool(len(trace.ops)) or trace.with_stack,
+            damaged=trace.damage.any,
             optimizer_classes=work.optimizers or None,
             rank=trace.rank,
         ),
@@ -295,8 +298,6 @@ def _notes(
             f"the recording began after the launch of {plural(joined.earlier, 'GPU event')}, which "
             "count as busy time only"
         )
-    if trace.damage.any:
-        notes.append(f"the file is damaged: {trace.damage.text}")
     if times.iteration_ms is not None and traced_ms > 1.005 * times.iteration_ms:
         typical, least, most = RECORDING_US
         notes.append(

@@ -276,6 +276,7 @@ class Facts:
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
     graph_time_share_pct: float | None = None  # of their GPU time
     has_operators: bool | None = None  # PyTorch's, in a trace of anybody's
+    damaged: bool | None = None  # the file of that trace, which the first note tells about
     needs_legacy_stream: bool | None = None
     legacy_stream_kernels: int | None = None
     legacy_kernels_names: tuple[str, ...] | None = None

@@ -84,8 +84,9 @@ def not_shown(profile: Profile) -> str:
 
 
 def _remarks(profile: Profile) -> tuple[str, ...]:
-    """What happened in a run. The notes on a trace are about its figures."""
-    return () if profile.mode == "trace" else profile.notes[:_MOST_NOTES]
+    """What happened in a run. Of the notes on a trace, which are about its figures, only damage."""
+    most = _MOST_NOTES if profile.mode != "trace" else int(profile.facts.damaged is True)
+    return profile.notes[:most]
 
 
 def _reason(profile: Profile) -> Finding | None:
