@@ -30,6 +30,7 @@ from launchscope.reason_text import failure_text
 from launchscope.report.document import Document, Plot
 from launchscope.report.documents.difference import figure, moved
 from launchscope.report.documents.labels import titled
+from launchscope.report.documents.profile import is_total
 from launchscope.report.kernel_names import short_name
 from launchscope.wording import change, count, figures, installed, ms, pct, plural, times, with_unit
 
@@ -127,7 +128,7 @@ def _profile_tiles(profile: Profile) -> Iterator[Tile]:
         yield from _rehearsal_tiles(profile)
         return
     iteration, projected = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
-    whole = "Whole span" if _is_total(profile) else "Iteration"
+    whole = "Whole span" if is_total(profile) else "Iteration"
     if iteration:
         samples = len(profile.metrics["iteration_ms"].samples)
         yield Tile(f"{whole}, eager", ms(iteration), f"median of {samples}" if samples > 1 else "")
@@ -140,7 +141,7 @@ def _profile_tiles(profile: Profile) -> Iterator[Tile]:
     if iteration and (busy := profile.value("iteration_busy_ms")) is not None:
         yield Tile("GPU busy", pct(100 * busy / iteration), f"of the eager {whole.lower()}")
     if (launches := profile.value("launches_per_step")) is not None:
-        per = "in all" if _is_total(profile) else "per eager step"
+        per = "in all" if is_total(profile) else "per eager step"
         yield Tile("Launches", count(launches), per)
 
 
@@ -167,11 +168,6 @@ def _replayed(profile: Profile) -> str:
     scope, step = profile.replay.scope, profile.step
     is_part = step is not None and scope not in (None, step.scope)
     return scope.replace("_", " and ") if is_part and scope is not None else "step"
-
-
-def _is_total(profile: Profile) -> bool:
-    """Whether figures are totals over a trace in which no step was found, or asked for."""
-    return profile.step is not None and profile.step.boundary == "none"
 
 
 def _of_profile(profile: Profile) -> Iterator[Figure]:
@@ -270,7 +266,7 @@ def _stack(profile: Profile) -> Iterator[Figure]:
         basis = _BASES[_basis(profile)]
         note = f"The replay is {basis}, and the iteration around it is simulated."
     text = "; ".join(f"{row['name']} {row['total']}" for row in rows)
-    heading = f"Where {'the whole span' if _is_total(profile) else 'an iteration'} goes"
+    heading = f"Where {'the whole span' if is_total(profile) else 'an iteration'} goes"
     yield Figure("stack", heading, {"rows": rows, "unit": "ms"}, text, note)
 
 

@@ -67,3 +67,18 @@ def test_what_is_left_out_is_counted_and_doubts_are_not_left_out() -> None:
     assert "varies very widely" in " ".join(shown(doubtful))
     assert "Top kernels" not in text
     assert "Top kernels" in "\n".join(shown(made, brief=False))
+
+
+@pytest.mark.parametrize("doubtful", [False, True])
+def test_the_instructions_shown_and_counted_are_all_there_are(doubtful: bool) -> None:
+    made = replace(advise(profile()), notes=("one",) if doubtful else ())
+    assert made.verdict is not None
+    text = " ".join(" ".join(shown(made)).split())
+    seen = sum(instruction in text for instruction in made.verdict.instructions)
+    left = len(made.verdict.instructions) - seen
+    assert seen == (2 if doubtful else 3)
+    assert f"{left} instruction" in text
+
+
+def test_a_rehearsal_says_once_that_nothing_ran_on_a_gpu() -> None:
+    assert " ".join(shown(advise(rehearsal()))).count("othing ran on a GPU") == 1

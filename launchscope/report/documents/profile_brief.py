@@ -24,7 +24,8 @@ from launchscope.report.documents import profile as full
 from launchscope.report.documents.labels import VERDICTS
 from launchscope.wording import listed, ms, plural, sentence, times
 
-_IN_HEADLINE = ("LS001", "LS008")  # the gain, the share of graphs
+# The gain, the share of graphs, that nothing ran on a GPU.
+_IN_HEADLINE = ("LS001", "LS008", "LS041")
 _MOST_ROWS, _MOST_PARTS, _MOST_TO_DO, _MOST_NOTES = 5, 4, 3, 3
 # Beside the durations, as many as there is room for.
 _ROWS = (
@@ -41,26 +42,13 @@ _ROWS = (
 def document(profile: Profile, top: int) -> Document:
     """What a person needs first. `top` is that of the whole report."""
     whole = full.document(profile, top)
-    _, change, keep_in_mind = full.findings(profile)
-    steps = profile.verdict.instructions if profile.verdict is not None else ()
-    fixes = [] if steps else [entry for entry in _entries(change) if entry.advice]
-    reason = _reason(profile)
-    doubts = [
-        replace(entry, advice="")
-        for entry in _entries(keep_in_mind)
-        if entry.tone in ("bad", "caution") and (reason is None or entry.code != reason.code)
-    ]
-    remarks = _remarks(profile)
-    most = _MOST_TO_DO - bool(doubts or remarks)
+    reason, steps, most = _reason(profile), _steps(profile), _most_to_do(profile)
     shown = sections(
         _figures(profile),
         _parts(full.iteration(profile)),
-        Section(
-            "What to do",
-            (Items(steps[:most], numbered=True), Entries(tuple(fixes[:most]))),
-        ),
-        Section("Keep in mind", (Entries(tuple(doubts[:1])),)),
-        notes(remarks),
+        Section("What to do", (Items(steps[:most], numbered=True), Entries(_fixes(profile)))),
+        Section("Keep in mind", (Entries(_doubts(profile)),)),
+        notes(_remarks(profile)),
     )
     return replace(
         whole,
@@ -72,15 +60,39 @@ def document(profile: Profile, top: int) -> Document:
 
 def not_shown(profile: Profile) -> str:
     """`-v or -o report.html shows 4 findings and 27 kernels more`."""
-    steps = len(profile.verdict.instructions) if profile.verdict is not None else 0
+    shown = (*_fixes(profile), *_doubts(profile), *filter(None, (_reason(profile),)))
     hidden = {
-        "finding": len(profile.findings),
-        "instruction": max(steps - _MOST_TO_DO, 0),
+        "finding": len(profile.findings) - len(shown),
+        "instruction": len(_steps(profile)[_most_to_do(profile) :]),
         "kernel": len(profile.kernels),
         "note": len(profile.notes) - len(_remarks(profile)),
     }
     counted = [plural(number, noun) for noun, number in hidden.items() if number]
     return f"-v or -o report.html shows {listed(counted)} more" if counted else ""
+
+
+def _steps(profile: Profile) -> tuple[str, ...]:
+    return () if profile.verdict is None else profile.verdict.instructions
+
+
+def _most_to_do(profile: Profile) -> int:
+    return _MOST_TO_DO - bool(_doubts(profile) or _remarks(profile))
+
+
+def _fixes(profile: Profile) -> tuple[Entry, ...]:
+    """What to change, where the verdict has no instructions that say so."""
+    _, change, _ = full.findings(profile)
+    fixes = [] if _steps(profile) else [entry for entry in _entries(change) if entry.advice]
+    return tuple(fixes[: _most_to_do(profile)])
+
+
+def _doubts(profile: Profile) -> tuple[Entry, ...]:
+    """The first warning that is not the reason."""
+    _, _, keep_in_mind = full.findings(profile)
+    reason = _reason(profile)
+    warnings = [entry for entry in _entries(keep_in_mind) if entry.tone in ("bad", "caution")]
+    others = [entry for entry in warnings if reason is None or entry.code != reason.code]
+    return tuple(replace(entry, advice="") for entry in others[:1])
 
 
 def _remarks(profile: Profile) -> tuple[str, ...]:
