@@ -211,10 +211,12 @@ def _work() -> None:
 
 
 def run(
-    case: Case, place: Path, options: tuple[str, ...] = _OPTIONS, *, beside: int = 1, gpu: int = 0
-) -> dict[str, Any]:
+    case: Case, place: Path, options: tuple[str, ...] = _OPTIONS, *, beside: int = 1, gpu: int = 0,
+    gpus: int = 1,
+) -> dict[str, Any]:  # fmt: skip
     """The result of a case, which is also written to its file in `place`. `beside`: as many cases
-    run at once, so that the host is busy with them, too; `gpu`: the number of the GPU."""
+    run at once, so that the host is busy with them, too, on as many `gpus`; `gpu`: the number of
+    this one's."""
     quiet = place / f"unchanged-{case.script}-quiet-0.json"
     known = json.loads(quiet.read_text()) if case.slower_pct else {}
     iteration_ms = known["iteration"]["base"] if known else 0.0
@@ -237,6 +239,7 @@ def run(
         "exit_code": done.returncode,
         "seconds": round(time.monotonic() - start, 1),
         "at_once": beside,
+        "gpus": gpus,
         "headline": report.get("headline"),
         "failed": [d["metric"] for d in report.get("limits", ()) if d["outcome"] == "failed"],
         "iteration": iteration,
@@ -266,11 +269,13 @@ def verdict(case: Case, result: dict[str, Any], half_pct: float | None) -> str:
 
 
 def half_widths(results: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Of each script, half of the interval of its quiet unchanged checks in percent: the median."""
+    """Of each script, half of the interval of its unchanged checks in percent: the median of those
+    that had a quiet host and a GPU to themselves."""
     found: dict[str, list[float]] = {}
     for case in cases():
         change = results.get(case.name, {}).get("iteration") if case.unchanged else None
-        if change and not case.busy and change["low"] is not None:
+        is_alone = change and results[case.name]["at_once"] <= results[case.name].get("gpus", 1)
+        if is_alone and not case.busy and change["low"] is not None:
             found.setdefault(case.script, []).append((change["high"] - change["low"]) / 2)
     return {script: median(widths) for script, widths in found.items()}
 
@@ -320,7 +325,7 @@ def main() -> None:
 
     def one(case: Case) -> None:
         gpu = free.get()
-        result = run(case, given.folder, beside=given.at_once, gpu=gpu)
+        result = run(case, given.folder, beside=given.at_once, gpu=gpu, gpus=len(given.gpus))
         free.put(gpu)
         print(f"{case.name}: exit code {result['exit_code']}, {result['seconds']} s", flush=True)
 
