@@ -274,8 +274,9 @@ def half_widths(results: dict[str, dict[str, Any]]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for case in cases():
         change = results.get(case.name, {}).get("iteration") if case.unchanged else None
-        is_alone = change and results[case.name]["at_once"] <= results[case.name].get("gpus", 1)
-        if is_alone and not case.busy and change["low"] is not None:
+        if change is None or change["low"] is None or case.busy:
+            continue
+        if results[case.name]["at_once"] <= results[case.name].get("gpus", 1):
             found.setdefault(case.script, []).append((change["high"] - change["low"]) / 2)
     return {script: median(widths) for script, widths in found.items()}
 
