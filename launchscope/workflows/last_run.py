@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -22,18 +23,38 @@ def keep(value: Profile | Comparison) -> None:
     with contextlib.suppress(OSError, InputError):
         path = _place()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_report(path, render(value, "json"), mode=0o600)
+        _require_own(path.parent)
+        if path.is_file() or not os.path.lexists(path):  # a pipe could block forever
+            write_report(path, render(value, "json"), mode=0o600)
 
 
 def last_run() -> Path:
-    """The file of the last run. InputError if there is none."""
+    """The file of the last run. InputError if there is none, or if it may be somebody else's."""
     path = _place()
-    if not path.is_file():
+    try:
+        _require_own(path.parent)
+        if path.is_file():
+            return path
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise InputError(f"cannot look for {path}: {error.strerror or error}") from error
+    raise InputError(
+        "no run is kept yet",
+        hint="launchscope profile SCRIPT measures one; launchscope report PATH reads a file",
+    )
+
+
+def _require_own(folder: Path) -> None:
+    """InputError if somebody else can put a file or a link into it, or can name another folder in
+    its place: it may lie where everybody can write. OSError if it cannot be looked at."""
+    found = folder.stat()
+    owners = {found.st_uid, folder.lstat().st_uid}
+    if owners != {os.geteuid()} or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise InputError(
-            "no run is kept yet",
-            hint="launchscope profile SCRIPT measures one; launchscope report PATH reads a file",
+            f"no run is kept in {folder}, because others own it or can write to it",
+            hint="XDG_CACHE_HOME names the folder that it is in",
         )
-    return path
 
 
 def _place() -> Path:
