@@ -39,8 +39,9 @@ _TOP = 200
 _GAIN = "LS001"  # the rule
 _FEW_COLUMNS = 4  # fit into half of the page
 _SCRIPTS = ("page.js", "charts.js", "timeline.js")
-# JSON in a script element: nothing in it may end the element or a line of JavaScript.
-_INERT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+# JSON in a script element: nothing in it may end the element or a line of JavaScript, or begin a
+# command of CI, which `write_report` would escape in a way that JSON does not know.
+_INERT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&#\u2028\u2029"}
 
 
 def render(value: object, options: RenderOptions) -> str:

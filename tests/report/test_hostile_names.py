@@ -9,6 +9,7 @@ import subprocess
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
@@ -25,8 +26,10 @@ from markdown_it import MarkdownIt
 from sarif_pydantic import Sarif
 
 from launchscope.cli.console import Console
+from launchscope.errors import UsageError
 from launchscope.model import Profile, SourceLine
 from launchscope.report import RenderOptions, all_reporters, render, with_texts
+from launchscope.report.summary import summary
 from launchscope.visible import encodable, visible, without_commands
 from tests.report.browser import BROWSER, FLAGS, needs_browser
 from tests.report.hostile import NAMES, NASTY, endless, filled, harmless
@@ -272,6 +275,30 @@ def test_json_is_inert_and_keeps_every_name(names: Names, samples: Names) -> Non
         assert inert(text)
         given = filled(SAMPLES[name], endless(names))
         assert msgspec.json.decode(text, type=type(given)) == with_texts(given, encodable)
+
+
+@hostile_values
+def test_a_file_that_a_program_reads_is_written_as_it_was_made(
+    names: Names, samples: Names
+) -> None:
+    for format_name in ("json", "sarif", "speedscope"):
+        for name in shown_by(format_name, samples):
+            with suppress(UsageError):  # a Profile without what speedscope shows
+                text = rendered(name, names, format_name)
+                assert inert(text)
+                assert without_commands(text) == text
+    for name in samples:
+        page = without_commands(rendered(name, names, "html"))
+        (data,) = re.findall(r'<script type="application/json" id="data">(.*)</script>', page)
+        json.loads(data)
+
+
+@hostile_values
+def test_a_summary_is_three_lines_of_visible_text(names: Names, samples: Names) -> None:
+    for name in samples:
+        lines = summary(filled(SAMPLES[name], endless(names))).split("\n")
+        assert len(lines) == 3
+        assert [visible(line) for line in lines] == lines
 
 
 @hostile_values
