@@ -13,6 +13,7 @@ from launchscope.model import (
     Comparison,
     Histogram,
     Histograms,
+    Metric,
     OverheadRow,
     Profile,
     QueueDepth,
@@ -21,6 +22,7 @@ from launchscope.model import (
 from launchscope.parser import read_recording, read_saved
 from launchscope.report.kernel_names import short_name
 from launchscope.rules import advise
+from launchscope.workflows.save import write_report
 from tests.report.browser import Page, browser, needs_browser
 from tests.report.hostile import NASTY, endless, filled
 from tests.report.test_golden import VALUES
@@ -43,7 +45,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 def written(value: object, folder: Path) -> Path:
     path = folder / "page.html"
-    path.write_text(page_of(value), encoding="utf-8")
+    write_report(path, page_of(value))
     return path
 
 
@@ -226,3 +228,13 @@ def test_hostile_names_stay_text(profile: Profile, shown: Page, tmp_path: Path) 
         seen.append(shown.run(f"{TIP}.querySelectorAll('*').length - {TIP}.children.length"))
     assert set(seen) == {0}
     assert shown.run("window.hit ?? null") is None
+
+
+def test_values_that_no_tick_can_tell_apart_do_not_stop_the_page(
+    profile: Profile, shown: Page, tmp_path: Path
+) -> None:
+    huge = Metric.of_samples((1e17,) * 9, "ms")
+    value = replace(profile, metrics={**profile.metrics, "iteration_ms": huge})
+    shown.show(written(value, tmp_path))
+    assert shown.drawn("document.querySelectorAll('figure.runs svg.chart').length") > 0
+    assert shown.errors == []

@@ -25,10 +25,10 @@ function ticksOf(low, high, wanted) {
   const raw = (high - low) / wanted || 1,
     power = 10 ** Math.floor(Math.log10(raw))
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= raw)
-  const made = []
-  for (let at = Math.ceil(low / step); at * step <= high + step * 1e-9; at++)
-    made.push(+(at * step).toPrecision(12))
-  return made
+  // Values so large that adding 1 changes nothing have no end.
+  const first = Math.ceil(low / step),
+    length = Math.min(Math.floor(high / step + 1e-9) - first + 1, 100)
+  return Array.from({length}, (_, at) => +((first + at) * step).toPrecision(12))
 }
 
 const number = (value) =>
