@@ -113,12 +113,20 @@ def commit_of(reference: str, option: str, folder: Path | None = None) -> str:
 
 
 def _resolved(reference: str, option: str, folder: Path | None) -> str | None:
-    commit = f"{reference}^{{commit}}"
-    if "\0" in commit:  # which no program can be given
+    name = reference
+    if "\0" in name:  # which no program can be given
         return None
-    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", commit)
-    found = _asked(*words, option=option, folder=folder)
-    return None if found.returncode else found.stdout.decode("ascii").split()[-1]
+    # The second time it is a full name: "^{commit}" would be a part of some references, such as
+    # ":/a message", and one that excludes commits, such as "^main", gives another text.
+    for suffix in ("", "^{commit}"):
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}{suffix}")
+        found = _asked(*words, option=option, folder=folder)
+        if found.returncode:
+            return None
+        name = found.stdout.decode("ascii").split()[-1]
+        if not name.isalnum():
+            return None
+    return name
 
 
 def top_level(option: str, folder: Path | None = None) -> Path | None:

@@ -237,13 +237,11 @@ class _Runs:
 
     def _current(self, *, require_libraries: bool = False) -> Profile:
         run = self._run(self.target, "", SourceTree(os.fspath(self.base.top)), None, {})
-        if run.problem is not None:
-            raise run.problem
+        profile = run.whole()
         if require_libraries:
             self._require_libraries(run)
         self._require_unchanged(_files(run))
-        assert run.profile is not None
-        return run.profile
+        return profile
 
     def _base(self) -> Profile:
         moved, named = self.moved, self.base.named
@@ -282,8 +280,7 @@ class _Runs:
             target, label=label, tree=tree, folder=folder, environ=environ, timeout_s=left
         )
         if run.interrupted:
-            assert run.problem is not None
-            raise MeasureError("interrupted", exit_code=run.problem.exit_code)
+            run.whole()
         if self.deadline is not None and time.monotonic() >= self.deadline:
             raise _TimeUpError
         for loaded in run.loaded:

@@ -153,16 +153,6 @@ def _unmeasured(plan: CheckPlan, problem: MeasureError) -> CheckResult:
     )
 
 
-def _measured(plan: CheckPlan, runner: ScriptRunner) -> Profile:
-    run = runner.run(plan.target)
-    if run.problem is not None:
-        text = "interrupted" if run.interrupted else str(run.problem)
-        code = run.problem.exit_code if run.interrupted else None
-        raise MeasureError(text, hint=run.problem.hint, exit_code=code)
-    assert run.profile is not None
-    return run.profile
-
-
 def _check(plan: CheckPlan, runner: ScriptRunner | None, progress: Progress) -> CheckResult:
     profiles = [plan.saved] if plan.saved else []
     before = plan.place.state() if plan.place is not None and _may_write(plan) else None
@@ -171,7 +161,7 @@ def _check(plan: CheckPlan, runner: ScriptRunner | None, progress: Progress) -> 
         """Measure in up to `number` more processes, within the settings; False if in none."""
         done = len(profiles)
         while runner is not None and len(profiles) < min(done + number, plan.own.repeats):
-            profiles.append(_measured(plan, runner))
+            profiles.append(runner.run(plan.target).whole())
         return len(profiles) > done
 
     measure_more(plan.own.repeats if plan.update else 1)

@@ -37,6 +37,16 @@ class ScriptRun:
     interrupted: bool = False
     loaded: tuple[FilesLoaded, ...] = ()  # below the tree that was named
 
+    def whole(self) -> Profile:
+        """The Profile of a run without a problem. Raises MeasureError for one: a script's own exit
+        code is no answer of a gate."""
+        if self.problem is not None:
+            text = "interrupted" if self.interrupted else str(self.problem)
+            code = self.problem.exit_code if self.interrupted else None
+            raise MeasureError(text, hint=self.problem.hint, exit_code=code)
+        assert self.profile is not None
+        return self.profile
+
 
 @dataclass(frozen=True)
 class ProfileResult(ShownResult):

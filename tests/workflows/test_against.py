@@ -224,9 +224,9 @@ def test_a_base_version_that_cannot_be_measured_is_named(
     assert f"the version at main ({git(top, 'rev-parse', 'HEAD')[:12]})" in str(caught.value)
     assert text in str(caught.value)
     assert caught.value.exit_code == 3
-    with pytest.raises(type(problem)) as own:
+    with pytest.raises(MeasureError) as own:
         checked(FakeRunner(steady(10), lambda _: problem), monkeypatch)
-    assert own.value is problem
+    assert (str(own.value), own.value.exit_code) == (str(problem), 3)
 
 
 def test_code_of_the_current_version_in_the_base_version_is_an_error(

@@ -193,10 +193,16 @@ def test_a_hostile_tree_is_refused(top: Path) -> None:
 
 
 def test_a_revision_that_cannot_be_had_is_an_error_with_a_hint(top: Path, tmp_path: Path) -> None:
-    for reference in ("gone", "--output=x", "", "main:train.py", "a\0b", "main\nmain", "$(id)"):
+    unknown = (
+        *("gone", "--output=x", "", "main:train.py", "a\0b", "main\nmain", "$(id)"),
+        *("^main", "main^!", "main@{0", "main..main", "^{/a commit"),
+    )
+    for reference in unknown:
         with pytest.raises(UsageError, match="--against: git knows no revision"):
             commit_of(reference, "--against", top)
     assert not (top / "x").exists()
+    for known in ("main~0", "@", ":/a commit"):
+        assert commit_of(known, "--against", top) == git(top, "rev-parse", "main")
     commit(top, {"train.py": "newer\n"})
     shallow = tmp_path / "shallow"
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{top}", str(shallow))

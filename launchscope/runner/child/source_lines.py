@@ -84,11 +84,26 @@ def note_library_loop(line: SourceLine) -> bool:
     return new
 
 
+@functools.cache
+def _root() -> str:
+    """The repository that the script was started in; without one, the folder."""
+    folder = _START
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        folder, below = os.path.dirname(folder), folder
+        if folder == below:
+            return _START
+    return folder
+
+
 @functools.lru_cache(maxsize=4096)
 def short_path(filename: str) -> str:
-    """Relative to the folder that the script was started in, where the file lies below it."""
-    relative = os.path.relpath(filename, _START) if os.path.isabs(filename) else filename
-    return filename if relative.startswith("..") else relative
+    """Relative to the folder that the script was started in, where the file lies in the same
+    repository: baselines of two checkouts have the same names."""
+    if not os.path.isabs(filename):
+        return filename
+    path = os.path.normpath(filename)
+    is_inside = path.startswith(os.path.join(_root(), ""))
+    return os.path.relpath(path, _START) if is_inside else path
 
 
 def source_text(where: SourceLine | None) -> str | None:

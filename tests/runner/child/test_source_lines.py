@@ -43,3 +43,20 @@ def test_a_library_loop_is_new_only_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(userlines, "_library_loops", set())
     assert note_library_loop(SourceLine("train.py", 9))
     assert not note_library_loop(SourceLine("train.py", 9))
+
+
+def test_a_file_of_the_repository_has_the_same_name_in_every_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = tmp_path / "checkout" / "experiments"
+    start.mkdir(parents=True)
+    monkeypatch.setattr(userlines, "_START", str(start))
+    alone = userlines._root.__wrapped__()
+    (start.parent / ".git").mkdir()
+    monkeypatch.setattr(userlines, "_root", userlines._root.__wrapped__)
+    shorten = userlines.short_path.__wrapped__
+    assert alone == str(start)
+    assert shorten(f"{start}/../train.py") == "../train.py"
+    assert shorten(f"{start.parent}/lib/net.py") == "../lib/net.py"
+    assert shorten(f"{start}/train.py") == "train.py"
+    assert shorten(f"{tmp_path}/elsewhere/net.py") == f"{tmp_path}/elsewhere/net.py"
