@@ -1,5 +1,5 @@
 """What an iteration does more or less often than in the baseline: kernels, ops, blockers, in the
-step and between steps. Code above a line moves it, so the lines of each file are aligned by the ops
+step and between steps, and periodic work. Code above a line moves it, so the lines of each file are aligned by the ops
 that they run, not by number."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from typing import Literal
 
 from launchscope.gate.measurement import blocker_ranges, totals
-from launchscope.model import Blocker, Change, KernelRow, OpRow, Profile, SourceLine
+from launchscope.model import Blocker, Change, KernelRow, OpRow, PeriodicWork, Profile, SourceLine
 
 # Kernels are counted per step over several steps; a smaller difference is one odd step.
 _LEAST = 0.01
@@ -22,7 +22,7 @@ Lines = dict[str, list[tuple[int, "Counter[str]"]]]  # by file, in order
 
 def changes(profile: Profile, baseline: Profile) -> tuple[Change, ...]:
     """Blockers, then ops, then kernels, each with the largest differences first; what is between
-    steps comes last. A kind that one of the two does not hold at all (not inspected, not traced) is
+    steps comes last, with periodic work at the end. A kind that one of the two does not hold at all (not inspected, not traced) is
     left out."""
     found: list[Change] = []
     if None not in (profile.shapes.stable, baseline.shapes.stable):
@@ -53,7 +53,29 @@ def _between(profile: Profile, baseline: Profile) -> list[Change]:
         found += _ops(now.ops, before.ops)
     if measured("between_launches"):
         found += _kernels(now.kernels, before.kernels)
+    found += _periodic(now.periodic, before.periodic, measured)
     return [replace(change, between=True) for change in found]
+
+
+def _periodic(
+    now: Sequence[PeriodicWork], before: Sequence[PeriodicWork], measured: Callable[[str], bool]
+) -> list[Change]:
+    """Work with a known period, by metric, as an average per iteration."""
+
+    def lines(metric: str, appeared: bool) -> Iterable[SourceLine]:
+        """Those of work that the other Profile lacks."""
+        more, less = (now, before) if appeared else (before, now)
+        known = [(work.period, work.counts) for work in less]
+        own = (w for w in more if w.period and (w.period, w.counts) not in known)
+        return dict.fromkeys(line for w in own if metric in w.counts for line in w.where)
+
+    had, has = defaultdict[str, float](float), defaultdict[str, float](float)
+    for found, rows in ((had, before), (has, now)):
+        for work in rows:
+            for metric, count in work.counts.items():
+                if work.period and measured(metric):
+                    found[metric] += count / work.period
+    return _changed("work", had, has, lines)
 
 
 def new_blockers(profile: Profile, baseline: Profile) -> tuple[int, int]:
@@ -69,7 +91,7 @@ def new_blockers(profile: Profile, baseline: Profile) -> tuple[int, int]:
 
 
 def _changed(
-    kind: Literal["kernel", "op", "blocker"],
+    kind: Literal["kernel", "op", "blocker", "work"],
     before: Mapping[str, float],
     after: Mapping[str, float],
     lines: Callable[[str, bool], Iterable[SourceLine]],

@@ -25,8 +25,8 @@ def render_profile(profile: Profile, options: RenderOptions) -> str:
 
 
 def render_check(check: CheckResult, options: RenderOptions) -> str:
-    """Limits, then changes, whose kind is kernel, op or blocker and whose unit is 1 per step; then
-    every metric of a comparison in pairs."""
+    """Limits, then changes, whose kind is kernel, op, blocker or work and whose unit is 1 per step;
+    then every metric of a comparison in pairs."""
     limits = (
         ("limit", d.metric, d.limit, d.baseline, d.value, d.unit, d.outcome, d.reason, check.source)
         for d in check.limits

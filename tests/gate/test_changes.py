@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launchscope.gate.changes import changes
-from launchscope.model import BetweenSteps, Change, KernelRow, OpRow, SourceLine
-from tests.gate.profiles import OPS, gpu, item, rehearsal, with_between
+from launchscope.model import (
+    BetweenSteps,
+    Change,
+    KernelRow,
+    OpRow,
+    PeriodicWork,
+    Profile,
+    SourceLine,
+)
+from launchscope.report import reporter_named
+from tests.gate.profiles import OPS, checked, gpu, item, rehearsal, with_between
 
 
 def moved(ops: tuple[OpRow, ...], by: int, beyond: int = 0) -> tuple[OpRow, ...]:
@@ -85,3 +94,26 @@ def test_kernels_between_steps_are_compared_where_both_were_traced() -> None:
     more = with_between(gpu(), BetweenSteps(10, kernels=(KernelRow("ema", 2, 3.0),)))
     assert changes(more, plain) == (Change("kernel", "ema", 0, 2, (), between=True),)
     assert changes(more, replace(plain, between=None)) == ()
+
+
+def test_periodic_work_that_appeared_is_named_with_its_lines() -> None:
+    def every(period: int | None, line: int, metric: str = "between_syncs") -> PeriodicWork:
+        return PeriodicWork(3, 10, period, {metric: 1}, (SourceLine("train.py", line),))
+
+    def looped(*periodic: PeriodicWork) -> Profile:
+        return with_between(rehearsal(), BetweenSteps(10, periodic=periodic), between_syncs=1)
+
+    plain, logged = looped(every(3, 40)), looped(every(3, 41), every(2, 43))
+    where = (SourceLine("train.py", 43),)
+    assert changes(logged, plain) == (
+        Change("work", "between_syncs", 1 / 3, 1 / 3 + 1 / 2, where, between=True),
+    )
+    assert [change.appeared for change in changes(plain, logged)] == [False]
+    more = replace(logged, metrics=with_between(logged, BetweenSteps(), between_syncs=2).metrics)
+    # What has no known period, or was not counted, is no change.
+    assert changes(looped(every(3, 40), every(None, 42)), plain) == ()
+    assert changes(looped(every(3, 40), every(2, 42, "between_launches")), plain) == ()
+    for name in ("junit", "github", "sarif", "markdown", "terminal", "csv"):
+        text = str(reporter_named(name).render(checked(more, plain)))
+        assert "between_syncs" in text
+        assert "43" in text

@@ -36,7 +36,9 @@ _DISTURBANCES: dict[Disturbance, str] = {
     "throttled": "the GPU was slowed down (heat, power)",
     "other_clock": "the clock of the GPU was not the same in both",
 }
-_KINDS = {"blocker": "blocker", "op": "device operation", "kernel": "kernel"}
+_KINDS = {
+    "blocker": "blocker", "op": "device operation", "kernel": "kernel", "work": "periodic work",
+}  # fmt: skip
 STALE = "The baseline is stale: run again with --update-baseline to keep the improvement."
 
 
