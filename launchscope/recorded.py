@@ -30,7 +30,10 @@ _SECRETS = tuple(
             r"(bos|eos|pad|mask|sep|cls|unk|start|end|stop|image|special|extra)_?token",
             re.compile(".*"),
         ),
-        (r"\w*token|pass|secrets?|credentials?|cookie|jwt|bearer|dsn|webhook", _NUMBER),
+        (
+            r"\w*token|pass|pw|secrets?|credentials?|creds|cookie|jwt|bearer|dsn|webhook(_url)?",
+            _NUMBER,
+        ),
         (r"connection_?string|auth(entication|orization)?(_?header)?", _NUMBER),
         (
             r"(api|app|access|auth|account|secret|private|signing|storage|license|encryption|ssh"

@@ -21,7 +21,8 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.c2lnbmF0dXJl"
         "--passphrase SECRET", "--api-key SECRET", "--apikey=SECRET", "--wandb_api_key SECRET",
         "--secret SECRET", "--client-secret=SECRET", "--aws-secret-access-key SECRET",
         "--private_key SECRET", "--credentials SECRET", "--openai-key SECRET",
-        "--key abc123def456ghi789", "--cookie SECRET", "--webhook=https://hooks.example/T0/B1/x",
+        "--key abc123def456ghi789", "--cookie SECRET",
+        "--pw SECRET", "--creds SECRET", "--webhook-url https://hooks.example/T0/B1/x", "--webhook=https://hooks.example/T0/B1/x",
         "--password=with,many;odd&characters=", "--password=", "HF_TOKEN=SECRET",
         "WANDB_API_KEY=SECRET", "+logger.api_key=SECRET", "logger.wandb.api_key=SECRET",
         "auth.token=SECRET", "--env=API_KEY=SECRET", "--set password=SECRET",
@@ -54,7 +55,7 @@ def test_a_secret_is_masked(words: str) -> None:
         "https://example.org/data.tar", "s3://bucket/key", "git@github.com:me/x.git", "a:b",
         "sk-learn", "hf_dataset", "--author me", "--passes 3", "--secret-santa 3", "C:/data",
         '{"lr": 1, "key": "label"}', "--resume 0123456789abcdef0123456789abcdef01234567", "-", "=",
-        "--auth none", "--use_token=True", "--n-pass 3",
+        "--auth none", "--use_token=True", "--n-pass 3", "--pw 3",
     ],
 )  # fmt: skip
 def test_what_is_no_secret_stays(words: str) -> None:

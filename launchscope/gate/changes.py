@@ -1,6 +1,6 @@
 """What an iteration does more or less often than in the baseline: kernels, ops, blockers, in the
-step and between steps, and periodic work. Code above a line moves it, so the lines of each file are aligned by the ops
-that they run, not by number."""
+step and between steps, and periodic work. Code above a line moves it, so the lines of each file are
+aligned by the ops that they run, not by number."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Lines = dict[str, list[tuple[int, "Counter[str]"]]]  # by file, in order
 
 def changes(profile: Profile, baseline: Profile) -> tuple[Change, ...]:
     """Blockers, then ops, then kernels, each with the largest differences first; what is between
-    steps comes last, with periodic work at the end. A kind that one of the two does not hold at all (not inspected, not traced) is
-    left out."""
+    steps comes last, with periodic work at the end. A kind that one of the two does not hold at all
+    (not inspected, not traced) is left out."""
     found: list[Change] = []
     if None not in (profile.shapes.stable, baseline.shapes.stable):
         counts = (

@@ -53,8 +53,8 @@ class TimedFigure:
 @dataclass(frozen=True)
 class Change:
     """A kernel, op or blocker that a step, or the work `between` two steps, has more or less often
-    than in the baseline; or periodic "work", by its metric. `where` are lines of the script, the likeliest first; of what disappeared,
-    lines of the old source."""
+    than in the baseline; or periodic "work", by its metric. `where` are lines of the script, the
+    likeliest first; of what disappeared, lines of the old source."""
 
     kind: Literal["kernel", "op", "blocker", "work"]
     name: str
