@@ -461,6 +461,128 @@ for step in range(30):
     opt.step()
 weights = list(net.parameters())
 """,
+    "what shares memory with a tensor that goes to the CPU": """
+from torch.utils._python_dispatch import TorchDispatchMode
+class Sub(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        touch(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+class Mode(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        touch(str(func))
+        return func(*args, **(kwargs or {}))
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    net(torch.randn(8, 4)).sum().backward()
+    opt.step()
+    net.weight.data.cpu().mul_(0.99)
+    bias = net.bias.detach().to("cpu").numpy()
+    bias *= 0.9
+    net.weight.data.numpy(force=True)[0] += 0.1
+    with torch.no_grad():
+        net.weight.cpu().add_(0.01)
+    tagged = torch.ones(3).as_subclass(Sub)
+    tagged.tag = step
+    COUNTS["tag"] += tagged.cpu().tag
+    with Mode():
+        torch.ones(2).cpu()
+    for dtype in (torch.bool, torch.bfloat16, torch.complex64, torch.float8_e5m2):
+        part = torch.zeros(2).to(dtype)
+        part.cpu()[0] = 1
+        COUNTS[str(dtype)] += int(part.to(torch.complex64).real.sum())
+    torch.eye(2).to_sparse().cpu(), torch.ones(2, dtype=torch.complex64).conj().cpu()
+weights = list(net.parameters())
+""",
+    "modes around the optimizer": """
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+class Functions(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        touch(getattr(func, "__name__", str(func)))
+        return func(*args, **(kwargs or {}))
+class Ops(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        touch(str(func))
+        return func(*args, **(kwargs or {}))
+net = nn.Linear(4, 2)
+opt = torch.optim.Adam(net.parameters())
+for step in range(60):
+    with Functions(), Ops():
+        opt.zero_grad()
+        net(torch.randn(8, 4)).sum().backward()
+        opt.step()
+weights = list(net.parameters())
+""",
+    "batches of a class that torch takes apart": """
+import torch.utils._pytree
+class Pair:
+    def __init__(self, *parts):
+        self.parts = parts
+def parts_of(pair):
+    touch("parts")
+    return list(pair.parts), None
+torch.utils._pytree.register_pytree_node(Pair, parts_of, lambda parts, context: Pair(*parts))
+class Data(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        for _ in range(60):
+            yield torch.randn(4)
+net = nn.Linear(4, 2).to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for pair in torch.utils.data.DataLoader(Data(), 1, collate_fn=lambda parts: Pair(*parts)):
+    opt.zero_grad()
+    net(pair.parts[0].to(device)).sum().backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+    "tensors that say their own size": """
+from torch.utils._pytree import tree_map
+def inner(value):
+    return value.inner if isinstance(value, Sized) else value
+class Sized(torch.Tensor):
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass
+        return made(cls, inner.shape, dtype=inner.dtype, dispatch_sizes_strides_policy="sizes")
+    def __init__(self, inner):
+        self.inner = inner
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        touch(str(func))
+        if func.__name__.startswith(("size", "sym_", "dim", "stride", "numel")):
+            return getattr(args[0].inner, func.__name__.split(".")[0].removeprefix("sym_"))()
+        result = func(*tree_map(inner, args), **tree_map(inner, kwargs or {}))
+        return tree_map(lambda part: Sized(part) if type(part) is torch.Tensor else part, result)
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    both = Sized(torch.randn(8, 4)) + Sized(torch.randn(8, 4))
+    net((both * 3).inner).sum().backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+    "what an error has held": """
+import gc, sys, weakref
+gc.disable()
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    net(torch.randn(8, 4)).sum().backward()
+    large = torch.randn(8, 5)
+    gone = weakref.ref(large, lambda reference: touch("gone"))
+    try:
+        net(large)
+    except RuntimeError:
+        touch("failed")
+    del large
+    COUNTS["held"] += gone() is not None
+    opt.step()
+weights = list(net.parameters())
+""",
 }
 # Runs a sample and prints the state it ends in.
 WRAPPER = """

@@ -23,11 +23,20 @@ _KNOWN = sys.stdlib_module_names | {"builtins", "launchscope", "torch"}
 _WITHOUT_ARGUMENTS = (MemoryError, StopIteration)  # as Python itself raises them
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Whether the error does not come from what our code does."""
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    of_ours = isinstance(error, Exception)
+    return not of_ours or any(map(_was_interrupting, frames)) or _is_asynchronous(error)
+
+
 def raise_if_interrupt(error: BaseException) -> None:
-    """Raise the error again if it does not come from what our code does."""
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    if any(map(_was_interrupting, frames)) or _is_asynchronous(error):
-        raise error
+    """Raise the error again if it is an interrupt."""
+    try:
+        if is_interrupt(error):
+            raise error
+    finally:
+        del error  # else it would hold this frame, and this frame would hold it
 
 
 @contextlib.contextmanager

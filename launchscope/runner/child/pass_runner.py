@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from launchscope.model import StepPart
 from launchscope.runner.child.clock import clock
-from launchscope.runner.child.interrupts import own_errors_ignored, raise_if_interrupt
+from launchscope.runner.child.interrupts import is_interrupt, own_errors_ignored
 from launchscope.runner.child.passes import AnyPass, Context, all_passes
 from launchscope.runner.child.reasons import reason_of
 from launchscope.runner.child.torch_types import Value
@@ -99,7 +99,8 @@ class PassRunner:
         try:
             current.begin()
         except Exception as error:
-            self._failed(error)
+            if self._failed(error):
+                raise
 
     def part_ended(self, part: StepPart) -> None:
         """The forward part of a step, or its backward part, is over."""
@@ -108,7 +109,8 @@ class PassRunner:
             try:
                 current.part_ended(part)
             except Exception as error:
-                self._failed(error)
+                if self._failed(error):
+                    raise
 
     def end_step(self) -> None:
         self.steps_done += 1
@@ -121,7 +123,8 @@ class PassRunner:
         try:
             done = current.end()
         except Exception as error:
-            self._failed(error)
+            if self._failed(error):
+                raise
         self._pass_steps += 1
         if self._pass_steps >= self._progress_at and not done:
             self._report_progress(current)
@@ -148,8 +151,9 @@ class PassRunner:
             if folder.error is not None:  # no further result could be kept
                 self._queue = []
                 break
-            entry = self._queue.pop(0)
+            entry = self._queue[0]  # and there until it has begun: an interrupt may come before
             if entry.follows is not None and entry.follows.name not in context.results:
+                del self._queue[0]
                 continue
             skip = entry.skip(context)
             if skip is not None:
@@ -157,8 +161,9 @@ class PassRunner:
                 if result is not None:
                     folder.write(f"pass-{entry.name}", result)
                 folder.emit(PassSkipped(entry.name, skip.reason))
+                del self._queue[0]
                 continue
-            if not any(other.worth_another_run for other in (entry, *self._queue)):
+            if not any(other.worth_another_run for other in self._queue):
                 folder.emit(EnoughMeasured())
             steps = entry.steps(context.schedule)
             limit = entry.time_limit_s + _PASS_SLOWDOWN * steps * self._step_s
@@ -169,7 +174,6 @@ class PassRunner:
             self._on_done()
 
     def _start(self, entry: AnyPass, steps: int) -> None:
-        self._pass, self._pass_began, self._pass_steps = entry, clock.perf_counter(), 0
         self._captured = entry.name if entry.captures else self._captured
         # How long steps of other passes take is not known before the first is over.
         known = entry.boundaries_only
@@ -178,10 +182,16 @@ class PassRunner:
         self._nvtx.prepare([_step_range(first + i, entry) for i in range(steps)])
         self._nvtx.push(f"pass:{entry.name}")
         self._on_pass(entry.boundaries_only)
+        self._pass, self._pass_began, self._pass_steps = entry, clock.perf_counter(), 0
+        queue, self._queue = self._queue, self._queue[1:]
         try:
             entry.start(self._context)
-        except Exception as error:
-            self._failed(error)
+        except BaseException as error:
+            if is_interrupt(error) and not entry.captures:  # it starts again after the next step
+                self._pass, self._queue = None, queue
+                raise
+            if self._failed(error):
+                raise
 
     def _close(self, complete: bool) -> None:
         current = self._pass
@@ -190,7 +200,8 @@ class PassRunner:
         try:
             result = current.finish(complete)
         except Exception as error:
-            self._failed(error)
+            if self._failed(error):
+                raise
             return
         self._pass = None
         self._nvtx.pop()
@@ -198,9 +209,17 @@ class PassRunner:
         seconds = clock.perf_counter() - self._pass_began
         self._context.folder.emit(PassEnded(current.name, seconds))
 
-    def _failed(self, error: BaseException) -> None:
-        current, self._pass = self._pass, None
+    def _failed(self, error: BaseException) -> bool:
+        """End the pass with an error of its own; True for one that is the script's.
+
+        After an interrupt a pass goes on with the next step, unless it was capturing.
+        """
+        current = self._pass
         assert current is not None
+        interrupted = is_interrupt(error)
+        if interrupted and not current.captures:
+            return True
+        self._pass = None
         self._nothing_measured = False
         result = None
         with own_errors_ignored():
@@ -211,7 +230,7 @@ class PassRunner:
         if current.captures:
             self._queue = []
             self._on_poisoned()
-        raise_if_interrupt(error)
+        return interrupted
 
     def _store(self, name: str, result: Value | None) -> None:
         if result is not None:

@@ -170,6 +170,15 @@ def entry(mapping: dict[str, Value], key: str) -> Value:
     return next(iter(values_of(mapping, key)), None)
 
 
+def tensors_in(torch: Torch, value: Value) -> Iterator[Tensor]:
+    """The tensors in nested containers of Python."""
+    if is_tensor(torch, value):
+        yield value
+    else:
+        for part in values_of(value):
+            yield from tensors_in(torch, part)
+
+
 def parts_of(value: Value) -> Args:
     """The values that a batch holds directly: those of a container or an object's attributes."""
     if is_a(value, UserDict):

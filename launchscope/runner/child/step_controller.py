@@ -15,7 +15,7 @@ from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks, StepObserver
 from launchscope.runner.child.hooks.modules import in_training, input_shapes, main_input
-from launchscope.runner.child.interrupts import raise_if_interrupt
+from launchscope.runner.child.interrupts import is_interrupt, raise_if_interrupt
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
@@ -198,13 +198,20 @@ class StepController(StepObserver):
     # ----------------------------------------------------------------------- measurement
 
     def _start_measuring(self, pattern: Pattern | None) -> None:
-        """From here on only single modules carry hooks, and every step belongs to a pass.
-
-        `pattern` is None if the script marks its steps.
-        """
-        detector, self._detector = self._detector, None
+        """The step is known; `pattern` is None if the script marks its steps."""
+        detector = self._detector
         assert detector is not None
-        self.hooks.observer = self
+        try:
+            self._measure(detector, pattern)
+        except BaseException:
+            if self._runner is None and not self.finished:  # interrupted: the search ends later
+                self._detector = self.hooks.observer = detector
+                self._follower = None
+            raise
+
+    def _measure(self, detector: StepDetector, pattern: Pattern | None) -> None:
+        """From here on only single modules carry hooks, and every step belongs to a pass."""
+        self._detector, self.hooks.observer = None, self
         self._detected = pattern is not None
         strategy = self._strategy
         if strategy is not None and not self._apply(strategy, pattern):
@@ -286,7 +293,11 @@ class StepController(StepObserver):
 
     def _cannot_follow(self, error: Exception) -> None:
         """The script must not see that its modules could not be hooked."""
-        raise_if_interrupt(error)
+        if is_interrupt(error):
+            try:
+                raise error
+            finally:
+                del error
         self._note(
             f"hooks on the modules of the step failed ({class_name(error)}: {error}), so "
             "nothing more was measured"
@@ -349,7 +360,11 @@ class StepController(StepObserver):
 
     def _broke(self, error: Exception) -> None:
         """The script goes on without us, after an error of our own."""
-        raise_if_interrupt(error)
+        if is_interrupt(error):
+            try:
+                raise error
+            finally:
+                del error  # as `raise_if_interrupt` does
         self.folder.emit(own_failure(error))
         if self._runner is not None:
             self._runner.cut_short()

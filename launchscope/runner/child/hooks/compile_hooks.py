@@ -32,9 +32,9 @@ def observed_call(
     def compiled(*args: Any, **kwargs: Any) -> Value:
         if replaces and (own := call_of_copy(module, sys._getframe(1))) is not None:
             return own(*args, **kwargs)
-        if hooks.not_a_step() or hooks.depth:
+        if hooks.not_a_step() or hooks.in_forward(sys._getframe()):
             return call(*args, **kwargs)
-        hooks.depth = 1
+        hooks.enter_forward(sys._getframe())
         try:
             try:
                 hooks.observer.forward_begin(key, module, args, kwargs)

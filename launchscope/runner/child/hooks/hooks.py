@@ -35,10 +35,10 @@ from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch, Value
 
 _Call: TypeAlias = Callable[..., Value]
-# The frame of torch's wrapper around an optimizer step, by its id: the frame itself would keep
-# alive what a script frees after running out of memory. A later frame with the same id and code
-# does not go unnoticed, because the hook before the step is called from each of those.
-_StepFrame: TypeAlias = tuple[int, CodeType]
+# The frame of torch that calls the hook before a forward or an optimizer step, by its id: the
+# frame itself would keep alive what a script frees after running out of memory. A later frame with
+# the same id and code does not go unnoticed, because that hook is called from each of those.
+_HookedFrame: TypeAlias = tuple[int, CodeType]
 
 
 # A call of a module has four frames, and one more while global hooks are there.
@@ -64,6 +64,15 @@ NO_OBSERVER = StepObserver()
 
 def _raise(error: Exception) -> None:
     raise error
+
+
+def _is_below(frame: FrameType | None, hooked: _HookedFrame | None) -> bool:
+    """Whether a frame is `hooked` or called, at any depth, from there."""
+    while hooked is not None and frame is not None:
+        if hooked == (id(frame), frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Hooks:
@@ -94,10 +103,11 @@ class Hooks:
         self.thread: int | None = None  # None before its first event
         self.threads = ThreadSelector()
         self.depth = 0  # of nested forwards
+        self._forward: _HookedFrame | None = None  # the outermost forward; it may have been left
         self.in_fetch = False  # a data loader is making a batch
         self.fetching_threads: set[int] = set()  # that make a batch before a thread is observed
         self._in_backward = False
-        self._step: _StepFrame | None = None  # the outermost optimizer step; it may have raised
+        self._step: _HookedFrame | None = None  # the outermost optimizer step; it may have raised
         # Hooks and patches.
         self.boundary_hooks: StepBoundaryHooks | None = None
         self._undo, self._global, self._local = ExitStack(), ExitStack(), ExitStack()
@@ -180,6 +190,7 @@ class Hooks:
         The result is the keys that can be observed from now on.
         """
         self._global.close()
+        self._local.close()
         self.wants_lines = False
         if self.compiling:
             return keys
@@ -295,13 +306,24 @@ class Hooks:
 
         torch calls no hook after a step that raised, so only the frames can say it.
         """
-        step = self._step
-        while step is not None and frame is not None:
-            if step == (id(frame), frame.f_code):
-                return True
-            frame = frame.f_back
+        if _is_below(frame, self._step):
+            return True
         self._step = None
         return False
+
+    def in_forward(self, caller: FrameType | None) -> bool:
+        """Whether a forward that `caller` begins is within another one.
+
+        torch calls no hook after a forward that a KeyboardInterrupt has left, and one may arrive
+        within a hook of ours, so only the frames can say that.
+        """
+        if self.depth and not _is_below(caller and caller.f_back, self._forward):
+            self.depth = 0
+        return self.depth > 0
+
+    def enter_forward(self, caller: FrameType) -> None:
+        """A forward that `caller` begins is the outermost one from now on."""
+        self.depth, self._forward = 1, (id(caller), caller.f_code)
 
     @property
     def in_optimizer(self) -> bool:
@@ -317,8 +339,10 @@ class Hooks:
                     self.inside_optimizers.add("forward")
                 if not self._switches_thread(module):
                     return
-            self.depth += 1
-            if self.depth == 1:
+            if self.in_forward(sys._getframe(1)):
+                self.depth += 1
+            else:
+                self.enter_forward(sys._getframe(1))
                 self.threads.observed_one()
                 # A global hook does not get the keyword inputs; its caller holds them.
                 kwargs = sys._getframe(1).f_locals.get("kwargs") or {}
@@ -347,8 +371,10 @@ class Hooks:
         try:
             if self.not_a_step():
                 return
-            self.depth += 1
-            if self.depth == 1:
+            if self.in_forward(sys._getframe(1)):
+                self.depth += 1
+            else:
+                self.enter_forward(sys._getframe(1))
                 self.observer.forward_begin(key, module, args, kwargs)
         except Exception as error:
             self.broke(error)

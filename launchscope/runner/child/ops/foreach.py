@@ -16,7 +16,7 @@ from types import ModuleType
 from launchscope.host import free_memory
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
-from launchscope.runner.child.ops.torch_modes import function_mode
+from launchscope.runner.child.ops.torch_modes import function_mode, without_modes_of_script
 from launchscope.runner.child.plain_values import is_a, is_tensor, tensor_field, values_of
 from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Torch, Value
@@ -91,9 +91,10 @@ class _Updates:
                 return many(*args, **kwargs)
             self._thread.undecided = False
             try:
-                copies = self._copies((args, kwargs))
-                with _constants_on_host(self._torch, self._host):
-                    many(*copies[0], **copies[1])
+                with without_modes_of_script():
+                    copies = self._copies((args, kwargs))
+                    with _constants_on_host(self._torch, self._host):
+                        many(*copies[0], **copies[1])
             except Exception as error:
                 raise_if_interrupt(error)
                 self._host.error = error

@@ -8,7 +8,6 @@ without a device (`torch.randint(n, (8,))`), if the script names devices at all.
 from __future__ import annotations
 
 import contextlib
-import functools
 import linecache
 import re
 import sys
@@ -21,13 +20,15 @@ from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
-from launchscope.runner.child.ops.torch_modes import function_mode
+from launchscope.runner.child.ops.torch_modes import function_mode, without_modes_of_script
 from launchscope.runner.child.plain_values import (
     entry,
     is_a,
     is_tensor,
+    own_attributes,
     parameters_with_state,
     tensor_field,
+    tensors_in,
     values_of,
 )
 from launchscope.runner.child.source_lines import is_torch
@@ -68,10 +69,9 @@ def host_step_counts(torch: Torch, optimizers: Iterable[Value]) -> set[StorageRe
 def batches_on_host(torch: Torch, host: HostTensors) -> AbstractContextManager[None]:
     """Adds the tensors that data loaders deliver to `host`."""
     import torch.utils.data.dataloader as dataloader
-    from torch.utils._pytree import tree_leaves
 
     def add(args: Args, batch: Value) -> None:
-        for value in filter(functools.partial(is_tensor, torch), tree_leaves(batch)):
+        for value in tensors_in(torch, batch):
             host.add(value)
 
     return _noting(dataloader._BaseDataLoaderIter, "__next__", add, host)
@@ -138,9 +138,28 @@ def make_host_copy_mode(
         stream.copies += 1
         result = run(source, *args, **kwargs)
         if result is source:  # on the CPU already
-            result = source.to("cpu", copy=True)
-        host.add(result)
+            with without_modes_of_script(), torch._C.DisableTorchFunctionSubclass():
+                copied = source.to("cpu", copy=True)
+            result = copied if is_computed(source) else on_same_memory(source)
+        if result is not source:
+            host.add(result)
         return result
+
+    def is_computed(source: Tensor) -> bool:
+        """Whether gradients flow through the tensor; then what it holds is seldom changed."""
+        return tensor_field(source, "requires_grad") and not tensor_field(source, "is_leaf")
+
+    def on_same_memory(source: Tensor) -> Tensor:
+        """A tensor with a storage of its own that sees and makes the same changes; where there is
+        none, the same tensor."""
+        if type(source) is not tensor_class or source.requires_grad or own_attributes(source):
+            return source
+        try:
+            with without_modes_of_script(), host.recording_nothing():
+                return torch._C._from_dlpack(torch._C._to_dlpack(source))
+        except (RuntimeError, BufferError) as error:  # a layout or a dtype that it does not know
+            raise_if_interrupt(error)
+            return source
 
     def goes_to_device(
         func: Function, source: Value, args: Args, kwargs: Kwargs, caller: FrameType

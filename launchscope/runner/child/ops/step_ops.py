@@ -32,11 +32,13 @@ from launchscope.runner.child.ops.blocking import HOST_COPY, RNG, SYNC, blocker_
 from launchscope.runner.child.ops.module_stack import ModuleNames
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
 from launchscope.runner.child.plain_values import (
+    computes_itself,
     dims_of,
     is_a,
     is_tensor,
     loaded_torch,
     shape_of,
+    tensors_in,
     values_of,
 )
 from launchscope.runner.child.source_lines import library_frames, user_line
@@ -243,12 +245,7 @@ def make_dispatch_mode(
 
     A result computed from tensors in `host`, with none on the device, is added to `host`.
     """
-    from torch.utils._pytree import tree_leaves
-
     launches_nothing = functools.cache(runs_no_kernel)
-
-    def tensors_in(values: Value) -> list[Tensor]:
-        return [value for value in tree_leaves(values) if is_tensor(torch, value)]
 
     def record_memory(op: Op, args: Args, kwargs: Kwargs, tensors: list[Tensor]) -> None:
         for tensor in filter(on_device, tensors):
@@ -262,7 +259,9 @@ def make_dispatch_mode(
     def on_op(op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
         if host.unrecorded or stream.device_ops >= stream.most_ops:
             return run(*args, **kwargs)
-        tensors = tensors_in((args, kwargs))
+        tensors = list(tensors_in(torch, (args, kwargs)))
+        if any(computes_itself(torch, tensor) for tensor in tensors):
+            return run(*args, **kwargs)  # what its class does with its parts comes here, too
         touches = any(on_device(tensor) for tensor in tensors)
         category = blocker_of(torch, op, args, kwargs, on_device)
         where = None
@@ -279,7 +278,7 @@ def make_dispatch_mode(
         if touches:
             record_memory(op, args, kwargs, tensors)
         result = run(*args, **kwargs)
-        made = tensors_in(result)
+        made = list(tensors_in(torch, result))
         if not touches and any(host.holds(tensor) for tensor in tensors):
             for tensor in made:
                 host.add(tensor)

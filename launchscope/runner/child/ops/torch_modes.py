@@ -50,6 +50,8 @@ class OwnMode(Unseen):
                     raise
                 raise_if_interrupt(error)
                 self.error = error
+            finally:
+                run.error = None  # it holds this frame, and with it the tensors of the script
         return run.result if run.done else func(*args, **kwargs)
 
     def _raise_own(self) -> None:
@@ -92,18 +94,20 @@ def function_mode(on_call: _Callback) -> Mode:
 
 
 @functools.cache
-def _mode_classes() -> tuple[Function, Function]:
+def _mode_classes() -> tuple[Value, ...]:
     torch = loaded_torch()
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
     dispatch_stack = _Stack(
         torch._C._len_torch_dispatch_stack,
+        torch._C._get_dispatch_stack_at,
         lambda: torch._C._pop_torch_dispatch_stack(None),
         torch._C._push_on_torch_dispatch_stack,
     )
     function_stack = _Stack(
         torch._C._len_torch_function_stack,
+        torch._C._get_function_stack_at,
         torch._C._pop_torch_function_stack,
         torch._C._push_on_torch_function_stack,
     )
@@ -129,9 +133,10 @@ def _mode_classes() -> tuple[Function, Function]:
                 return super().__enter__()  # type: ignore[no-untyped-call]
 
         def __exit__(self, *error: Value) -> None:
-            with dispatch_stack.without_those_above(self):
-                super().__exit__(*error)  # type: ignore[no-untyped-call]
             self._eager.close()
+            with dispatch_stack.without_those_above(self) as found:
+                if found:
+                    super().__exit__(*error)  # type: ignore[no-untyped-call]
             self._raise_own()
 
     class Calls(OwnMode, TorchFunctionMode):
@@ -157,12 +162,31 @@ def _mode_classes() -> tuple[Function, Function]:
                 return super().__enter__()  # type: ignore[no-untyped-call]
 
         def __exit__(self, *error: Value) -> None:
-            with function_stack.without_those_above(self):
-                super().__exit__(*error)  # type: ignore[no-untyped-call]
             self._unseen.close()
+            with function_stack.without_those_above(self) as found:
+                if found:
+                    super().__exit__(*error)  # type: ignore[no-untyped-call]
             self._raise_own()
 
-    return Dispatch, Calls
+    return Dispatch, Calls, dispatch_stack, function_stack
+
+
+@contextlib.contextmanager
+def without_modes_of_script() -> Iterator[None]:
+    """Inside, no mode sees a call but those of ours."""
+    with contextlib.ExitStack() as undo:
+        for stack in _mode_classes()[2:]:
+            undo.enter_context(stack.without_those_above())
+        yield
+
+
+def leave_modes() -> None:
+    """Leave the modes of this thread that an interrupt kept from being left."""
+    dispatch, calls, *stacks = _mode_classes()
+    for stack in stacks:
+        for mode in stack.modes():
+            if is_a(mode, dispatch, calls):
+                mode.__exit__(None, None, None)
 
 
 def called_by_name(torch: Torch, func: Function) -> Function:
@@ -188,22 +212,31 @@ class _Stack:
     def __init__(
         self,
         length: Callable[[], int],
+        at: Callable[[int], Mode],
         pop: Callable[[], Mode],
         push: Callable[[Mode], None],
     ):
-        self._length, self._pop, self._push = length, pop, push
+        self._length, self._at, self._pop, self._push = length, at, pop, push
+
+    def modes(self) -> list[Mode]:
+        return [self._at(index) for index in range(self._length())]
 
     @contextlib.contextmanager
-    def without_those_above(self, mode: Mode = None) -> Iterator[None]:
-        """Inside, `mode` is on top, or without one whichever of ours is the topmost."""
-        above = []
-        while self._length():
-            above.append(self._pop())
-            if above[-1] is mode or (mode is None and is_a(above[-1], OwnMode)):
-                self._push(above.pop())
-                break
+    def without_those_above(self, mode: Mode = None) -> Iterator[bool]:
+        """Inside, `mode` is on top, or without one whichever of ours is the topmost.
+
+        The value is False if `mode` is not there.
+        """
+        modes = self.modes()
+        wanted = [
+            at for at, m in enumerate(modes) if m is mode or (mode is None and is_a(m, OwnMode))
+        ]
+        found = bool(wanted) or mode is None
+        above: list[Mode] = []
         try:
-            yield
+            while found and self._length() > 1 + max(wanted, default=-1):
+                above.append(self._pop())
+            yield found
         finally:
             while above:
                 self._push(above.pop())

@@ -39,6 +39,7 @@ from launchscope.runner.child.ops.step_ops import (
     recording_syncs,
     weak_storage,
 )
+from launchscope.runner.child.ops.torch_modes import leave_modes
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.plain_values import (
     class_name,
@@ -72,6 +73,7 @@ class InspectPass(Pass[InspectResult]):
         self._streams: list[StepStream] = []
         self._between: list[BetweenRecord] = []  # before each of `_streams`, and of the current one
         self._watching = contextlib.ExitStack()
+        leave_modes()  # of a start that was interrupted
         self._host_inputs: tuple[HostInput, ...] | None = None
         self._host = HostTensors(devices_named=context.rehearsal.named_device)
         self._forwards: list[int] = []
@@ -83,18 +85,19 @@ class InspectPass(Pass[InspectResult]):
         self._watch(StepStream(context.hooks, MOST_OPS_KEPT))
 
     def begin(self) -> None:
-        self._watching.close()
+        self._unwatch()
         before = self._current
-        if self._in_step:  # the script broke it off
+        broken_off, self._in_step = self._in_step, False
+        if broken_off:  # by the script
             before.copied.clear()
         else:
             self._host.arrived |= before.produced
-            self._between.append(_between_record(before))
-        self._in_step = True
+            self._between[len(self._streams) :] = [_between_record(before)]
         self._begun = user_line(sys._getframe(1))
         self._watch(StepStream(self.context.hooks), before)
         hooks = self.context.hooks
         self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
+        self._in_step = True
 
     def _watch(self, stream: StepStream, before: StepStream | None = None) -> None:
         """Record into `stream` from now on."""
@@ -121,10 +124,14 @@ class InspectPass(Pass[InspectResult]):
         for mode in modes:
             self._watching.enter_context(mode)
 
+    def _unwatch(self) -> None:
+        self._watching.close()
+        leave_modes()
+
     def _leave_fork(self) -> None:
         """A forked child, such as the worker of a data loader, runs without the modes."""
         with own_errors_ignored():  # CUDA refuses any call there
-            self._watching.close()
+            self._unwatch()
 
     def _would_be_on_gpu(self, tensor: Tensor) -> bool:
         """In a rehearsal: everything but the work of data loaders and what stays on the host."""
@@ -134,14 +141,13 @@ class InspectPass(Pass[InspectResult]):
         self._current.part = "backward" if part == "forward" else "optimizer"
 
     def end(self) -> bool:
-        self._watching.close()
+        self._unwatch()
         for error in (self._host.error, self.context.rehearsal.error):
             if error is not None:
                 raise error
-        self._in_step = False
+        whole, self._in_step = self._in_step, False  # an interrupt may have kept it from beginning
         self._host.arrived |= self._current.produced
-        if self._in_library_loop():
-            self._between.clear()
+        if not whole or self._in_library_loop():
             self._watch(StepStream(self.context.hooks, MOST_OPS_KEPT))
             return False  # this step's lines are all one: look at another one
         self._streams.append(self._current)
@@ -158,7 +164,7 @@ class InspectPass(Pass[InspectResult]):
         return False
 
     def failed(self, error: BaseException) -> None:
-        self._watching.close()
+        self._unwatch()
 
     def _in_library_loop(self) -> bool:
         """Whether the step began and ended below one line of the person's, not known so far."""
@@ -168,7 +174,7 @@ class InspectPass(Pass[InspectResult]):
         return note_library_loop(line)
 
     def finish(self, complete: bool) -> InspectResult | None:
-        self._watching.close()
+        self._unwatch()
         self.context.hooks.wants_lines = False
         if not self._streams:
             return None
