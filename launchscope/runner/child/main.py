@@ -28,7 +28,7 @@ from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.reasons import is_out_of_memory
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.source_tree import import_from
-from launchscope.runner.child.target import StopRun, exit_code_of, load_target
+from launchscope.runner.child.target import exit_code_of, is_stop, load_target
 from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder, Plan
 from launchscope.runner.protocol.plain import from_plain
@@ -120,10 +120,10 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     ends: BaseException | None = None
     try:
         load_target(plan.target.kind, plan.target.name, plan.target.args, startup)()
-    except StopRun:
-        pass
     except BaseException as error:
-        ends = error  # what follows handles no error, which `sys.exc_info()` would say
+        ends = (
+            None if is_stop(error) else error
+        )  # what follows handles no error, which `sys.exc_info()` would say
     if ends is not None:
         if os.getpid() != own:  # the script forked, and this is the other process
             return exit_code_of(ends)

@@ -36,6 +36,17 @@ class StopRun(BaseException):
     """
 
 
+def is_stop(error: BaseException) -> bool:
+    """Whether the error is nothing but StopRun, as a TaskGroup or `raise ... from` wraps it."""
+    kind = type(error)
+    if issubclass(kind, StopRun):
+        return True
+    if sys.version_info >= (3, 11) and issubclass(kind, builtins.BaseExceptionGroup):
+        return all(map(is_stop, builtins.BaseExceptionGroup.exceptions.__get__(error)))
+    cause = error.__cause__
+    return issubclass(kind, Exception) and cause is not None and is_stop(cause)
+
+
 def is_ours(filename: str) -> bool:
     return filename.startswith(_OURS)
 
