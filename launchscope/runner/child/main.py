@@ -121,9 +121,8 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     try:
         load_target(plan.target.kind, plan.target.name, plan.target.args, startup)()
     except BaseException as error:
-        ends = (
-            None if is_stop(error) else error
-        )  # what follows handles no error, which `sys.exc_info()` would say
+        # What follows handles no error, which `sys.exc_info()` would say.
+        ends = None if is_stop(error) else error
     if ends is not None:
         if os.getpid() != own:  # the script forked, and this is the other process
             return exit_code_of(ends)

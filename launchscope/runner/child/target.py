@@ -43,7 +43,8 @@ def is_stop(error: BaseException) -> bool:
         return True
     if sys.version_info >= (3, 11) and issubclass(kind, builtins.BaseExceptionGroup):
         return all(map(is_stop, builtins.BaseExceptionGroup.exceptions.__get__(error)))
-    cause = error.__cause__
+    # A class of the script may have properties of these names.
+    cause = vars(BaseException)["__cause__"].__get__(error)
     return issubclass(kind, Exception) and cause is not None and is_stop(cause)
 
 

@@ -57,5 +57,5 @@ def _is_ending() -> bool:
     """Whether this runs while StopRun ends the script: in a `finally:` or a context manager."""
     error = sys.exc_info()[1]
     while error is not None and not is_stop(error):
-        error = error.__context__
+        error = vars(BaseException)["__context__"].__get__(error)
     return error is not None
