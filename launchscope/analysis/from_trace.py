@@ -22,12 +22,7 @@ from launchscope.analysis.timeline.devices import device_rows
 from launchscope.analysis.timeline.kernels import kernel_table
 from launchscope.analysis.timeline.lines import launch_lines
 from launchscope.analysis.timeline.pictures import timelines
-from launchscope.analysis.timeline.timeline import (
-    PAUSE_NS,
-    STALL_NS,
-    Timeline,
-    single_window,
-)
+from launchscope.analysis.timeline.timeline import PAUSE_NS, STALL_NS, Timeline, single_window
 from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.errors import InputError
@@ -92,7 +87,7 @@ def profile_of_trace(
             text = f"the trace has no launch call for its {events}{why}, so no step can be found"
         raise InputError(text, hint="--step-from none reports on the whole span")
     optimizer = made_capturable(work)
-    traced = TracedSteps.of(work, optimizer, pause_ns=PAUSE_NS)
+    traced = TracedSteps.of(work, optimizer, pauses=True)
     if not work.iterations.whole:
         traced = replace(traced, timeline=_without_overlap(traced.timeline))
     rows = device_rows(joined, work)
@@ -140,7 +135,7 @@ def profile_of_trace(
         kernels=kernel_table(lines),
         between=builder.between,
         devices=rows,
-        timelines=timelines(work, traced.timeline, operators=False, pause_ns=PAUSE_NS),
+        timelines=timelines(work, traced.timeline, operators=False, pauses=True),
         step_groups=groups,
         notes=tuple(dict.fromkeys(builder.notes)),
         facts=replace(
@@ -236,8 +231,11 @@ def _times(traced: TracedSteps) -> tuple[StepTimes, tuple[float, float]]:
     work, timeline = traced.work, traced.timeline
     used, windows = work.iterations.used, work.iterations
     idle, step_idle = timeline.iteration_idle, timeline.step_idle
-    exposed = idle.framework + idle.launch_call
-    step_exposed = step_idle.framework + step_idle.launch_call
+    # Without what may be pauses, in which nothing is recorded.
+    exposed, step_exposed = (
+        np.maximum(part.framework + part.launch_call - part.unsure / 2, 0)
+        for part in (idle, step_idle)
+    )
     events = work.recorded(windows.begin, windows.end)[used]
     inside = work.recorded(windows.step_begin, windows.end)[used]
     iteration, step = timeline.traced_iteration, _step_ms(work)
@@ -335,16 +333,25 @@ def _idle_notes(traced: TracedSteps) -> list[str]:
     notes, total = [], max(float(idle.idle.sum()), 1e-9)
     kept = "" if traced.predicted is None else ", and the prediction keeps it"
     if pauses := int(idle.pauses.sum()):
+        least, _, most = PAUSE_NS
         notes.append(
-            f"{100 * idle.paused.sum() / total:.0f} % of the time in which the GPU is idle is in "
-            f"{pauses:,} of {plural(int(idle.gaps.sum()), 'gap')}, each {PAUSE_NS / 1e6:.0f} ms or "
-            "longer: the host sets something up, loads a module, allocates or does other work. "
-            f"This time is not attributed{kept}"
+            f"{100 * idle.paused.sum() / total:.0f} % of the time in which the GPU is idle is not "
+            f"attributed: in {pauses:,} of {plural(int(idle.gaps.sum()), 'gap')} the host launches "
+            f"nothing for more than {least / 1e6:.0f} ms, because it prepares data, sets something "
+            f"up or does other work{kept}. What a replay removes of gaps under {most / 1e6:.0f} ms "
+            "is not known, and the bounds allow for all and nothing of them"
+        )
+    if (setup := float(idle.setup.sum())) > 0.01 * total:
+        notes.append(
+            f"{100 * setup / total:.0f} % of the time in which the GPU is idle is in calls that "
+            "allocate or free memory, load modules or instantiate graphs, which a loop that has "
+            f"warmed up seldom makes. This time is no launch overhead{kept}"
         )
     if (stalled := float(idle.stalled.sum())) > 0.01 * total:
         notes.append(
-            f"{100 * stalled / total:.0f} % of the time in which the GPU is idle is more than "
-            f"{STALL_NS / 1e3:.0f} us after the launch call of the next work returned: the work "
+            f"{100 * stalled / total:.0f} % of the time in which the GPU is idle is well after the "
+            "launch call of the next work returned (a usual latency is less than "
+            f"{STALL_NS[0] / 1e3:.0f} us): the work "
             "waits for another stream, a collective or work that the trace lacks. This time is no "
             f"launch overhead{kept}"
         )
@@ -379,7 +386,10 @@ def _add_projection(
         simulated = projector.project()
         assert simulated is not None
         projection = _with_pauses(simulated, traced.timeline, predicted)
-    low, high = projection.low_pct, projection.high_pct
+    # Nobody knows how much of the longer gaps in the step a replay removes.
+    unsure_pct = 100 * (median_or_none(traced.timeline.step_idle.unsure) or 0.0) / iteration
+    builder.facts = replace(builder.facts, unsure_idle_pct=unsure_pct)
+    low, high = projection.low_pct - unsure_pct / 2, projection.high_pct + unsure_pct / 2
     # A projection keeps the host's work between steps, which shrinks with the iteration.
     if fastest_ms > 0:
         low = min(low, 100 * (1 - projection.projected_ms / fastest_ms))
@@ -389,10 +399,12 @@ def _add_projection(
 
 
 def _with_pauses(simulated: Projection, timeline: Timeline, predicted: Prediction) -> Projection:
-    """The projection with the GPU as idle in pauses as it was. The simulation drops those in the
-    step, and lets those between steps pass while the GPU still works."""
-    inside = median_or_none(timeline.step_idle.paused) or 0.0
-    paused = median_or_none(timeline.iteration_idle.paused) or 0.0
+    """The projection with the GPU as idle in set-up and pauses as it was. The simulation drops
+    those in the step, and lets those between steps pass while the GPU still works."""
+    inside, paused = (
+        median_or_none(idle.paused + idle.setup) or 0.0
+        for idle in (timeline.step_idle, timeline.iteration_idle)
+    )
     if not paused:
         return simulated
     projected = simulated.projected_ms + inside
@@ -417,7 +429,7 @@ def _project_from_idle(timeline: Timeline, predicted: Prediction, iteration: flo
     prediction holds the step's own stalls and what is not attributed in it."""
     idle, step = timeline.iteration_idle, timeline.step_idle
     between = idle.unattributed + idle.stalled - step.unattributed - step.stalled
-    parts = (idle.data, idle.sync, idle.paused, between)
+    parts = (idle.data, idle.sync, idle.setup, idle.paused, between)
     waits = sum(median_or_none(part) or 0.0 for part in parts)
     rest = _busy_between(timeline)
     low, high = (

@@ -25,6 +25,7 @@ UNITS: dict[str, str] = {
     "gpu_idle_ms": "ms",
     "sync_wait_ms": "ms",
     "data_wait_ms": "ms",
+    "setup_ms": "ms",
     "dispatch_gap_ms": "ms",
     "unattributed_ms": "ms",
     "launch_overhead_ms": "ms",

@@ -219,6 +219,7 @@ def _waits(idle: IdleParts, between: float) -> dict[str, float]:
     return {
         "sync_wait_ms": median_or_none(idle.sync) or 0.0,
         "data_wait_ms": (median_or_none(idle.data) or 0.0) * between,
+        "setup_ms": median_or_none(idle.setup) or 0.0,
         "dispatch_gap_ms": median_or_none(idle.dispatch) or 0.0,
         "unattributed_ms": median_or_none(idle.unattributed + idle.paused) or 0.0,
     }

@@ -280,6 +280,7 @@ class Facts:
     needs_legacy_stream: bool | None = None
     legacy_stream_kernels: int | None = None
     legacy_kernels_names: tuple[str, ...] | None = None
+    unsure_idle_pct: float | None = None  # of the iteration: a replay may remove or keep it
     busy_exceeds_interval_pct: float | None = None  # traced busy time over the untraced iteration
 
     # Of the gain.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 IdleCause = Literal[
-    "data", "sync", "paused", "framework", "launch_call", "dispatch", "unattributed"
+    "data", "sync", "setup", "paused", "framework", "launch_call", "dispatch", "unattributed"
 ]
 LaneKind = Literal["range", "operator", "launch", "sync", "gpu", "idle", "other"]
 LabelKind = Literal[

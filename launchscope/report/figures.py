@@ -42,6 +42,7 @@ _CAUSES: dict[IdleCause, str] = {
     "launch_call": "host late: launch calls",
     "sync": "synchronization",
     "data": "data loading",
+    "setup": "allocation and set-up",
     "dispatch": "gaps between queued kernels",
     "paused": "pause of the host",
     "unattributed": "not attributed",
@@ -68,6 +69,7 @@ _PARTS = (
     ("launch_call_ms", "launch_call", _CAUSES["launch_call"]),
     ("sync_wait_ms", "sync", _CAUSES["sync"]),
     ("data_wait_ms", "data", _CAUSES["data"]),
+    ("setup_ms", "setup", _CAUSES["setup"]),
     ("dispatch_gap_ms", "dispatch", _CAUSES["dispatch"]),
     ("unattributed_ms", "unattributed", _CAUSES["unattributed"]),
 )

@@ -24,7 +24,9 @@ MAX_BUCKETS = 8
 @dataclass(frozen=True)
 class Gain:
     """What a replay removes from the iteration, in percent of it. The bounds are those of the
-    timings, widened by an error of the queue simulation that is above its tolerance."""
+    timings, widened by an error of the queue simulation that is above its tolerance. `unsure_pct`
+    of the iteration is idle time of which nobody knows whether a replay removes it; half of it
+    counts as removed."""
 
     removable_pct: float
     low_pct: float
@@ -32,6 +34,7 @@ class Gain:
     step_removable_pct: float | None
     threshold_pct: float
     basis: Basis
+    unsure_pct: float = 0.0
 
     @property
     def pays(self) -> bool:
@@ -50,8 +53,16 @@ class Gain:
     def is_open(self) -> bool:
         """Whether the timings leave open if the gain is worth it: if one that reaches the threshold
         may be nothing, or a smaller one may be a loss as large as the threshold."""
+        if self.rests_on_unsure:
+            return True
         worst = 0.0 if self.pays else -self.threshold_pct
         return self.high_pct >= self.threshold_pct and self.low_pct <= worst
+
+    @property
+    def rests_on_unsure(self) -> bool:
+        """Whether the threshold is reached with all of the unsure idle time, and not without."""
+        half = self.unsure_pct / 2
+        return self.removable_pct - half < self.threshold_pct <= self.removable_pct + half
 
 
 def gain(profile: Profile) -> Gain | None:
@@ -69,6 +80,7 @@ def gain(profile: Profile) -> Gain | None:
         profile.facts.removable_step_pct,
         profile.threshold_pct,
         basis(profile),
+        profile.facts.unsure_idle_pct or 0.0,
     )
 
 

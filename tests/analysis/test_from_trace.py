@@ -238,7 +238,54 @@ def test_a_pause_in_every_iteration_is_told_and_stays_in_a_replay(inside: bool) 
     assert read.verdict is not None
     assert read.verdict.recommendation == "stay_eager"
     gaps = 105 if inside else 100
-    assert any(f"is in 5 of {gaps} gaps, each 2 ms or longer" in note for note in read.notes)
+    assert any(f"in 5 of {gaps} gaps the host launches nothing" in note for note in read.notes)
+
+
+def with_gap_of(host_us: float) -> TraceBuilder:
+    def busy(builder: TraceBuilder, _: int) -> None:
+        builder.work(host_us)
+        for _ in range(40):
+            builder.work(16).launch(kernel_us=20)
+
+    return marked(9, busy)
+
+
+def verdict_with_gaps_of(host_us: float) -> tuple[str, float, float]:
+    read = profile(with_gap_of(host_us))
+    assert read.verdict is not None
+    share = read.metrics["removable_pct"]
+    return read.verdict.recommendation, known(share.low), known(share.high)
+
+
+def test_between_adopt_and_stay_eager_lie_gaps_of_which_nobody_knows_what_they_are() -> None:
+    lengths = (500, 900, 1100, 1900, 2100, 4000, 6000, 9800, 11_000, 20_000)
+    found = [verdict_with_gaps_of(length) for length in lengths]
+    order = ("adopt", "inconclusive", "stay_eager")
+    places = [order.index(verdict) for verdict, _, _ in found]
+    assert places == sorted(places)
+    assert set(places) == {0, 1, 2}
+    below, above = verdict_with_gaps_of(1999), verdict_with_gaps_of(2001)
+    assert below[0] == above[0] == "inconclusive"
+    assert below[1:] == pytest.approx(above[1:], abs=0.2)
+
+
+def test_gaps_that_decide_the_verdict_are_told() -> None:
+    read = profile(with_gap_of(2100))
+    assert read.verdict is not None
+    assert "may or may not remove the longer gaps" in read.verdict.headline
+    assert "LS005" in {finding.code for finding in read.findings}
+
+
+def test_allocation_in_every_step_is_told_and_is_no_launch_overhead() -> None:
+    read = profile(marked(6, lambda b, _: step(b.sync(3000, api="cudaMalloc"))))
+    assert known(read.value("setup_ms")) == pytest.approx(3, rel=0.02)
+    assert known(read.value("launch_overhead_ms")) < 1
+    assert any("allocate or free memory" in note for note in read.notes)
+    without = profile(marked(6, lambda b, _: step(b)))
+    saved = known(without.value("iteration_ms")) * removable(without) / 100
+    assert known(read.value("iteration_ms")) * removable(read) / 100 == pytest.approx(
+        saved, abs=0.05
+    )
 
 
 def test_a_pause_that_happens_once_changes_nothing() -> None:

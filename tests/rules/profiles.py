@@ -56,6 +56,7 @@ _METRICS: dict[str, Metric] = {
     "sync_wait_ms": Metric(0.0, "ms"),
     "sync_cost_ms": Metric(0.0, "ms"),
     "data_wait_ms": Metric(0.38, "ms"),
+    "setup_ms": Metric(0.0, "ms"),
     "dispatch_gap_ms": Metric(0.21, "ms"),
     "unattributed_ms": Metric(0.055, "ms"),
     "predicted_replay_ms": Metric(3.1, "ms"),

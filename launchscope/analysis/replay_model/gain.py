@@ -45,11 +45,11 @@ class TracedSteps:
         optimizer: Optimizer,
         profiler_us: float = 0.0,
         *,
-        pause_ns: int | None = None,
+        pauses: bool = False,
     ) -> TracedSteps:
-        """`optimizer` is what a capture changes in the optimizers, `pause_ns` is that of
+        """`optimizer` is what a capture changes in the optimizers, `pauses` is that of
         `build_timeline`."""
-        device_work, timeline, predicted = step_work(work), build_timeline(work, pause_ns), None
+        device_work, timeline, predicted = step_work(work), build_timeline(work, pauses), None
         if device_work is not None:
             stays = timeline.step_idle.stalled + timeline.step_idle.unattributed
             device_work = replace(device_work, stalled_ms=float(np.median(stays)))

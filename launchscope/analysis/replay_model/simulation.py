@@ -310,7 +310,7 @@ def _gpu(work: Work) -> tuple[Floats, Costs]:
     call_start = np.append(ints(work.launches, c.START), 0)[launch]
     call_end = np.append(ints(work.launches, c.END), 0)[launch]
     # What kept queued work waiting keeps it waiting again. The first has no idle time before it.
-    stalled = np.where(idle > 0, stalled_ns(before, start, call_end), 0)
+    stalled = np.where(idle > 0, stalled_ns(before, start, call_end)[0], 0)
     np.add.at(total, launch[known], (added + np.where(same, idle, stalled))[known])
     usual = Costs()
     late = known & ~same & (before < call_start)

@@ -34,7 +34,7 @@ _MOST_INTERVALS = 12_000
 _MOST_LANES = 12  # of threads, and of streams
 # The order in which the parts of a gap are drawn: as far as they have one, in that of time.
 CAUSES: tuple[IdleCause, ...] = (
-    "data", "sync", "paused", "framework", "launch_call", "dispatch", "unattributed",
+    "data", "sync", "setup", "paused", "framework", "launch_call", "dispatch", "unattributed",
 )  # fmt: skip
 What = Literal["iteration", "step", "span"]
 _OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE)
@@ -46,12 +46,12 @@ def timelines(
     replayed: Work | None = None,
     *,
     operators: bool = True,
-    pause_ns: int | None = None,
+    pauses: bool = False,
 ) -> Timelines:
     """The used iteration whose time on the GPU is nearest to the median, and such a step of
-    `replayed`. `operators`: the trace names them; `pause_ns` is that of `build_timeline`."""
+    `replayed`. `operators`: the trace names them; `pauses` is that of `build_timeline`."""
     labels = _Labels()
-    gaps = idle_gaps(work, pause_ns)[0]
+    gaps = idle_gaps(work, pauses)[0]
     row = _typical(work.iterations.used, timeline.traced_iteration, work.activity_iteration)
     drawing = _Drawing(work, row, work.iteration, work.activity_iteration, gaps, labels)
     what: What = "span" if work.iterations.whole else "iteration"

@@ -8,13 +8,15 @@ launch started that activity. Parts of a gap, in the order in which they are tak
 - data: while that thread was in the data loader;
 - sync: while that thread was in a synchronization, and afterwards up to as much idle time as the
   host had waited, because without the wait it would have been that much further ahead;
-- pauses: the rest of a gap, where that is too long for a launch and the caller asks for it;
+- setup: while that thread allocated or freed memory, loaded a module or instantiated a graph;
+- pauses: as much of the rest of a gap as is too long for a launch, where the caller asks for it;
 - launch call and framework: the rest, by whether the thread was in a launch call;
 - unattributed: gaps that an activity without a known launch ended.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,33 +25,43 @@ from launchscope.analysis.steps.iterations import ranges_named
 from launchscope.analysis.timeline.intervals import Cover, union_ns_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, where
 
 DATA_RANGE = "enumerate(DataLoader)"
+# Two kinds of idle time that a replay removes where it is short, and keeps where it is long: below
+# the first limit all of it goes, above the last one all stays, and between them nobody knows.
 # An activity that starts so long after its launch call returned, on an idle GPU, waits for another
 # stream, a collective or work that the trace lacks. The longest in 14 recordings (H200) is 8 us, in
 # traces of an MI300X 86 us.
-STALL_NS = 100_000
-# A host that launches nothing for so long sets something up, loads a module, allocates or pauses.
-# The longest gap in a step of the 14 recordings is 1.0 ms.
-PAUSE_NS = 2_000_000
+STALL_NS = (100_000, 200_000, 400_000)
+# A host that launches nothing for so long prepares data, sets something up or pauses. The longest
+# gap in a step of the 14 recordings is 1.0 ms.
+PAUSE_NS = (1_000_000, 2_000_000, 10_000_000)
+_SETUP = re.compile(
+    r"(?:cuda|hip)(?:Malloc|Free|Host(?:Alloc|Malloc|Free|Register))"
+    r"|cuMem(?:Alloc|Free|Host|Create|Map|Unmap|Release|SetAccess)"
+    r"|(?:cuda|cu|hip)(?:(?:Module|Library)(?:Load|Unload)|GraphInstantiate)"
+)
 
 
 @dataclass(frozen=True)
 class IdleParts:
     """Idle milliseconds per used iteration, by cause; they sum to `idle`. `stalled` is a part of
-    `dispatch`. `gaps` counts all gaps and `pauses` those with a pause. `exposed_ns` are the
-    nanoseconds of `launch_call` and `framework`, but of each launch."""
+    `dispatch`. Of `paused` and `stalled` together, half of `unsure` more or less may stay in a
+    replay. `gaps` counts all gaps and `pauses` those with a pause. `exposed_ns` are the nanoseconds
+    of `launch_call` and `framework`, but of each launch."""
 
     idle: Floats
     dispatch: Floats
     stalled: Floats
     data: Floats
     sync: Floats
+    setup: Floats
     launch_call: Floats
     framework: Floats
     paused: Floats
     unattributed: Floats
+    unsure: Floats
     gaps: Floats
     pauses: Floats
     exposed_ns: Ints
@@ -58,8 +70,8 @@ class IdleParts:
 @dataclass(frozen=True)
 class Gaps:
     """Idle gaps [start, end), by time, and nanoseconds of each by cause: the parts sum to its
-    length. `stalled` is a part of `dispatch`. `launch`: the one that ended it, and `group`: a
-    row of the iterations; -1 for none."""
+    length. `stalled` and `unsure` are as in `IdleParts`. `launch`: the one that ended it, and
+    `group`: a row of the iterations; -1 for none."""
 
     start: Ints
     end: Ints
@@ -69,11 +81,12 @@ class Gaps:
     stalled: Ints
     data: Ints
     sync: Ints
+    setup: Ints
     launch_call: Ints
     framework: Ints
     paused: Ints
     unattributed: Ints
-    pause: Bools
+    unsure: Ints
 
 
 @dataclass(frozen=True)
@@ -89,12 +102,12 @@ class Timeline:
     step_idle: IdleParts
 
 
-def build_timeline(work: Work, pause_ns: int | None = None) -> Timeline:
-    """Busy union and idle attribution of every used iteration. From `pause_ns` on, idle time that
-    the host causes in one gap is a pause; None: never."""
+def build_timeline(work: Work, pauses: bool = False) -> Timeline:
+    """Busy union and idle attribution of every used iteration. With `pauses`, idle time that the
+    host causes in one long gap is a pause."""
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     count, used = len(work.iterations), work.iterations.used
-    of_iterations, of_steps = idle_gaps(work, pause_ns)
+    of_iterations, of_steps = idle_gaps(work, pauses)
     return Timeline(
         step_busy=union_ns_by_group(start, end, work.activity_step, count)[used] / 1e6,
         iteration_busy=union_ns_by_group(start, end, work.activity_iteration, count)[used] / 1e6,
@@ -104,13 +117,13 @@ def build_timeline(work: Work, pause_ns: int | None = None) -> Timeline:
     )
 
 
-def idle_gaps(work: Work, pause_ns: int | None = None) -> tuple[Gaps, Gaps]:
-    """Every idle gap of the iterations and of the steps, with its causes; `pause_ns` is that of
+def idle_gaps(work: Work, pauses: bool = False) -> tuple[Gaps, Gaps]:
+    """Every idle gap of the iterations and of the steps, with its causes; `pauses` is that of
     `build_timeline`."""
     gaps = _gaps(work)
     return (
-        _attribute(work, *gaps, _owners(work, gaps[2]), pause_ns),
-        _attribute(work, *_in_steps(work, *gaps), pause_ns),
+        _attribute(work, *gaps, _owners(work, gaps[2]), pauses),
+        _attribute(work, *_in_steps(work, *gaps), pauses),
     )
 
 
@@ -148,11 +161,19 @@ def _in_steps(work: Work, start: Ints, end: Ints, launch: Ints) -> tuple[Ints, I
     return np.clip(start, begin, end), end, launch, step
 
 
-def stalled_ns(start: Ints, end: Ints, call_end: Ints) -> Ints:
+def stalled_ns(start: Ints, end: Ints, call_end: Ints) -> tuple[Ints, Ints]:
     """How long an activity that ends the idle time `start` to `end` waited for something else than
-    its launch call, which ended at `call_end`; 0 for a usual latency."""
-    waited = end - np.maximum(call_end, start)
-    return np.where(waited > STALL_NS, waited, 0)
+    its launch call, which ended at `call_end`, and how unsure that is; 0 for a usual latency."""
+    return _staying(np.maximum(end - np.maximum(call_end, start), 0), STALL_NS)
+
+
+def _staying(idle: Ints, limits: tuple[int, int, int]) -> tuple[Ints, Ints]:
+    """Of each idle time what stays in a replay, the mean of the least and the most that may, and
+    the difference of these two."""
+    least, most = (
+        idle * np.clip((idle - low) / (high - low), 0, 1) for low, high in (limits[1:], limits[:2])
+    )
+    return np.rint((least + most) / 2).astype(np.int64), np.rint(most - least).astype(np.int64)
 
 
 def _ends(work: Work, end: Ints) -> Ints:
@@ -180,9 +201,7 @@ def single_window(work: Work) -> tuple[int, int]:
     return max(begin, earlier), max(int(work.iterations.end[0]), int(end[own].max()))
 
 
-def _attribute(
-    work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pause_ns: int | None
-) -> Gaps:
+def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pauses: bool) -> Gaps:
     """Splits idle gaps, each ended by the launch of this row (-1: none)."""
     total, known = end - start, launch >= 0
 
@@ -192,16 +211,17 @@ def _attribute(
     call_end = of_launch(c.END)
     queued = known & (call_end <= start)
     open_ = known & ~queued
-    stalled = np.where(known, stalled_ns(start, end, call_end), 0)
+    stalled, unsure = (np.where(known, ns, 0) for ns in stalled_ns(start, end, call_end))
     parts = _host_parts(work, start[open_], (end - stalled)[open_], launch[open_])
-    data, in_sync, in_call = np.zeros((3, len(total)), np.int64)
-    data[open_], in_sync[open_], in_call[open_] = parts
-    in_sync = np.minimum(in_sync, np.where(open_, total - stalled - data, 0))
-    rest = np.where(open_, total - stalled - data - in_sync, 0)
+    data, in_sync, setup, in_call = np.zeros((4, len(total)), np.int64)
+    data[open_], in_sync[open_], setup[open_], in_call[open_] = parts
+    rest = np.where(open_, total - stalled - data, 0)
+    in_sync = np.minimum(in_sync, rest)
+    setup = np.minimum(setup, rest - in_sync)
+    rest -= in_sync + setup
     refill = _refill(work, of_launch(c.START), rest)
     exposed = rest - refill
-    pause = exposed >= (np.iinfo(np.int64).max if pause_ns is None else pause_ns)
-    paused = np.where(pause, exposed, 0)
+    paused, unsure_pause = _staying(exposed * pauses, PAUSE_NS)
     exposed -= paused
     share = np.minimum(in_call / np.maximum(rest, 1), 1.0)
     launch_call = np.rint(exposed * share).astype(np.int64)
@@ -215,11 +235,12 @@ def _attribute(
         stalled=stalled,
         data=data,
         sync=in_sync + refill,
+        setup=setup,
         launch_call=launch_call,
         framework=exposed - launch_call,
         paused=paused,
         unattributed=np.where(known, 0, total),
-        pause=pause,
+        unsure=unsure + unsure_pause,
     )
 
 
@@ -241,19 +262,21 @@ def _summed(work: Work, gaps: Gaps) -> IdleParts:
         stalled=counted(gaps.stalled) / 1e6,
         data=counted(gaps.data) / 1e6,
         sync=counted(gaps.sync) / 1e6,
+        setup=counted(gaps.setup) / 1e6,
         launch_call=counted(gaps.launch_call) / 1e6,
         framework=counted(gaps.framework) / 1e6,
         paused=counted(gaps.paused) / 1e6,
         unattributed=counted(gaps.unattributed) / 1e6,
+        unsure=counted(gaps.unsure) / 1e6,
         gaps=counted(total > 0),
-        pauses=counted(gaps.pause),
+        pauses=counted(gaps.paused > 0),
         exposed_ns=exposed_ns,
     )
 
 
-def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints, Ints, Ints]:
+def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints, ...]:
     """Of gaps that these launches ended late: how long the launching thread was in the data loader
-    and in synchronizations before its call, and in launch calls."""
+    and in synchronizations before its call, in set-up, and in launch calls otherwise."""
     call_start, call_end, thread = (
         ints(work.launches, column)[launch] for column in (c.START, c.END, c.TID)
     )
@@ -263,7 +286,13 @@ def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints
     # What the thread did after the launch that ended the gap has no part in it.
     until = np.minimum(stop, call_start)
     data = _cover(ranges_named(work.trace, DATA_RANGE)).inside(begin, until, thread)
-    return data, _sync_cover(work).inside(begin, until, thread), in_call
+    calls = work.trace.calls
+    set_up = _cover(work.iterations.of_process(calls[where(calls[c.NAME], _SETUP.match)]))
+    before = set_up.inside(begin, until, thread)
+    # A launch call loads the module of its kernel.
+    loads = set_up.inside(np.maximum(begin, call_start), np.minimum(stop, call_end), thread)
+    waited = _sync_cover(work).inside(begin, until, thread)
+    return data, waited, before + loads, np.maximum(in_call - loads, 0)
 
 
 def _cover(table: Table) -> Cover:

@@ -49,6 +49,7 @@ _PARTS = (
     ("launch overhead", "launch_overhead_ms"),
     ("synchronization", "sync_wait_ms"),
     ("data loading", "data_wait_ms"),
+    ("allocation and set-up", "setup_ms"),
     ("gaps between queued kernels", "dispatch_gap_ms"),
     ("not attributed", "unattributed_ms"),
 )

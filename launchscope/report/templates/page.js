@@ -61,6 +61,7 @@ const PATTERNS = {
   launch_call: "M-2 6L2 10M0 0L8 8M6 -2L10 2",
   sync: "M2 2h2v2h-2zM6 6h2v2h-2z",
   data: "M0 2H8M0 6H8",
+  setup: "M1 1h6v6h-6z",
   dispatch: "M2 0V8M6 0V8",
   paused: "M0 4H8M4 0V8",
   unattributed: "M3 3h1v1h-1z",

@@ -1,7 +1,9 @@
 """# The gain is within the spread of the timings
 
 ## What it finds
-A gain that may be zero, given the spread of the timings and the error of the queue simulation.
+A gain that may be zero, given the spread of the timings and the error of the queue simulation. In a
+trace by itself also a gain that depends on gaps of several milliseconds between launches, of which
+nobody knows whether a replay removes them.
 
 ## Why it matters
 A gain within the spread does not count: the next run could show a loss.
@@ -27,7 +29,8 @@ from launchscope.wording import pct, pct_beside
 @rule("LS005", __doc__)
 def RULE(profile: Profile) -> Findings:
     found, threshold = gain(profile), profile.threshold_pct
-    if found is None or found.beyond_spread or found.is_loss:
+    unsure = found is not None and found.rests_on_unsure
+    if found is None or ((found.beyond_spread or found.is_loss) and not unsure):
         return
     undecided = found.high_pct >= threshold
     more = 4 * max(30, profile.facts.timing_steps or 0)
@@ -36,10 +39,13 @@ def RULE(profile: Profile) -> Findings:
         advice = "Even the upper bound is below your threshold."
     elif profile.mode == "trace":
         advice = "Profile the script itself: launchscope profile train.py. A trace is not enough."
+    what = "The gain is within the spread of the timings"
+    if unsure:
+        what = "The gain depends on long gaps between launches, which a replay may keep"
     yield RULE.finding(
         "warning" if undecided else "info",
-        f"The gain is within the spread of the timings: between {pct(found.low_pct)} and "
-        f"{pct_beside(found.high_pct, threshold)} of the iteration",
+        f"{what}: between {pct(found.low_pct)} and {pct_beside(found.high_pct, threshold)} of the "
+        "iteration",
         advice,
         low_pct=found.low_pct,
         high_pct=found.high_pct,

@@ -131,7 +131,10 @@ def within_spread(profile: Profile, found: Gain) -> str:
     if profile.mode == "trace":
         then = "A trace cannot decide this"
         then += ", so profile the script itself." if runs_torch(profile) else "."
-    return f"Inconclusive: the gain is {bounds}. {then}"
+    why = ""
+    if found.rests_on_unsure:
+        why = ", because a replay may or may not remove the longer gaps between launches"
+    return f"Inconclusive: the gain is {bounds}{why}. {then}"
 
 
 def contradiction(excess_pct: float) -> str:

@@ -118,6 +118,7 @@ def test_gaps_by_cause_sum_to_the_idle_time_of_every_iteration() -> None:
     causes = {field.name for field in fields(IdleParts)} - {
         "idle",
         "stalled",
+        "unsure",
         "gaps",
         "pauses",
         "exposed_ns",

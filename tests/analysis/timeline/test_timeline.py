@@ -8,7 +8,7 @@ import pytest
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline.timeline import IdleParts, Timeline, build_timeline
 from launchscope.analysis.timeline.work import Work, gather
-from tests.builders import TraceBuilder, loop_trace, trace
+from tests.builders import MAIN, TraceBuilder, loop_trace, trace
 
 
 def work_of(built: TraceBuilder, drop_first: int = 1) -> Work:
@@ -28,7 +28,7 @@ def us(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
 
 def total(parts: IdleParts) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return (parts.dispatch + parts.data + parts.sync + parts.launch_call + parts.framework
-            + parts.paused + parts.unattributed)  # fmt: skip
+            + parts.setup + parts.paused + parts.unattributed)  # fmt: skip
 
 
 def test_busy_is_the_union_of_what_the_step_launched() -> None:
@@ -88,13 +88,14 @@ def test_a_latency_that_machines_have_is_no_stall() -> None:
 
 
 def test_a_gap_too_long_for_a_launch_is_a_pause_where_that_is_asked_for() -> None:
-    built = loop_trace(4, lambda b: b.work(30).launch().work(2500).launch().work(30))
+    built = loop_trace(4, lambda b: b.work(30).launch().work(12_000).launch().work(30))
     work = work_of(built)
     parts, plain = (
-        build_timeline(work, 2_000_000).iteration_idle,
+        build_timeline(work, pauses=True).iteration_idle,
         build_timeline(work).iteration_idle,
     )
-    assert us(parts.paused) == pytest.approx([2502, 2502, 2502], abs=5)
+    assert us(parts.paused) == pytest.approx([12_002, 12_002, 12_002], abs=5)
+    assert us(parts.unsure) == [0, 0, 0]
     assert parts.pauses.tolist() == [1, 1, 1]
     assert parts.gaps.tolist() == [2, 2, 2]
     np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
@@ -102,6 +103,56 @@ def test_a_gap_too_long_for_a_launch_is_a_pause_where_that_is_asked_for() -> Non
     np.testing.assert_allclose(
         plain.framework + plain.launch_call, parts.framework + parts.launch_call + parts.paused
     )
+
+
+@pytest.mark.parametrize(
+    ("host_ms", "least", "most"), [(0.9, 0, 0), (1.5, 0, 0.5), (2, 0, 1), (6, 0.5, 1), (11, 1, 1)]
+)
+def test_how_much_of_a_gap_is_a_pause_grows_with_its_length(
+    host_ms: float, least: float, most: float
+) -> None:
+    built = loop_trace(4, lambda b: b.launch(delay_us=4).work(host_ms * 1e3).launch(delay_us=4))
+    parts = build_timeline(work_of(built), pauses=True).iteration_idle
+    assert parts.paused[0] - parts.unsure[0] / 2 == pytest.approx(least * host_ms, abs=0.01)
+    assert parts.paused[0] + parts.unsure[0] / 2 == pytest.approx(most * host_ms, abs=0.01)
+    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
+
+
+@pytest.mark.parametrize(("waited_us", "stays"), [(90, 0), (150, 0.25), (200, 0.5), (500, 1)])
+def test_how_much_of_a_wait_behind_the_launch_is_a_stall_grows_with_it(
+    waited_us: float, stays: float
+) -> None:
+    built = loop_trace(4, lambda b: b.work(800).launch(3, delay_us=4 + waited_us))
+    parts = timeline_of(built).iteration_idle
+    assert us(parts.stalled) == pytest.approx([stays * waited_us] * 3, abs=0.1)
+    assert us(parts.unsure) == pytest.approx([waited_us * min(2 * stays, 2 - 2 * stays)] * 3)
+
+
+@pytest.mark.parametrize(
+    "api",
+    ["cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaMallocAsync", "cuMemCreate", "cuModuleLoadData",
+     "cuLibraryLoadData", "hipMalloc", "hipModuleLoad", "cudaGraphInstantiate"],
+)  # fmt: skip
+def test_allocation_and_loading_in_a_gap_are_set_up_and_not_a_late_host(api: str) -> None:
+    built = loop_trace(4, lambda b: b.launch(delay_us=4).sync(50, api=api).work(10).launch())
+    plain = loop_trace(4, lambda b: b.launch(delay_us=4).sync(50, api="cuGetIt").work(10).launch())
+    parts, other = timeline_of(built).iteration_idle, timeline_of(plain).iteration_idle
+    assert us(parts.setup) == pytest.approx([47] * 3)  # its kernel of 3 us still runs
+    assert us(other.setup) == [0, 0, 0]
+    np.testing.assert_allclose(
+        parts.setup + parts.framework + parts.launch_call, other.framework + other.launch_call
+    )
+    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
+
+
+def test_a_module_that_a_launch_call_loads_is_set_up() -> None:
+    def lazily(b: TraceBuilder) -> None:
+        b.work(20).launch(delay_us=1004, call_us=1004)
+        b._call("cuLibraryLoadData", b.host - 1002, 1000, MAIN, b._next())
+
+    parts = timeline_of(loop_trace(4, lazily)).iteration_idle
+    assert us(parts.setup) == [1000] * 3
+    assert all(call < 5e-3 for call in parts.launch_call)
 
 
 def test_a_single_step_lasts_from_the_begin_of_its_mark_to_the_end() -> None:
