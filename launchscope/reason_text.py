@@ -93,6 +93,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "no_step": "the trace has no step that could be found, and its whole span may hold set-up and "
     "pauses",
     "several_gpus": "the process works on several GPUs, and the figures are those of one of them",
+    "clocks_disagree": "the clocks of host and GPU disagree in the trace, which does not show by "
+    "how much",
     "whole_span": "the figures are totals of the whole span, which is what you asked for",
 }
 
@@ -177,6 +179,13 @@ def reason_text(reason: Reason) -> str:
             return (
                 f"{pauses:,} of {plural(gaps, 'gap')} {hold} most of the time in which the GPU is "
                 "idle, as with set-up that runs once"
+            )
+        case "no_durations":
+            short, works = int(details.get("short", 0)), int(details.get("works", 0))
+            lasts = "has" if short == 1 else "have"
+            return (
+                f"{short:,} of {plural(works, 'GPU event')} {lasts} a duration that no GPU reaches "
+                "(under 0.1 us), as from a clock that is too coarse, and busy time is not known"
             )
         case "waits_for_ranks":
             share = pct(float(details.get("share_pct", 0)))

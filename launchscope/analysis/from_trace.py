@@ -17,6 +17,7 @@ from launchscope.analysis.replay_model.more_graphs import more_graphs_pct, step_
 from launchscope.analysis.replay_model.prediction import Prediction, made_capturable
 from launchscope.analysis.steps.period import MIN_STEPS
 from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
+from launchscope.analysis.timeline.clocks import ClockOffset, align_clocks
 from launchscope.analysis.timeline.communication import communication_ms
 from launchscope.analysis.timeline.devices import device_rows
 from launchscope.analysis.timeline.kernels import kernel_table
@@ -42,6 +43,10 @@ _MIN_COVERAGE_PCT = 50.0
 # With more damaged events, or launch calls that lost their device work, figures are wrong.
 _MAX_DAMAGED_PCT = 1.0
 _MAX_LOST_PCT = 5.0
+# No work on a GPU takes less than the first. What does so in the file took the second or more.
+_LEAST_WORK_NS = (100, 500)
+# With more of the GPU's busy time hidden by that, busy and idle time are wrong.
+_MAX_HIDDEN_PCT = 5.0
 # A replay with its input copies is about as many calls as this.
 _MIN_LAUNCHES = 5
 # Iterations with more launches are not simulated event by event; shorter ones are, up to as many
@@ -76,6 +81,7 @@ def profile_of_trace(
             "the trace holds no device work",
             hint="record it with ProfilerActivity.CUDA, on a machine with a GPU",
         )
+    trace, joined, offsets = align_clocks(trace, joined)
     steps = whole_steps(trace, joined, steps_of(trace, joined, step_from, step_range))
     work = gather(trace, steps.iterations, joined)
     if not np.isin(work.activity_step, steps.iterations.used).any():
@@ -94,13 +100,19 @@ def profile_of_trace(
     unknown = _gain_unknown(steps, traced, threshold_pct, asked_for_span=step_from == "none")
     if unknown is None and _works_elsewhere(rows):
         unknown = Reason("several_gpus")
+    if unknown is None and not all(each.is_sure for each in offsets):
+        unknown = Reason("clocks_disagree")
     if unknown is not None:
         traced = replace(traced, predicted=None)
     times, bounds = _times(traced)
     builder = ProfileBuilder()
     if trace.damage.any:
         builder.notes.append(f"the file is damaged: {trace.damage.text}")
-    builder.notes += [*steps.notes, *_notes(trace, joined, rows, times, bounds[1])]
+    builder.notes += [
+        *steps.notes,
+        *map(_clock_note, offsets),
+        *_notes(trace, joined, rows, times, bounds[1]),
+    ]
     builder.notes += _idle_notes(traced)
     builder.add_times(times)
     builder.add_trace(traced, times)
@@ -175,6 +187,10 @@ def _gain_unknown(
         return Reason("file_cut")
     if 100 * damaged > _MAX_DAMAGED_PCT * (events + damaged):
         return Reason("file_damaged", {"events": damaged})
+    lasted = ints(work.activities, c.DUR)
+    short = int((lasted < _LEAST_WORK_NS[0]).sum())
+    if 100 * short * _LEAST_WORK_NS[1] > _MAX_HIDDEN_PCT * max(int(lasted.sum()), 1):
+        return Reason("no_durations", {"short": short, "works": len(lasted)})
     if (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT or _orphan_pct(work) > _MAX_LOST_PCT:
         return Reason("launches_unknown")
     if 100 * steps.lost > _MAX_LOST_PCT * steps.calls:
@@ -325,6 +341,21 @@ def _notes(
             f"{plural(len({row.process for row in rows}), 'process')}"
         )
     return notes
+
+
+def _clock_note(offset: ClockOffset) -> str:
+    what = f"the clocks of the host and GPU {offset.device} disagree"
+    if not offset.is_possible:
+        return f"{what}, and not always by as much: idle time and delays of launches are wrong"
+    amount, shown_by = f"{abs(offset.ns) / 1e6:.3g} ms", "the launch calls show"
+    if offset.is_sure:
+        bounds = sorted(abs(ns) / 1e6 for ns in (offset.low or 0, offset.high))
+        amount += f" ({bounds[0]:.3g} to {bounds[1]:.3g} ms)"
+        shown_by = "launch calls and synchronizations show"
+    return (
+        f"{what}: the GPU's times were {amount} too {'late' if offset.ns > 0 else 'early'}, as "
+        f"{shown_by}, and are corrected by this"
+    )
 
 
 def _idle_notes(traced: TracedSteps) -> list[str]:

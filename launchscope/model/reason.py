@@ -96,6 +96,8 @@ ReasonCode = Literal[
     "pauses",
     "waits_for_ranks",
     "several_gpus",
+    "no_durations",
+    "clocks_disagree",
 ]
 
 

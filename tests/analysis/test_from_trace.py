@@ -513,6 +513,62 @@ def test_a_gpu_clock_that_is_early_by_an_iteration_gives_no_gain() -> None:
     assert read.verdict.recommendation == "inconclusive"
 
 
+def late_by(us: float, *, sync: bool = True) -> TraceBuilder:
+    """A loop whose GPU clock is late, with a synchronization at its end."""
+    built = loop_trace(8, step)
+    if sync:
+        built.sync(api="cudaDeviceSynchronize")
+    for event in built.events:
+        if event.get("cat") in ("kernel", "gpu_memcpy"):
+            event["ts"] += us
+    return built
+
+
+@pytest.mark.parametrize("us", [-5_000, -300, 300, 5_000])
+def test_a_gpu_clock_that_is_wrong_is_corrected_where_both_sides_show_by_how_much(
+    us: float,
+) -> None:
+    read, right = profile(late_by(us)), profile(late_by(0))
+    assert read.verdict is not None
+    assert right.verdict is not None
+    assert read.verdict.recommendation == right.verdict.recommendation == "adopt"
+    assert removable(read) == pytest.approx(removable(right), abs=1)
+    way = "late" if us > 0 else "early"
+    assert any(f" too {way}, as launch calls and syn" in note for note in read.notes)
+    assert not any("clocks" in note for note in right.notes)
+
+
+@pytest.mark.parametrize("us", [-5_000, 5_000])
+def test_without_a_synchronization_a_wrong_clock_gives_no_verdict(us: float) -> None:
+    read = profile(late_by(us, sync=False))
+    assert why_unknown(read) == "clocks_disagree"
+    assert known(read.value("queue_delay_us")) < 10
+    assert any("as the launch calls show" in note for note in read.notes)
+
+
+@pytest.mark.parametrize(("us", "reason"), [(0, "no_durations"), (0.05, "no_durations"), (1, None)])
+def test_work_that_takes_no_time_gives_no_verdict(us: float, reason: str | None) -> None:
+    built = loop_trace(8, step)
+    for event in built.events:
+        if event["cat"] == "kernel":
+            event["dur"] = us
+    read = profile(built)
+    assert why_unknown(read) == reason
+    if reason is not None:
+        assert read.verdict is not None
+        assert read.verdict.recommendation == "inconclusive"
+        assert "160 of 160 GPU events have a duration" in read.verdict.headline
+
+
+def test_a_few_short_kernels_that_a_file_of_whole_microseconds_rounds_down_change_nothing() -> None:
+    def body(builder: TraceBuilder) -> None:
+        step(builder)
+        builder.launch(kernel_us=0)
+
+    built = loop_trace(8, body)
+    assert why_unknown(profile(built)) is None
+
+
 @pytest.mark.parametrize(("other_us", "reason"), [(4, None), (40, "several_gpus")])
 def test_a_process_that_works_on_two_gpus_gets_no_verdict_from_one_of_them(
     other_us: float, reason: str | None

@@ -130,8 +130,8 @@ def test_how_much_of_a_wait_behind_the_launch_is_a_stall_grows_with_it(
 
 @pytest.mark.parametrize(
     "api",
-    ["cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaMallocAsync", "cuMemCreate", "cuModuleLoadData",
-     "cuLibraryLoadData", "hipMalloc", "hipModuleLoad", "cudaGraphInstantiate"],
+    ["cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaMallocAsync", "cuMemCreate",
+     "cuModuleLoadData", "cuLibraryLoadData", "hipMalloc", "hipModuleLoad", "cudaGraphInstantiate"],
 )  # fmt: skip
 def test_allocation_and_loading_in_a_gap_are_set_up_and_not_a_late_host(api: str) -> None:
     built = loop_trace(4, lambda b: b.launch(delay_us=4).sync(50, api=api).work(10).launch())
