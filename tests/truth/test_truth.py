@@ -6,8 +6,10 @@ The traces and their truth are from one machine with two H200s (tests/truth/reco
 from __future__ import annotations
 
 import json
+from collections import Counter
+from functools import cache
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import pytest
@@ -16,14 +18,55 @@ from launchscope.model import Profile
 from launchscope.model.comparison import Ranks
 from launchscope.workflows.load_input import ReadOptions, find_input, profile_of
 from launchscope.workflows.progress import Progress
-from tests.truth.record import STRAGGLER_MS
+from tests.truth.raw import Iteration, busy_ms, file_of, iterations, length
+from tests.truth.record import SIZES, STRAGGLER_MS
 
 HERE = Path(__file__).parent
+RECORDINGS = HERE.parents[1] / "sample_workloads/recordings"
 OPTIONS = ReadOptions(15.0, None)
+# Traces and what marks their steps. The recordings wait for the GPU and for data in their steps.
+MARKS = {
+    "training_eager": "ProfilerStep",
+    "training_replayed": "ProfilerStep",
+    "serving_eager": "step[",
+    "serving_graphs": "step[",
+    "rank0": "ProfilerStep",
+    "rank1": "ProfilerStep",
+    **dict.fromkeys(("item_in_step", "small_mlp", "variable_lengths", "gan"), "launchscope.step"),
+}
+RECORDED_MS, MOST_RECORDED = 2.2e-3, 0.55  # of an operator or call, and of the time exposed
 
 
+def path_of(name: str) -> Path:
+    own = HERE / f"{name}.json.gz"
+    return own if own.exists() else RECORDINGS / name / "trace.kineto.json.gz"
+
+
+@cache
 def read(name: str) -> Profile:
-    return profile_of(HERE / f"{name}.json.gz", OPTIONS)
+    return profile_of(path_of(name), OPTIONS)
+
+
+@cache
+def raw(name: str) -> list[Iteration]:
+    return iterations(path_of(name), MARKS[name])
+
+
+def samples(profile: Profile, key: str) -> list[float]:
+    return list(profile.metrics[key].samples)
+
+
+def value(profile: Profile, key: str) -> float:
+    found = profile.value(key)
+    assert found is not None, key
+    return found
+
+
+def untraced_ms(each: Iteration) -> float:
+    """Without the usual cost of recording."""
+    late = each.idle["framework"] + each.idle["launch_call"]
+    late = max(late - each.idle["unsure"] / 2, 0.0)
+    return each.traced_ms - min(RECORDED_MS * each.recorded, MOST_RECORDED * late)
 
 
 def truth(name: str) -> dict[str, Any]:
@@ -40,6 +83,105 @@ def bounds(profile: Profile, key: str) -> tuple[float, float]:
     assert metric.low is not None
     assert metric.high is not None
     return metric.low, metric.high
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_every_step_has_the_counts_and_times_of_the_file(name: str) -> None:
+    read_, steps = read(name), raw(name)
+    assert samples(read_, "launches_per_step") == [each.launches() for each in steps]
+    graphs = [each.launches(graphs=True) for each in steps]
+    assert samples(read_, "graph_launches_per_step") == graphs
+    kernels = [sum(work.is_kernel for work in each.in_step) for each in steps]
+    assert samples(read_, "kernels_per_step") == kernels
+    assert samples(read_, "gpu_busy_ms") == pytest.approx([busy_ms(e.in_step) for e in steps])
+    assert samples(read_, "iteration_busy_ms") == pytest.approx([busy_ms(e.work) for e in steps])
+    assert samples(read_, "iteration_ms") == pytest.approx([untraced_ms(each) for each in steps])
+    traced = median(each.traced_ms for each in steps)
+    high = read_.metrics["iteration_ms"].high
+    assert (value(read_, "iteration_ms") if high is None else high) == pytest.approx(traced, 0.01)
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_idle_time_has_the_causes_that_the_file_shows(name: str) -> None:
+    read_, steps = read(name), raw(name)
+
+    def usual(cause: str) -> float:
+        return median(each.idle[cause] for each in steps)
+
+    assert value(read_, "dispatch_gap_ms") == pytest.approx(usual("dispatch"), abs=1e-6)
+    assert value(read_, "sync_wait_ms") == pytest.approx(usual("sync"), abs=1e-6)
+    assert value(read_, "unattributed_ms") == pytest.approx(usual("pause"), abs=1e-6)
+    assert value(read_, "setup_ms") == 0
+    # Recording stretches the time between steps, in which the data is loaded.
+    data = value(read_, "data_wait_ms")
+    assert 0.3 * usual("data") <= data <= usual("data")
+    idle = max(value(read_, "iteration_ms") - value(read_, "iteration_busy_ms"), 0.0)
+    assert value(read_, "gpu_idle_ms") == pytest.approx(idle)
+    late = idle - data - sum(map(usual, ("dispatch", "sync", "pause")))
+    assert value(read_, "launch_overhead_ms") == pytest.approx(max(late, 0.0), abs=1e-5)
+    framework, in_call = (
+        sum(each.idle[cause] for each in steps) for cause in ("framework", "launch_call")
+    )
+    if framework + in_call > 0.001:
+        share = value(read_, "framework_ms") / value(read_, "launch_overhead_ms")
+        assert share == pytest.approx(framework / (framework + in_call))
+    assert value(read_, "framework_ms") + value(read_, "launch_call_ms") == pytest.approx(
+        value(read_, "launch_overhead_ms")
+    )
+    rows = read_.launches_by_operator or ()
+    assert sum(row.idle_ms or 0 for row in rows) == pytest.approx(
+        value(read_, "launch_overhead_ms") if rows else 0.0
+    )
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_calls_queue_and_kernels_are_those_of_the_file(name: str) -> None:
+    read_, steps = read(name), raw(name)
+    asynchronous = [
+        [call for call in each.calls if call.begin >= each.begin and not call.waits]
+        for each in steps
+    ]
+    if value(read_, "blocked_launch_ms") == 0:
+        spent = [sum(call.end - call.begin for call in calls) / 1e6 for calls in asynchronous]
+        assert samples(read_, "launch_api_raw_ms") == pytest.approx(spent)
+    launching = [[c for c in calls if any(w.is_kernel for w in c.work)] for calls in asynchronous]
+    first = [[min(work.begin for work in call.work) for call in calls] for calls in launching]
+    pairs = [list(zip(at, calls)) for at, calls in zip(first, launching)]
+    delays = [median(at - call.end for at, call in each) / 1e3 for each in pairs]
+    assert samples(read_, "queue_delay_us") == pytest.approx(delays)
+    waits = [sum(at - call.begin for at, call in each) / 1e6 for each in pairs]
+    assert samples(read_, "tklqt_ms") == pytest.approx(waits)
+    inside = [work for each in steps for work in each.in_step]
+    count = Counter(work.name for work in inside)
+    assert {row.name: row.count for row in read_.kernels} == pytest.approx(
+        {kernel: number / len(steps) for kernel, number in count.items()}
+    )
+    total_us = sum(work.end - work.begin for work in inside) / 1e3 / len(steps)
+    assert sum(row.total_us for row in read_.kernels) == pytest.approx(total_us)
+    (row,) = read_.devices
+    everything = file_of(path_of(name)).work
+    assert row.kernels == sum(work.is_kernel for work in everything)
+    assert row.launches == len({id(work.call) for work in everything if work.call})
+    spans = [(work.begin, work.end) for work in everything]
+    assert row.busy_ms == pytest.approx(length(spans) / 1e6)
+    whole = max(end for _, end in spans) - min(begin for begin, _ in spans)
+    assert row.idle_ms == pytest.approx((whole - length(spans)) / 1e6)
+
+
+@pytest.mark.parametrize("name", ["training_eager", "with_setup", "serving_eager", "rank1"])
+def test_what_a_replay_gives_follows_from_its_prediction(name: str) -> None:
+    read_ = read(name)
+    projected, iteration = value(read_, "projected_iteration_ms"), value(read_, "iteration_ms")
+    assert value(read_, "removable_pct") == pytest.approx(100 * (1 - projected / iteration))
+    assert value(read_, "iteration_speedup") == pytest.approx(iteration / projected)
+    # Nothing in these steps waits, and no work between them is worth mentioning.
+    assert value(read_, "sync_cost_ms") == 0
+    kept = value(read_, "unattributed_ms")
+    assert projected - kept == pytest.approx(value(read_, "predicted_replay_ms"), rel=0.03)
+    nodes = value(read_, "kernels_per_step")
+    busy = value(read_, "gpu_busy_ms")
+    added = value(read_, "predicted_replay_ms") - busy
+    assert 0.2e-3 * nodes < added < 2e-3 * nodes
 
 
 @pytest.mark.parametrize("name", ["training_eager", "with_setup"])
@@ -88,6 +230,17 @@ def test_a_serving_loop_with_graphs_names_the_sizes_that_have_none() -> None:
     assert advice(read_) == "already_graphed"
     eager = {group.name: group for group in read_.step_groups if not group.graph_launches}
     assert set(eager) == {f"step[DECODE bs={size}]" for size in true["sizes"] if size > 8}
+    for group in read_.step_groups:
+        mine = [each for each in raw("serving_graphs") if each.name == group.name]
+        size = int((group.name or "").removeprefix("step[DECODE bs=").rstrip("]"))
+        # The loop ran three times, and the first step of all is left out.
+        assert group.steps == len(mine) == 3 - (size == SIZES[0])
+        assert group.launches == median(each.launches() for each in mine)
+        assert group.launches == (value(read("serving_eager"), "launches_per_step") * (size > 8))
+        assert group.graph_launches == (size <= 8)
+        assert group.busy_ms == pytest.approx(median(busy_ms(each.in_step) for each in mine))
+        assert (group.predicted_replay_ms is None) == (size <= 8)
+    assert len(read_.step_groups) == len(true["sizes"])
     for size in (12, 16):
         predicted = eager[f"step[DECODE bs={size}]"].predicted_replay_ms
         assert predicted == pytest.approx(true["times"][str(size)]["replay_ms"], rel=0.05)
@@ -100,7 +253,8 @@ def test_a_serving_loop_with_graphs_names_the_sizes_that_have_none() -> None:
     gain = 100 * (1 - mean(replays) / mean(true["iteration_ms"]))
     low, high = bounds(read_, "more_graphs_pct")
     assert low < gain < high
-    assert read_.value("more_graphs_pct") == pytest.approx(gain, abs=8)
+    # The simulation keeps more of the host's time than the program needs, and never promises more.
+    assert gain - 6 < value(read_, "more_graphs_pct") < gain + 1
     assert "LS013" in {finding.code for finding in read_.findings}
 
 
@@ -113,6 +267,30 @@ def test_the_late_rank_is_named_and_the_waiting_one_gets_no_verdict(tmp_path: Pa
     assert ranks.slowest == "rank1.json.gz"
     assert rows[1].last_arrivals == len(ranks.arrivals)
     assert not rows[0].last_arrivals
+    # Both are through with a collective at the same time, so one waited as much longer.
+    ours, theirs = (
+        [work for work in file_of(path_of(f"rank{rank}")).work if "nccl" in work.name]
+        for rank in (0, 1)
+    )
+    both = min(len(ours), len(theirs))
+    pairs = list(zip(ours[-both:], theirs[-both:]))
+    waited = [(one.end - one.begin - other.end + other.begin) / 1e6 for one, other in pairs]
+    assert [arrival.waited_ms for arrival in ranks.arrivals] == pytest.approx(waited)
+    assert rows[1].waited_for_ms == pytest.approx(sum(waited))
+    assert rows[0].waited_for_ms == 0
+    assert all(arrival.last == "rank1.json.gz" for arrival in ranks.arrivals)
+    # What the sleep does to the other rank, at least.
+    assert sum(waited) > STRAGGLER_MS * len(raw("rank1"))
+    for rank in (0, 1):
+        steps = raw(f"rank{rank}")
+        kernels = [[work for work in each.in_step if work.is_kernel] for each in steps]
+        communicating = [busy_ms([w for w in own if "nccl" in w.name]) for own in kernels]
+        computing = [busy_ms([w for w in own if "nccl" not in w.name]) for own in kernels]
+        exposed = [busy_ms(own) - rest for own, rest in zip(kernels, computing)]
+        assert rows[rank].communication_ms == pytest.approx(median(communicating))
+        assert rows[rank].exposed_communication_ms == pytest.approx(median(exposed))
+        own = (rows[rank].iteration_ms or 0.0) - (rows[rank].exposed_communication_ms or 0.0)
+        assert rows[rank].own_ms == pytest.approx(own)
     # Without the sleep its own work took as long as the even step, which another rank waits for.
     late = rows[1].own_ms or 0.0
     even, iteration = truth("rank1")["even_ms"][0], mean(truth("rank1")["iteration_ms"])
