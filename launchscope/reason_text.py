@@ -187,6 +187,12 @@ def reason_text(reason: Reason) -> str:
                 f"{short:,} of {plural(works, 'GPU event')} {lasts} a duration that no GPU reaches "
                 "(under 0.1 us), as from a clock that is too coarse, and busy time is not known"
             )
+        case "set_up":
+            share = pct(float(details.get("share_pct", 0)))
+            return (
+                f"{share} of the time in which the GPU is idle is in calls that allocate "
+                "memory or load modules, as with set-up that runs once"
+            )
         case "waits_for_ranks":
             share = pct(float(details.get("share_pct", 0)))
             return (

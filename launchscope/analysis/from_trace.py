@@ -208,12 +208,15 @@ def _gain_unknown(
     )
     if exposed_pct > _MAX_EXPOSED_PCT:
         return Reason("waits_for_ranks", {"share_pct": min(exposed_pct, 100.0)})
-    # Pauses of a few iterations may be their usual ones or not; a median over more leaves out those
-    # that happened once.
+    # Pauses and set-up of a few iterations may be their usual ones or not; a median over more
+    # leaves out those that happened once.
     idle = traced.timeline.iteration_idle
-    paused, span = float(idle.paused.sum()), float(traced.timeline.traced_iteration.sum())
-    most_idle, matters = paused > idle.idle.sum() / 2, 100 * paused >= threshold_pct * span
-    if len(used) < MIN_STEPS and paused and most_idle and matters:
+    paused, setup = float(idle.paused.sum()), float(idle.setup.sum())
+    held, all_of_it = paused + setup, float(idle.idle.sum())
+    matters = 100 * held >= threshold_pct * float(traced.timeline.traced_iteration.sum())
+    if len(used) < MIN_STEPS and held > all_of_it / 2 and matters:
+        if setup > paused:
+            return Reason("set_up", {"share_pct": 100 * setup / all_of_it})
         return Reason("pauses", {"pauses": int(idle.pauses.sum()), "gaps": int(idle.gaps.sum())})
     return None
 

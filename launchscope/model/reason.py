@@ -94,6 +94,7 @@ ReasonCode = Literal[
     "whole_span",
     "few_launches",
     "pauses",
+    "set_up",
     "waits_for_ranks",
     "several_gpus",
     "no_durations",

@@ -72,15 +72,17 @@ def gain(profile: Profile) -> Gain | None:
         return None
     error = abs(profile.facts.simulation_error_pct or 0.0)
     margin = error if error > TOLERANCE_PCT else 0.0
+    low = (removable if metric.low is None else metric.low) - margin
     high = (removable if metric.high is None else metric.high) + margin
+    unsure = profile.facts.unsure_idle_pct or 0.0
     return Gain(
         removable,
-        (removable if metric.low is None else metric.low) - margin,
-        max(min(high, _most_removable(profile)), removable),
+        min(low, removable - unsure / 2),
+        max(min(high, _most_removable(profile)), removable + unsure / 2),
         profile.facts.removable_step_pct,
         profile.threshold_pct,
         basis(profile),
-        profile.facts.unsure_idle_pct or 0.0,
+        unsure,
     )
 
 

@@ -309,6 +309,17 @@ def test_of_one_or_two_steps_with_a_pause_nobody_knows_what_is_usual() -> None:
     assert "1 of 40 gaps holds most of the time" in read.verdict.headline
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_one_or_two_steps_that_allocate_nobody_knows_whether_every_step_does(count: int) -> None:
+    read = profile(marked(count + 1, lambda b, _: step(b.launch().sync(20_000, api="cudaMalloc"))))
+    assert why_unknown(read) == "set_up"
+    assert read.verdict is not None
+    assert "calls that allocate memory" in read.verdict.headline
+    assert (
+        why_unknown(profile(marked(6, lambda b, _: step(b.sync(20_000, api="cudaMalloc"))))) is None
+    )
+
+
 def test_one_marked_step_has_figures_and_a_gain() -> None:
     read = profile(marked(1, lambda builder, _: step(builder)))
     assert known(read.value("iteration_ms")) > known(read.value("gpu_busy_ms"))

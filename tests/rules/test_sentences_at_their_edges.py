@@ -240,6 +240,7 @@ FACTS: dict[str, tuple[Any, ...]] = {
     "removable_step_pct": (None, 0.0, -5.0, 15.0, 100.0),
     "timing_window_iteration_ms": (None, (), (0.0, 5.0), (1.0, 1.2), (7.3, 5.7, 9.0)),
     "unsteady": (None, False, True),
+    "unsure_idle_pct": (None, 0.0, 0.3, 40.0, 99.0),
     "gain_unknown": (
         None,
         Reason("file_cut"),
@@ -252,6 +253,9 @@ FACTS: dict[str, tuple[Any, ...]] = {
         *(Reason("few_launches", {"launches": launches}) for launches in (0.0, 1.0, 2.5)),
         Reason("pauses", {"pauses": 1, "gaps": 1}),
         Reason("waits_for_ranks", {"share_pct": 91.3}),
+        Reason("set_up", {"share_pct": 100.0}),
+        Reason("clocks_disagree"),
+        *(Reason("no_durations", {"short": short, "works": 2}) for short in (1, 2)),
     ),
 }
 GAINS = (None, 0.0, 0.01, -0.01, 1.0, -8.0, 14.96, 15.0, 15.04, 62.5, 89.9, 100.0, -1e15)
