@@ -78,7 +78,7 @@ def gain(profile: Profile) -> Gain | None:
     return Gain(
         removable,
         min(low, removable - unsure / 2),
-        max(min(high, _most_removable(profile)), removable + unsure / 2),
+        max(min(high, _most_removable(profile)), min(removable + unsure / 2, 100.0), removable),
         profile.facts.removable_step_pct,
         profile.threshold_pct,
         basis(profile),
