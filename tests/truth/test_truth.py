@@ -23,7 +23,7 @@ from tests.truth.record import SIZES, STRAGGLER_MS
 
 HERE = Path(__file__).parent
 RECORDINGS = HERE.parents[1] / "sample_workloads/recordings"
-OPTIONS = ReadOptions(15.0, None)
+OPTIONS = ReadOptions(15.0, None, operators=True)
 # Traces and what marks their steps. The recordings wait for the GPU and for data in their steps.
 MARKS = {
     "training_eager": "ProfilerStep",
@@ -128,10 +128,13 @@ def test_idle_time_has_the_causes_that_the_file_shows(name: str) -> None:
     assert value(read_, "framework_ms") + value(read_, "launch_call_ms") == pytest.approx(
         value(read_, "launch_overhead_ms")
     )
-    rows = read_.launches_by_operator or ()
-    assert sum(row.idle_ms or 0 for row in rows) == pytest.approx(
-        value(read_, "launch_overhead_ms") if rows else 0.0
-    )
+    rows = read_.launches_by_operator
+    if rows is not None:
+        overhead = value(read_, "launch_overhead_ms")
+        assert sum(row.idle_ms or 0 for row in rows) == pytest.approx(overhead)
+        launches = mean(each.launches() for each in steps)
+        inside = sum(row.launches for row in rows if row.part != "between_steps")
+        assert inside == pytest.approx(launches)
 
 
 @pytest.mark.parametrize("name", MARKS)

@@ -39,14 +39,15 @@ class ClockOffset:
     device: int
     low: int | None
     high: int
+    is_steady: bool  # throughout the trace
 
     @property
     def is_possible(self) -> bool:
-        return self.low is None or self.low <= self.high
+        return self.is_steady and (self.low is None or self.low <= self.high)
 
     @property
     def is_sure(self) -> bool:
-        return self.low is not None and 0 <= self.high - self.low <= _SURE_NS
+        return self.is_possible and self.low is not None and self.high - self.low <= _SURE_NS
 
     @property
     def ns(self) -> int:
@@ -91,8 +92,6 @@ def _offsets(trace: Trace, joined: Launches) -> tuple[ClockOffset, ...]:
             high = int(delays[0])
             if high < -_TOLERANCE_NS:
                 high = int(delays[int(_OUTLIERS * len(delays))])
-            elif high <= _TOLERANCE_NS:
-                continue
             rows = mine[launch]
             work, by = joined_work[rows], launch[rows]
             ends = _ends_behind_copies(work, ints(calls, c.END)[by])
@@ -102,8 +101,17 @@ def _offsets(trace: Trace, joined: Launches) -> tuple[ClockOffset, ...]:
             low = int(ends.max()) if len(ends) else None
             early, late = high < -_TOLERANCE_NS, low is not None and low > _TOLERANCE_NS
             waited_closely = low is not None and low >= -_TOLERANCE_NS
-            if early or late or (not waited_closely and _is_constant(work, by, latency, high)):
-                found.append(ClockOffset(process, gpu, low, high))
+            if not (early or late) and (waited_closely or high <= _TOLERANCE_NS):
+                continue
+            # What ends the idle times of a GPU begins as fast as it can, at all times.
+            start, reach = ints(work, c.START), np.maximum.accumulate(ints(work, c.END))
+            ending = latency[np.unique(by[1:][start[1:] > reach[:-1]])]
+            least = [int(part.min()) for part in np.array_split(ending, 3) if len(part)]
+            steady = max(least, default=0) - min(least, default=0) <= _TOLERANCE_NS
+            # Waits for other work differ from each other.
+            constant = len(ending) >= _FEWEST_GAPS and np.median(ending) - high <= _TOLERANCE_NS
+            if early or late or constant:
+                found.append(ClockOffset(process, gpu, low, high, steady))
     return tuple(found)
 
 
@@ -122,15 +130,3 @@ def _ends_behind_waits(launches: Table, work: Table, waits: Table) -> Ints:
     last = np.maximum.accumulate(ints(launches, c.LAST)[order])
     before = np.searchsorted(launched[order], ints(waits, c.START), "right")
     return last[before[before > 0] - 1] - ints(waits, c.END)[before > 0]
-
-
-def _is_constant(work: Table, launch: Ints, latency: Ints, least: int) -> bool:
-    """Whether most idle times of the GPU end when the same long delay after a launch is over. Waits
-    for other work differ from each other."""
-    start, reach = ints(work, c.START), np.maximum.accumulate(ints(work, c.END))
-    ending = latency[np.unique(launch[1:][start[1:] > reach[:-1]])]
-    return bool(
-        len(ending) >= _FEWEST_GAPS
-        and least > _TOLERANCE_NS
-        and np.median(ending) - least <= _TOLERANCE_NS
-    )

@@ -85,11 +85,14 @@ def test_one_wrong_timestamp_is_no_offset() -> None:
     assert not found(shifted(built, -40_000, "wrong"))[1]
 
 
-def test_offsets_that_change_within_the_trace_are_not_corrected() -> None:
+@pytest.mark.parametrize("us", [-9_000, 9_000])
+@pytest.mark.parametrize("half", [0, 1])
+def test_offsets_that_change_within_the_trace_are_not_corrected(us: float, half: int) -> None:
     built = loop()
-    for event in built.events[: len(built.events) // 2]:
+    middle = len(built.events) // 2
+    for event in (built.events[:middle], built.events[middle:])[half]:
         if event["cat"] == "kernel":
-            event["ts"] -= 9_000
+            event["ts"] += us
     aligned, (offset,) = found(built)
     assert not offset.is_possible
     assert not offset.is_sure
