@@ -52,6 +52,11 @@ _MIN_LAUNCHES = 5
 # Iterations with more launches are not simulated event by event; shorter ones are, up to as many
 # launches altogether.
 _MAX_LAUNCHES = 20_000
+# What is not known where launch calls have no duration.
+_OF_CALLS = (
+    "launch_api_ms", "launch_api_raw_ms", "launch_share_pct", "blocked_launch_ms", "framework_ms",
+    "launch_call_ms", "queue_delay_us",
+)  # fmt: skip
 # With a larger share of this GPU's busy time on another one, a step is not that of one GPU.
 _MAX_ELSEWHERE = 0.1
 # A rank whose GPU spends more of its iteration in collectives alone waits for another rank.
@@ -116,6 +121,10 @@ def profile_of_trace(
     builder.notes += _idle_notes(traced)
     builder.add_times(times)
     builder.add_trace(traced, times)
+    if len(work.launches) and not ints(work.launches, c.DUR).any():
+        builder.notes.append("no launch call has a duration in the file: time in them is not known")
+        for key in _OF_CALLS:
+            builder.set(key, None)
     fastest_ms, traced_ms = bounds
     if not work.iterations.whole and traced_ms > 1.005 * (times.iteration_ms or traced_ms):
         timed = builder.metrics["iteration_ms"]

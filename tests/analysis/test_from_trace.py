@@ -571,6 +571,19 @@ def test_work_that_takes_no_time_gives_no_verdict(us: float, reason: str | None)
         assert "160 of 160 GPU events have a duration" in read.verdict.headline
 
 
+def test_launch_calls_that_take_no_time_leave_the_time_in_them_unknown() -> None:
+    built = loop_trace(8, step)
+    for event in built.events:
+        if event["cat"] == "cuda_runtime":
+            event["dur"] = 0
+    read = profile(built)
+    assert removable(read) > 15
+    assert read.value("launch_share_pct") is None
+    assert read.value("launch_call_ms") is None
+    assert "LS002" not in {finding.code for finding in read.findings}
+    assert any("no launch call has a duration" in note for note in read.notes)
+
+
 def test_a_few_short_kernels_that_a_file_of_whole_microseconds_rounds_down_change_nothing() -> None:
     def body(builder: TraceBuilder) -> None:
         step(builder)
