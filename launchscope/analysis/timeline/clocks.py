@@ -78,7 +78,8 @@ def _offsets(trace: Trace, joined: Launches) -> tuple[ClockOffset, ...]:
     """Of every process and GPU whose clocks disagree."""
     activities, calls, found = joined.activities, joined.calls, []
     launch = ints(activities, c.LAUNCH)
-    joined_work, launch = activities[launch >= 0], launch[launch >= 0]
+    joined_work = activities if (launch >= 0).all() else activities[launch >= 0]
+    launch = launch[launch >= 0]
     device = np.zeros(len(calls), np.int64)
     device[launch] = ints(joined_work, c.DEVICE)
     latency = ints(calls, c.FIRST) - ints(calls, c.START)
@@ -88,10 +89,9 @@ def _offsets(trace: Trace, joined: Launches) -> tuple[ClockOffset, ...]:
         gpus = np.unique(device[own]).tolist()
         for gpu in gpus:
             mine = own & (device == gpu)
-            delays = np.sort(latency[mine])
-            high = int(delays[0])
+            high = int(latency[mine].min())
             if high < -_TOLERANCE_NS:
-                high = int(delays[int(_OUTLIERS * len(delays))])
+                high = int(np.quantile(latency[mine], _OUTLIERS, method="lower"))
             rows = mine[launch]
             work, by = joined_work[rows], launch[rows]
             ends = _ends_behind_copies(work, ints(calls, c.END)[by])
