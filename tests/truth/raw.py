@@ -27,6 +27,7 @@ class Work:
     name: str
     is_kernel: bool
     number: str  # that correlates it with its call
+    stream: int
     call: Call | None = None
 
 
@@ -49,6 +50,7 @@ class Iteration:
 
     name: str
     begin: int  # of the mark, on the host
+    free: int  # when the GPU was through with what was launched before
     work: list[Work]
     traced_ms: float
     idle: dict[str, float]
@@ -127,7 +129,9 @@ def file_of(path: Path) -> File:
             found.ranges.append((begin, end, name, int(event["tid"])))
         if kind in ("kernel", "gpu_memcpy", "gpu_memset"):
             number = event["args"]["correlation"]
-            found.work.append(Work(begin, end, name, kind == "kernel", number))
+            found.work.append(
+                Work(begin, end, name, kind == "kernel", number, int(event["args"]["stream"]))
+            )
     for work in found.work:
         work.call = outer.get(work.number)
         if work.call is not None:
@@ -151,7 +155,10 @@ def iterations(path: Path, mark: str) -> list[Iteration]:
                 idle.update(parts)
         recorded = sum(before <= time < end for time in file.recorded)
         shares = {cause: total / 1e6 for cause, total in idle.items()}
-        found.append(Iteration(name, begin, own, (through - reach) / 1e6, shares, recorded))
+        early = [work.end for work in own if work.call and work.call.begin < begin]
+        free = max([reach, *early])
+        traced = (through - reach) / 1e6
+        found.append(Iteration(name, begin, free, own, traced, shares, recorded))
         before, reach = end, through
     return found
 

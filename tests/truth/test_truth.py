@@ -18,7 +18,7 @@ from launchscope.model import Profile
 from launchscope.model.comparison import Ranks
 from launchscope.workflows.load_input import ReadOptions, find_input, profile_of
 from launchscope.workflows.progress import Progress
-from tests.truth.raw import Iteration, busy_ms, file_of, iterations, length
+from tests.truth.raw import Iteration, Work, busy_ms, file_of, iterations, length
 from tests.truth.record import SIZES, STRAGGLER_MS
 
 HERE = Path(__file__).parent
@@ -169,6 +169,83 @@ def test_calls_queue_and_kernels_are_those_of_the_file(name: str) -> None:
     assert row.busy_ms == pytest.approx(length(spans) / 1e6)
     whole = max(end for _, end in spans) - min(begin for begin, _ in spans)
     assert row.idle_ms == pytest.approx((whole - length(spans)) / 1e6)
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_distributions_streams_and_depth_are_those_of_the_file(name: str) -> None:
+    read_, steps = read(name), raw(name)
+    found = read_.histograms
+    assert found is not None
+    inside = [[call for call in e.calls if call.begin >= e.begin] for e in steps]
+    calls = [call for own in inside for call in own if not call.waits]
+    launching = [call for own in inside for call in own if any(w.is_kernel for w in call.work)]
+    kernels = [work for each in steps for work in each.in_step if work.is_kernel]
+    waited = [min(w.begin for w in call.work) - call.begin for call in launching]
+    queued = [max(ns - (call.end - call.begin), 0) for ns, call in zip(waited, launching)]
+    for histogram, values in (
+        (found.launch_call, [call.end - call.begin for call in calls]),
+        (found.launch_delay, waited),
+        (found.queue_delay, queued),
+        (found.kernel, [work.end - work.begin for work in kernels]),
+    ):
+        assert histogram is not None
+        assert histogram.median_us == pytest.approx(median(values) / 1e3)
+        assert sum(histogram.counts) == len(values)
+        assert histogram.edges_us[0] <= max(min(values) / 1e3, 1) <= histogram.edges_us[-1]
+    assert read_.streams
+    for row in read_.streams:
+        own = [[w for w in each.in_step if w.stream == row.stream] for each in steps]
+        assert row.activities == pytest.approx(mean(map(len, own)))
+        assert row.busy_ms == pytest.approx(mean(map(busy_ms, own)))
+    assert sum(row.activities for row in read_.streams) == pytest.approx(
+        mean(len(each.in_step) for each in steps)
+    )
+    # Launched and not finished, in the step that is drawn: one of them.
+    depth = read_.queue_depth
+    assert depth is not None
+    everything = [work for work in file_of(path_of(name)).work if work.call is not None]
+    assert any(
+        (depth.maximum, depth.mean) == (most, pytest.approx(average, rel=1e-3))
+        for most, average in (_depth(everything, each) for each in steps)
+    )
+
+
+def _depth(everything: list[Work], step: Iteration) -> tuple[int, float]:
+    """At most and on average, from the begin of a step to the end of its last work."""
+    begin, end = step.begin, max(work.end for work in step.in_step)
+    spans = [
+        (min(work.call.begin, work.end), work.end)
+        for work in everything
+        if work.call and work.end > begin and work.call.begin < end
+    ]
+    marks = sorted([(max(b, begin), 1) for b, _ in spans] + [(e, -1) for _, e in spans])
+    depth = most = 0
+    for _, change in marks:
+        depth += change
+        most = max(most, depth)
+    return most, sum(min(e, end) - max(b, begin) for b, e in spans) / (end - begin)
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_the_step_lasts_from_when_the_gpu_could_begin_to_its_last_work(name: str) -> None:
+    read_, steps = read(name), raw(name)
+    high = [
+        (max(work.end for work in each.in_step) - max(each.begin, each.free)) / 1e6
+        for each in steps
+    ]
+    late = [each.traced_ms - untraced_ms(each) for each in steps]
+    for sample, most, recording in zip(samples(read_, "step_ms"), high, late):
+        assert most - recording - 1e-6 <= sample <= most + 1e-6
+    host = median(samples(read_, "host_ms"))
+    busy = value(read_, "gpu_busy_ms")
+    own = max(host - value(read_, "blocked_launch_ms"), 0.0)
+    assert value(read_, "hdbi") == pytest.approx(busy / (busy + own))
+    api = value(read_, "launch_api_ms")
+    step = median(samples(read_, "step_ms"))
+    assert value(read_, "launch_share_pct") == pytest.approx(100 * api / step)
+    overhead = value(read_, "launch_overhead_ms")
+    share = 100 * overhead / value(read_, "iteration_ms")
+    assert value(read_, "launch_overhead_pct") == pytest.approx(share)
 
 
 @pytest.mark.parametrize("name", ["training_eager", "with_setup", "serving_eager", "rank1"])
