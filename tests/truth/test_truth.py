@@ -205,7 +205,7 @@ def test_distributions_streams_and_depth_are_those_of_the_file(name: str) -> Non
     assert depth is not None
     everything = [work for work in file_of(path_of(name)).work if work.call is not None]
     assert any(
-        (depth.maximum, depth.mean) == (most, pytest.approx(average, rel=1e-3))
+        depth.maximum == most and depth.mean == pytest.approx(average, rel=1e-3)
         for most, average in (_depth(everything, each) for each in steps)
     )
 
