@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 # A folder or a file that is not ours, or a file that is mounted by itself. EINVAL: its owner is
@@ -13,6 +15,16 @@ from pathlib import Path
 _NOT_REPLACEABLE = (
     errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS,
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Content that may be too large for the memory, made each time that somebody iterates."""
+
+    make: Callable[[], Iterator[bytes]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self.make()
 
 
 def working_directory() -> str:
@@ -35,7 +47,7 @@ def free_memory() -> int:
         return 8 << 30
 
 
-def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+def write_whole(path: Path, content: bytes | Blocks, *, mode: int = 0o666) -> None:
     """Writes a file through a neighbor that then takes its name: readers never see half of it.
 
     A symbolic link stays: the file it leads to is written. An existing file keeps its owner, group
@@ -46,14 +58,14 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """
     place, before = _place_of(path)
     if before is not None and not stat.S_ISREG(before.st_mode):
-        path.write_bytes(content)
+        _write_into(path, content)
         return
     try:
         _replace(place, content, before, mode)
     except OSError as error:
         if before is None or error.errno not in _NOT_REPLACEABLE:
             raise
-        path.write_bytes(content)
+        _write_into(path, content)
 
 
 def require_room_beside(path: Path) -> None:
@@ -84,7 +96,12 @@ def _place_of(path: Path) -> tuple[Path, os.stat_result | None]:
     return place, before
 
 
-def _replace(path: Path, content: bytes, before: os.stat_result | None, mode: int) -> None:
+def _write_into(path: Path, content: bytes | Blocks) -> None:
+    with path.open("wb") as file:
+        file.writelines([content] if isinstance(content, bytes) else content)
+
+
+def _replace(path: Path, content: bytes | Blocks, before: os.stat_result | None, mode: int) -> None:
     # Nobody else may open it before it has the owner and permissions of the file it replaces.
     neighbor, descriptor = _neighbor(path, mode if before is None else 0o600)
     try:
@@ -94,7 +111,7 @@ def _replace(path: Path, content: bytes, before: os.stat_result | None, mode: in
                 if (made.st_uid, made.st_gid) != (before.st_uid, before.st_gid):
                     os.fchown(descriptor, before.st_uid, before.st_gid)
                 os.fchmod(descriptor, before.st_mode & 0o777)
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
         neighbor.replace(path)
     except BaseException:  # Ctrl-C too leaves no half-written neighbor behind
         with contextlib.suppress(OSError):

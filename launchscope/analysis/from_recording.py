@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -51,9 +52,14 @@ from launchscope.reason_text import reason_text
 
 
 def build_profile(
-    recording: Recording, *, threshold_pct: float = 15.0, expected_steps: int | None = None
+    recording: Recording,
+    *,
+    threshold_pct: float = 15.0,
+    expected_steps: int | None = None,
+    on_work: Callable[[Work, int | None], object] = lambda work, pause_ns: None,
 ) -> Profile:
     """The Profile of a recording, without a verdict; every metric key present, None if unmeasured.
+    `on_work` gets the work of the eager trace, if there is one, as in `profile_of_trace`.
 
     A note says which of the traces in `recording.directory` cannot be read.
     """
@@ -78,6 +84,7 @@ def build_profile(
         _add_replay(builder, result, replay, times)
     projector = None
     if traced is not None:
+        on_work(traced.work, None)
         builder.add_trace(traced, times)
         if (devices := traced.work.devices) > 1:
             builder.notes.append(

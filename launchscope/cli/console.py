@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from launchscope.errors import UsageError
+from launchscope.host import Blocks
 from launchscope.visible import visible, without_commands
 from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
+    from launchscope.report import Content
     from launchscope.runner.parent.child_watch import ProgressEvent
 
 _STYLES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[1;31m", "yellow": "\033[33m"}
@@ -109,9 +111,13 @@ class Console(Progress):
 
     # ---------------------------------------------------------------- what it prints
 
-    def out(self, text: str | bytes, *, commands: bool = False) -> None:
+    def out(self, text: Content, *, commands: bool = False) -> None:
         """The result, to stdout. No line of it is a command to a CI service, unless it is made of
         them."""
+        if isinstance(text, Blocks):
+            for block in text:
+                self.out(block)
+            return
         self.clear_status()
         encoding = getattr(self.stdout, "encoding", None) or "utf-8"
         text = text.decode() if isinstance(text, bytes) else text

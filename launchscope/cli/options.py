@@ -263,4 +263,4 @@ def _is_switch(parameter: inspect.Parameter) -> bool:
 def _is_report(path: str) -> bool:
     from launchscope.report import all_reporters
 
-    return Path(path).suffix in {s for reporter in all_reporters() for s in reporter.suffixes}
+    return path.endswith(tuple(s for reporter in all_reporters() for s in reporter.suffixes))

@@ -8,12 +8,16 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launchscope.cli.console import Console
 from launchscope.cli.options import Typed
 from launchscope.errors import LaunchscopeError, UsageError
-from launchscope.report import RenderOptions, Reporter, reporter_for_path, reporter_named
+from launchscope.report import Content, RenderOptions, Reporter, reporter_for_path, reporter_named
 from launchscope.workflows.save import require_writable, shown_path, write_report
+
+if TYPE_CHECKING:
+    from launchscope.analysis.timeline.annotations import Annotations
 
 UNWRITTEN = 2
 
@@ -57,17 +61,24 @@ class Outputs:
         saved = next((path for path, reporter in self.files if reporter.name == "json"), None)
         return () if saved is None else (f"launchscope report {shown_path(saved)}",)
 
+    @property
+    def show_trace(self) -> bool:
+        """Whether one of them needs the trace that a Profile is made of."""
+        return any(reporter.shows_trace for reporter in (self.shown, *dict(self.files).values()))
+
     def deliver(
         self,
         value: object,
         console: Console,
         next_commands: tuple[str, ...],
         problem: LaunchscopeError | None = None,
+        trace: Annotations | None = None,
     ) -> int:
         """Prints the report, writes the files, prints the problem; returns the exit code: 2 if a
         file could not be written (a Profile or Comparison is then saved in a temporary folder)."""
+        in_file = replace(located(console), trace=trace)
         shown = replace(
-            located(console),
+            in_file,
             width=console.width,
             color=console.has_color(console.stdout),
             unicode=console.unicode,
@@ -75,9 +86,9 @@ class Outputs:
             next_commands=next_commands,
             brief=not console.verbose,
         )
-        report: str | bytes = ""
+        report: Content = ""
         try:
-            report = self.shown.render(value, shown)
+            report = self.shown.content(value, shown)
         except UsageError as error:  # the value has nothing that this format shows
             problem = problem or error
         failed = False
@@ -85,7 +96,11 @@ class Outputs:
             console.out(report, commands=self.shown.name == "github")
         finally:  # write the files even if the reader of stdout is gone
             for path, reporter in self.files:
-                content = reporter.render(value, located(console))
+                try:
+                    content = reporter.content(value, in_file)
+                except UsageError as error:
+                    problem = problem or error
+                    continue
                 try:
                     write_report(path, content)
                     console.message(f"wrote {path}")

@@ -123,6 +123,11 @@ class Decoder:
         self.launch_shapes = Numbering[tuple[Any, ...]]()
         self._scale: int | None = None
 
+    @property
+    def ns_per_unit(self) -> int:
+        """Of the times of the file: 1000 for microseconds, 1 for nanoseconds."""
+        return self._scale or 1000
+
     def take(self, text: bytes) -> bool:
         """Adds a list of events, if all of them can be decoded."""
         try:
@@ -237,7 +242,7 @@ class Decoder:
         if self._scale is None and known.any():
             typical = float(np.median(np.abs(starts[known].astype(np.float64))))
             self._scale = 1 if typical > _NANOSECOND_CLOCK else 1000
-        scale = self._scale or 1000
+        scale = self.ns_per_unit
         if starts.dtype == np.float64 and float(np.abs(starts).max()) >= _EXACT_US:
             start = _exact_ns(exact(), scale)
         else:

@@ -8,7 +8,7 @@ which for a small trace is all of it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Any, BinaryIO
@@ -60,6 +60,13 @@ def decompress(path: Path, repairs: list[str]) -> Iterator[bytes]:
                     yield block
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def compress(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The blocks as one gzip stream."""
+    stream = inflate.compressobj(2, zlib.DEFLATED, 31)  # a level of both libraries
+    yield from map(stream.compress, blocks)
+    yield stream.flush()
 
 
 def _inflated(file: BinaryIO, path: Path, repairs: list[str]) -> Iterator[bytes]:

@@ -42,6 +42,7 @@ class BeyondRepairError(Exception):
 class Events:
     """The events of one file as lists of bytes, each a JSON object without its outer braces. `head`
     and `tail` surround the list; `strays` counts items that are no objects; `complete`: it ends.
+    `end`: after how many bytes of the file the list ends, or else its last whole event.
 
     `take` is offered most events many at a time, as a list of JSON; what it takes is left out. It
     has to refuse a text that is no list of objects.
@@ -56,6 +57,7 @@ class Events:
         self.tail = b""
         self.strays = 0
         self.complete = False
+        self.end = 0
         self.kineto_layout = False
         self.bytes_read = 0
 
@@ -132,6 +134,7 @@ class Events:
         pieces, through, self.complete, strays = _scan(data)
         self.strays += strays
         rest = data[through:]
+        self.end = self.bytes_read - len(rest)
         if self.complete:
             self.tail, rest = rest, b""
         return pieces, rest.lstrip(_SEPARATORS)

@@ -23,7 +23,7 @@ from launchscope.parser.json_events import MAX_EVENT, BeyondRepairError, Events
 from launchscope.parser.occupancy import shares_ppm
 from launchscope.parser.rows import Rows
 from launchscope.parser.sources import Reading, Source, too_large
-from launchscope.parser.trace import Damage, Ints, Table, Trace, ints
+from launchscope.parser.trace import Damage, Insertion, Ints, Table, Trace, ints
 
 # Categories of device events that are no kernels, and what a file with only these is.
 _FOREIGN = {
@@ -94,8 +94,10 @@ def read(path: Path, reading: Reading) -> Trace:
         case _:
             device = {}
     name, shares = device.get("name"), shares_ppm(decoder.launch_shapes, device)
-    sorted_ = (rows.table() for rows in (*tables.values(), gradients))
-    calls, activities, ranges, ops, python, given = _from_zero(*sorted_)
+    sorted_ = [rows.table() for rows in (*tables.values(), gradients)]
+    earliest = min((int(table[c.START][0]) for table in sorted_ if len(table)), default=0)
+    # A clock of its own choosing may give times before 0.
+    calls, activities, ranges, ops, python, given = _later(sorted_, -min(earliest, 0))
     if not len(activities):
         _refuse_foreign(path)
     activities, ambiguous = _with_process(activities, calls)
@@ -116,6 +118,10 @@ def read(path: Path, reading: Reading) -> Trace:
         rank=rank,
         world_size=world_size,
         with_stack=bool(metadata.get("with_stack")),
+        insertion=Insertion(
+            path, events.end, b"" if events.complete else b"]}" if events.head else b"]",
+            decoder.ns_per_unit, min(earliest, 0),
+        ),
     )  # fmt: skip
 
 
@@ -131,16 +137,15 @@ def _refuse_foreign(path: Path) -> None:
                 raise InputError(f"{path} {reason}")
 
 
-def _from_zero(*tables: Table) -> tuple[Table, ...]:
-    """Tables without times before 0, which a clock of its own choosing may give."""
-    first = min((int(table[c.START][0]) for table in tables if len(table)), default=0)
-    if first >= 0:
+def _later(tables: list[Table], by_ns: int) -> list[Table]:
+    """The tables with every time later by this."""
+    if not by_ns:
         return tables
     times = {c.START, c.END}
-    return tuple(
-        table.assign(**{name: table[name] - first for name in times.intersection(table.columns)})
+    return [
+        table.assign(**{name: table[name] + by_ns for name in times.intersection(table.columns)})
         for table in tables
-    )
+    ]
 
 
 def _with_process(activities: Table, calls: Table) -> tuple[Table, int]:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from launchscope.errors import UsageError
+from launchscope.host import Blocks
 from launchscope.plugins import load_plugins
 from launchscope.visible import visible
 
 if TYPE_CHECKING:
+    from launchscope.analysis.timeline.annotations import Annotations
     from launchscope.model import SourceLine
 
 
@@ -30,6 +32,7 @@ class RenderOptions:
     folder: str = ""  # where the script ran, below the repository
     next_commands: tuple[str, ...] = ()  # what to type next
     brief: bool = False  # what a person needs first, on one screen
+    trace: Annotations | None = None  # that a Profile was made of, for a format that shows it
 
     def in_repository(self, where: SourceLine | None) -> SourceLine | None:
         """A line relative to the repository, as code review names it; None for one outside."""
@@ -44,24 +47,32 @@ class RenderOptions:
 
 T = TypeVar("T")
 DEFAULTS = RenderOptions()
-Render = Callable[[Any, RenderOptions], str | bytes]
+Content = str | bytes | Blocks
+Render = Callable[[Any, RenderOptions], Content]
 
 
 @dataclass(frozen=True)
 class Reporter:
-    """One format. `suffixes` are in lower case with their dot; empty for stdout only.
+    """One format. `suffixes` are in lower case with their dots; empty for stdout only.
 
     `renders` has a function for each type of value that the format can show. It gets the value
     with visible texts, because names come from anywhere; an `exact` format gets them as they are.
+    One that `shows_trace` needs more than the value holds.
     """
 
     name: str
     suffixes: tuple[str, ...]
     renders: Mapping[type, Render]
     exact: bool = False
+    shows_trace: bool = False
 
     def render(self, value: object, options: RenderOptions = DEFAULTS) -> str | bytes:
-        """The value in this format; UsageError for one of a type it cannot show."""
+        """The value in this format; UsageError for one that it cannot show."""
+        made = self.content(value, options)
+        return b"".join(made) if isinstance(made, Blocks) else made
+
+    def content(self, value: object, options: RenderOptions = DEFAULTS) -> Content:
+        """As `render`, but a large file is made block by block."""
         renderer = self.renderer(type(value))
         if not self.exact:
             value, options = with_texts(value, visible), with_texts(options, visible)
@@ -113,11 +124,13 @@ def reporter_named(name: str) -> Reporter:
 
 
 def reporter_for_path(path: Path) -> Reporter:
-    """The format that a file's suffix chooses; UsageError for an unknown suffix."""
+    """The format that a file's suffix chooses, `.md` or a longer one that ends in it; UsageError
+    for an unknown suffix."""
     known = {suffix: reporter for reporter in all_reporters() for suffix in reporter.suffixes}
+    name = path.name.lower()
+    if found := max(filter(name.endswith, known), key=len, default=""):
+        return known[found]
     suffix = path.suffix.lower()
-    if suffix in known:
-        return known[suffix]
     what = f"suffix {suffix!r}" if suffix else "a file without a suffix"
     raise UsageError(
         f"{path}: no output format for {what}",

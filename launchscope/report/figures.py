@@ -37,7 +37,7 @@ from launchscope.wording import change, count, figures, installed, ms, pct, plur
 Kind = Literal[
     "timeline", "depth", "stack", "runs", "histograms", "icicle", "lines", "bars", "plan"
 ]
-_CAUSES: dict[IdleCause, str] = {
+CAUSES: dict[IdleCause, str] = {
     "framework": "host late: Python and framework",
     "launch_call": "host late: launch calls",
     "sync": "synchronization",
@@ -47,7 +47,7 @@ _CAUSES: dict[IdleCause, str] = {
     "paused": "pause of the host",
     "unattributed": "not attributed",
 }
-_LANES: dict[LaneKind, str] = {
+LANES: dict[LaneKind, str] = {
     "range": "ranges",
     "operator": "operators",
     "launch": "launch calls",
@@ -61,17 +61,17 @@ _BASES = {
     "what if": "measured with the blocking lines stubbed out",
     "predicted": "predicted from the trace",
 }
-_HOST_LANES: tuple[LaneKind, ...] = ("range", "operator", "launch", "sync")
+_HOSTLANES: tuple[LaneKind, ...] = ("range", "operator", "launch", "sync")
 # The parts of an iteration: metric, tone, and words.
 _PARTS = (
     ("iteration_busy_ms", "busy", "GPU busy"),
-    ("framework_ms", "framework", _CAUSES["framework"]),
-    ("launch_call_ms", "launch_call", _CAUSES["launch_call"]),
-    ("sync_wait_ms", "sync", _CAUSES["sync"]),
-    ("data_wait_ms", "data", _CAUSES["data"]),
-    ("setup_ms", "setup", _CAUSES["setup"]),
-    ("dispatch_gap_ms", "dispatch", _CAUSES["dispatch"]),
-    ("unattributed_ms", "unattributed", _CAUSES["unattributed"]),
+    ("framework_ms", "framework", CAUSES["framework"]),
+    ("launch_call_ms", "launch_call", CAUSES["launch_call"]),
+    ("sync_wait_ms", "sync", CAUSES["sync"]),
+    ("data_wait_ms", "data", CAUSES["data"]),
+    ("setup_ms", "setup", CAUSES["setup"]),
+    ("dispatch_gap_ms", "dispatch", CAUSES["dispatch"]),
+    ("unattributed_ms", "unattributed", CAUSES["unattributed"]),
 )
 _FEWEST_SAMPLES = 4
 _MOST_BARS = 15
@@ -187,10 +187,7 @@ def _timeline(found: Timelines, profile: Profile) -> Figure:
     if found.replay is not None:
         timelines["Replayed"] = found.replay
     threads = dict.fromkeys(
-        lane.number
-        for step in timelines.values()
-        for lane in step.lanes
-        if lane.kind in _HOST_LANES
+        lane.number for step in timelines.values() for lane in step.lanes if lane.kind in _HOSTLANES
     )
     names = {number: f"thread {at}" for at, number in enumerate(threads, 1)}
     steps = [_step(step, name, names, profile) for name, step in timelines.items()]
@@ -199,7 +196,7 @@ def _timeline(found: Timelines, profile: Profile) -> Figure:
             [label.name, label.kind, short_name(label.name) if label.kind == "kernel" else ""]
             for label in found.labels
         ],
-        "causes": _CAUSES,
+        "causes": CAUSES,
         "steps": steps,
     }
     note = "Both at the same scale. " if len(steps) > 1 else ""
@@ -222,7 +219,7 @@ def _step(
     window = step.busy_ns + idle
     shares = [f"GPU busy {ms(step.busy_ns / 1e6)} of {ms(window / 1e6)}"]
     largest = sorted(step.idle, key=lambda part: -part.ns)[:3]
-    shares += [f"{_CAUSES[part.cause]} {ms(part.ns / 1e6)}" for part in largest]
+    shares += [f"{CAUSES[part.cause]} {ms(part.ns / 1e6)}" for part in largest]
     timed = profile.value("replay_ms" if step.what == "step" else "iteration_ms")
     # A trace alone holds no times without a profiler.
     measured = f", {ms(timed)} timed without it" if timed and profile.mode == "gpu" else ""
@@ -235,7 +232,7 @@ def _step(
         "lanes": [
             {
                 "kind": lane.kind,
-                "name": _LANES[lane.kind],
+                "name": LANES[lane.kind],
                 "of": f" {lane.number}" if lane.kind == "gpu" else threads.get(lane.number, ""),
                 "start": lane.start_ns,
                 "duration": lane.duration_ns,

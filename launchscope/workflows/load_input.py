@@ -18,6 +18,7 @@ from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.collectives import Collectives, collectives_of
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
+from launchscope.analysis.timeline.work import Work
 from launchscope.errors import InputError, LaunchscopeError, UsageError
 from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks, Recording
 from launchscope.model.comparison import RankRow
@@ -62,11 +63,16 @@ Value = Profile | Difference | Ranks | Comparison | CheckResult
 T = TypeVar("T")
 
 
+def _nothing(work: Work, pause_ns: int | None) -> None:
+    """Nobody asks for more than the Profile."""
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """How files are read. `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are
     ranks of one run. `operators`: a trace's Profile says what launched its work, which takes
-    longer. `given`: the options that a person chose, for error messages."""
+    longer. `given`: the options that a person chose, for error messages. `on_work` gets what a
+    Profile is made of, as in `profile_of_trace`."""
 
     threshold: float
     expected_steps: int | None
@@ -77,6 +83,7 @@ class ReadOptions:
     ranks: bool = False
     operators: bool = False
     given: tuple[str, ...] = ()
+    on_work: Callable[[Work, int | None], object] = _nothing
 
 
 @dataclass(frozen=True)
@@ -127,15 +134,25 @@ def profile_of(path: Path, options: ReadOptions) -> Profile:
     file is none of them or cannot be read."""
     check_readable(path)
     if is_recording(path):
-        return analyze(read_recording(path), options.threshold, options.expected_steps)
+        recording = read_recording(path)
+        return analyze(recording, options.threshold, options.expected_steps, options.on_work)
     if is_trace(path):
         return _of_trace(_read_trace(path, options), path, options)
     return _saved(path, options)
 
 
-def analyze(recording: Recording, threshold: float, expected_steps: int | None) -> Profile:
+def analyze(
+    recording: Recording,
+    threshold: float,
+    expected_steps: int | None,
+    on_work: Callable[[Work, int | None], object] = _nothing,
+) -> Profile:
     """The Profile of a recording, with its verdict."""
-    return advise(build_profile(recording, threshold_pct=threshold, expected_steps=expected_steps))
+    return advise(
+        build_profile(
+            recording, threshold_pct=threshold, expected_steps=expected_steps, on_work=on_work
+        )
+    )
 
 
 def check_readable(path: Path) -> None:
@@ -163,6 +180,7 @@ def _of_trace(trace: Trace, path: Path, options: ReadOptions) -> Profile:
             expected_steps=options.expected_steps,
             step_from=options.step_from,
             step_range=options.step_range,
+            on_work=options.on_work,
         )
     except InputError as error:
         if not trace.damage.any:
@@ -213,7 +231,7 @@ def _schema(path: Path) -> str | None:
 
 def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Difference:
     progress.status("reading both files")
-    before, after = each(profile_of, paths, options)
+    before, after = each(profile_of, paths, replace(options, on_work=_nothing))
     ranks = [p.facts.rank if p.environment.world_size > 1 else None for p in (before, after)]
     if None not in ranks and ranks[0] != ranks[1]:
         progress.note(
@@ -223,7 +241,7 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 
 
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
-    options = replace(options, operators=False)  # no row needs them
+    options = replace(options, operators=False, on_work=_nothing)  # no row needs them
     rows: list[RankRow] = []
     collectives: dict[str, Collectives] = {}
     for name, (row, found) in zip(distinct_names(paths), each(_rank, paths, options)):

@@ -15,7 +15,7 @@ def save(value: object, path: str | os.PathLike[str]) -> None:
     """Write a report; the suffix picks its format. UsageError as for `-o`."""
     file = Path(path)
     require_writable(file)
-    content = reporter_for_path(file).render(value)
+    content = reporter_for_path(file).content(value)
     try:
         write_report(file, content)
     except OSError as error:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launchscope.errors import UsageError
-from launchscope.host import require_room_beside, write_whole
+from launchscope.host import Blocks, require_room_beside, write_whole
 from launchscope.visible import without_commands
 
+if TYPE_CHECKING:
+    from launchscope.report import Content
 
-def write_report(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
-    """The whole file or nothing. `cat` may show it to a CI service later. `mode` is of a new file.
-    Raises OSError."""
+
+def write_report(path: Path, content: Content, *, mode: int = 0o666) -> None:
+    """The whole file or nothing, compressed if its name ends in .gz. `cat` may show a report to a
+    CI service later; blocks stay as they are. `mode` is of a new file. Raises OSError."""
+    if isinstance(content, Blocks):
+        from launchscope.parser.decompress import compress
+
+        is_packed = path.suffix.lower() == ".gz"
+        blocks = Blocks(lambda: compress(content)) if is_packed else content
+        write_whole(path, blocks, mode=mode)
+        return
     text = content.decode() if isinstance(content, bytes) else content
     write_whole(path, without_commands(text).encode(), mode=mode)
 
@@ -34,7 +45,7 @@ def require_writable(path: Path) -> None:
             f"cannot write {path}: {error.strerror or error}",
             hint="choose another file with -o",
         ) from error
-    if path.is_file():
+    if path.is_file() and not path.name.lower().endswith(_trace_suffixes()):
         from launchscope.parser import is_trace
         from launchscope.workflows.load_input import is_recording
 
@@ -43,6 +54,15 @@ def require_writable(path: Path) -> None:
                 f"-o {path} would overwrite a recording or a trace",
                 hint="-o is for the report: name another file",
             )
+
+
+def _trace_suffixes() -> tuple[str, ...]:
+    """Of reports that are traces themselves."""
+    from launchscope.report import all_reporters
+
+    return tuple(
+        s for reporter in all_reporters() if reporter.shows_trace for s in reporter.suffixes
+    )
 
 
 def shown_path(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""A difference and ranks for tests: values that commands make of several Profiles."""
+"""Values for tests beside Profiles of one step: a traced one, and what is made of several."""
 
 from __future__ import annotations
 
@@ -9,10 +9,86 @@ import numpy as np
 from launchscope.analysis.comparison.collectives import Collectives
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
-from launchscope.model import Difference, KernelRow, Metric, Ranks
+from launchscope.model import (
+    Difference,
+    IdleTime,
+    KernelRow,
+    Label,
+    Lane,
+    Metric,
+    Profile,
+    Ranks,
+    StepTimeline,
+    Timelines,
+)
 from launchscope.model.comparison import RankRow
 from launchscope.rules import advise
 from tests.rules.profiles import profile
+
+
+def traced() -> Profile:
+    """A Profile with the timelines of an eager iteration with three kernels, and of its replay."""
+    labels = (
+        Label("aten::addmm", "host"),
+        Label("cudaLaunchKernel", "launch"),
+        Label("cudaStreamSynchronize", "sync"),
+        Label(
+            "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor>", "kernel"
+        ),
+        Label("Memcpy HtoD (Pageable -> Device)", "memcpy"),
+        Label("", "framework"),
+        Label("", "launch_call"),
+        Label("", "sync"),
+        Label("cudaGraphLaunch", "graph"),
+        Label("", "other"),
+    )
+    eager = StepTimeline(
+        "iteration",
+        4,
+        1_000_000,
+        40_000,
+        360_000,
+        (
+            IdleTime("framework", 300_000),
+            IdleTime("launch_call", 100_000),
+            IdleTime("sync", 200_000),
+        ),
+        (
+            Lane("operator", 403, (10_000, 300_000), (150_000, 200_000), (0, 0)),
+            Lane("launch", 403, (100_000, 400_000, 450_000), (40_000, 40_000, 40_000), (1, 1, 1)),
+            Lane("sync", 403, (700_000,), (100_000,), (2,)),
+            Lane(
+                "gpu",
+                7,
+                (140_000, 540_000, 900_000),
+                (60_000, 200_000, 100_000),
+                (3, 3, 4),
+                (1, 9, 1),
+            ),
+            Lane(
+                "idle",
+                None,
+                (40_000, 120_000, 200_000, 420_000, 740_000),
+                (80_000, 20_000, 220_000, 80_000, 160_000),
+                (5, 6, 5, 6, 7),
+            ),
+            Lane("other", None, (0,), (40_000,), (9,)),
+        ),
+        merged_below_ns=250,
+    )
+    replay = StepTimeline(
+        "step",
+        4,
+        400_000,
+        40_000,
+        360_000,
+        (),
+        (
+            Lane("launch", 403, (0,), (50_000,), (8,)),
+            Lane("gpu", 7, (40_000, 100_000, 300_000), (60_000, 200_000, 100_000), (3, 3, 4)),
+        ),
+    )
+    return advise(replace(profile(), timelines=Timelines(labels, eager, replay)))
 
 
 def difference_of_two() -> Difference:

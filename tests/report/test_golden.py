@@ -24,7 +24,7 @@ from tests.gate.profiles import (
     passed_and_stale,
 )
 from tests.report import comparisons
-from tests.report.others import difference_of_two, ranks_of_three, workloads
+from tests.report.others import difference_of_two, ranks_of_three, traced, workloads
 from tests.rules.profiles import blocked, gpu_bound, launched, profile, rehearsal
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -34,6 +34,7 @@ VALUES: dict[str, Callable[[], Profile | CheckResult | Comparison | Difference |
     "gpu_bound": lambda: advise(gpu_bound()),
     "rehearsal": lambda: advise(rehearsal()),
     "launched": lambda: advise(launched()),
+    "traced": traced,
     "check_rehearsal": failed_rehearsal,
     "check_gpu": failed_on_gpu,
     "check_stale": passed_and_stale,
@@ -72,6 +73,7 @@ CASES = [
     ("launched", "terminal", "launched.80.txt", RenderOptions(width=80, top=10_000)),
     ("launched", "markdown", "launched.markdown.txt", AT_80),
     ("launched", "speedscope", "launched.speedscope.json", AT_80),
+    ("traced", "perfetto", "traced.perfetto.json", AT_80),
     ("blocked", "junit", "blocked.xml", AT_80),
     ("blocked", "sarif", "blocked.sarif", AT_80),
     ("check_rehearsal", "terminal", "check_rehearsal.80.txt", AT_80),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
 from launchscope.analysis.timeline.intervals import Cover
 from launchscope.analysis.timeline.work import Work
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Table, ints, where
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, where
 
 # Kernels that wait for other GPUs: NCCL, RCCL, MSCCL and oneCCL; PyTorch's symmetric memory; the
 # all-reduces of vLLM, SGLang, TensorRT-LLM and FlashInfer; NVSHMEM, DeepEP and user buffers.
@@ -26,22 +27,47 @@ def is_collective(activities: Table) -> Bools:
     return is_kernel & where(activities[c.NAME], _COLLECTIVE.search)
 
 
-def communication_ms(work: Work) -> tuple[Floats, Floats]:
-    """Milliseconds of collectives per used iteration (their union), and the exposed part of it:
-    during which no other kernel runs on the device."""
+@dataclass(frozen=True)
+class Collectives:
+    """When collectives ran on the device, by time: disjoint spans, each of the iteration of the
+    activity that begins it. `exposed_*`: the parts during which no other kernel ran."""
+
+    start: Ints
+    end: Ints
+    activity: Ints  # rows of the activities
+    iteration: Ints  # -1 for none
+    exposed_start: Ints
+    exposed_end: Ints
+    exposed_span: Ints  # which of the spans each is a part of
+
+
+def find_collectives(work: Work) -> Collectives:
+    """All of them, in and between the used iterations."""
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     mine = is_collective(work.activities)
-    if not mine.any():
-        nothing = np.zeros(len(work.iterations.used))
-        return nothing, nothing
     others = (work.activities[c.KIND] == c.KERNEL) & ~mine
     spans = Cover.of(start[mine], end[mine])
-    # A span belongs to the iteration of the collective that begins it.
-    first = np.searchsorted(start[mine], spans.starts)
-    iteration = work.activity_iteration[mine][first]
-    total = spans.ends - spans.starts
-    exposed = total - Cover.of(start[others], end[others]).inside(spans.starts, spans.ends)
-    known, count = iteration >= 0, len(work.iterations)
-    summed = (np.bincount(iteration[known], part[known], count) for part in (total, exposed))
-    both = [each[work.iterations.used] / 1e6 for each in summed]
-    return both[0], both[1]
+    activity = np.flatnonzero(mine)[np.searchsorted(start[mine], spans.starts)]
+    return Collectives(
+        spans.starts,
+        spans.ends,
+        activity,
+        work.activity_iteration[activity],
+        *Cover.of(start[others], end[others]).outside(spans.starts, spans.ends),
+    )
+
+
+def communication_ms(work: Work) -> tuple[Floats, Floats]:
+    """Milliseconds of collectives per used iteration, and of their exposed parts."""
+    found, count = find_collectives(work), len(work.iterations)
+
+    def summed(time: Ints, iteration: Ints) -> Floats:
+        known = iteration >= 0
+        total = np.bincount(iteration[known], time[known], count)[work.iterations.used]
+        return np.asarray(total / 1e6, np.float64)
+
+    exposed = found.exposed_end - found.exposed_start
+    return (
+        summed(found.end - found.start, found.iteration),
+        summed(exposed, found.iteration[found.exposed_span]),
+    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from launchscope.analysis.steps.iterations import STEP_MARKS
 from launchscope.analysis.timeline.intervals import Cover
-from launchscope.analysis.timeline.timeline import Gaps, Timeline, idle_gaps
+from launchscope.analysis.timeline.timeline import CAUSES, Gaps, Timeline, idle_gaps
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import (
     CALIBRATION_RANGE,
@@ -32,10 +32,6 @@ from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, where
 _PIXELS = 4_000
 _MOST_INTERVALS = 12_000
 _MOST_LANES = 12  # of threads, and of streams
-# The order in which the parts of a gap are drawn: as far as they have one, in that of time.
-CAUSES: tuple[IdleCause, ...] = (
-    "data", "sync", "setup", "paused", "framework", "launch_call", "dispatch", "unattributed",
-)  # fmt: skip
 What = Literal["iteration", "step", "span"]
 _OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE)
 
@@ -192,13 +188,9 @@ class _Drawing:
 
     def _idle(self) -> _Columns:
         """The parts of each gap, one after the other."""
-        rows = np.flatnonzero(self._own_gaps)
-        parts = np.stack([getattr(self.gaps, cause)[rows] for cause in CAUSES], axis=1)
-        ends = self.gaps.start[rows, None] + np.cumsum(parts, axis=1)
-        causes = np.concatenate([self.labels.number([""], cause) for cause in CAUSES])
-        label = np.broadcast_to(causes, parts.shape)
-        kept = parts > 0
-        return _Columns("idle", None, (ends - parts)[kept], ends[kept], label[kept])
+        start, end, cause, _ = self.gaps.parts(np.flatnonzero(self._own_gaps))
+        labels = np.concatenate([self.labels.number([""], cause) for cause in CAUSES])
+        return _Columns("idle", None, start, end, labels[cause])
 
     def _others(self, origin: int, until: int) -> list[_Columns]:
         """When the GPU worked for other iterations meanwhile."""

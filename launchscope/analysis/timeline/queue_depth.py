@@ -8,7 +8,7 @@ from launchscope.analysis.timeline.timeline import Timeline
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import QueueDepth
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Floats, Ints, ints
+from launchscope.parser.trace import Bools, Floats, Ints, ints
 
 _PARTS = 400
 
@@ -16,11 +16,7 @@ _PARTS = 400
 def queue_depth(work: Work, timeline: Timeline) -> QueueDepth | None:
     """Of the used step whose iteration takes nearest to the median time on the GPU; None where no
     used step launched anything that ended after it began."""
-    launch = ints(work.activities, c.LAUNCH)
-    joined = launch >= 0
-    finished = ints(work.activities, c.END)[joined]
-    # The clocks of host and GPU may disagree.
-    launched = np.minimum(ints(work.launches, c.START)[launch[joined]], finished)
+    launched, finished, joined = _queued(work)
     step, used = work.activity_step[joined], work.iterations.used
     candidates = np.isin(used, step)
     if not candidates.any():
@@ -44,6 +40,26 @@ def queue_depth(work: Work, timeline: Timeline) -> QueueDepth | None:
         maximum=int(depth.max(initial=0)),
         mean=float(waited[-1] - waited[0]) / (end - begin),
     )
+
+
+def depth_changes(work: Work) -> tuple[Ints, Ints]:
+    """When the depth of the queue changes over the whole trace, and what it is from then on."""
+    launched, finished, _ = _queued(work)
+    times = np.unique(np.append(launched, finished))
+    depth = np.searchsorted(np.sort(launched), times, "right")
+    depth -= np.searchsorted(np.sort(finished), times, "right")
+    changed = np.diff(depth, prepend=0) != 0
+    return times[changed], depth[changed]
+
+
+def _queued(work: Work) -> tuple[Ints, Ints, Bools]:
+    """When each activity was launched and finished, and which ones have a known launch."""
+    launch = ints(work.activities, c.LAUNCH)
+    joined = launch >= 0
+    finished = ints(work.activities, c.END)[joined]
+    # The clocks of host and GPU may disagree.
+    launched = np.minimum(ints(work.launches, c.START)[launch[joined]], finished)
+    return launched, finished, joined
 
 
 def _elapsed(times: Ints, until: Floats) -> Floats:

@@ -24,6 +24,7 @@ import numpy as np
 from launchscope.analysis.steps.iterations import ranges_named
 from launchscope.analysis.timeline.intervals import Cover, union_ns_by_group
 from launchscope.analysis.timeline.work import Work
+from launchscope.model import IdleCause
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, where
 
@@ -42,6 +43,12 @@ _SETUP = re.compile(
     r"|cuMem(?:Alloc|Free|Host|Create|Map|Unmap|Release|SetAccess)"
     r"|(?:cuda|cu|hip)(?:(?:Module|Library)(?:Load|Unload)|GraphInstantiate)"
 )
+
+
+# The order in which the parts of a gap are drawn: as far as they have one, in that of time.
+CAUSES: tuple[IdleCause, ...] = (
+    "data", "sync", "setup", "paused", "framework", "launch_call", "dispatch", "unattributed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,13 @@ class Gaps:
     unattributed: Ints
     unsure: Ints
 
+    def parts(self, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """The parts of these gaps, side by side: begins, ends, rows of `CAUSES`, and gaps."""
+        parts = np.stack([getattr(self, cause)[rows] for cause in CAUSES], axis=1)
+        gap, cause = np.nonzero(parts)
+        end = (self.start[rows, None] + np.cumsum(parts, axis=1))[gap, cause]
+        return end - parts[gap, cause], end, cause, rows[gap]
+
 
 @dataclass(frozen=True)
 class Timeline:
@@ -111,7 +125,7 @@ def build_timeline(work: Work, pauses: bool = False) -> Timeline:
     return Timeline(
         step_busy=union_ns_by_group(start, end, work.activity_step, count)[used] / 1e6,
         iteration_busy=union_ns_by_group(start, end, work.activity_iteration, count)[used] / 1e6,
-        traced_iteration=_ends(work, end)[used] / 1e6,
+        traced_iteration=np.subtract(*iteration_spans(work)[::-1])[used] / 1e6,
         iteration_idle=_summed(work, of_iterations),
         step_idle=_summed(work, of_steps),
     )
@@ -176,17 +190,18 @@ def _staying(idle: Ints, limits: tuple[int, int, int]) -> tuple[Ints, Ints]:
     return np.rint((least + most) / 2).astype(np.int64), np.rint(most - least).astype(np.int64)
 
 
-def _ends(work: Work, end: Ints) -> Ints:
-    """GPU time from the last activity of the iterations before to each one's own last."""
+def iteration_spans(work: Work) -> tuple[Ints, Ints]:
+    """On the GPU: from the last activity of the iterations before to each one's own last. Both are
+    equal where that is not known."""
     if work.iterations.single:
         opens, closes = single_window(work)
-        return np.array([closes - opens])
+        return np.array([opens]), np.array([closes])
     last = np.zeros(len(work.iterations), np.int64)
     inside = work.activity_iteration >= 0
-    np.maximum.at(last, work.activity_iteration[inside], end[inside])
+    np.maximum.at(last, work.activity_iteration[inside], ints(work.activities, c.END)[inside])
     last = np.maximum.accumulate(last)
     before = np.append(0, last[:-1])
-    return np.where(before > 0, last - before, 0)
+    return np.where(before > 0, before, last), last
 
 
 def single_window(work: Work) -> tuple[int, int]:

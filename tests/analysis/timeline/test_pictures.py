@@ -12,8 +12,8 @@ import pytest
 from launchscope.analysis import build_profile
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline import pictures
-from launchscope.analysis.timeline.pictures import CAUSES, timelines
-from launchscope.analysis.timeline.timeline import IdleParts, build_timeline, idle_gaps
+from launchscope.analysis.timeline.pictures import timelines
+from launchscope.analysis.timeline.timeline import CAUSES, IdleParts, build_timeline, idle_gaps
 from launchscope.analysis.timeline.work import Work, gather
 from launchscope.model import Label, Lane, StepTimeline, Timelines
 from launchscope.parser import read_recording
