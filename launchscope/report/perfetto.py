@@ -40,6 +40,7 @@ _TITLES: dict[SpanKind, str] = {
     "blocked": "back-pressure",
 }
 _NOUNS: dict[SpanKind, str] = {"iteration": "iteration", "step": "step", "gpu": "iteration"}
+_OTHERS = "work of other iterations"
 _HELD_UP = "launch call held up by a full queue"
 
 
@@ -181,7 +182,7 @@ def _columns(trace: Trace, clock: Clock) -> Iterator[str]:
 def _typical_steps(timelines: Timelines) -> Iterator[str]:
     """The lanes of the timeline, one process for each step."""
     names = [
-        _quoted(CAUSES.get(cast("IdleCause", label.kind), "") or label.name or label.kind)
+        _quoted(label.name or CAUSES.get(cast("IdleCause", label.kind), _OTHERS))
         for label in timelines.labels
     ]
     steps = {"eager": timelines.eager, "replayed": timelines.replay}
@@ -191,8 +192,11 @@ def _typical_steps(timelines: Timelines) -> Iterator[str]:
             continue
         yield from _process(process, f"launchscope: typical {which} {step.what}", process)
         for thread, lane in enumerate(step.lanes, 1):
-            number = "" if lane.number is None else f" {lane.number}"
-            yield from _thread(process, thread, f"{LANES[lane.kind]}{number}, {lane.kind}")
+            title = _TITLES["idle"] if lane.kind == "idle" else _OTHERS
+            if lane.number is not None:
+                of = " " if lane.kind == "gpu" else ", thread "
+                title = f"{LANES[lane.kind]}{of}{lane.number}"
+            yield from _thread(process, thread, title)
             counts = lane.count or (1,) * len(lane.start_ns)
             for start, dur, label, count in zip(
                 lane.start_ns, lane.duration_ns, lane.label, counts
