@@ -1,5 +1,5 @@
-"""A comment for a pull request, in GitHub-flavored Markdown: the answer, what changed, and everything
-else folded up. Its first line never changes, so that a later run can find the comment and replace it.
+"""A comment for a pull request, in GitHub-flavored Markdown: the answer, what changed, and the rest
+folded up. Its first line never changes, so that a later run can find the comment and replace it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def render(value: object, options: RenderOptions) -> str:
 
     document = document_of(value, options.top or _TOP, options.next_commands)
     figures = figures_of(value, document)
-    style, script = _file("page.css"), "".join(map(_file, _SCRIPTS))
+    style, script = page_file("page.css"), "".join(map(page_file, _SCRIPTS))
     data = msgspec.json.encode([asdict(figure) for figure in figures]).decode()
     reason, next_step = _reason_and_next(value, options)
     return (
@@ -139,7 +139,8 @@ def _page_blocks(page: str) -> list[tuple[str, str]]:
 
 
 @cache
-def _file(name: str) -> str:
+def page_file(name: str) -> str:
+    """A part of the page."""
     return files("launchscope.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 

@@ -26,10 +26,12 @@ class Axes:
     y_ticks: list[float]
 
 
-def axes_of(plot: Plot) -> Axes:
+def axes_of(plot: Plot, *, with_bounds: bool = False) -> Axes:
     """Every x, and 1, 2 and 5 times powers of ten around the y values, as ticks."""
     xs = sorted({x for curve in plot.curves.values() for x, _ in curve})
     ys = [y for curve in plot.curves.values() for _, y in curve]
+    if with_bounds and plot.bounds:
+        ys += [y for curve in plot.bounds.values() for bounds in curve for y in bounds if y > 0]
     low, high = min(ys), max(ys)
     powers = range(floor(log10(low)) - 1, ceil(log10(high)) + 1)
     steps = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]

@@ -74,6 +74,8 @@ CASES = [
     ("launched", "markdown", "launched.markdown.txt", AT_80),
     ("launched", "speedscope", "launched.speedscope.json", AT_80),
     ("traced", "perfetto", "traced.perfetto.json", AT_80),
+    ("traced", "svg", "traced.svg", AT_80),
+    ("comparison", "svg", "comparison.svg", AT_80),
     ("blocked", "junit", "blocked.xml", AT_80),
     ("blocked", "sarif", "blocked.sarif", AT_80),
     ("check_rehearsal", "terminal", "check_rehearsal.80.txt", AT_80),

@@ -1,0 +1,166 @@
+"""The picture for documents: the data of the page's timeline, in one small file without a script."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launchscope.errors import UsageError
+from launchscope.model import Comparison, Profile
+from launchscope.report import render
+from launchscope.report.figures import CAUSES
+from launchscope.report.svg import _palette, _patterns
+from launchscope.rules import advise
+from launchscope.workflows.load_input import ReadOptions, profile_of
+from tests.report import comparisons
+from tests.report.browser import browser, needs_browser
+from tests.report.hostile import NASTY, endless, filled, harmless
+from tests.report.others import traced
+from tests.rules.profiles import rehearsal
+
+RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
+SVG = "{http://www.w3.org/2000/svg}"
+_BAR = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)")
+
+
+def picture(value: Profile | Comparison) -> ET.Element:
+    made = render(value, "svg")
+    assert isinstance(made, str)
+    return ET.fromstring(made)
+
+
+def texts(root: ET.Element) -> list[str]:
+    return [element.text or "" for element in root.iter(f"{SVG}text")]
+
+
+def bars(root: ET.Element, tone: str) -> list[tuple[float, float, float]]:
+    """Left end, middle line and width of the bars of a tone."""
+    return [
+        (float(x), float(y), float(wide))
+        for path in root.iter(f"{SVG}path")
+        if path.get("class") == f"t-{tone}"
+        for x, y, wide in _BAR.findall(path.get("d", ""))
+    ]
+
+
+def test_the_eager_step_is_above_the_replayed_one_at_the_same_scale() -> None:
+    root = picture(traced())
+    shown = texts(root)
+    assert shown.index("Eager iteration") < shown.index("Replayed step")
+    copies = bars(root, "copy")[:2]
+    (_, eager_y, eager), (_, replayed_y, replayed) = copies
+    assert eager_y < replayed_y
+    assert eager == pytest.approx(replayed)
+    assert shown.count("time in ms") == 2
+
+
+def test_idle_time_is_drawn_by_cause_as_long_as_it_was() -> None:
+    profile = traced()
+    assert profile.timelines is not None
+    root = picture(profile)
+    (_, _, unit), *_ = bars(root, "copy")
+    per_ns = unit / 100_000
+    for part in profile.timelines.eager.idle:
+        drawn = sum(wide for _, y, wide in bars(root, part.cause) if y < bars(root, "copy")[1][1])
+        legend = 14 if part.cause != "sync" else 14 + 100_000 * per_ns  # the lane of waits, too
+        below = sum(14 for _, y, wide in bars(root, part.cause) if wide == 14 and y < 300)
+        assert drawn - below == pytest.approx(part.ns * per_ns + legend - 14, abs=0.5)
+        assert CAUSES[part.cause] in texts(root)
+
+
+def test_every_tone_has_a_color_of_the_page_and_every_cause_a_pattern() -> None:
+    assert CAUSES.keys() | {"other"} == _patterns().keys()
+    assert {
+        *_patterns(),
+        "busy",
+        "copy",
+        "launch",
+        "range",
+        "operator",
+        "card",
+    } <= _palette().keys()
+    style = picture(traced()).findtext(f"{SVG}style") or ""
+    light, _, dark = style.partition("@media(prefers-color-scheme:dark)")
+    for name in ("busy", "framework", "card"):
+        assert _palette()[name][0] in light
+        assert _palette()[name][1] in dark
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in RECORDINGS.iterdir()))
+def test_the_picture_of_an_ordinary_profile_is_small(name: str) -> None:
+    profile = profile_of(RECORDINGS / name, ReadOptions(15.0, None))
+    assert len(str(render(profile, "svg")).encode()) < 100_000
+
+
+def test_slices_narrower_than_a_pixel_are_merged_and_keep_their_sum() -> None:
+    profile = traced()
+    assert profile.timelines is not None
+    eager = profile.timelines.eager
+    many = 40_000
+    lane = replace(
+        eager.lanes[1],
+        start_ns=tuple(range(0, 25 * many, 25)),
+        duration_ns=(15,) * many,
+        label=(1,) * many,
+    )
+    lanes = (eager.lanes[0], lane, *eager.lanes[2:])
+    timelines = replace(profile.timelines, eager=replace(eager, lanes=lanes))
+    made = render(replace(profile, timelines=timelines), "svg")
+    assert isinstance(made, str)
+    assert len(made) < 60_000
+    drawn = bars(ET.fromstring(made), "launch")
+    per_ns = bars(ET.fromstring(made), "copy")[0][2] / 100_000
+    inside = [wide for _, y, wide in drawn if y == drawn[0][1]]
+    assert 700 < len(inside) < 1000
+    assert sum(inside) == pytest.approx(15 * many * per_ns, rel=0.3)
+
+
+def test_curves_have_axes_marks_and_error_bars() -> None:
+    root = picture(comparisons.comparison())
+    shown = texts(root)
+    assert {"8", "32", "128", "256", "batch size", "ms per iteration", "eager", "replay"} <= {
+        *shown
+    }
+    assert any(text.startswith("crossover") for text in shown)
+    assert "1,024" not in shown  # it was not measured
+    whiskers = [path for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "1.5"]
+    assert whiskers
+
+
+def test_what_has_nothing_to_draw_is_refused_with_what_to_do() -> None:
+    for value, hint in (
+        (advise(rehearsal()), "--trace"), (comparisons.strategies(), "--batch-sizes"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError) as error:
+            render(value, "svg")
+        assert hint in (error.value.hint or "")
+
+
+@pytest.mark.parametrize("make", [traced, comparisons.comparison], ids=["timeline", "curves"])
+@pytest.mark.parametrize("names", [NASTY, NASTY[::-1]], ids=["nasty", "reversed"])
+def test_names_are_text(make: object, names: tuple[str, ...]) -> None:
+    value = make()  # type: ignore[operator]
+    made, calm = (picture(filled(value, endless(given))) for given in (names, harmless(names)))
+    assert {e.tag for e in made.iter()} == {e.tag for e in calm.iter()}
+    assert not any(e.tag in (f"{SVG}script", f"{SVG}a", f"{SVG}image") for e in made.iter())
+    for element in made.iter():
+        assert not {name for name in element.attrib if name.startswith("on") or "href" in name}
+
+
+@pytest.mark.child
+@needs_browser
+def test_a_browser_draws_it_inside_its_frame(tmp_path: Path) -> None:
+    with browser(tmp_path) as page:
+        for name, value in (("timeline", traced()), ("curves", comparisons.comparison())):
+            path = tmp_path / f"{name}.svg"
+            path.write_text(str(render(value, "svg")), encoding="utf-8")
+            page.show(path, 1000)
+            wide = page.run(
+                "Math.max(...[...document.querySelectorAll('text')].map((e) => e.getBBox().x + e.getBBox().width))"
+            )
+            assert wide <= 960
+            assert not page.errors
