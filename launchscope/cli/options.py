@@ -33,6 +33,12 @@ def switch(name: str, help_text: str) -> Any:
     return typer.Option(None, name, help=help_text)
 
 
+def _format_names() -> list[str]:
+    from launchscope.report import all_reporters
+
+    return [reporter.name for reporter in all_reporters()]
+
+
 MODULE = typer.Option(False, "-m", help="Run a module, as `python -m` does.")
 CONFIG = text("Settings file to use instead of the nearest pyproject.toml.", "PATH")
 PYTHON = text("Interpreter that runs the script.", "PATH")
@@ -126,11 +132,17 @@ _SHOW = {
         None,
         "--output",
         "-o",
-        help="Also write the report to this file; the suffix picks the format. Repeatable.",
+        help="Also write the report to this file; the suffix picks the format: .html, .md, .svg, "
+        ".json and more. Repeatable.",
         metavar="PATH",
     ),
     "format_name": typer.Option(
-        "terminal", "--format", "-f", help="Format on stdout.", metavar="NAME"
+        "terminal",
+        "--format",
+        "-f",
+        help="Format on stdout, such as markdown, json or svg.",
+        metavar="NAME",
+        autocompletion=_format_names,
     ),
     "quiet": typer.Option(False, "--quiet", "-q", help="No progress and no notes."),
     "verbose": VERBOSE,

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from launchscope.workflows.save import require_writable, shown_path, write_repor
 
 if TYPE_CHECKING:
     from launchscope.analysis.timeline.annotations import Annotations
+    from launchscope.analysis.timeline.work import Work
 
 UNWRITTEN = 2
 
@@ -28,6 +29,7 @@ class Outputs:
 
     shown: Reporter
     files: tuple[tuple[Path, Reporter], ...]
+    _traces: list[Annotations] = field(default_factory=list)
 
     @classmethod
     def checked(cls, typed: Typed, kind: type) -> Outputs:
@@ -66,17 +68,23 @@ class Outputs:
         """Whether one of them needs the trace that a Profile is made of."""
         return any(reporter.shows_trace for reporter in (self.shown, *dict(self.files).values()))
 
+    def annotate(self, work: Work, pause_ns: int | None) -> None:
+        """Keeps what they show of the trace, whose file has to stay. For `on_work`."""
+        if self.show_trace:
+            from launchscope.analysis.timeline.annotations import annotate
+
+            self._traces.append(annotate(work, pause_ns))
+
     def deliver(
         self,
         value: object,
         console: Console,
         next_commands: tuple[str, ...],
         problem: LaunchscopeError | None = None,
-        trace: Annotations | None = None,
     ) -> int:
         """Prints the report, writes the files, prints the problem; returns the exit code: 2 if a
         file could not be written (a Profile or Comparison is then saved in a temporary folder)."""
-        in_file = replace(located(console), trace=trace)
+        in_file = replace(located(console), trace=self._traces[0] if self._traces else None)
         shown = replace(
             in_file,
             width=console.width,

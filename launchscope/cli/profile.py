@@ -39,7 +39,14 @@ def profile(
     target = script_target(command or [], module=module, command="profile")
     outputs = Outputs.checked(typed, Profile)
     typed.note_misplaced(target.name, target.args)
-    result = workflow.profile(target, settings, console)
+    keeps_trace = bool(settings.keep_trace)
+    if outputs.show_trace and not keeps_trace:
+        console.note(
+            "without --keep-trace, the trace is gone after the run: the report shows the typical "
+            "steps only"
+        )
+    on_work = outputs.annotate if keeps_trace else None
+    result = workflow.profile(target, settings, console, on_work=on_work)
     keep(result.profile)
     commands = _next_commands(result.profile, outputs, console.words)
     return outputs.deliver(result.profile, console, commands, result.problem)

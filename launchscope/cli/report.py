@@ -40,8 +40,6 @@ def report(
 ) -> int:
     """Render the last run or a saved result again, or read a trace. Needs neither a GPU nor
     PyTorch."""
-    from launchscope.analysis.timeline.annotations import Annotations, annotate
-    from launchscope.analysis.timeline.work import Work
     from launchscope.model import Profile
     from launchscope.rules import find_rule
     from launchscope.workflows.last_run import last_run
@@ -59,12 +57,6 @@ def report(
             f"--step-range and --step-from {step_from} name different steps",
             hint="give one of the two",
         )
-    traces: list[Annotations] = []
-
-    def on_work(work: Work, pause_ns: int | None) -> None:
-        if outputs.show_trace:
-            traces.append(annotate(work, pause_ns))
-
     given = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value is not None]
     options = ReadOptions(
         threshold=settings.threshold,
@@ -77,7 +69,7 @@ def report(
         ranks=ranks,
         operators=typed.console.verbose or typed.format_name != "terminal" or bool(typed.output),
         given=tuple(given + ["--step-range"] * (step_range is not None)),
-        on_work=on_work,
+        on_work=lambda work, pause_ns: outputs.annotate(work, pause_ns),
     )
     if not paths:
         paths = [last_run()]
@@ -90,7 +82,7 @@ def report(
     codes = verdict.because[:1] if verdict is not None else ()
     # Somebody else may have written the file: nothing but a rule belongs into a command.
     commands = tuple(f"launchscope rules {code}" for code in codes if find_rule(code) is not None)
-    return outputs.deliver(value, typed.console, commands, trace=traces[0] if traces else None)
+    return outputs.deliver(value, typed.console, commands)
 
 
 def size_in_bytes(text: str) -> int:

@@ -30,7 +30,7 @@ _LEFT, _RIGHT = _MARGIN + _NAMES, _WIDTH - _MARGIN
 _LANE, _IDLE_LANE, _SPACE = 16, 28, 4
 _LETTER, _BOLD = 6.1, 8.4  # a wide guess of a letter's width, where nothing can be measured
 _THINNEST = 0.75
-_FEWEST_LETTERS = 4
+_FEWEST_LETTERS = 6
 _SMALL = 11
 # What a label in a lane means.
 _TONES = {
@@ -129,12 +129,12 @@ class _Picture:
         """Tones and their names, in rows."""
         x, self.height = float(_MARGIN), self.height + 18
         for tone, name in entries:
-            wide = 26 + len(name) * _LETTER
+            wide = 28 + len(name) * _LETTER
             if x + wide > _RIGHT:
                 x, self.height = _MARGIN, self.height + 20
             self.bars(tone, self.height - 11, 13, [(x, 14)])
             self.text(x + 20, self.height, name)
-            x += wide + 12
+            x += wide + 14
         self.height += 8
 
     def svg(self, document: Document, figures: Sequence[Figure]) -> str:
@@ -217,7 +217,7 @@ def _timeline(picture: _Picture, figure: Figure) -> None:
         picture.text(_MARGIN, picture.height + 33, step["summary"], "small")
         picture.height += 42
         tones |= _step(picture, step, labels, causes, per_ns)
-        _time_axis(picture, step["duration"], per_ns)
+        _time_axis(picture, per_ns)
     names = {**_LEGEND, **causes, "other": _OTHERS}
     picture.legend([(tone, names[tone]) for tone in names if tone in tones])
 
@@ -313,9 +313,11 @@ def _labels(
     """Names inside the bars that are wide enough."""
     for start, duration, label in zip(lane["start"], lane["duration"], lane["label"]):
         name, kind, short = labels[label]
-        text = _cut(
-            causes[kind] if lane["kind"] == "idle" else short or name, duration * per_ns - 12
-        )
+        wide = duration * per_ns - 12
+        if lane["kind"] == "idle":  # the legend says it, too
+            text = causes[kind] if len(causes[kind]) * _LETTER <= wide else ""
+        else:
+            text = _cut(short or name, wide)
         if not text:
             continue
         x, tone = _LEFT + start * per_ns, _tone(lane, kind)
@@ -326,7 +328,7 @@ def _labels(
         picture.text(x + 6, y + tall / 2 + 4, text, f"in on-{'paper' if is_pattern else tone}")
 
 
-def _time_axis(picture: _Picture, duration: int, per_ns: float) -> None:
+def _time_axis(picture: _Picture, per_ns: float) -> None:
     y = picture.height + 2
     picture.line(_LEFT, y, _RIGHT, y, "axis")
     for tick in _ticks((_RIGHT - _LEFT) / per_ns / 1e6):

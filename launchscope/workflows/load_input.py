@@ -63,7 +63,7 @@ Value = Profile | Difference | Ranks | Comparison | CheckResult
 T = TypeVar("T")
 
 
-def _nothing(work: Work, pause_ns: int | None) -> None:
+def ignore_work(work: Work, pause_ns: int | None) -> None:
     """Nobody asks for more than the Profile."""
 
 
@@ -83,7 +83,7 @@ class ReadOptions:
     ranks: bool = False
     operators: bool = False
     given: tuple[str, ...] = ()
-    on_work: Callable[[Work, int | None], object] = _nothing
+    on_work: Callable[[Work, int | None], object] = ignore_work
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def analyze(
     recording: Recording,
     threshold: float,
     expected_steps: int | None,
-    on_work: Callable[[Work, int | None], object] = _nothing,
+    on_work: Callable[[Work, int | None], object] = ignore_work,
 ) -> Profile:
     """The Profile of a recording, with its verdict."""
     return advise(
@@ -231,7 +231,7 @@ def _schema(path: Path) -> str | None:
 
 def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Difference:
     progress.status("reading both files")
-    before, after = each(profile_of, paths, replace(options, on_work=_nothing))
+    before, after = each(profile_of, paths, replace(options, on_work=ignore_work))
     ranks = [p.facts.rank if p.environment.world_size > 1 else None for p in (before, after)]
     if None not in ranks and ranks[0] != ranks[1]:
         progress.note(
@@ -241,7 +241,7 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 
 
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
-    options = replace(options, operators=False, on_work=_nothing)  # no row needs them
+    options = replace(options, operators=False, on_work=ignore_work)  # no row needs them
     rows: list[RankRow] = []
     collectives: dict[str, Collectives] = {}
     for name, (row, found) in zip(distinct_names(paths), each(_rank, paths, options)):

@@ -7,9 +7,10 @@ import itertools
 import os
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launchscope.config import Settings
 from launchscope.errors import InputError, LaunchscopeError, MeasureError, UsageError
@@ -21,6 +22,11 @@ from launchscope.runner.protocol.folder import SourceTree
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.signals import exit_code_of, held_back, ignore_further_signals
 from launchscope.workflows.temporary import TemporaryFolder
+
+if TYPE_CHECKING:
+    from launchscope.analysis.timeline.work import Work
+
+    OnWork = Callable[[Work, int | None], object]
 
 _STDERR = 2
 _LONGEST_STEM = 60  # at four bytes each; file systems take names of 255 bytes
@@ -62,9 +68,17 @@ class ProfileResult(ShownResult):
 class ScriptRunner:
     """Runs a script under the same settings, one process after another, which print to the file
     descriptor `stdout` (None: that of this process). The files of a recording exist until the next
-    run or the end of the `with` block; with `keep_trace` they stay."""
+    run or the end of the `with` block; with `keep_trace` they stay. `on_work` is that of
+    `build_profile`."""
 
-    def __init__(self, settings: Settings, progress: Progress, *, stdout: int | None = _STDERR):
+    def __init__(
+        self,
+        settings: Settings,
+        progress: Progress,
+        *,
+        stdout: int | None = _STDERR,
+        on_work: OnWork | None = None,
+    ):
         if settings.python is not None and shutil.which(settings.python) is None:
             raise UsageError(
                 f"--python: {settings.python} is not an executable program",
@@ -78,6 +92,7 @@ class ScriptRunner:
         self._settings = settings
         self._progress = progress
         self._stdout = stdout
+        self._on_work = on_work
         self._folder: Path | TemporaryFolder | None = None
 
     def __enter__(self) -> ScriptRunner:
@@ -138,14 +153,19 @@ class ScriptRunner:
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
         from launchscope.parser import read_recording
-        from launchscope.workflows.load_input import analyze
+        from launchscope.workflows.load_input import analyze, ignore_work
 
         settings, problem = self._settings, outcome.problem
         recording: Recording | None = None
         with contextlib.suppress(InputError):
             recording = read_recording(outcome.directory)
         if recording and (recording.timing or recording.inspect or recording.trace):
-            profile = analyze(recording, settings.threshold, settings.expected_steps)
+            profile = analyze(
+                recording,
+                settings.threshold,
+                settings.expected_steps,
+                self._on_work or ignore_work,
+            )
             end = "; this is what was measured until then"
         else:
             profile, end = None, " before anything was measured"
@@ -194,10 +214,12 @@ class ScriptRunner:
                 folder.remove()
 
 
-def profile(target: Target, settings: Settings, progress: Progress) -> ProfileResult:
-    """Measures the step of a script. Raises the problem of the run (ScriptError, MeasureError) if
-    nothing could be measured."""
-    with ScriptRunner(settings, progress, stdout=None) as runner:
+def profile(
+    target: Target, settings: Settings, progress: Progress, *, on_work: OnWork | None = None
+) -> ProfileResult:
+    """Measures the step of a script; `on_work` is that of `build_profile`. Raises the problem of
+    the run (ScriptError, MeasureError) if nothing could be measured."""
+    with ScriptRunner(settings, progress, stdout=None, on_work=on_work) as runner:
         run = runner.run(target)
     if run.profile is None:
         assert run.problem is not None

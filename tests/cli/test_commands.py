@@ -291,7 +291,8 @@ def test_bash_completes_commands_and_their_options(tmp_path: Path) -> None:
     script = (
         "script=$(launchscope --show-completion) || exit\n"
         'eval "$script"\n'
-        'for line in "launchscope re" "launchscope profile --exp" "launchscope report --ra"; do\n'
+        'for line in "launchscope re" "launchscope profile --exp" "launchscope report --ra" '
+        '"launchscope report -f per"; do\n'
         "  COMP_WORDS=($line) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
         "  _launchscope_completion launchscope\n"
         '  echo "${COMPREPLY[@]}"\n'
@@ -304,7 +305,8 @@ def test_bash_completes_commands_and_their_options(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert result.stdout.splitlines() == ["report", "--expected-steps", "--ranks"], result.stderr
+    completed = ["report", "--expected-steps", "--ranks", "perfetto"]
+    assert result.stdout.splitlines() == completed, result.stderr
 
 
 def test_completion_imports_nothing_heavy(capsys: Streams) -> None:

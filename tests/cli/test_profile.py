@@ -133,6 +133,20 @@ def test_the_recording_is_removed_unless_it_is_to_be_kept(
     assert (tmp_path / "train-4.launchscope").is_dir()
 
 
+def test_the_trace_of_a_run_is_shown_only_where_it_is_kept(
+    runner: Runner, capsys: Streams, tmp_path: Path
+) -> None:
+    command = ["profile", "-o", str(tmp_path / "a.perfetto.json"), "train.py"]
+    assert main(command) == 2
+    err = capsys.readouterr().err
+    assert "note: without --keep-trace, the trace is gone after the run" in err
+    assert "error: no step of this profile was traced" in err
+    assert runner.asked["on_work"] is load_input.ignore_work
+    main(["profile", "--keep-trace", *command[1:]])
+    assert "note:" not in capsys.readouterr().err
+    assert runner.asked["on_work"].__self__.show_trace
+
+
 def test_files_are_written_in_the_format_of_their_suffix(runner: Runner, tmp_path: Path) -> None:
     assert main(["profile", "-q", "-o", "p.json", "-o", "p.md", "train.py"]) == 0
     assert read_profile(tmp_path / "p.json").verdict is not None

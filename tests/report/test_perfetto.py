@@ -65,7 +65,7 @@ def nanoseconds(us: float) -> int:
 
 def per_iteration_ms(profile: Profile, slices: list[dict[str, Any]], key: str) -> None:
     """Asserts that the slices of each iteration in the figures sum to a sample of the metric."""
-    sums = defaultdict(int)
+    sums: dict[int, int] = defaultdict(int)
     for event in slices:
         if event["args"]["in_figures"]:
             sums[event["args"]["iteration"]] += nanoseconds(event["dur"])

@@ -1,4 +1,4 @@
-"""The picture for documents: the data of the page's timeline, in one small file without a script."""
+"""The picture for documents: what the page's timeline shows, in one small file without a script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.errors import UsageError
-from launchscope.model import Comparison, Profile
+from launchscope.model import Comparison, Metric, Profile
 from launchscope.report import render
 from launchscope.report.figures import CAUSES
 from launchscope.report.svg import _palette, _patterns
@@ -119,7 +119,7 @@ def test_slices_narrower_than_a_pixel_are_merged_and_keep_their_sum() -> None:
     assert sum(inside) == pytest.approx(15 * many * per_ns, rel=0.3)
 
 
-def test_curves_have_axes_marks_and_error_bars() -> None:
+def test_curves_have_axes_and_the_crossover() -> None:
     root = picture(comparisons.comparison())
     shown = texts(root)
     assert {"8", "32", "128", "256", "batch size", "ms per iteration", "eager", "replay"} <= {
@@ -127,8 +127,35 @@ def test_curves_have_axes_marks_and_error_bars() -> None:
     }
     assert any(text.startswith("crossover") for text in shown)
     assert "1,024" not in shown  # it was not measured
-    whiskers = [path for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "1.5"]
-    assert whiskers
+    assert whiskers(root) == []
+
+
+def whiskers(root: ET.Element) -> list[str]:
+    paths = root.iter(f"{SVG}path")
+    return [path.get("d", "") for path in paths if path.get("stroke-width") == "1.5"]
+
+
+def spread(comparison: Comparison) -> Comparison:
+    """Half of the eager samples a fifth above the others."""
+    points = []
+    for point in comparison.points:
+        if point.profile is not None:
+            low = point.profile.value("iteration_ms") or 0.0
+            timed = Metric.of_samples([low, low, 1.2 * low, 1.2 * low], "ms")
+            metrics = {**point.profile.metrics, "iteration_ms": timed}
+            point = replace(point, profile=replace(point.profile, metrics=metrics))
+        points.append(point)
+    return replace(comparison, points=tuple(points))
+
+
+def test_a_bar_spans_the_spread_of_each_point() -> None:
+    comparison = spread(comparisons.comparison())
+    bars_of_points = whiskers(picture(comparison))
+    measured = [point for point in comparison.points if point.profile is not None]
+    assert len(bars_of_points) == len(measured)
+    for drawn in bars_of_points:
+        low, high = re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)", drawn)[0]
+        assert float(high) < float(low)  # up is down in SVG
 
 
 def test_what_has_nothing_to_draw_is_refused_with_what_to_do() -> None:
@@ -160,7 +187,8 @@ def test_a_browser_draws_it_inside_its_frame(tmp_path: Path) -> None:
             path.write_text(str(render(value, "svg")), encoding="utf-8")
             page.show(path, 1000)
             wide = page.run(
-                "Math.max(...[...document.querySelectorAll('text')].map((e) => e.getBBox().x + e.getBBox().width))"
+                "Math.max(...[...document.querySelectorAll('text')].map((e) => e.getBBox())"
+                ".map((box) => box.x + box.width))"
             )
             assert wide <= 960
             assert not page.errors
