@@ -1,4 +1,4 @@
-"""Makes the pictures of the HTML report in docs/pictures: `python -m docs.make_pictures`."""
+"""Makes the pictures of reports in docs/pictures: `python -m docs.make_pictures`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from launchscope.cli import main
+from launchscope.report import render
+from launchscope.workflows.load_input import ReadOptions, profile_of
 from tests.report.browser import browser
 
 ROOT = Path(__file__).parents[1]
@@ -17,7 +19,10 @@ _END_OF_TIMELINE = "document.querySelector('figure.timeline').getBoundingClientR
 
 
 def make_pictures(to: Path = PICTURES) -> None:
-    """Writes report.png and report-dark.png: the page down to its timeline. Needs Chromium."""
+    """Writes report.png and report-dark.png, the page down to its timeline, and timeline.svg. Needs
+    Chromium."""
+    profile = profile_of(RECORDING, ReadOptions(threshold=15.0, expected_steps=None))
+    (to / "timeline.svg").write_text(str(render(profile, "svg")), encoding="utf-8")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # Chromium writes late
         report = Path(folder, "report.html")
         with report.open("w", encoding="utf-8") as stdout, redirect_stdout(stdout):
