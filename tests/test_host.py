@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.host import free_memory, require_room_beside, write_whole
+from launchscope.host import Blocks, free_memory, require_room_beside, write_whole
 
 
 def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -20,6 +21,24 @@ def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> Non
     write_whole(file, b"new")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [
         ("report.json", b"new")
+    ]
+
+
+def test_content_in_blocks_is_made_again_where_the_file_cannot_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, content = tmp_path / "trace", Blocks(lambda: iter((b"first ", b"second")))
+    write_whole(file, content)
+    assert file.read_bytes() == b"first second"
+
+    def busy(neighbor: Path, target: Path) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    file.write_bytes(b"old")
+    monkeypatch.setattr(Path, "replace", busy)
+    write_whole(file, content)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [
+        ("trace", b"first second")
     ]
 
 
