@@ -113,17 +113,17 @@ class Console(Progress):
 
     def out(self, text: Content, *, commands: bool = False) -> None:
         """The result, to stdout. No line of it is a command to a CI service, unless it is made of
-        them."""
-        if isinstance(text, Blocks):
-            for block in text:
-                self.out(block)
-            return
+        them; blocks stay as they are."""
         self.clear_status()
-        encoding = getattr(self.stdout, "encoding", None) or "utf-8"
-        text = text.decode() if isinstance(text, bytes) else text
-        text = text if commands else self._inert(text, self.stdout)
         try:
-            self.stdout.write(text.encode(encoding, "replace").decode(encoding))
+            if isinstance(text, Blocks):
+                self.stdout.flush()
+                self.stdout.buffer.writelines(text)
+            else:
+                encoding = getattr(self.stdout, "encoding", None) or "utf-8"
+                text = text.decode() if isinstance(text, bytes) else text
+                text = text if commands else self._inert(text, self.stdout)
+                self.stdout.write(text.encode(encoding, "replace").decode(encoding))
             self.stdout.flush()
         except BrokenPipeError:
             raise

@@ -78,6 +78,11 @@ def report(
     outputs = Outputs.checked(typed, found.kind)
     outputs.require_spared(paths)
     value = found.read(typed.console)
+    if outputs.lack_trace:
+        typed.console.note(
+            "a Profile does not hold its trace, so its typical steps are shown; name the trace or "
+            "the recording to see all of it"
+        )
     verdict = value.verdict if isinstance(value, Profile) else None
     codes = verdict.because[:1] if verdict is not None else ()
     # Somebody else may have written the file: nothing but a rule belongs into a command.

@@ -294,6 +294,18 @@ def test_a_profile_without_its_trace_shows_its_typical_steps() -> None:
     )
 
 
+def test_the_command_says_that_a_saved_profile_has_only_typical_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "profile.json"
+    assert main(["report", str(RECORDINGS / "lstm"), "-o", str(saved)]) == 0
+    assert "typical steps" not in capsys.readouterr().err
+    assert main(["report", str(saved), "-o", str(tmp_path / "a.perfetto.json")]) == 0
+    assert "note: a Profile does not hold its trace" in capsys.readouterr().err
+    assert main(["report", str(RECORDINGS / "lstm"), "-f", "perfetto"]) == 0
+    assert "note:" not in capsys.readouterr().err
+
+
 def test_a_profile_without_a_traced_step_is_refused_with_what_to_do() -> None:
     with pytest.raises(UsageError, match="nothing to show on a timeline") as error:
         render(advise(rehearsal()), "perfetto")
@@ -332,6 +344,16 @@ def test_the_command_writes_plain_and_compressed_files_and_replaces_them(
         assert plain.read_text() == gzip.decompress(packed.read_bytes()).decode() == shown
     assert main(["report", str(plain), "-o", str(plain)]) == 2
     assert main(["report", str(source), "-o", str(source)]) == 2
+
+
+def test_no_block_of_a_trace_changes_on_its_way_to_stdout(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """A block may begin inside a character, or with the colons of `at::native`."""
+    text = kineto_text(loop_trace(300, step).document()).replace("aten::add", "学習::" * 40)
+    (tmp_path / "t.json").write_bytes(json.dumps(json.loads(text), ensure_ascii=False).encode())
+    assert main(["report", str(tmp_path / "t.json"), "-f", "perfetto"]) == 0
+    unchanged((tmp_path / "t.json").read_bytes(), capsysbinary.readouterr().out)
 
 
 def test_the_suffix_chooses_the_trace_and_not_the_profile() -> None:
