@@ -56,7 +56,7 @@ def build_profile(
     *,
     threshold_pct: float = 15.0,
     expected_steps: int | None = None,
-    on_work: Callable[[Work, int | None], object] = lambda work, pause_ns: None,
+    on_work: Callable[[Work, bool], object] = lambda work, pauses: None,
 ) -> Profile:
     """The Profile of a recording, without a verdict; every metric key present, None if unmeasured.
     `on_work` gets the work of the eager trace, if there is one, as in `profile_of_trace`.
@@ -84,7 +84,7 @@ def build_profile(
         _add_replay(builder, result, replay, times)
     projector = None
     if traced is not None:
-        on_work(traced.work, None)
+        on_work(traced.work, False)
         builder.add_trace(traced, times)
         if (devices := traced.work.devices) > 1:
             builder.notes.append(

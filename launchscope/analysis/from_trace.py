@@ -76,10 +76,10 @@ def profile_of_trace(
     expected_steps: int | None = None,
     step_from: str = "auto",
     step_range: str | None = None,
-    on_work: Callable[[Work, int | None], object] = lambda work, pause_ns: None,
+    on_work: Callable[[Work, bool], object] = lambda work, pauses: None,
 ) -> Profile:
     """The Profile of one trace file, mode "trace", without a verdict. `on_work` gets what it is
-    made of, and the `pause_ns` of `build_timeline`.
+    made of, and the `pauses` of `build_timeline`.
 
     Raises InputError when the trace holds no device work, or not the steps asked for.
     """
@@ -100,7 +100,7 @@ def profile_of_trace(
                 why = f" ({_SHARED_IDS})"
             text = f"the trace has no launch call for its {events}{why}, so no step can be found"
         raise InputError(text, hint="--step-from none reports on the whole span")
-    on_work(work, PAUSE_NS)
+    on_work(work, True)
     optimizer = made_capturable(work)
     traced = TracedSteps.of(work, optimizer, pauses=True)
     if not work.iterations.whole:

@@ -73,12 +73,12 @@ class Outputs:
         """Whether one of them needs it and nothing was annotated."""
         return self.show_trace and not self._traces
 
-    def annotate(self, work: Work, pause_ns: int | None) -> None:
+    def annotate(self, work: Work, pauses: bool) -> None:
         """Keeps what they show of the trace, whose file has to stay. For `on_work`."""
         if self.show_trace:
             from launchscope.analysis.timeline.annotations import annotate
 
-            self._traces.append(annotate(work, pause_ns))
+            self._traces.append(annotate(work, pauses))
 
     def deliver(
         self,

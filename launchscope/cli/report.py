@@ -69,7 +69,7 @@ def report(
         ranks=ranks,
         operators=typed.console.verbose or typed.format_name != "terminal" or bool(typed.output),
         given=tuple(given + ["--step-range"] * (step_range is not None)),
-        on_work=lambda work, pause_ns: outputs.annotate(work, pause_ns),
+        on_work=lambda work, pauses: outputs.annotate(work, pauses),
     )
     if not paths:
         paths = [last_run()]

@@ -63,7 +63,7 @@ Value = Profile | Difference | Ranks | Comparison | CheckResult
 T = TypeVar("T")
 
 
-def ignore_work(work: Work, pause_ns: int | None) -> None:
+def ignore_work(work: Work, pauses: bool) -> None:
     """Nobody asks for more than the Profile."""
 
 
@@ -83,7 +83,7 @@ class ReadOptions:
     ranks: bool = False
     operators: bool = False
     given: tuple[str, ...] = ()
-    on_work: Callable[[Work, int | None], object] = ignore_work
+    on_work: Callable[[Work, bool], object] = ignore_work
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def analyze(
     recording: Recording,
     threshold: float,
     expected_steps: int | None,
-    on_work: Callable[[Work, int | None], object] = ignore_work,
+    on_work: Callable[[Work, bool], object] = ignore_work,
 ) -> Profile:
     """The Profile of a recording, with its verdict."""
     return advise(

@@ -26,7 +26,7 @@ from launchscope.workflows.temporary import TemporaryFolder
 if TYPE_CHECKING:
     from launchscope.analysis.timeline.work import Work
 
-    OnWork = Callable[[Work, int | None], object]
+    OnWork = Callable[[Work, bool], object]
 
 _STDERR = 2
 _LONGEST_STEM = 60  # at four bytes each; file systems take names of 255 bytes

@@ -39,8 +39,8 @@ LANES = {
 def annotated(path: Path, **options: Any) -> tuple[Profile, Blocks]:
     found: list[Annotations] = []
 
-    def on_work(work: Work, pause_ns: int | None) -> None:
-        found.append(annotate(work, pause_ns))
+    def on_work(work: Work, pauses: bool) -> None:
+        found.append(annotate(work, pauses))
 
     profile = profile_of(path, ReadOptions(15.0, None, operators=True, on_work=on_work, **options))
     content = reporter_named("perfetto").content(profile, RenderOptions(trace=found[0]))

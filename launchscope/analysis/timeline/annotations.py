@@ -54,8 +54,8 @@ class Annotations:
     depth: Ints
 
 
-def annotate(work: Work, pause_ns: int | None = None) -> Annotations:
-    """All iterations of the trace; `pause_ns` is that of `build_timeline`."""
+def annotate(work: Work, pauses: bool = False) -> Annotations:
+    """All iterations of the trace; `pauses` is that of `build_timeline`."""
     trace, windows = work.trace, work.iterations
     return Annotations(
         trace.insertion,
@@ -63,19 +63,19 @@ def annotate(work: Work, pause_ns: int | None = None) -> Annotations:
         windows.pid,
         int(work.activities[c.DEVICE][0]),
         np.isin(np.arange(len(windows)), windows.used),
-        tuple(lane for lane in _lanes(work, pause_ns) if len(lane.start)),
+        tuple(lane for lane in _lanes(work, pauses) if len(lane.start)),
         *depth_changes(work),
     )
 
 
-def _lanes(work: Work, pause_ns: int | None) -> Iterator[Spans]:
+def _lanes(work: Work, pauses: bool) -> Iterator[Spans]:
     windows, launches, rows = work.iterations, work.launches, np.arange(len(work.iterations))
     yield Spans("iteration", windows.begin, windows.end, rows)
     yield Spans("step", windows.step_begin, windows.end, rows)
     begin, end = iteration_spans(work)
     known = end > begin
     yield Spans("gpu", begin[known], end[known], rows[known])
-    gaps = idle_gaps(work, pause_ns)[0]
+    gaps = idle_gaps(work, pauses)[0]
     begin, end, cause, gap = gaps.parts(np.flatnonzero(gaps.group >= 0))
     yield Spans("idle", begin, end, gaps.group[gap], Texts(cause, CAUSES))
     found = find_collectives(work)
