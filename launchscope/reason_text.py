@@ -85,8 +85,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "forward_steps": "each forward counts as a step",
     "file_cut": "the file is damaged and may lack device work (counts and busy times are lower "
     "limits, idle time is an upper one)",
-    "launches_unknown": "too little of the device work could be joined to the call that launched "
-    "it",
     "graph_capture": "the trace shows the capture of a CUDA graph, and a launch that is captured "
     "runs nothing on the GPU",
     "work_lost": "the trace has device work for only {found} of {calls} launches",
@@ -170,6 +168,10 @@ def reason_text(reason: Reason) -> str:
         case "file_damaged":
             events = int(details.get("events", 0))
             return f"{plural(events, 'event')} of the file {'is' if events == 1 else 'are'} damaged"
+        case "launches_unknown":
+            unknown, events = (int(details.get(name, 0)) for name in ("unknown", "events"))
+            which = f"{unknown:,} of {plural(events, 'GPU event')}" if events else "its GPU events"
+            return f"the trace does not say which calls launched {which}"
         case "few_launches":
             launches = plural(float(details.get("launches", 0)), "launch")
             return f"a step has only {launches}, and a replay needs about as many calls"

@@ -31,7 +31,7 @@ from launchscope.errors import InputError
 from launchscope.model import DeviceRow, Environment, Profile, Reason, Replay, Shapes, Target
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
-from launchscope.parser.trace import Floats, Ints, Trace, ints
+from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints
 from launchscope.wording import listed, plural
 
 # Host time in us that recording adds to an operator or call: typical, least and most of the 14
@@ -204,8 +204,11 @@ def _gain_unknown(
     short = int((lasted < _LEAST_WORK_NS[0]).sum())
     if 100 * short * _LEAST_WORK_NS[1] > _MAX_HIDDEN_PCT * max(int(lasted.sum()), 1):
         return Reason("no_durations", {"short": short, "works": len(lasted)})
-    if (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT or _orphan_pct(work) > _MAX_LOST_PCT:
-        return Reason("launches_unknown")
+    orphans = _orphans(work)
+    orphan_pct = 100 * float(lasted[orphans].sum()) / max(float(lasted.sum()), 1.0)
+    if (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT or orphan_pct > _MAX_LOST_PCT:
+        counts = {"unknown": int(orphans.sum()), "events": len(orphans)}
+        return Reason("launches_unknown", counts)
     if 100 * steps.lost > _MAX_LOST_PCT * steps.calls:
         counts = {"found": steps.calls - steps.lost, "calls": steps.calls}
         return Reason("graph_capture") if steps.captured else Reason("work_lost", counts)
@@ -243,14 +246,18 @@ def _works_elsewhere(rows: tuple[DeviceRow, ...]) -> bool:
     return max(others, default=0.0) > _MAX_ELSEWHERE * most
 
 
-def _orphan_pct(work: Work) -> float:
-    """Device time among the used steps' work that has no known launch, in percent. What ran before
-    them was launched before the recording began."""
-    start, time = ints(work.activities, c.START), ints(work.activities, c.DUR)
-    own = np.isin(work.activity_iteration, work.iterations.used)
-    first, last = start[own].min(), start[own].max()
-    orphan = (ints(work.activities, c.LAUNCH) < 0) & (start > first) & (start < last)
-    return float(100 * time[orphan].sum() / max(time[own | orphan].sum(), 1))
+def _orphans(work: Work) -> Bools:
+    """Device work without a known launch that began while the host was recorded. Before, and as far
+    as it was queued by then, it was launched before the recording began."""
+    trace = work.trace
+    host = map(work.iterations.of_process, (trace.calls, trace.ops, trace.ranges))
+    times = np.concatenate([ints(table, c.START) for table in host])
+    start, unknown = ints(work.activities, c.START), ints(work.activities, c.LAUNCH) < 0
+    recorded = (start >= times.min(initial=np.iinfo(np.int64).max)) & (
+        start <= times.max(initial=0)
+    )
+    found: Bools = unknown & recorded & ~work.activities[c.EARLIER]
+    return found
 
 
 def _times(traced: TracedSteps) -> tuple[StepTimes, tuple[float, float]]:
@@ -323,9 +330,9 @@ def _notes(
         notes.append(
             f"the launch of {plural(joined.reused, 'GPU event')} is not known: {_SHARED_IDS}"
         )
-    if joined.earlier:
+    if earlier := int(joined.activities[c.EARLIER].sum()):
         notes.append(
-            f"the recording began after the launch of {plural(joined.earlier, 'GPU event')}, which "
+            f"the recording began after the launch of {plural(earlier, 'GPU event')}, which "
             "count as busy time only"
         )
     if times.iteration_ms is not None and traced_ms > 1.005 * times.iteration_ms:

@@ -28,6 +28,7 @@ MEMCPY = "memcpy"
 MEMSET = "memset"
 
 LAUNCH = "launch"  # of an activity: the row of its launch, -1 for an orphan; of a synchronization
+EARLIER = "earlier"  # of an activity: launched before the recording began
 # Of launches:
 GRAPH = "graph"  # a kind beside the three above
 KERNELS = "kernels"  # that the call reaches

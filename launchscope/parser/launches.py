@@ -28,9 +28,9 @@ _ROUNDING_NS = 1000
 class Launches:
     """The launches of a trace, by start, and its activities with the launch they came from.
 
-    `calls` has the call's columns and KIND, KERNELS, FIRST, LAST and BLOCKING. `earlier` activities
-    were launched before the recording began. `coverage_pct`: the share of the others that found
-    their launch. `reused` ones did not: several calls had their id.
+    `calls` has the call's columns and KIND, KERNELS, FIRST, LAST and BLOCKING. `activities` has
+    LAUNCH, and EARLIER: launched before the recording began. `coverage_pct`: the share of the
+    others that found their launch. `reused` ones did not: several calls had their id.
     """
 
     calls: Table
@@ -38,7 +38,6 @@ class Launches:
     row: Ints  # of each launch among the calls of the trace
     coverage_pct: float | None
     reused: int = 0
-    earlier: int = 0
 
 
 def find_launches(trace: Trace) -> Launches:
@@ -58,15 +57,16 @@ def find_launches(trace: Trace) -> Launches:
     row[launching] = np.arange(len(launching))
     launch = row[caller]
     found = _with_device_work(calls[launching], activities, launch)
-    joined = activities.assign(**{c.LAUNCH: launch.astype(np.int32)})
-    earlier = _earlier(trace) & (launch < 0)
+    earlier = _earlier(trace, launch)
+    joined = activities.assign(**{c.LAUNCH: launch.astype(np.int32), c.EARLIER: earlier})
     coverage = 100.0 * float((launch[~earlier] >= 0).mean()) if not earlier.all() else None
-    return Launches(found, joined, launching, coverage, reused, int(earlier.sum()))
+    return Launches(found, joined, launching, coverage, reused)
 
 
-def _earlier(trace: Trace) -> Bools:
-    """Whether each activity was launched before the first recorded call of its process, or of any
-    where its own is unknown: CUPTI's and ROCm's correlation ids grow with time."""
+def _earlier(trace: Trace, launch: Ints) -> Bools:
+    """Whether each activity was launched before the recording began. Its id is smaller than those
+    of all recorded calls of its process, or of any where its own is unknown: CUPTI's and ROCm's
+    correlation ids grow with time. And it was queued, not launched by a call that was lost."""
     numbered = trace.calls[ints(trace.calls, c.CORRELATION) > 0]
     if not len(numbered):
         return np.zeros(len(trace.activities), bool)
@@ -75,8 +75,29 @@ def _earlier(trace: Trace) -> Bools:
     least = np.full(len(pid), first.min())
     for process in np.unique(owner):
         least[pid == process] = first[owner == process].min()
-    found: Bools = (correlation > 0) & (correlation < least)
-    return found
+    found: Bools = (launch < 0) & (correlation > 0) & (correlation < least)
+    return found & ~_calls_lost(trace, launch, found, int(numbered[c.START][0]))
+
+
+def _calls_lost(trace: Trace, launch: Ints, earlier: Bools, first_call: int) -> Bools:
+    """Those of the seemingly earlier activities whose calls were lost: the host did enough before
+    its first recorded call to have made theirs, and the device was not working off a queue. A queue
+    leaves the device idle after its last work, lost calls leave it idle between."""
+    host = [ints(table, c.START) for table in (trace.ops, trace.ranges) if len(table)]
+    start = ints(trace.activities, c.START)
+    begin = min((int(times[0]) for times in host), default=first_call)
+    late = earlier & (start > begin)
+    before = sum(int(np.searchsorted(times, first_call)) for times in host)
+    after = max(sum(map(len, host)) - before, 1)
+    launches = int(launch.max(initial=-1)) + 1
+    running = np.flatnonzero(late & (start < first_call))
+    if not len(running) or 2 * before * launches < after * int(late.sum()):
+        return np.zeros(len(start), bool)
+    reach = np.maximum.accumulate(np.append(begin, ints(trace.activities, c.END)))
+    idle = np.maximum(start - reach[:-1], 0)
+    queue_ends = running[-1]
+    between = int(idle[: queue_ends + 1].sum())
+    return late & (between >= first_call - int(reach[queue_ends + 1]))
 
 
 def _identities(calls: Table, activities: Table) -> tuple[Ints, Ints, int]:

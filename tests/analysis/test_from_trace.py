@@ -346,6 +346,57 @@ def test_device_work_that_was_launched_before_the_recording_takes_no_verdict() -
     assert why_unknown(profile(built)) is None
 
 
+@pytest.mark.parametrize(("from_us", "to_us"), [(0, 1500), (1500, 9999), (0, 9999)])
+def test_calls_that_were_lost_while_steps_were_recorded_give_no_verdict(
+    from_us: float, to_us: float
+) -> None:
+    built = marked(8, lambda builder, _: step(builder)).end()
+    first = built.events[0]["ts"]
+    built.events = [
+        event for event in built.events
+        if event["cat"] != "cuda_runtime" or not from_us <= event["ts"] - first < to_us
+    ]  # fmt: skip
+    if to_us - from_us == 9999:
+        with pytest.raises(InputError, match="no launch call for its 160 GPU events"):
+            profile(built)
+        return
+    read = profile(built)
+    assert why_unknown(read) == "launches_unknown"
+    assert read.value("launches_per_step") == 20  # of the steps that are whole
+    assert not any("launched nothing" in note for note in read.notes)
+    assert not any("recording began after" in note for note in read.notes)
+    assert read.verdict is not None
+    assert "of 160 GPU events" in read.verdict.headline
+
+
+def test_work_that_was_queued_when_the_recording_began_takes_no_verdict() -> None:
+    built = trace()
+    for number in range(300):
+        built.host = 1_000_000 + 10 * number
+        built.orphan(us=8)
+    built.host = 1_000_100
+    for _ in range(9):
+        begin = built.host
+        for index in range(20):
+            built.op("aten::mul").work(20).launch(kernel_us=4, name=f"k{index}", stream=5)
+        built.span("ProfilerStep#1", begin, built.host)
+    read = profile(built)
+    assert why_unknown(read) is None
+    assert any("after the launch of 300 GPU events" in note for note in read.notes)
+
+
+def test_device_work_that_was_lost_gives_no_verdict_from_the_steps_that_are_left() -> None:
+    built = marked(8, lambda builder, _: step(builder)).end()
+    built.events = [
+        e for e in built.events if e["cat"] != "kernel" or e["args"]["correlation"] < 90
+    ]
+    read = profile(built)
+    assert why_unknown(read) == "work_lost"
+    assert read.value("launches_per_step") == 20
+    assert read.verdict is not None
+    assert "device work for only 89 of 160 launches" in read.verdict.headline
+
+
 def sentences(read: Profile) -> str:
     assert read.verdict is not None
     findings = (text for found in read.findings for text in (found.title, found.advice))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from launchscope.parser import columns as c
 from launchscope.parser.launches import find_launches, synchronizations
 from launchscope.parser.trace import Trace
-from tests.builders import trace
+from tests.builders import TraceBuilder, trace
 
 
 def kinds(read: Trace) -> list[str]:
@@ -100,3 +104,48 @@ def test_the_id_zero_means_that_it_is_not_known() -> None:
     for event in built.events:
         event["args"]["correlation"] = 0
     assert len(find_launches(built.trace()).calls) == 0
+
+
+# ------------------------------------------------- launched before the recording, or lost
+
+
+def earlier(built: TraceBuilder) -> int:
+    return int(find_launches(built.trace()).activities[c.EARLIER].sum())
+
+
+def launching(built: TraceBuilder, count: int, kernel_us: float = 3) -> TraceBuilder:
+    for _ in range(count):
+        built.op("aten::mul").work(20).launch(kernel_us=kernel_us)
+    return built
+
+
+@pytest.mark.parametrize("kernel_us", [3, 60], ids=["the GPU waits", "the GPU is busy"])
+def test_work_whose_calls_were_lost_was_not_launched_before_the_recording(kernel_us: float) -> None:
+    built = launching(trace(), 60, kernel_us)
+    built.events = [e for e in built.events if e["cat"] != "cuda_runtime" or e["ts"] > 1_000_700]
+    found = find_launches(built.trace())
+    assert not found.activities[c.EARLIER].any()
+    assert found.coverage_pct == pytest.approx(100 * len(found.calls) / 60)
+    assert len(found.calls) < 35
+
+
+def loading(built: TraceBuilder) -> None:
+    """A step that begins with what launches nothing, while the GPU works off its queue."""
+    for _ in range(400):
+        built.op("aten::stack").work(20)
+
+
+@pytest.mark.parametrize("begin", [lambda built: None, loading], ids=["at once", "after loading"])
+@pytest.mark.parametrize("gap_us", [0, 500], ids=["one after the other", "waiting for ranks"])
+def test_queued_work_was_launched_before_the_recording(
+    begin: Callable[[TraceBuilder], None], gap_us: float
+) -> None:
+    built = trace()
+    queued = []
+    for number in range(100):
+        built.host = 1_000_000 + number * (60 + gap_us * (number == 50))
+        queued.append(built.orphan(us=60))
+    built.host = 1_000_100
+    begin(built.step())
+    launching(built, 40)
+    assert earlier(built) == 100

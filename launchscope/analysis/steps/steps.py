@@ -50,7 +50,7 @@ class Steps:
     iterations: Iterations
     boundary: StepBoundary
     notes: tuple[str, ...] = ()
-    # Launch calls of the used steps, or of the trace where nothing marks a step.
+    # Launch calls of the trace; of the used steps where they are marked and a stream was captured.
     calls: int = 0
     lost: int = 0  # those without device work
     captured: bool = False  # whether a stream was captured among them
@@ -131,10 +131,11 @@ def _from_ranges(trace: Trace, launches: Launches, ranges: Table, name: str) -> 
     outer = begin >= np.append(begin[0], np.maximum.accumulate(end)[:-1])
     begin, end = begin[outer], end[outer]
     notes: tuple[str, ...] = ()
-    # Those count whose device work was lost.
+    # Those count whose device work or whose calls were lost.
     launched = where(trace.calls[c.NAME], _ALWAYS_LAUNCH.search)
     launched[launches.row] = True
     starts = ints(trace.calls, c.START)[launched & (trace.calls[c.PID] == pid)]
+    starts = np.sort(np.append(starts, _orphans(launches, pid)))
     filled = np.searchsorted(starts, end) > np.searchsorted(starts, begin)
     whole = int(np.flatnonzero(filled).max(initial=-1)) + 1
     if 0 < whole < len(begin):
@@ -241,9 +242,10 @@ def _whole(trace: Trace, note: str) -> Steps:
 def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
     """The steps without those that are known to lack work, and a note that counts them.
 
-    The profiler or the file lost the work of a launch without any. Kineto writes one thread after
-    the other, so only steps before the first thread's end count in a cut file: InputError if none.
-    If every step lost work, as when each captures a graph, all stay.
+    The profiler or the file lost the work of a launch without any, and the launch of work without
+    one. Kineto writes one thread after the other, so only steps before the first thread's end count
+    in a cut file: InputError if none. If every step lost work, as when each captures a graph, all
+    stay.
     """
     windows = steps.iterations
     mine = np.ones(len(trace.calls), np.bool_)
@@ -251,7 +253,7 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
         mine = ints(trace.calls, c.PID) == windows.pid
     lost = ints(trace.calls, c.START)[mine & _lost(trace, joined)]
     partial = np.zeros(len(windows), np.bool_)
-    row = windows.of(lost)
+    row = windows.of(np.append(lost, _orphans(joined, windows.pid)))
     partial[row[row >= 0]] = True
     # When the iteration after such a step began on the GPU is unknown, too.
     partial[1:] |= partial[:-1].copy()
@@ -277,7 +279,8 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
         mine & where(trace.calls[c.NAME], lambda name: _CAPTURE in name)
     ]
     launched = ints(joined.calls, c.START)
-    if steps.boundary.boundary in ("marker", "optimizer"):
+    # A capture outside of the steps takes nothing from them.
+    if len(captures) and steps.boundary.boundary in ("marker", "optimizer"):
         lost, captures, launched = (
             times[np.isin(windows.of(times), left)] for times in (lost, captures, launched)
         )
@@ -301,6 +304,13 @@ def _lost(trace: Trace, joined: Launches) -> Bools:
         lost[mine] = ~np.isin(ints(calls, c.CORRELATION)[mine], found)
     # Why a process has no launch at all is unknown.
     return lost & np.isin(pid, launching)
+
+
+def _orphans(joined: Launches, pid: int | None) -> Ints:
+    """When the device work of a process began whose calls were lost."""
+    work = joined.activities
+    mine = np.ones(len(work), np.bool_) if pid is None else np.isin(ints(work, c.PID), (pid, -1))
+    return ints(work, c.START)[mine & (ints(work, c.LAUNCH) < 0) & ~work[c.EARLIER]]
 
 
 def _recorded_until(joined: Launches, pid: int | None) -> int:
