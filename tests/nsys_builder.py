@@ -149,7 +149,7 @@ class NsysBuilder:
 
     def _run(self, kind: str, begin: float, us: float, correlation: int, stream: int,
              **more: Any) -> NsysBuilder:  # fmt: skip
-        begin = max(begin, self._free.get((self.device, stream), 0.0))
+        begin = max(begin, self._free.get((self.device, stream), begin))
         self._free[self.device, stream] = begin + us
         return self._row(f"CUPTI_ACTIVITY_KIND_{kind}", start=_ns(begin), end=_ns(begin + us),
                          deviceId=self.device, contextId=1, streamId=stream, **more,

@@ -23,7 +23,9 @@ from launchscope.parser.json_events import MAX_EVENT, BeyondRepairError, Events
 from launchscope.parser.occupancy import shares_ppm
 from launchscope.parser.rows import Rows
 from launchscope.parser.sources import Reading, Source, too_large
-from launchscope.parser.trace import Damage, Insertion, Ints, Table, Trace, ints
+from launchscope.parser.trace import (
+    Damage, Insertion, Ints, Table, Trace, before_zero, from_zero, ints,
+)  # fmt: skip
 
 # Categories of device events that are no kernels, and what a file with only these is.
 _FOREIGN = {
@@ -95,9 +97,7 @@ def read(path: Path, reading: Reading) -> Trace:
             device = {}
     name, shares = device.get("name"), shares_ppm(decoder.launch_shapes, device)
     sorted_ = [rows.table() for rows in (*tables.values(), gradients)]
-    earliest = min((int(table[c.START][0]) for table in sorted_ if len(table)), default=0)
-    # A clock of its own choosing may give times before 0.
-    calls, activities, ranges, ops, python, given = _later(sorted_, -min(earliest, 0))
+    calls, activities, ranges, ops, python, given = from_zero(*sorted_)
     if not len(activities):
         _refuse_foreign(path)
     activities, ambiguous = _with_process(activities, calls)
@@ -120,7 +120,7 @@ def read(path: Path, reading: Reading) -> Trace:
         with_stack=bool(metadata.get("with_stack")),
         insertion=Insertion(
             path, events.end, b"" if events.complete else b"]}" if events.head else b"]",
-            decoder.ns_per_unit, min(earliest, 0),
+            decoder.ns_per_unit, before_zero(sorted_),
         ),
     )  # fmt: skip
 
@@ -135,17 +135,6 @@ def _refuse_foreign(path: Path) -> None:
         for category, reason in _FOREIGN.items():
             if b'"' + category + b'"' in block:
                 raise InputError(f"{path} {reason}")
-
-
-def _later(tables: list[Table], by_ns: int) -> list[Table]:
-    """The tables with every time later by this."""
-    if not by_ns:
-        return tables
-    times = {c.START, c.END}
-    return [
-        table.assign(**{name: table[name] + by_ns for name in times.intersection(table.columns)})
-        for table in tables
-    ]
 
 
 def _with_process(activities: Table, calls: Table) -> tuple[Table, int]:

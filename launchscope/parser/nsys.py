@@ -19,7 +19,7 @@ from launchscope.errors import InputError
 from launchscope.parser import columns as c
 from launchscope.parser.rows import Rows
 from launchscope.parser.sources import Reading, Source, too_large
-from launchscope.parser.trace import Damage, Ints, Table, Trace, ints
+from launchscope.parser.trace import Damage, Ints, Table, Trace, from_zero, ints
 
 _MAGIC = b"SQLite format 3\0"
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
@@ -40,13 +40,14 @@ _VERSION = re.compile(r"_v\d+(?:_ptsz|_ptds)?$")
 _OPERATOR = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*$")
 _OPS = ("aten::", "autograd::", "torch::", "c10d::")
 _MOST_NS = 4 * 10**18
+_NO_TIME = -(2**62)
 _LOCKED = (5, 6)  # SQLITE_BUSY and SQLITE_LOCKED
 _ROWS = 50_000  # read at once
-# Whatever a damaged row holds is read as an integer: -1 if it does not begin like a number (a plain
-# cast would make 0 of it, which is a time).
+# Whatever a damaged row holds is read as an integer: unknown if it does not begin like a number (a
+# plain cast would make 0 of it, which is a time).
 _NUMBER = (
     "CASE WHEN typeof(\"{0}\") IN ('integer', 'real') OR \"{0}\" GLOB '[0-9]*' "
-    'THEN CAST("{0}" AS INTEGER) ELSE -1 END'
+    'THEN CAST("{0}" AS INTEGER) ELSE {1} END'
 )
 
 
@@ -118,7 +119,7 @@ def _is_locked(error: Exception) -> bool:
 
 
 class _Export:
-    """One export. A column that a table lacks is read as -1, a text as None."""
+    """One export. What a table lacks is read as -1, a time as `_NO_TIME`, a text as None."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, reading: Reading) -> None:
         self._path = path
@@ -147,7 +148,8 @@ class _Export:
             raise self._damaged("; ".join(self._repairs))
         names = (text for _, texts in self._rows("TARGET_INFO_GPU", (), "name") for text in texts)
         device_name = next((name for name in names if name), None)
-        calls, activities, ranges, ops = _with_one_process(*(t.table() for t in self._tables))
+        tables = _with_one_process(*(table.table() for table in self._tables))
+        calls, activities, ranges, ops = from_zero(*tables)
         return Trace(
             calls=calls,
             activities=activities,
@@ -201,7 +203,8 @@ class _Export:
         if table not in self._columns:
             return
         there = self._columns[table]
-        parts = [_NUMBER.format(n) if n in there else "-1" for n in wanted]
+        unknown = {n: _NO_TIME if n in ("start", "end") else -1 for n in wanted}
+        parts = [_NUMBER.format(n, unknown[n]) if n in there else f"{unknown[n]}" for n in wanted]
         parts.append(f'"{text}"' if text in there else "NULL")
         read = 0
         try:
@@ -221,9 +224,9 @@ class _Export:
     def _timed(self, kind: str, wanted: tuple[str, ...]) -> Iterator[dict[str, Ints]]:
         """Rows of a CUPTI table with a valid time; `end` is replaced by the duration."""
         for rows, _ in self._rows(_CUPTI + kind, wanted):
-            valid = (rows["start"] >= 0) & (np.maximum(rows["start"], rows["end"]) <= _MOST_NS)
+            valid = (np.abs(rows["start"]) <= _MOST_NS) & (rows["end"] <= _MOST_NS)
             self._dropped += int((~valid).sum())
-            duration = np.maximum(rows["end"], -1) - rows["start"]
+            duration = np.maximum(rows["end"], _NO_TIME) - rows["start"]
             self._repaired += int((valid & (duration < 0)).sum())
             rows["end"] = np.maximum(duration, 0)
             yield {name: values[valid] for name, values in rows.items()}

@@ -126,6 +126,25 @@ def test_rows_without_a_start_are_dropped_and_counted(tmp_path: Path) -> None:
     assert len(found.activities) == 1
 
 
+@pytest.mark.parametrize("shift_us", [1000.001, 1020, 900e6], ids=["one", "some", "all"])
+def test_a_clock_that_starts_below_zero_is_shifted(tmp_path: Path, shift_us: float) -> None:
+    def tables(built: NsysBuilder, name: str) -> list[list[object]]:
+        built.range("step").launch().launch(kernel_us=30).memcpy().memset().sync(call=False)
+        found = read_trace(built.graph([5, 6], nodes=False).write(tmp_path / name))
+        assert not found.damage.any
+        columns = (c.NAME, c.START, c.END)
+        rows = (found.calls, found.activities, found.ranges)
+        began = int(found.calls[c.START][0])
+        assert began >= 0
+        return [
+            [*(each[name] if name == c.NAME else each[name] - began)]
+            for each in rows
+            for name in columns
+        ]
+
+    assert tables(nsys(1000 - shift_us), "shifted") == tables(nsys(1000), "as it was")
+
+
 def test_text_where_a_number_should_be_does_no_harm(tmp_path: Path) -> None:
     built = nsys().launch()
     built.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["streamId"] = "seven"
