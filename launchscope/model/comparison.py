@@ -272,13 +272,15 @@ class RankRow:
 
 @dataclass(frozen=True)
 class Arrival:
-    """One collective of several ranks: its place in their common order, the name of the file whose
-    rank was the last to arrive, and the longest that another one waited for it."""
+    """One collective of several ranks: its place among those of its process group (None: not
+    named), the name of the file whose rank was the last to arrive (None: they arrived together),
+    and the longest that another one waited for it."""
 
     place: int
     name: str
-    last: str
+    last: str | None
     waited_ms: float
+    group: str | None = None
 
 
 @dataclass(frozen=True)

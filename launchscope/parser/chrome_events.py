@@ -73,10 +73,18 @@ class _Args(msgspec.Struct, gc=False):
     shared: Any = msgspec.field(default=None, name="shared memory")
     sequence: Any = msgspec.field(default=-1, name="Sequence number")
     forward_thread: Any = msgspec.field(default=-1, name="Fwd thread id")
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    group: Any = msgspec.field(default=None, name="Process Group Name")
+    group_is: Any = msgspec.field(default=None, name="Process Group Description")
+    ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
 
 
 _NO_ARGS = _Args()
 _SHAPE = attrgetter("blocks", "warps", "registers", "shared")
+_RANKS = attrgetter("ranks")
+# A pair of ranks of a group, whichever that is.
+_POINT_TO_POINT = re.compile(r"(?:nccl:?|i)?(?:send|recv)\b", re.IGNORECASE)
+_UNNAMED = ("undefined", "")
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -199,6 +207,7 @@ class Decoder:
             c.DEVICE: _integers(device, _identity),
             c.STREAM: _integers(stream, _identity),
             c.COPY: [_copy(name) for name in names] if kind == c.MEMCPY else "",
+            c.GROUP: [_group(arg) for arg in args] if any(map(_RANKS, args)) else "",
             c.SHARE: self._shape_numbers(args) if kind == c.KERNEL else unknown,
         }
 
@@ -329,3 +338,13 @@ def _copy(name: str) -> str:
     """ "Pageable -> Device" of "Memcpy HtoD (Pageable -> Device)"."""
     inside = re.search(r"\(([^)]*->[^)]*)\)", name)
     return inside[1] if inside else name
+
+
+def _group(args: _Args) -> str:
+    """ "1 mesh_tp [0, 1]" of a collective of a process group."""
+    ranks = str(args.ranks or "")
+    pair = args.collective is not None and _POINT_TO_POINT.match(str(args.collective))
+    if not ranks.strip("[] ") or (pair and ranks.count(",") != 1):
+        return ""
+    named = (text for text in (args.group, args.group_is) if text not in (None, *_UNNAMED))
+    return " ".join((*map(str, named), ranks))

@@ -14,6 +14,7 @@ KIND = "kind"  # of an activity: kernel, memcpy, memset
 DEVICE = "device"
 STREAM = "stream"
 COPY = "copy"  # "Pageable -> Device" and the like; "" for what is no copy
+GROUP = "group"  # the process group of a collective: its name and ranks; "" unknown, or none
 # The share of the device's room for blocks that a kernel takes, in millionths; -1 unknown, or no
 # kernel.
 SHARE = "share_ppm"
@@ -44,5 +45,7 @@ CALL_COLUMNS = (NAME, START, DUR, END, PID, TID, CORRELATION)
 RANGE_COLUMNS = (NAME, START, DUR, END, PID, TID)
 OP_COLUMNS = (*RANGE_COLUMNS, SEQUENCE, FORWARD_THREAD)
 OP_MARKS = (START, PID)
-ACTIVITY_COLUMNS = (NAME, START, DUR, END, PID, KIND, DEVICE, STREAM, CORRELATION, COPY, SHARE)
-TEXT = frozenset({NAME, KIND, COPY})
+ACTIVITY_COLUMNS = (
+    NAME, START, DUR, END, PID, KIND, DEVICE, STREAM, CORRELATION, COPY, GROUP, SHARE,
+)  # fmt: skip
+TEXT = frozenset({NAME, KIND, COPY, GROUP})

@@ -320,6 +320,7 @@ class _Export:
                 c.STREAM: rows["streamId"],
                 c.CORRELATION: rows["correlationId"],
                 c.COPY: copies or [""] * count,
+                c.GROUP: "",
                 c.SHARE: np.full(count, -1, np.int64),
             }
         )

@@ -115,7 +115,7 @@ def ranks_of_three() -> Ranks:
         rows.append(replace(rank_row(made, name), rank=rank))
         ends = np.arange(1, 4) * 11_200_000
         kernels = ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",) * 3
-        collectives[name] = Collectives(kernels, ends - round(1e6 * waits_ms), ends)
+        collectives[name] = Collectives(kernels, ends - round(1e6 * waits_ms), ends, ("",) * 3)
     broken = RankRow("rank3.json", problem="rank3.json is no JSON")
     return ranks_of([*rows, broken], collectives)
 

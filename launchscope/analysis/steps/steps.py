@@ -310,7 +310,8 @@ def _orphans(joined: Launches, pid: int | None) -> Ints:
     """When the device work of a process began whose calls were lost."""
     work = joined.activities
     mine = np.ones(len(work), np.bool_) if pid is None else np.isin(ints(work, c.PID), (pid, -1))
-    return ints(work, c.START)[mine & (ints(work, c.LAUNCH) < 0) & ~work[c.EARLIER]]
+    lost: Bools = mine & (ints(work, c.LAUNCH) < 0) & ~work[c.EARLIER]
+    return ints(work, c.START)[lost]
 
 
 def _recorded_until(joined: Launches, pid: int | None) -> int:

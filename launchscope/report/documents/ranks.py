@@ -105,12 +105,14 @@ def _arrivals(value: Ranks) -> Table:
 def _longest(value: Ranks, top: int) -> Table:
     """The collectives with the longest waits."""
     names = {row.name: _rank(row) for row in value.rows}
+    late = [(arrival, arrival.last) for arrival in value.arrivals if arrival.last is not None]
     return Table.of(
-        sorted(value.arrivals, key=lambda arrival: -arrival.waited_ms),
-        (Column("collective", key=True), lambda arrival: f"#{arrival.place + 1}"),
-        (Column("last"), lambda arrival: names.get(arrival.last, arrival.last)),
-        (Column("another rank waited"), lambda arrival: ms(arrival.waited_ms)),
-        (Column("kernel", "left", fit="wrap"), lambda arrival: arrival.name),
+        sorted(late, key=lambda found: -found[0].waited_ms),
+        (Column("collective", key=True), lambda found: f"#{found[0].place + 1}"),
+        (Column("group", "left", fit="wrap"), lambda found: found[0].group or ""),
+        (Column("last"), lambda found: names.get(found[1], found[1])),
+        (Column("another rank waited"), lambda found: ms(found[0].waited_ms)),
+        (Column("kernel", "left", fit="wrap"), lambda found: found[0].name),
         top=top,
     )
 

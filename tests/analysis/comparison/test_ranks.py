@@ -175,12 +175,110 @@ def test_one_rank_of_three_that_does_not_match_leaves_the_others_alone() -> None
 
 def test_ranks_that_arrive_together_have_no_last_one() -> None:
     found = both(rank_trace(0, late_us=0), rank_trace(1, late_us=0))
-    assert len(found.arrivals) == 40
+    assert [arrival.last for arrival in found.arrivals] == [None] * 40
+    assert [row.last_arrivals for row in found.rows] == [0, 0]
     assert "last to arrive" not in found.headline
 
 
+WORLD, FIRST_PAIR, LAST_PAIR = (0, 1, 2, 3), (0, 1), (2, 3)
+
+
+def in_groups(
+    *groups: tuple[int, ...], named: bool = True, skew_us: float = 0
+) -> dict[str, Collectives]:
+    """Four ranks that compute for unlike times and then meet in these groups, one after the other.
+    Their clocks are apart by multiples of `skew_us`."""
+    ranks = [trace(1_000_000) for _ in range(4)]
+    real = [0.0] * 4
+    for _ in range(30):
+        for rank, work_us in enumerate((2000, 2300, 2000, 3000)):
+            ranks[rank].host = 1_000_000 + rank * skew_us + real[rank]
+            ranks[rank].launch(kernel_us=work_us - 10, name="gemm")
+            real[rank] += work_us
+        for group in groups:
+            end = max(real[rank] for rank in group) + 100
+            for rank in group:
+                built = ranks[rank]
+                built.host = 1_000_000 + rank * skew_us + real[rank] - 5
+                built.launch(kernel_us=end - real[rank], name=ALL_REDUCE, stream=NCCL_STREAM)
+                if named:
+                    built.events[-1]["args"] |= {
+                        "Collective name": "allreduce",
+                        "Process Group Name": f"{groups.index(group)}",
+                        "Process Group Description": "undefined" if len(group) < 4 else "world",
+                        "Process Group Ranks": str(list(group)),
+                    }
+                real[rank] = end
+    return {f"rank{rank}": collectives_of(each.trace()) for rank, each in enumerate(ranks)}
+
+
+@pytest.mark.parametrize("skew_us", [0, 2_000_000, -300_000.5])
+def test_ranks_wait_only_for_those_of_their_own_group(skew_us: float) -> None:
+    found, unmatched = arrivals(in_groups(FIRST_PAIR, LAST_PAIR, skew_us=skew_us))
+    assert unmatched == ()
+    assert {(each.group, each.last, each.waited_ms) for each in found} == {
+        ("0 [0, 1]", "rank1", 0.3), ("1 [2, 3]", "rank3", 1.0),
+    }  # fmt: skip
+    assert len(found) == 60
+
+
+@pytest.mark.parametrize("groups", [(FIRST_PAIR, LAST_PAIR, WORLD), (WORLD, FIRST_PAIR, LAST_PAIR)])
+def test_collectives_of_the_world_and_of_its_groups_each_name_their_last_rank(
+    groups: tuple[tuple[int, ...], ...],
+) -> None:
+    found, unmatched = arrivals(in_groups(*groups, skew_us=5_000_000))
+    assert unmatched == ()
+    pairs_first = groups[0] is FIRST_PAIR
+    assert {(str(each.group)[2:], each.last) for each in found} == {
+        ("world [0, 1, 2, 3]", "rank3"),
+        ("[0, 1]", "rank1" if pairs_first else None),
+        ("[2, 3]", "rank3" if pairs_first else None),
+    }
+
+
+def test_unnamed_groups_that_do_not_end_together_are_not_matched() -> None:
+    found, unmatched = arrivals(in_groups(FIRST_PAIR, LAST_PAIR, WORLD, named=False))
+    # Those of the first pair do; they arrive together where all four meet.
+    assert {each.last for each in found} == {"rank1", None}
+    assert unmatched == ("rank2", "rank3")
+
+
+def test_a_rank_whose_group_no_other_file_has_is_no_failure() -> None:
+    ranks = in_groups(FIRST_PAIR, LAST_PAIR)
+    found, unmatched = arrivals({name: ranks[name] for name in ("rank0", "rank1", "rank3")})
+    assert {each.group for each in found} == {"0 [0, 1]"}
+    assert unmatched == ()
+
+
+def test_a_group_of_few_collectives_has_the_clock_of_the_others() -> None:
+    """By itself, two collectives could be any two of the other rank's."""
+    ranks = in_groups(WORLD, FIRST_PAIR, skew_us=3_000_000)
+    few = ranks["rank1"]
+    kept = np.asarray([g.startswith("0") or 20 < row < 26 for row, g in enumerate(few.group)])
+    rows = np.flatnonzero(kept)
+    group, name = (tuple(texts[row] for row in rows) for texts in (few.group, few.name))
+    ranks["rank1"] = Collectives(name, few.start[rows], few.end[rows], group)
+    found, _ = arrivals(ranks)
+    places = [each.place for each in found if str(each.group).startswith("1")]
+    assert places == [place for place in range(30) if 20 < 2 * place + 1 < 26]
+
+
+def test_collectives_without_a_group_are_left_out_where_others_have_one() -> None:
+    built = trace().launch(name=ALL_REDUCE).launch(name="ncclDevKernel_SendRecv()").launch()
+    built.launch(name="ncclDevKernel_SendRecv()").launch(name=ALL_REDUCE)
+    named = {"Process Group Name": "7", "Process Group Description": "mesh_tp"}
+    for event, (collective, ranks) in zip(
+        (event for event in built.events if event["cat"] == "kernel"),
+        [("allreduce", "[0, 1]"), ("send", "[0, 1, 2]"), ("", ""), ("recv", "[0, 1]"), ("", "[]")],
+    ):
+        event["args"] |= {"Collective name": collective, "Process Group Ranks": ranks, **named}
+    found = collectives_of(built.trace())
+    assert found.group == ("7 mesh_tp [0, 1]",) * 2
+    assert [name[14:22] for name in found.name] == ["AllReduc", "SendRecv"]
+
+
 def test_ranks_without_collectives_have_no_arrivals() -> None:
-    empty = Collectives((), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    empty = Collectives((), np.zeros(0, np.int64), np.zeros(0, np.int64), ())
     one = collectives_of(rank_trace(0).trace())
     assert arrivals({"a": empty, "b": one}) == ((), ())
     assert arrivals({}) == ((), ())
