@@ -497,6 +497,30 @@ def test_the_cost_of_recording_is_subtracted_and_noted() -> None:
     assert any("subtracted" in note for note in read.notes)
 
 
+@pytest.mark.parametrize(("category", "name"), [("cpu_op", "aten::copy_"),
+                                                ("cuda_runtime", "cudaEventQuery")])  # fmt: skip
+def test_threads_that_launch_nothing_take_no_time_from_the_loop(category: str, name: str) -> None:
+    alone, beside = loop_trace(8, step).end(), loop_trace(8, step).end()
+    begin = beside.events[0]["ts"]
+    while begin < beside.host:
+        beside.host -= 5
+        beside.inside(name, lambda built: None, tid=99, category=category)
+    assert profile(beside).value("iteration_ms") == profile(alone).value("iteration_ms")
+    assert removable(profile(beside)) == removable(profile(alone))
+
+
+def test_the_threads_of_the_backward_are_part_of_the_loop() -> None:
+    def training(builder: TraceBuilder) -> None:
+        for tid in (403, 404):
+            for _ in range(10):
+                builder.inside("aten::mul", lambda b: b.work(20), tid=tid)
+                builder.launch(kernel_us=4, tid=tid)
+
+    built = loop_trace(6, training)
+    taken_off = traced_iteration_ms(built.trace()) - known(profile(built).value("iteration_ms"))
+    assert taken_off == pytest.approx(40 * 2.2e-3, rel=0.05)
+
+
 def test_where_the_gpu_is_busy_recording_costs_nothing() -> None:
     busy = loop_trace(6, lambda builder: [builder.launch(kernel_us=100) for _ in range(20)])
     read = profile(busy)

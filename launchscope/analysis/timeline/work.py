@@ -16,6 +16,9 @@ from launchscope.parser.launches import Launches, find_launches, synchronization
 from launchscope.parser.rows import Rows
 from launchscope.parser.trace import Bools, Floats, Ints, Table, Trace, ints
 
+# A thread with a smaller share of the launches does something else.
+_THREAD_SHARE = 0.05
+
 
 @dataclass(frozen=True)
 class Work:
@@ -87,11 +90,19 @@ class Work:
         return self.in_optimizer(time) | ((last[step] >= 0) & (time > last[step]))
 
     def recorded(self, begin: Ints, end: Ints) -> Floats:
-        """How many operators and calls begin in each span: what recording stretches."""
+        """How many operators and calls of the threads that launch begin in each span: what
+        recording stretches. Others, which load data or watch, work beside them."""
         tables = map(self.iterations.of_process, (self.trace.ops, self.trace.calls))
-        starts = [ints(table, c.START) for table in tables]
+        mine = [table[np.isin(table[c.TID], self._threads)] for table in tables]
+        starts = [ints(table, c.START) for table in mine]
         counted = sum(np.searchsorted(s, end) - np.searchsorted(s, begin) for s in starts)
         return np.clip(counted, 0, None).astype(np.float64)
+
+    @cached_property
+    def _threads(self) -> Ints:
+        """The threads that launch the work of the steps, backward's among them."""
+        threads, often = np.unique(ints(self.launches, c.TID), return_counts=True)
+        return threads[often >= _THREAD_SHARE * len(self.launches)]
 
 
 def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None) -> Work:
