@@ -174,7 +174,10 @@ def reason_text(reason: Reason) -> str:
             return f"the trace does not say which calls launched {which}"
         case "few_launches":
             launches = plural(float(details.get("launches", 0)), "launch")
-            return f"a step has only {launches}, and a replay needs about as many calls"
+            return (
+                f"a step has only {launches}, copies and memsets included, and a replay needs "
+                "about as many calls"
+            )
         case "pauses":
             pauses, gaps = int(details.get("pauses", 0)), int(details.get("gaps", 0))
             hold = "holds" if pauses == 1 else "hold"
@@ -293,7 +296,8 @@ def step_summary(step: StepBoundary) -> str:
     if step.boundary == "none":
         return "whole span"
     if step.launches is not None:
-        return f"{plural(step.launches, 'launch')} that repeat{'s' * (step.launches == 1)}"
+        repeat = "repeats" if step.launches == 1 else "repeat"
+        return f"{plural(step.launches, 'launch')} that {repeat}, copies included"
     events = [
         event if name in ("", event) else f"{event} {name}"
         for event, name in zip_longest(step.period, step.names, fillvalue="")

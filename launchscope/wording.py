@@ -20,8 +20,9 @@ _INSTALLED = re.compile(r"^.*[\\/](?:site|dist)-packages[\\/]")
 
 
 def figures(value: float, digits: int = 3) -> str:
-    """`value` to so many significant figures, whole units at least: 9.014 -> "9.01"."""
-    if value == 0:
+    """`value` to so many significant figures, whole units at least: 9.014 -> "9.01". What is less
+    than half a billionth is left over from rounding: "0"."""
+    if abs(value) < 5e-10:
         return "0"
     return f"{value:,.{max(decimals(value, digits), 0)}f}"
 

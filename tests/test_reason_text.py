@@ -49,7 +49,11 @@ def test_an_optimizer_that_calls_its_closure_contains_the_rest() -> None:
 
 @pytest.mark.parametrize(
     ("launches", "text"),
-    [(1, "1 launch that repeats"), (2_500, "2,500 launches that repeat"), (None, "whole span")],
+    [
+        (1, "1 launch that repeats, copies included"),
+        (2_500, "2,500 launches that repeat, copies included"),
+        (None, "whole span"),
+    ],
 )
 def test_a_step_of_a_trace_is_a_number_of_launches_or_all_of_it(
     launches: int | None, text: str

@@ -338,9 +338,10 @@ def _notes(
     if times.iteration_ms is not None and traced_ms > 1.005 * times.iteration_ms:
         typical, least, most = RECORDING_US
         notes.append(
-            f"the traced iteration takes {traced_ms:.3g} ms; {typical} us were subtracted "
-            "for each operator and call that was recorded while the GPU waited. An H200 host "
-            f"needed {least} to {most} us, and the bounds allow for that"
+            f"the traced iteration takes {traced_ms:.3g} ms; {typical} us were subtracted for each "
+            "operator and call that was recorded while the GPU waited, at most "
+            f"{100 * _MAX_RECORDING_SHARE[0]:.0f} % of the time in which it waited for them. An "
+            f"H200 host needed {least} to {most} us, and the bounds allow for that"
         )
     early = ints(joined.calls, c.START) - ints(joined.calls, c.FIRST)
     if (early > 0).any():

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Literal, TypeVar
 
 from launchscope.model import Metric
-from launchscope.wording import SPREAD, pct, sentence, shows_spread, with_unit
+from launchscope.wording import SPREAD, count, pct, sentence, shows_spread, with_unit
 
 T = TypeVar("T")
 _CODE = re.compile(r"`([^`]+)`")
@@ -229,7 +230,9 @@ def spans(text: str) -> list[tuple[str, bool]]:
 
 
 def measured(metric: Metric | None, *, spread: bool = True) -> Cell:
-    """A metric with its unit."""
+    """A metric with its unit; a count that differs between the steps, with its mean."""
     unknown = metric is None or metric.value is None
     text = with_unit(metric, spread=spread)
+    if metric is not None and metric.unit == "1" and len(set(metric.samples)) > 1:
+        text += f" (mean {count(fmean(metric.samples))})"
     return Cell(text, "dim" if unknown else "plain", spread and shows_spread(metric))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from launchscope.errors import InputError
 from launchscope.model import Profile
 from launchscope.parser import read_recording, read_trace
 from launchscope.parser.sources import Reading
+from launchscope.report import render
 from launchscope.rules import advise
 from launchscope.rules.profile_queries import gain
 from tests.builders import TraceBuilder, known, loop_trace, trace, traced_iteration_ms
@@ -165,6 +167,16 @@ def test_a_step_of_a_few_launches_has_nothing_to_replay(launches: int, reason: s
             builder.work(400).launch()
 
     assert why_unknown(profile(loop_trace(6, body))) == reason
+
+
+def test_a_step_of_one_kernel_and_two_copies_says_the_same_number_twice() -> None:
+    built = trace()
+    for _ in range(90):
+        built.work(30).launch().memcpy().memset()
+    read = profile(built)
+    assert read.verdict is not None
+    assert "a step has only 3 launches, copies and memsets included" in read.verdict.headline
+    assert any("a step is 3 launches, copies and memsets included" in note for note in read.notes)
 
 
 @pytest.mark.parametrize(("call", "reason"), [("cudaStreamBeginCapture", "graph_capture"),
@@ -443,6 +455,8 @@ def test_steps_that_run_eagerly_beside_those_that_replay_are_named() -> None:
                 built.work(20).launch(kernel_us=4, name=f"k{index}")
         built.work(200).span(f"execute_context_0(0)_generation_{size}({size})", begin, built.host)
     read = profile(built)
+    # Most steps launch one graph and nothing else, the others 20 kernels.
+    assert re.search(r"launches per step\W+0 \(mean 6\.67\)", str(render(read, "markdown")))
     prefix = "execute_context_0(0)_generation"
     assert [(group.name, group.steps, group.graph_launches) for group in read.step_groups] == [
         (f"{prefix}_8(8)", 4, 1.0),
@@ -494,7 +508,8 @@ def test_the_cost_of_recording_is_subtracted_and_noted() -> None:
     # 40 recorded events of 2.2 us each, all of them while the GPU waited.
     taken_off = traced_iteration_ms(built.trace()) - known(read.value("iteration_ms"))
     assert taken_off == pytest.approx(40 * 2.2e-3, rel=0.05)
-    assert any("subtracted" in note for note in read.notes)
+    (note,) = (note for note in read.notes if "2.2 us were subtracted" in note)
+    assert "at most 55 % of the time in which it waited for them" in note
 
 
 @pytest.mark.parametrize(("category", "name"), [("cpu_op", "aten::copy_"),

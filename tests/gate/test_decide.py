@@ -56,7 +56,7 @@ def test_a_step_of_another_form_is_a_warning() -> None:
     shorter, none = replace(gpu(), step=launches), replace(gpu(), step=None)
     more = replace(gpu(), step=replace(launches, launches=6))
     for other in (more, gpu()):
-        said = "the baseline has a different step: 5 launches that repeat"
+        said = "the baseline has a different step: 5 launches that repeat, copies included"
         assert said in checked(other, shorter).warnings
     assert "no step was found in the baseline" in checked(gpu(), none).warnings
     assert "no step was found in the run" in checked(none, gpu()).warnings

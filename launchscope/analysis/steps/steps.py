@@ -211,8 +211,8 @@ def _repeating(trace: Trace, launches: Launches) -> Steps | None:
     iterations = Iterations.between(start[found.starts], end[last], pid, found.follows)
     covered = 100.0 * found.length * len(found.starts) / len(rows)
     note = (
-        f"nothing marks a step in the trace: a step is {plural(found.length, 'launch')}, repeated "
-        f"{len(found.starts):,} times ({covered:.0f} % of all launches)"
+        f"nothing marks a step in the trace: a step is {plural(found.length, 'launch')}, copies "
+        f"and memsets included, repeated {len(found.starts):,} times ({covered:.0f} % of all)"
     )
     boundary = StepBoundary("launches", (), (), "full_step", launches=found.length)
     return Steps(iterations, boundary, (note,))

@@ -131,7 +131,9 @@ def test_without_marks_the_period_of_the_launches_is_the_step() -> None:
     assert found.boundary.boundary == "launches"
     assert (found.boundary.boundary, found.boundary.launches) == ("launches", 5)
     assert len(found.iterations) == 6
-    assert any("5 launches, repeated 6 times" in note for note in found.notes)
+    assert any(
+        "5 launches, copies and memsets included, repeated 6 times" in note for note in found.notes
+    )
 
 
 def test_a_step_begins_after_the_longest_wait() -> None:
