@@ -24,7 +24,14 @@ from launchscope.parser.occupancy import shares_ppm
 from launchscope.parser.rows import Rows
 from launchscope.parser.sources import Reading, Source, too_large
 from launchscope.parser.trace import (
-    Damage, Insertion, Ints, Table, Trace, before_zero, from_zero, ints,
+    Damage,
+    Insertion,
+    Ints,
+    Table,
+    Trace,
+    before_zero,
+    from_zero,
+    ints,
 )  # fmt: skip
 
 # Categories of device events that are no kernels, and what a file with only these is.

@@ -50,7 +50,7 @@ class Steps:
     iterations: Iterations
     boundary: StepBoundary
     notes: tuple[str, ...] = ()
-    # Launch calls of the trace; of the used steps where they are marked and a stream was captured.
+    # Launch calls of the used steps; of the trace where nothing marks them, or most lost work.
     calls: int = 0
     lost: int = 0  # those without device work
     captured: bool = False  # whether a stream was captured among them
@@ -279,8 +279,10 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
         mine & where(trace.calls[c.NAME], lambda name: _CAPTURE in name)
     ]
     launched = ints(joined.calls, c.START)
-    # A capture outside of the steps takes nothing from them.
-    if len(captures) and steps.boundary.boundary in ("marker", "optimizer"):
+    # Of marked steps only those that are left are asked for lost work, if they are most of them. A
+    # capture outside of them takes nothing from any.
+    asked = len(captures) > 0 or 2 * len(left) >= len(windows.used)
+    if asked and steps.boundary.boundary in ("marker", "optimizer"):
         lost, captures, launched = (
             times[np.isin(windows.of(times), left)] for times in (lost, captures, launched)
         )
