@@ -479,6 +479,21 @@ def test_steps_that_run_eagerly_beside_those_that_replay_are_named() -> None:
     assert same.value("more_graphs_pct") is None
 
 
+def test_where_some_steps_replay_already_the_gain_is_that_of_the_median_iteration() -> None:
+    built = trace()
+    for size in (8, 64, 64, 8, 64, 64, 8, 64, 64):
+        begin = built.host
+        if size == 8:
+            built.graph([(f"g{index}", 4) for index in range(20)]).work(50)
+        else:
+            step(built)
+        built.span(f"execute_context_0(0)_generation_{size}({size})", begin, built.host)
+    read = profile(built)
+    assert read.step_groups
+    (found,) = (finding for finding in read.findings if finding.code == "LS001")
+    assert "% of the median iteration (" in found.title
+
+
 def test_iterations_whose_work_overlaps_are_never_busier_than_long() -> None:
     def ahead(builder: TraceBuilder) -> None:
         for _ in range(20):

@@ -34,19 +34,25 @@ def RULE(profile: Profile) -> Findings:
     if found is not None:
         yield RULE.finding(
             "info",
-            f"A replay {_effect(found)} (your threshold is {pct(found.threshold_pct)})",
+            f"A replay {_effect(found, _iteration(profile))} "
+            f"(your threshold is {pct(found.threshold_pct)})",
             **asdict(found),
             **profile.values("iteration_ms", "projected_iteration_ms"),
         )
 
 
-def _effect(found: Gain) -> str:
+def _iteration(profile: Profile) -> str:
+    """The one that the gain is of: where some steps replay a graph already, not each."""
+    return "the median iteration" if profile.step_groups else "the iteration"
+
+
+def _effect(found: Gain, iteration: str) -> str:
     estimated = found.basis not in ("measured", "what_if")
     once = " once the blocking lines are fixed" if found.basis == "what_if" else ""
     removed = found.removable_pct
     if removed <= -0.05:  # what rounds to 0.0 % is nothing
         verb = "is predicted to make" if estimated else "makes"
         within = "" if found.is_loss else ", which is within the spread of the timings"
-        return f"{verb} the iteration {pct(-removed)} longer{once}{within}"
+        return f"{verb} {iteration} {pct(-removed)} longer{once}{within}"
     verb = "is predicted to remove" if estimated else "removes"
-    return f"{verb} {share_of(removed, found.threshold_pct)} the iteration{once}"
+    return f"{verb} {share_of(removed, found.threshold_pct)} {iteration}{once}"
