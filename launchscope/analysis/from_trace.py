@@ -76,10 +76,11 @@ def profile_of_trace(
     expected_steps: int | None = None,
     step_from: str = "auto",
     step_range: str | None = None,
+    timeline: bool = True,
     on_work: Callable[[Work, bool], object] = lambda work, pauses: None,
 ) -> Profile:
-    """The Profile of one trace file, mode "trace", without a verdict. `on_work` gets what it is
-    made of, and the `pauses` of `build_timeline`.
+    """The Profile of one trace file, mode "trace", without a verdict. `timeline`: with what a page
+    draws of an iteration. `on_work` gets what it is made of, and the `pauses` of `build_timeline`.
 
     Raises InputError when the trace holds no device work, or not the steps asked for.
     """
@@ -160,7 +161,9 @@ def profile_of_trace(
         kernels=kernel_table(lines),
         between=builder.between,
         devices=rows,
-        timelines=timelines(work, traced.timeline, operators=False, pauses=True),
+        timelines=timelines(work, traced.timeline, operators=False, pauses=True)
+        if timeline
+        else None,
         step_groups=groups,
         notes=tuple(dict.fromkeys(builder.notes)),
         facts=replace(

@@ -67,7 +67,7 @@ def report(
         memory_bytes=None if max_memory is None else size_in_bytes(max_memory),
         reweigh=flags["threshold"] is not None or flags["expected_steps"] is not None,
         ranks=ranks,
-        operators=typed.console.verbose or typed.format_name != "terminal" or bool(typed.output),
+        details=typed.console.verbose or typed.format_name != "terminal" or bool(typed.output),
         given=tuple(given + ["--step-range"] * (step_range is not None)),
         on_work=lambda work, pauses: outputs.annotate(work, pauses),
     )

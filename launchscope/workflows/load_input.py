@@ -70,9 +70,9 @@ def ignore_work(work: Work, pauses: bool) -> None:
 @dataclass(frozen=True)
 class ReadOptions:
     """How files are read. `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are
-    ranks of one run. `operators`: a trace's Profile says what launched its work, which takes
-    longer. `given`: the options that a person chose, for error messages. `on_work` gets what a
-    Profile is made of, as in `profile_of_trace`."""
+    ranks of one run. `details`: a trace's Profile says what launched its work and holds its
+    timeline, which takes longer. `given`: the options that a person chose, for error messages.
+    `on_work` gets what a Profile is made of, as in `profile_of_trace`."""
 
     threshold: float
     expected_steps: int | None
@@ -81,7 +81,7 @@ class ReadOptions:
     memory_bytes: int | None = None
     reweigh: bool = False
     ranks: bool = False
-    operators: bool = False
+    details: bool = False
     given: tuple[str, ...] = ()
     on_work: Callable[[Work, bool], object] = ignore_work
 
@@ -168,7 +168,7 @@ def check_readable(path: Path) -> None:
 
 
 def _read_trace(path: Path, options: ReadOptions) -> Trace:
-    return read_trace(path, Reading(op_names=options.operators, memory_bytes=options.memory_bytes))
+    return read_trace(path, Reading(op_names=options.details, memory_bytes=options.memory_bytes))
 
 
 def _of_trace(trace: Trace, path: Path, options: ReadOptions) -> Profile:
@@ -180,6 +180,7 @@ def _of_trace(trace: Trace, path: Path, options: ReadOptions) -> Profile:
             expected_steps=options.expected_steps,
             step_from=options.step_from,
             step_range=options.step_range,
+            timeline=options.details,
             on_work=options.on_work,
         )
     except InputError as error:
@@ -241,7 +242,7 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 
 
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
-    options = replace(options, operators=False, on_work=ignore_work)  # no row needs them
+    options = replace(options, details=False, on_work=ignore_work)  # no row needs them
     rows: list[RankRow] = []
     collectives: dict[str, Collectives] = {}
     for name, (row, found) in zip(distinct_names(paths), each(_rank, paths, options)):

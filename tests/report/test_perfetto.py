@@ -42,7 +42,7 @@ def annotated(path: Path, **options: Any) -> tuple[Profile, Blocks]:
     def on_work(work: Work, pauses: bool) -> None:
         found.append(annotate(work, pauses))
 
-    profile = profile_of(path, ReadOptions(15.0, None, operators=True, on_work=on_work, **options))
+    profile = profile_of(path, ReadOptions(15.0, None, details=True, on_work=on_work, **options))
     content = reporter_named("perfetto").content(profile, RenderOptions(trace=found[0]))
     assert isinstance(content, Blocks)
     return profile, content
@@ -128,7 +128,7 @@ def test_the_result_is_read_back_as_the_same_profile(tmp_path: Path, layout: str
     again = tmp_path / "again" / "t.json"
     again.parent.mkdir()
     again.write_bytes(b"".join(content))
-    assert profile_of(again, ReadOptions(15.0, None, operators=True)) == profile
+    assert profile_of(again, ReadOptions(15.0, None, details=True)) == profile
 
 
 TRACES = [

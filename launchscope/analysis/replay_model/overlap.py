@@ -70,7 +70,9 @@ def side_by_side_ns(work: Work, node_ns: Floats) -> Floats:
         nodes = _nodes(work, mine, records, waits)
         if nodes is not None:
             own = _alone(nodes) + node_ns[mine]
-            found[row] = np.mean([_simulated(nodes, own, strict) for strict in (True, False)])
+            strict, free = (_order(nodes, strict) for strict in (True, False))
+            orders = [strict] if strict == free else [strict, free]
+            found[row] = np.mean([_simulated(nodes, own, *order) for order in orders])
     return found
 
 
@@ -149,30 +151,31 @@ def _order(nodes: _Nodes, strict: bool) -> tuple[list[list[int]], list[int]]:
     return sources, place
 
 
-def _simulated(nodes: _Nodes, work_ns: Floats, strict: bool) -> float:
+def _simulated(
+    nodes: _Nodes, work_ns: Floats, sources: list[list[int]], place: list[int]
+) -> float:
     """When the last node ends. All nodes that run progress at the same rate: a heap holds the
     progress at which each ends."""
-    sources, place = _order(nodes, strict)
     count = len(sources)
-    work, share, kernel = [0.0] * count, [0.0] * count, [0] * count
-    for node, *of in zip(place, work_ns.tolist(), nodes.share.tolist(), nodes.kernel.tolist()):
-        work[node], share[node], kernel[node] = of
+    of_nodes = np.zeros((3, count))
+    of_nodes[:, place] = work_ns, nodes.share, nodes.kernel
+    work, share, kernel = of_nodes.tolist()
     followers: list[list[int]] = [[] for _ in range(count)]
     for node, before in enumerate(sources):
         for source in before:
             followers[source].append(node)
-    missing = [len(before) for before in sources]
+    missing = list(map(len, sources))
     ready = [node for node in range(count) if not missing[node]]
     ends: list[tuple[float, int]] = []
-    progress = time = load = 0.0
-    running = 0
+    progress = time = load = running = 0.0
     while ready or ends:
         for node in ready:
             heappush(ends, (progress + work[node], node))
             load += share[node]
             running += kernel[node]
         reached, node = heappop(ends)
-        time += (reached - progress) * max(load, SIDE_BY_SIDE if running > 1 else 1.0)
+        slowdown = SIDE_BY_SIDE if running > 1 else 1.0
+        time += (reached - progress) * (load if load > slowdown else slowdown)
         progress = reached
         load -= share[node]
         running -= kernel[node]

@@ -95,8 +95,8 @@ def simulate(loop: Loop, iterations: int, costs: Costs = Costs()) -> Run:
     unrolled = loop.chosen(np.tile(np.arange(len(loop.kind)), repeats))
     quick = None if unrolled.waits.any() or (loop.kind == SYNC).any() else _closed(unrolled, costs)
     host, gpu = quick if quick is not None else simulate_plainly(unrolled, costs)
-    begin = np.flatnonzero(unrolled.kind == BEGIN)[:iterations]
-    end = np.flatnonzero(unrolled.kind == END)[:iterations]
+    marks = unrolled.kind[unrolled.kind != LAUNCH]
+    begin, end = (np.flatnonzero(marks == kind)[:iterations] for kind in (BEGIN, END))
     return Run(
         iteration=np.diff(gpu[end]) / 1e6,
         step=(gpu[end] - gpu[begin]) / 1e6,
@@ -106,7 +106,7 @@ def simulate(loop: Loop, iterations: int, costs: Costs = Costs()) -> Run:
 
 
 def simulate_plainly(loop: Loop, costs: Costs) -> tuple[Floats, Floats]:
-    """Host time and GPU time of every event: when a launch's work ends, or a mark is reached."""
+    """When the host and when the GPU reaches each event that is no launch."""
     latency, dispatch, wake, limit = astuple(costs)
     host_at: list[float] = []
     gpu_at: list[float] = []
@@ -114,40 +114,39 @@ def simulate_plainly(loop: Loop, costs: Costs) -> tuple[Floats, Floats]:
     host, free = 0.0, -dispatch
     waits = loop.waits | (loop.kind == SYNC)
     rows = (loop.kind == LAUNCH, loop.gap_ns, loop.work_ns, waits)
+    # Millions of launches come here: keeping their times, or max(), would take a third longer.
     for launches, gap, work, waits_now in zip(*(column.tolist() for column in rows)):
         host += gap
         if launches:
-            if ends[-limit] > host:
-                host = ends[-limit]
-            # Millions of launches come here, and max() would take half of the time.
+            full = ends[-limit]
+            if full > host:
+                host = full
             ready, queued = host + latency, free + dispatch
             free = (ready if ready > queued else queued) + work
             ends.append(free)
-            gpu_at.append(free)
         else:
             ready = host + latency
             gpu_at.append(ready if ready > free else free)
+            host_at.append(host)
         if waits_now and free > host:
             host = free + wake
-        host_at.append(host)
     return np.asarray(host_at), np.asarray(gpu_at)
 
 
 def _closed(loop: Loop, costs: Costs) -> tuple[Floats, Floats] | None:
     """The same for a loop without waits; None when the queue would have filled."""
     host = np.cumsum(loop.gap_ns)
-    launch = np.flatnonzero(loop.kind == LAUNCH)
-    work = loop.work_ns[launch]
+    launches = loop.kind == LAUNCH
+    called, work = host[launches], loop.work_ns[launches]
     through = np.cumsum(work + costs.dispatch_ns)
-    ready = host[launch] + costs.latency_ns + work
-    ends = through + np.maximum.accumulate(ready - through) if len(launch) else ready
+    ready = called + costs.latency_ns + work
+    ends = through + np.maximum.accumulate(ready - through) if len(called) else ready
     limit = costs.queue_limit
-    if len(ends) > limit and (ends[:-limit] > host[launch][limit:]).any():
+    if len(ends) > limit and (ends[:-limit] > called[limit:]).any():
         return None
-    before = np.cumsum(loop.kind == LAUNCH)
-    free = np.concatenate(([-np.inf], ends))[before]
-    marks = np.maximum(host + costs.latency_ns, free)
-    return host, np.where(loop.kind == LAUNCH, free, marks)
+    free = np.concatenate(([-np.inf], ends))[np.cumsum(launches)[~launches]]
+    host = host[~launches]
+    return host, np.maximum(host + costs.latency_ns, free)
 
 
 @dataclass(frozen=True)
