@@ -6,10 +6,12 @@ import atexit
 import gc
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, cast
 
 import typer
+from typer.core import TyperCommand
 
 from launchscope.cli.console import discard_output, new_console, open_streams
 from launchscope.errors import LaunchscopeError
@@ -36,6 +38,20 @@ _BUG = "this is a bug in launchscope: report it, with the output of the same com
 _RUN_A_SCRIPT = ("profile", "compare", "check")
 _SCRIPTS = (".py", ".pyc", ".pyz")
 _COMPLETION = "_LAUNCHSCOPE_COMPLETE"  # set while a shell completes a line, by typer's convention
+
+
+class _Command(TyperCommand):
+    """A command whose values are the words as typed. To convert them, typer loads pydantic in
+    versions that have it, which takes longer than anything else of the start."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        values, rest, _ = self.make_parser(ctx).parse_args(list(args))
+        found = {param.name: param.consume_value(ctx, values)[0] for param in self.params}
+        plain = all(isinstance(value, bool | Sequence | None) for value in found.values())
+        if rest or "help" in values or ctx.resilient_parsing or not plain:
+            return super().parse_args(ctx, args)  # which says what is wrong, or helps
+        ctx.params.update(found)
+        return []
 
 
 def _version(wanted: bool) -> None:
@@ -82,7 +98,7 @@ def _add(app: typer.Typer, name: str, short_help: str | None = None) -> None:
     """Adds a command with its options."""
     settings = {**_HELP, "allow_interspersed_args": name not in _RUN_A_SCRIPT}
     command = getattr(import_module(f"launchscope.cli.{name}"), name)
-    app.command(name, context_settings=settings, short_help=short_help)(command)
+    app.command(name, cls=_Command, context_settings=settings, short_help=short_help)(command)
 
 
 def _right_command(words: list[str]) -> str | None:

@@ -7,12 +7,12 @@ import shlex
 from pathlib import Path
 
 from launchscope.cli.console import console
-from launchscope.cli.options import CONFIG, PYTHON, VERBOSE
+from launchscope.cli.options import CONFIG, PYTHON, VERBOSE, as_path
 from launchscope.visible import visible
 
 
 def doctor(
-    python: str | None = PYTHON, verbose: bool = VERBOSE, config: Path | None = CONFIG
+    python: str | None = PYTHON, verbose: bool = VERBOSE, config: str | None = CONFIG
 ) -> int:
     """Show what is installed here and what can be measured with it."""
     from launchscope.config import load_settings
@@ -20,8 +20,8 @@ def doctor(
 
     console().verbose = verbose
     # No program runs that only the settings of this folder name.
-    asked = load_settings({"python": python}, config=config or Path(os.devnull)).python
-    named = load_settings({"python": python}, config=config).python
+    asked = load_settings({"python": python}, config=Path(config or os.devnull)).python
+    named = load_settings({"python": python}, config=as_path(config)).python
     result = workflow.doctor(asked)
     width = max(len(diagnosis.name) for diagnosis in result.diagnoses)
     lines = [visible(f"{d.state:<8} {d.name:<{width}}  {d.text}") for d in result.diagnoses]

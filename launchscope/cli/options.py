@@ -150,8 +150,7 @@ _SHOW = {
 # Types of those above that are not `str | None`.
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("full", "keep_trace", "confirm", "strict"), bool | None),
-    "config": Path | None,
-    "output": list[Path] | None,
+    "output": list[str] | None,
     "link": list[str] | None,
     "format_name": str,
     "quiet": bool,
@@ -170,7 +169,7 @@ class Typed:
     options: dict[str, bool]
     console: Console  # as quiet or verbose as was typed
     config: Path | None
-    output: list[Path] | None
+    output: list[Path]
     format_name: str
 
     def settings(self) -> Settings:
@@ -246,7 +245,9 @@ def shares(
                 flags={name: given.pop(name) for name in flags},
                 options=options,
                 console=shown,
-                **{name: given.pop(name) for name in ("config", "output", "format_name")},
+                config=as_path(given.pop("config")),
+                output=[Path(path) for path in given.pop("output") or ()],
+                format_name=given.pop("format_name"),
             )
             try:
                 with ends_on_signals():
@@ -266,6 +267,10 @@ def shares(
         return run  # type: ignore[return-value]
 
     return share
+
+
+def as_path(typed: str | None) -> Path | None:
+    return None if typed is None else Path(typed)
 
 
 def _is_switch(parameter: inspect.Parameter) -> bool:

@@ -36,7 +36,7 @@ class Outputs:
         """UsageError for an unknown format or suffix, a format that cannot show values of this
         kind, or a file that cannot be written."""
         shown = reporter_named(typed.format_name)
-        paths = typed.output or ()
+        paths = typed.output
         for path in paths:
             require_writable(path)
         _require_different(paths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -16,7 +17,7 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
 
 @shares(READ)
 def report(
-    paths: list[Path] | None = typer.Argument(
+    files: list[str] | None = typer.Argument(
         None,
         metavar="PATH",
         help="What was saved as .json (a Profile, or any other report), the folder of a "
@@ -40,6 +41,8 @@ def report(
 ) -> int:
     """Render the last run or a saved result again, or read a trace. Needs neither a GPU nor
     PyTorch."""
+    # NumPy would start a thread per core for linear algebra, which nothing here does.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from launchscope.model import Profile
     from launchscope.rules import find_rule
     from launchscope.workflows.last_run import last_run
@@ -71,6 +74,7 @@ def report(
         given=tuple(given + ["--step-range"] * (step_range is not None)),
         on_work=lambda work, pauses: outputs.annotate(work, pauses),
     )
+    paths = [Path(file) for file in files or ()]
     if not paths:
         paths = [last_run()]
         typed.console.message(f"the last run, kept in {paths[0]}")

@@ -151,9 +151,7 @@ def _order(nodes: _Nodes, strict: bool) -> tuple[list[list[int]], list[int]]:
     return sources, place
 
 
-def _simulated(
-    nodes: _Nodes, work_ns: Floats, sources: list[list[int]], place: list[int]
-) -> float:
+def _simulated(nodes: _Nodes, work_ns: Floats, sources: list[list[int]], place: list[int]) -> float:
     """When the last node ends. All nodes that run progress at the same rate: a heap holds the
     progress at which each ends."""
     count = len(sources)
