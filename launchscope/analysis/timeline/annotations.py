@@ -75,7 +75,7 @@ def _lanes(work: Work, pauses: bool) -> Iterator[Spans]:
     begin, end = iteration_spans(work)
     known = end > begin
     yield Spans("gpu", begin[known], end[known], rows[known])
-    gaps = idle_gaps(work, pauses)[0]
+    gaps = next(idle_gaps(work, pauses))
     begin, end, cause, gap = gaps.parts(np.flatnonzero(gaps.group >= 0))
     yield Spans("idle", begin, end, gaps.group[gap], Texts(cause, CAUSES))
     found = find_collectives(work)

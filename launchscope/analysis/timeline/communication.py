@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -28,6 +29,7 @@ def is_collective(activities: Table) -> Bools:
     return is_kernel & where(activities[c.NAME], _communicates)
 
 
+@lru_cache(10_000)
 def _communicates(name: str) -> bool:
     name = name.lower()
     return not name.startswith("triton_") and _COLLECTIVE.search(name) is not None

@@ -47,7 +47,7 @@ def timelines(
     """The used iteration whose time on the GPU is nearest to the median, and such a step of
     `replayed`. `operators`: the trace names them; `pauses` is that of `build_timeline`."""
     labels = _Labels()
-    gaps = idle_gaps(work, pauses)[0]
+    gaps = next(idle_gaps(work, pauses))
     row = _typical(work.iterations.used, timeline.traced_iteration, work.activity_iteration)
     drawing = _Drawing(work, row, work.iteration, work.activity_iteration, gaps, labels)
     what: What = "span" if work.iterations.whole else "iteration"
@@ -59,7 +59,7 @@ def timelines(
     np.maximum.at(last, replayed.activity_step[inside], ints(replayed.activities, c.END)[inside])
     row = _typical(used, (last - begins)[used] / 1e6, replayed.activity_step)
     # The pass synchronizes before each replay: no wait of the person's script.
-    gaps = idle_gaps(replace(replayed, waited=np.zeros_like(replayed.waited)))[1]
+    _, gaps = idle_gaps(replace(replayed, waited=np.zeros_like(replayed.waited)))
     drawing = _Drawing(replayed, row, replayed.step, replayed.activity_step, gaps, labels)
     replay = drawing.step("step", int(begins[row]), operators)
     return Timelines(tuple(labels.found), eager, replay)

@@ -17,7 +17,9 @@ launch started that activity. Parts of a gap, in the order in which they are tak
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -121,24 +123,22 @@ def build_timeline(work: Work, pauses: bool = False) -> Timeline:
     host causes in one long gap is a pause."""
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     count, used = len(work.iterations), work.iterations.used
-    of_iterations, of_steps = idle_gaps(work, pauses)
+    iteration_idle, step_idle = map(partial(_summed, work), idle_gaps(work, pauses))
     return Timeline(
         step_busy=union_ns_by_group(start, end, work.activity_step, count)[used] / 1e6,
         iteration_busy=union_ns_by_group(start, end, work.activity_iteration, count)[used] / 1e6,
         traced_iteration=np.subtract(*iteration_spans(work)[::-1])[used] / 1e6,
-        iteration_idle=_summed(work, of_iterations),
-        step_idle=_summed(work, of_steps),
+        iteration_idle=iteration_idle,
+        step_idle=step_idle,
     )
 
 
-def idle_gaps(work: Work, pauses: bool = False) -> tuple[Gaps, Gaps]:
-    """Every idle gap of the iterations and of the steps, with its causes; `pauses` is that of
-    `build_timeline`."""
+def idle_gaps(work: Work, pauses: bool = False) -> Iterator[Gaps]:
+    """Every idle gap of the iterations, and then of the steps, with its causes; `pauses` is that
+    of `build_timeline`. One after the other, because a long trace has millions."""
     gaps = _gaps(work)
-    return (
-        _attribute(work, *gaps, _owners(work, gaps[2]), pauses),
-        _attribute(work, *_in_steps(work, *gaps), pauses),
-    )
+    yield _attribute(work, *gaps, _owners(work, gaps[2]), pauses)
+    yield _attribute(work, *_in_steps(work, *gaps), pauses)
 
 
 def _gaps(work: Work) -> tuple[Ints, Ints, Ints]:
