@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, Table, Texts, Trace, ints, where
+from launchscope.parser.trace import Bools, Ints, Table, Texts, Trace, distinct, ints, where
 
 # Calls that wait for the device, as CUDA's runtime and driver, HIP and Intel's runtimes spell them.
 _SYNC = re.compile(
@@ -52,7 +52,7 @@ def find_launches(trace: Trace) -> Launches:
     row_of[_reused(calls, call_id, row_of)] = -1
     reused = int(((caller >= 0) & (row_of[activity_id] < 0)).sum())
     caller = row_of[activity_id]
-    launching = np.unique(caller[caller >= 0])
+    launching, _ = distinct(caller[caller >= 0])
     row = np.full(len(calls) + 1, -1, np.int64)
     row[launching] = np.arange(len(launching))
     launch = row[caller]
@@ -106,8 +106,8 @@ def _identities(calls: Table, activities: Table) -> tuple[Ints, Ints, int]:
     pid = np.concatenate((ints(calls, c.PID), ints(activities, c.PID)))
     correlation = np.concatenate((ints(calls, c.CORRELATION), ints(activities, c.CORRELATION)))
     known = (pid >= 0) & (correlation > 0)  # CUPTI writes 0 for unknown
-    processes = np.unique(pid)
-    pair = _numbered(correlation) * max(len(processes), 1) + np.searchsorted(processes, pid)
+    processes, process = distinct(pid)
+    pair = _numbered(correlation) * max(len(processes), 1) + process
     pair = _numbered(pair)
     identity = np.where(known, pair, -1)
     return identity[: len(calls)], identity[len(calls) :], int(pair.max(initial=-1)) + 1

@@ -98,6 +98,17 @@ def ints(table: Table, column: str) -> Ints:
     return np.asarray(table[column], np.int64)
 
 
+def distinct(values: Ints) -> tuple[Ints, Ints]:
+    """The distinct values in order, and the row of each value among them: np.unique, but in linear
+    time where the values lie as close together as devices, streams or rows of a table."""
+    least, most = int(values.min(initial=0)), int(values.max(initial=0))
+    if most - least > len(values):
+        return np.unique(values, return_inverse=True)
+    seen = np.zeros(most - least + 1, np.bool_)
+    seen[values - least] = True
+    return np.flatnonzero(seen) + least, (np.cumsum(seen) - 1)[values - least]
+
+
 def where(texts: Texts, holds: Callable[[str], object]) -> Bools:
     """Rows of a text column for which this holds; it is asked once for each distinct text."""
     found = [bool(holds(text)) for text in texts.texts]

@@ -33,7 +33,7 @@ from launchscope.analysis.timeline.intervals import union_ns_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import InspectResult
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, ints, where
+from launchscope.parser.trace import Bools, Ints, distinct, ints, where
 
 KERNEL_MS = 0.26e-3
 COPY_MS = 0.44e-3
@@ -122,7 +122,7 @@ def step_works(work: Work) -> tuple[StepWork, ...]:
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     step = work.activity_step
     busy = union_ns_by_group(start, end, step, count)[used] / 1e6
-    streams, stream = np.unique(ints(work.activities, c.STREAM), return_inverse=True)
+    streams, stream = distinct(ints(work.activities, c.STREAM))
     width = max(len(streams), 1)
     group = np.where(step >= 0, step * width + stream, -1)
     longest = union_ns_by_group(start, end, group, count * width).reshape(count, width)

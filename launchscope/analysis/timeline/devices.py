@@ -9,7 +9,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.model import DeviceRow
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches
-from launchscope.parser.trace import Bools, ints
+from launchscope.parser.trace import Bools, distinct, ints
 
 _PROCESS = 0xFFFFFF  # nsys puts the machine above the process's own number
 
@@ -18,8 +18,8 @@ def device_rows(joined: Launches, work: Work) -> tuple[DeviceRow, ...]:
     """A row per GPU and process, by number. Work of an unknown process is that of the only one on
     its GPU, if there is only one."""
     activities = joined.activities
-    devices, device = np.unique(ints(activities, c.DEVICE), return_inverse=True)
-    processes, process = np.unique(ints(activities, c.PID), return_inverse=True)
+    devices, device = distinct(ints(activities, c.DEVICE))
+    processes, process = distinct(ints(activities, c.PID))
     group = device * len(processes) + process
     start, end, launch = (ints(activities, column) for column in (c.START, c.END, c.LAUNCH))
     is_kernel = activities[c.KIND] == c.KERNEL
@@ -40,7 +40,7 @@ def device_rows(joined: Launches, work: Work) -> tuple[DeviceRow, ...]:
                 DeviceRow(
                     device=gpu,
                     process=owner & _PROCESS if owner >= 0 else None,
-                    launches=len(np.unique(launch[mine & (launch >= 0)])),
+                    launches=len(distinct(launch[mine & (launch >= 0)])[0]),
                     kernels=int((mine & is_kernel).sum()),
                     busy_ms=busy / 1e6,
                     idle_ms=(whole - busy) / 1e6,

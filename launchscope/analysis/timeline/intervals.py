@@ -55,7 +55,8 @@ def latest(start: Ints, start_group: Ints, time: Ints, group: Ints) -> Ints:
     The starts are sorted by group, and then by time."""
     if not len(start):
         return np.full(len(time), -1)
-    groups, number = np.unique(start_group, return_inverse=True)
+    opens = np.append(True, np.diff(start_group) != 0)
+    groups, number = start_group[opens], np.cumsum(opens) - 1
     least = int(start.min())
     span = int(start.max()) - least + 2
     if span * (len(groups) + 1) >= 2**63:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from launchscope.analysis.timeline.intervals import latest
-from launchscope.parser.trace import Ints
+from launchscope.parser.trace import Ints, distinct
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Nesting:
         begun = count_until(self.start, self.thread, time, thread)
         level = begun - count_until(self.end, self.thread, time, thread)
         # A number for each thread and level.
-        _, number = np.unique(np.append(self.thread, thread), return_inverse=True)
+        _, number = distinct(np.append(self.thread, thread))
         group = number * (int(self.level.max(initial=0)) + 1)
         own, asked = group[: len(self.start)] + self.level, group[len(self.start) :] + level
         row = last_begun(self.start, own, time, np.where(level > 0, asked, -1))

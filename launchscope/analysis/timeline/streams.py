@@ -8,7 +8,7 @@ from launchscope.analysis.timeline.intervals import union_ns_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import StreamRow
 from launchscope.parser import columns as c
-from launchscope.parser.trace import ints, where
+from launchscope.parser.trace import distinct, ints, where
 
 
 def stream_rows(work: Work) -> tuple[StreamRow, ...]:
@@ -18,7 +18,7 @@ def stream_rows(work: Work) -> tuple[StreamRow, ...]:
     start, end, launch, stream = (
         ints(work.activities, column)[ran] for column in (c.START, c.END, c.LAUNCH, c.STREAM)
     )
-    streams, group = np.unique(stream, return_inverse=True)
+    streams, group = distinct(stream)
     is_kernel = where(work.activities[c.KIND], c.KERNEL.__eq__)[ran]
     launched = is_kernel & np.append(work.launches_kernel, False)[launch]
     count = len(streams)

@@ -14,7 +14,7 @@ from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE, Iterations, r
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches, synchronizations
 from launchscope.parser.rows import Rows
-from launchscope.parser.trace import Bools, Floats, Ints, Table, Trace, ints
+from launchscope.parser.trace import Bools, Floats, Ints, Table, Trace, distinct, ints
 
 # A thread with a smaller share of the launches does something else.
 _THREAD_SHARE = 0.05
@@ -116,7 +116,7 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
         waits = waits[waits[c.PID] == iterations.pid]
         mine = np.isin(ints(activities, c.PID), (iterations.pid, -1))
         activities = activities if mine.all() else activities[mine]
-    numbers, device = np.unique(ints(activities, c.DEVICE), return_inverse=True)
+    numbers, device = distinct(ints(activities, c.DEVICE))
     if len(numbers) > 1:
         busiest = np.bincount(device, ints(activities, c.DUR)).argmax()
         activities = activities[device == busiest]
