@@ -17,6 +17,7 @@ def test_formats_are_found() -> None:
     names = [reporter.name for reporter in all_reporters()]
     assert {"json", "markdown", "terminal"} <= set(names)
     assert names == sorted(names)
+    assert all(reporter_named(reporter.name) is reporter for reporter in all_reporters())
 
 
 @pytest.mark.parametrize(("path", "name"), [("p.json", "json"), ("a/REPORT.MD", "markdown")])
