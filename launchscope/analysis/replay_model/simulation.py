@@ -92,7 +92,9 @@ def simulate(loop: Loop, iterations: int, costs: Costs = Costs()) -> Run:
     """Run `iterations` of the loop one after another on a machine that was idle: in a closed form
     (a running maximum) if nothing waits and the queue does not fill, else event by event."""
     repeats = -(-iterations // max(loop.iterations, 1))
-    unrolled = loop.chosen(np.tile(np.arange(len(loop.kind)), repeats))
+    rows = np.tile(np.arange(len(loop.kind)), repeats)
+    last = np.flatnonzero(loop.kind[rows] == END)[iterations - 1]  # nothing later is asked for
+    unrolled = loop.chosen(rows[: last + 1])
     quick = None if unrolled.waits.any() or (loop.kind == SYNC).any() else _closed(unrolled, costs)
     host, gpu = quick if quick is not None else simulate_plainly(unrolled, costs)
     marks = unrolled.kind[unrolled.kind != LAUNCH]
