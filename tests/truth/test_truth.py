@@ -23,7 +23,7 @@ from tests.truth.record import SIZES, STRAGGLER_MS
 
 HERE = Path(__file__).parent
 RECORDINGS = HERE.parents[1] / "sample_workloads/recordings"
-OPTIONS = ReadOptions(15.0, None, operators=True)
+OPTIONS = ReadOptions(15.0, None, details=True)
 # Traces and what marks their steps. The recordings wait for the GPU and for data in their steps.
 MARKS = {
     "training_eager": "ProfilerStep",
