@@ -103,9 +103,11 @@ class Cover:
         """What of each span the only group leaves free: begins and ends of these parts by span and
         time, and the rows of their spans."""
         edge = np.iinfo(np.int64)
-        low, high = np.append(edge.min, self.ends), np.append(self.starts, edge.max)
-        first = np.searchsorted(self.ends, start, "right")
-        number = np.maximum(np.searchsorted(self.starts, end) - first + 1, 0)
+        solid = self.ends > self.starts  # a kernel of 0 ns divides nothing
+        starts, ends = self.starts[solid], self.ends[solid]
+        low, high = np.append(edge.min, ends), np.append(starts, edge.max)
+        first = np.searchsorted(ends, start, "right")
+        number = np.maximum(np.searchsorted(starts, end) - first + 1, 0)
         row = np.repeat(np.arange(len(start)), number)
         free = np.arange(len(row)) + np.repeat(first - (np.cumsum(number) - number), number)
         begins, ends = np.maximum(low[free], start[row]), np.minimum(high[free], end[row])

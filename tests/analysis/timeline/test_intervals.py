@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from launchscope.analysis.timeline.intervals import Cover, median_by_group, union_ns_by_group
@@ -51,6 +51,7 @@ def test_a_cover_answers_for_each_group_as_a_set_of_ticks_would(
 
 @settings(deadline=None)  # machines that run tests are shared
 @given(spans, st.lists(st.tuples(*[st.integers(-5, 90)] * 2), max_size=5))
+@example([(1, 0, 0)], [(0, 2)])
 def test_what_a_cover_leaves_free_is_every_other_tick_in_whole_parts(
     of: list[tuple[int, int, int]], asked: list[tuple[int, int]]
 ) -> None:
