@@ -97,6 +97,11 @@ def mib(value: float) -> str:
     return f"{figures(value / 1024)} GiB" if abs(value) >= 1024 else f"{figures(value)} MiB"
 
 
+def duration(seconds: float) -> str:
+    """A time to wait: "12 s", "3 min"."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
 def size_of(size: int) -> str:
     """An amount of memory given in bytes."""
     if size < 1024:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from launchscope.cli.bottom_line import BottomLine
 from launchscope.errors import UsageError
 from launchscope.host import Blocks
 from launchscope.visible import visible, without_commands
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _STYLES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[1;31m", "yellow": "\033[33m"}
 _RESET = "\033[0m"
-_CLEAR_LINE = "\r\033[K"
 
 
 def open_streams() -> None:
@@ -51,8 +50,12 @@ class Console(Progress):
     words: list[str] = field(default_factory=list)
     quiet: bool = False
     verbose: bool = False
-    _has_status: bool = False  # stderr shows a status line without a newline
-    _started: dict[str, tuple[float, int]] = field(default_factory=dict)  # passes: when, steps
+    _held: list[str] | None = None  # while the script runs: what is written after it
+    _pass: ProgressEvent | None = None  # the state of the current pass
+    _noted: bool = False  # the last row shows a note in its place
+
+    def __post_init__(self) -> None:
+        self._bottom = BottomLine(self.stderr, self.environ)
 
     # ------------------------------------------------------------ what it can show
 
@@ -114,7 +117,7 @@ class Console(Progress):
     def out(self, text: Content, *, commands: bool = False) -> None:
         """The result, to stdout. No line of it is a command to a CI service, unless it is made of
         them; blocks stay as they are."""
-        self.clear_status()
+        self.status("")
         try:
             if isinstance(text, Blocks):
                 self.stdout.flush()
@@ -134,30 +137,52 @@ class Console(Progress):
     def beside(self, text: str | bytes, *, commands: bool = False) -> None:
         """To stderr line by line, as `out`: what must not be in a report that a program reads."""
         text = text.decode() if isinstance(text, bytes) else text
-        self.clear_status()
-        self._write("\n".join(map(visible, text.split("\n"))), commands=commands)
+        self._emit("\n".join(map(visible, text.split("\n"))), commands=commands)
 
     def on_event(self, event: ProgressEvent) -> None:
-        """One line per pass that ended, with its time; a status line while it runs. The script
-        writes to the same terminal, so only the last line is ever redrawn."""
-        if event.kind in ("note", "run"):
-            show = self.note if event.kind == "note" else self.message
-            show(event.text)
-            return
-        if event.kind == "details":
-            if self.verbose:
-                self.beside(event.text)
-            return
-        if event.kind == "pass_start":
-            self._started[event.name] = time.monotonic(), event.total
-        started, total = self._started.get(event.name, (time.monotonic(), event.total))
-        line = f"{event.label}, {total} step{'' if total == 1 else 's'}" if total else event.label
-        if event.kind == "pass_start":
-            self.status(line)
-        elif event.kind == "pass_progress":
-            self.status(f"{line} {event.done}/{event.total}")
-        else:
-            self.message(f"{line}, {event.text or f'{time.monotonic() - started:.1f} s'}")
+        """While the script runs, its output is all that is written, so that no line of ours stands
+        in one of its lines: the last row of a terminal shows what happens, and our lines follow,
+        one per pass with its time."""
+        match event.kind:
+            case "run":
+                self._script_ended()
+                self.message(event.text)
+                self._held = []
+            case "ended":
+                self._script_ended()
+            case "note":
+                self.note(event.text)
+            case "details":
+                if self.verbose:
+                    self.beside(event.text)
+            case "tick":
+                if self._pass is not None and not self._noted:
+                    self._show(replace(self._pass, left_s=event.left_s))
+            case "pass_end":
+                of_it = self._pass if self._pass and self._pass.name == event.name else event
+                self.message(f"{event.label}{_steps(of_it.total)}, {event.text}")
+            case _:
+                self._show(event)
+
+    def _show(self, event: ProgressEvent) -> None:
+        """The state of the current pass, in the last row."""
+        from launchscope.wording import duration
+
+        self._pass, self._noted = event, False
+        number = f"[{event.number}/{event.passes}] " if event.number else ""
+        steps = f", step {event.done} of {event.total}" if event.done else _steps(event.total)
+        left = "" if event.left_s is None else f", about {duration(event.left_s)} left"
+        self.status(f"{number}{event.label}{steps}{left}")
+
+    def _script_ended(self) -> None:
+        """Nothing of the script is printed from now on, maybe until its next run."""
+        if self._held is not None:
+            self.status("")
+            if not self.quiet:
+                self._bottom.begin_line()
+            held, self._held, self._pass = self._held, None, None
+            for text in held:
+                self._write(text)
 
     def message(self, text: str) -> None:
         """A line about what happens; silent with -q."""
@@ -165,8 +190,11 @@ class Console(Progress):
             self._line(self._styled(f"launchscope: {visible(text)}", "dim"))
 
     def note(self, text: str) -> None:
-        """Something to know about the run; silent with -q."""
+        """Something to know about the run; silent with -q. It may be what a person waits for."""
         if not self.quiet:
+            if self._held is not None:
+                self._noted = True
+                self.status(text)
             self._line(self._styled(f"note: {visible(text)}", "yellow"))
 
     def error(self, text: str, hint: str | None = None) -> None:
@@ -176,25 +204,26 @@ class Console(Progress):
             self._line(f"{self._styled('hint:', 'bold')} {visible(hint)}")
 
     def status(self, text: str) -> None:
-        """A line that the next one replaces, only on a terminal and never in CI; "" clears it."""
+        """What happens, in the last row of a terminal and never in CI; "" clears it."""
         if not text:
-            self.clear_status()
-        elif not self.quiet and not self.in_ci and self.stderr.isatty():
-            self._write(_CLEAR_LINE + self._styled(f"launchscope: {visible(text)} ...", "dim"))
-            self._has_status = True
-
-    def clear_status(self) -> None:
-        if self._has_status:
-            self._write(_CLEAR_LINE)
-            self._has_status = False
+            self._bottom.close()
+        elif not self.quiet and not self.runs_commands:
+            self._bottom.show(f"launchscope: {visible(text)}")
 
     def _line(self, text: str) -> None:
-        self.clear_status()
-        self._write(f"{text}\n")
+        self._emit(f"{text}\n")
 
-    def _write(self, text: str, *, commands: bool = False) -> None:
-        """To stderr. If its reader is gone, the results still matter: nothing is raised."""
+    def _emit(self, text: str, *, commands: bool = False) -> None:
+        """Now, or after what the script prints. Text of several lines is one write, too."""
         text = text if commands else self._inert(text, self.stderr)
+        if self._held is None:
+            self._bottom.close()
+            self._write(text)
+        else:
+            self._held.append(text)
+
+    def _write(self, text: str) -> None:
+        """To stderr. If its reader is gone, the results still matter: nothing is raised."""
         try:
             self.stderr.write(text)
             self.stderr.flush()
@@ -208,6 +237,12 @@ class Console(Progress):
 
     def _styled(self, text: str, style: str) -> str:
         return f"{_STYLES[style]}{text}{_RESET}" if self.has_color(self.stderr) else text
+
+
+def _steps(number: int) -> str:
+    from launchscope.wording import plural
+
+    return f", {plural(number, 'step')}" if number else ""
 
 
 _current: Console | None = None

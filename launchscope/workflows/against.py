@@ -20,7 +20,7 @@ from launchscope.model import CheckResult, Disturbance, Mode, PairedRuns, Profil
 from launchscope.recorded import recorded
 from launchscope.report import with_texts
 from launchscope.runner.protocol.folder import SourceTree
-from launchscope.wording import listed, plural
+from launchscope.wording import duration, listed, plural
 from launchscope.workflows.base_tree import BaseTree
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
@@ -115,7 +115,7 @@ def check_against(
                 runs.measure(len(runs.pairs) + 1)
                 result = decide()
             return result
-        estimate = _duration(own.pairs * runs.pair_s)
+        estimate = duration(own.pairs * runs.pair_s)
         progress.message(f"{plural(own.pairs, 'pair')} of runs follow, in about {estimate}")
         runs.measure(own.pairs)
         result = decide()
@@ -327,7 +327,7 @@ class _Runs:
         return path if shorter.startswith("..") else shorter
 
     def _too_late(self) -> MeasureError:
-        pair = f"; a pair takes about {_duration(self.pair_s)}" if self.pair_s else ""
+        pair = f"; a pair takes about {duration(self.pair_s)}" if self.pair_s else ""
         return MeasureError(
             "the time limit was reached before a pair of runs was measured",
             hint=f"raise --timeout, which bounds all runs together{pair}",
@@ -384,7 +384,3 @@ def _named(top: Path, files: Sequence[str]) -> str:
     names = [os.path.relpath(file, top) for file in files[:_MOST_NAMED]]
     more = len(files) - len(names)
     return listed([*names, *([f"{more} more"] if more else [])])
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -17,6 +17,7 @@ from launchscope.errors import InputError, LaunchscopeError, MeasureError, Usage
 from launchscope.host import working_directory
 from launchscope.model import Profile, Recording, Schedule, ShownResult, Target
 from launchscope.runner.parent import session
+from launchscope.runner.parent.child_watch import ProgressEvent
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.workflows.progress import Progress
@@ -147,9 +148,9 @@ class ScriptRunner:
             problem = MeasureError("interrupted", exit_code=exit_code_of(error))
             return ScriptRun(None, None, problem, interrupted=True)
         finally:
-            self._progress.status("")
             if outcome is not None:
                 outcome.settle()
+            self._progress.on_event(ProgressEvent("ended"))
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
         from launchscope.parser import read_recording

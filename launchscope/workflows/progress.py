@@ -12,7 +12,7 @@ class Progress:
     """Receives news while a workflow runs, and drops them; a terminal shows them."""
 
     def on_event(self, event: ProgressEvent) -> None:
-        """A run of the script starts, or one of its passes starts, advances or ends."""
+        """A run of the script starts or is over, or one of its passes starts, advances or ends."""
 
     def message(self, text: str) -> None:
         """The workflow starts or finishes a part of its work."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from launchscope.cli.console import Console
+from launchscope.runner.parent.child_watch import ProgressEvent
 
 
 class Screen(io.StringIO):
@@ -54,19 +55,31 @@ def test_width_off_a_terminal(environ: dict[str, str], width: int) -> None:
     assert console(environ=environ).width == width
 
 
-def test_a_status_line_is_shown_on_a_terminal_only() -> None:
-    off, on, ci = console(), console(True), console(True, {"CI": "1"})
-    for given in (off, on, ci):
-        given.status("timing")
-    assert (stderr_of(off), stderr_of(ci)) == ("", "")
-    assert "timing" in stderr_of(on)
+def ran(given: Console, *events: ProgressEvent) -> str:
+    """What stderr shows after these events and the end of the script."""
+    for event in (*events, ProgressEvent("ended")):
+        given.on_event(event)
+    return stderr_of(given)
 
 
-def test_the_next_line_replaces_a_status_line() -> None:
-    given = console(True, {"NO_COLOR": "1"})
-    given.status("timing")
-    given.message("timing, 0.4 s")
-    assert stderr_of(given).endswith("\r\033[Klaunchscope: timing, 0.4 s\n")
+def test_no_line_of_ours_is_written_while_the_script_runs() -> None:
+    given = console()
+    given.on_event(ProgressEvent("run", text="running train.py"))
+    before = stderr_of(given)
+    given.on_event(ProgressEvent("pass_start", "timing", "timing", total=30))
+    given.note("a note")
+    given.on_event(ProgressEvent("pass_end", "timing", "timing", text="0.4 s"))
+    assert before == stderr_of(given) == "launchscope: running train.py\n"
+    assert ran(given).removeprefix(before) == "note: a note\nlaunchscope: timing, 30 steps, 0.4 s\n"
+
+
+def test_the_next_run_begins_with_what_the_last_one_left_to_say() -> None:
+    given = console()
+    first = ProgressEvent("run", text="running train.py")
+    ended = ProgressEvent("pass_end", "timing", "timing", text="0.4 s")
+    second = ProgressEvent("run", text="running the script again")
+    shown = ran(given, first, ended, second).replace("launchscope: ", "")
+    assert shown == "running train.py\ntiming, 0.4 s\nrunning the script again\n"
 
 
 def test_quiet_silences_all_but_errors() -> None:

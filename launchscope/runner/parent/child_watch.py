@@ -19,6 +19,7 @@ from launchscope.runner.child.passes import all_passes
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.sentinel import GRACE_TERM_S, Sentinel, descendants, send
+from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.signals import ENDING, EndSignals, interrupt_signal
 
@@ -34,20 +35,28 @@ _LATE_S = 2.0
 _SAME_SIGNAL_S = 0.25
 # The loop was late by more than this: we were stopped (Ctrl-Z), and the script with us.
 _STOPPED_S = 2.0
+_TICK_S = 1.0
 # After this long without an event, launchscope says what it waits for.
 _QUIET_S = 30.0
 
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """Something a person who waits may want to know. `label` says what a pass does."""
+    """Something a person who waits may want to know. `label` says what a pass does; it is the
+    `number`th of `passes`, which will all be over in about `left_s`. A "tick" comes once
+    a second, "ended" when no process of the script is left."""
 
-    kind: Literal["run", "pass_start", "pass_progress", "pass_end", "note", "details"]
+    kind: Literal[
+        "run", "pass_start", "pass_progress", "pass_end", "note", "details", "tick", "ended"
+    ]
     name: str = ""
     label: str = ""
     done: int = 0
     total: int = 0
     text: str = ""
+    number: int = 0
+    passes: int = 0
+    left_s: float | None = None
 
 
 class ScriptSignals(EndSignals):
@@ -87,6 +96,7 @@ class ChildWatch:
         self._full = full
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._leaving: subprocess.Popen[bytes] | None = None
+        self._time_left = TimeLeft()
         passes = all_passes()
         self._labels = {events.WARMUP: "finding the step"} | {p.name: p.label for p in passes}
         self._parts = {kind.name for kind in passes if kind.part_of is not None}
@@ -101,9 +111,14 @@ class ChildWatch:
         self.signals.__exit__(*raised)
 
     def follow(
-        self, child: subprocess.Popen[bytes], folder: RunFolder, report: ChildReport
+        self,
+        child: subprocess.Popen[bytes],
+        folder: RunFolder,
+        report: ChildReport,
+        time_left: TimeLeft,
     ) -> None:
         """Return when the child is gone, by itself or with help, or is only on its way out."""
+        self._time_left = time_left
         if self._sentinel is not None:
             self._sentinel.guard(child.pid)
         try:
@@ -123,7 +138,7 @@ class ChildWatch:
         kill_at: float | None = None
         not_interrupted: list[int] = []
         quiet_since, said_what_is_awaited = time.monotonic(), False
-        last, late_at = quiet_since, None
+        last, late_at, tick_at = quiet_since, None, quiet_since
         # What came before the child was there did not come to it.
         early = len(self.signals.came)
         while True:
@@ -155,6 +170,9 @@ class ChildWatch:
                 self._shift_deadlines(now - last, report)
                 kill_at = None if kill_at is None else kill_at + now - last
             last = now
+            if now >= tick_at:
+                tick_at = now + _TICK_S
+                self._on_progress(ProgressEvent("tick", left_s=self._time_left.seconds()))
             if late_at is not None and now > late_at:
                 late_at = None
                 send(signal.SIGTERM, not_interrupted)  # the script may wait for them
@@ -253,6 +271,7 @@ class ChildWatch:
         fresh = folder.events()
         for event in fresh:
             report.on_event(event)
+            self._time_left.on_event(event)
             progress = self._progress_of(event)
             if progress is not None:
                 self._on_progress(progress)
@@ -262,11 +281,9 @@ class ChildWatch:
         """What a person is shown of an event; None for one that is only for us."""
         match event:
             case events.PassStarted():
-                label = self._labels[event.name]
-                return ProgressEvent("pass_start", event.name, label, total=event.steps)
+                return self._pass_event("pass_start", event.name, 0, event.steps)
             case events.PassProgress():
-                label = self._labels[event.name]
-                return ProgressEvent("pass_progress", event.name, label, event.done, event.steps)
+                return self._pass_event("pass_progress", event.name, event.done, event.steps)
             case events.PassEnded():
                 text = f"{event.seconds:.1f} s"
             case events.PassFailed():
@@ -282,6 +299,21 @@ class ChildWatch:
             case _:
                 return None
         return ProgressEvent("pass_end", event.name, self._labels[event.name], text=text)
+
+    def _pass_event(
+        self, kind: Literal["pass_start", "pass_progress"], name: str, done: int, steps: int
+    ) -> ProgressEvent:
+        left = self._time_left
+        return ProgressEvent(
+            kind,
+            name,
+            self._labels[name],
+            done,
+            steps,
+            number=left.number,
+            passes=left.passes,
+            left_s=left.seconds(),
+        )
 
     def _say_what_is_awaited(self, report: ChildReport) -> None:
         if report.done:

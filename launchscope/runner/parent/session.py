@@ -23,6 +23,7 @@ from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.gpu_clock import ClockWatch
 from launchscope.runner.parent.interpreter import child_command, stdin_of
 from launchscope.runner.parent.run_folder import RunFolder
+from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.plain import to_plain
@@ -293,7 +294,7 @@ class _Session:
                     hint="--python takes the path of a Python interpreter",
                 ) from error
         try:
-            self._watch.follow(child, folder, report)
+            self._watch.follow(child, folder, report, TimeLeft(passes, self.schedule))
         finally:
             folder.mask_secrets(plan)
         self._return_to_start()

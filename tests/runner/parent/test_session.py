@@ -110,7 +110,7 @@ def test_a_script_that_goes_on_never_shares_its_process_with_a_capture(
 ) -> None:
     session = planning(tmp_path, lacks, Schedule(full=True))
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **kwargs: None)
-    monkeypatch.setattr(session._watch, "follow", lambda _, folder, report: folder.release())
+    monkeypatch.setattr(session._watch, "follow", lambda _, folder, *rest: folder.release())
     session._run_child(passes(*lacks))
     plan: dict[str, Any] = json.loads((tmp_path / "run-1" / PLAN_FILE).read_text())
     assert plan["allow_captures"] is captures

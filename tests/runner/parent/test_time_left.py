@@ -1,0 +1,97 @@
+"""The time left: from the passes that are over and the plan."""
+
+from __future__ import annotations
+
+import pytest
+
+from launchscope.model import Reason, Schedule
+from launchscope.runner.child.passes import all_passes
+from launchscope.runner.parent import time_left
+from launchscope.runner.parent.time_left import TimeLeft
+from launchscope.runner.protocol.events import (
+    WARMUP,
+    Deferred,
+    DeviceKnown,
+    MeasuringEnded,
+    PassEnded,
+    PassProgress,
+    PassSkipped,
+    PassStarted,
+)
+
+PASSES = [kind for kind in all_passes() if kind.steps(Schedule()) > 0]
+STEPS = {kind.name: kind.steps(Schedule()) for kind in PASSES if kind.part_of is None}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(time_left.time, "monotonic", lambda: now[0])
+    return now
+
+
+def on_gpu() -> TimeLeft:
+    made = TimeLeft(PASSES, Schedule())
+    made.on_event(PassStarted(WARMUP, 10))
+    made.on_event(PassEnded(WARMUP, 60.0))
+    made.on_event(DeviceKnown(True))
+    return made
+
+
+def test_before_the_first_step_of_a_pass_nothing_is_known(clock: list[float]) -> None:
+    given = on_gpu()
+    assert given.seconds() is None
+    given.on_event(PassStarted("timing", 30))
+    assert given.seconds() is None
+    assert (given.number, given.passes) == (1, len(STEPS))
+
+
+def test_every_step_that_is_left_takes_as_long_as_those_before(clock: list[float]) -> None:
+    given = on_gpu()
+    given.on_event(PassStarted("timing", 30))
+    clock[0] += 20
+    given.on_event(PassProgress("timing", 10, 30))
+    later = sum(STEPS.values()) - STEPS["timing"]
+    assert given.seconds() == 2.0 * (20 + later)
+    given.on_event(PassEnded("timing", 60.0))
+    assert given.seconds() == 2.0 * later
+
+
+def test_a_pass_without_news_counts_down_until_it_takes_longer_than_thought(
+    clock: list[float],
+) -> None:
+    given = on_gpu()
+    given.on_event(PassStarted("timing", 30))
+    given.on_event(PassEnded("timing", 30.0))
+    given.on_event(PassStarted("trace", 5))
+    before = given.seconds()
+    assert before is not None
+    clock[0] += 4
+    assert given.seconds() == before - 4
+    clock[0] += 4
+    assert given.seconds() is None
+
+
+def test_passes_that_will_not_run_do_not_count(clock: list[float]) -> None:
+    given = on_gpu()
+    given.on_event(Deferred(("inspect",)))
+    assert given.passes == len(STEPS) - 1
+    given.on_event(PassStarted("timing", 30))
+    given.on_event(PassSkipped("replay", Reason("hung")))
+    left = list(STEPS)[list(STEPS).index("replay") + 1 :]
+    assert given.passes == 1 + len(left)
+    given.on_event(MeasuringEnded())
+    assert given.seconds() is None
+
+
+def test_without_a_gpu_only_the_passes_of_a_rehearsal_are_left() -> None:
+    given = TimeLeft(PASSES, Schedule())
+    given.on_event(DeviceKnown(False))
+    assert given.passes == len([kind for kind in PASSES if kind.on_cpu])
+
+
+def test_less_than_a_second_is_not_shown(clock: list[float]) -> None:
+    given = on_gpu()
+    given.on_event(PassStarted("timing", 30))
+    given.on_event(PassEnded("timing", 0.03))
+    assert given.seconds() is None
