@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _STYLES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[1;31m", "yellow": "\033[33m"}
 _RESET = "\033[0m"
+# Terminals with links: by variables of their own, by TERM_PROGRAM and by TERM.
+_LINKS_IN = ("DOMTERM", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "WEZTERM_PANE", "WT_SESSION")
+_PROGRAMS_WITH_LINKS = ("ghostty", "Hyper", "iTerm.app", "mintty", "rio", "vscode", "WezTerm")
+_TERMS_WITH_LINKS = ("alacritty", "contour", "foot", "xterm-ghostty", "xterm-kitty")
 
 
 def open_streams() -> None:
@@ -111,6 +115,17 @@ class Console(Progress):
         if self.environ.get("FORCE_COLOR", "0") not in ("", "0"):
             return True
         return stream.isatty() and self.environ.get("TERM") != "dumb"
+
+    @property
+    def has_links(self) -> bool:
+        """Whether the terminal is one that is known for links behind a text (OSC 8)."""
+        if not self.stdout.isatty():
+            return False
+        of_vte = self.environ.get("VTE_VERSION", "")
+        if any(map(self.environ.get, _LINKS_IN)) or (of_vte.isdecimal() and int(of_vte) >= 5000):
+            return True
+        program, term = self.environ.get("TERM_PROGRAM", ""), self.environ.get("TERM", "")
+        return program in _PROGRAMS_WITH_LINKS or term in _TERMS_WITH_LINKS
 
     # ---------------------------------------------------------------- what it prints
 

@@ -1,46 +1,71 @@
-"""launchscope rules [CODE]: the list of rules, or the page of one."""
+"""launchscope rules [CODE or WORDS]: every rule, those with some words, or the page of one."""
 
 from __future__ import annotations
 
 from io import StringIO
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import typer
 
 from launchscope.cli.console import console
 from launchscope.errors import UsageError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from launchscope.rules import Rule
+
 
 def rules(
-    code: str | None = typer.Argument(None, metavar="CODE", help="A rule such as LS001."),
+    words: list[str] | None = typer.Argument(
+        None, metavar="[CODE or WORDS]", help="A rule such as LS001, or words to search for."
+    ),
 ) -> int:
-    """List the rules, or explain one of them."""
+    """List the rules, search them for words, or explain one of them."""
     from launchscope.rules import all_rules, find_rule
 
-    if code is None:
-        lines = [f"{rule.code}  {rule.title}" for rule in all_rules()]
-        console().out("\n".join(lines) + "\n")
+    asked = " ".join(words or ())
+    number = asked.upper().removeprefix("LS")
+    rule = find_rule(f"LS{number.lstrip('0').zfill(3)}" if number.isdecimal() else asked)
+    if rule is not None:
+        _show(rule)
         return 0
-    number = code.upper().removeprefix("LS")
-    rule = find_rule(f"LS{number.lstrip('0').zfill(3)}" if number.isdecimal() else code)
-    if rule is None:
+    looked_for = asked.lower().split()
+    found = [rule for rule in all_rules() if all(word in rule.page.lower() for word in looked_for)]
+    if not found:
         from difflib import get_close_matches
 
-        near = get_close_matches(code.upper(), [known.code for known in all_rules()], n=1)
+        near = get_close_matches(asked.upper(), [known.code for known in all_rules()], n=1)
         raise UsageError(
-            f"there is no rule {code}",
+            f"there is no rule {asked}, and none that mentions it",
             hint=f"did you mean {near[0]}?" if near else "launchscope rules lists them",
         )
+    console().out(_listed(found))
+    return 0
+
+
+def _listed(found: Iterable[Rule]) -> str:
+    """One line each, below the headings of their groups."""
+    groups = []
+    for heading, members in groupby(found, lambda rule: rule.group):
+        groups.append("\n".join([heading, *(f"  {rule.code}  {rule.title}" for rule in members)]))
+    return "\n\n".join(groups) + "\n"
+
+
+def _show(rule: Rule) -> None:
+    """Its page: as it is written, or laid out on a terminal."""
     heading, _, rest = rule.page.partition("\n")
     page = f"# {rule.code}: {heading.removeprefix('# ')}\n{rest}"
     terminal = console()
     if not terminal.has_color(terminal.stdout):
         terminal.out(page.rstrip() + "\n")
-        return 0
+        return
     from rich.console import Console
     from rich.markdown import Markdown
 
     rich = Console(file=StringIO(), width=min(90, terminal.width), force_terminal=True)
     with rich.capture() as laid_out:
-        rich.print(Markdown(page))
+        # Where a link cannot be followed, its address follows its text.
+        rich.print(Markdown(page, hyperlinks=terminal.has_links))
     terminal.out(laid_out.get())
-    return 0

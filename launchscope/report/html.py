@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from dataclasses import asdict, replace
 from functools import cache
 from importlib.resources import files
@@ -39,6 +40,7 @@ _TOP = 200
 _GAIN = "LS001"  # the rule
 _FEW_COLUMNS = 4  # fit into half of the page
 _SCRIPTS = ("page.js", "charts.js", "timeline.js")
+_LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<url>https://[^)\s]+)\)")
 # JSON in a script element: nothing in it may end the element or a line of JavaScript, or begin a
 # command of CI, which `write_report` would escape in a way that JSON does not know.
 _INERT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&#\u2028\u2029"}
@@ -160,7 +162,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"prose": _prose}
+    environment.filters |= {"prose": _prose, "linked": _linked}
     return environment
 
 
@@ -168,6 +170,18 @@ def _markup(text: str) -> Markup:
     from markupsafe import Markup
 
     return Markup(text)
+
+
+def _linked(text: str) -> Markup:
+    """A sentence of a rule's page, which may link to other pages. Names never do."""
+    from markupsafe import Markup
+
+    made, end = Markup(""), 0
+    for link in _LINK.finditer(text):
+        made += _prose(text[end : link.start()])
+        made += Markup('<a href="{}">{}</a>').format(link["url"], link["text"])
+        end = link.end()
+    return made + _prose(text[end:])
 
 
 def _prose(text: str) -> Markup:

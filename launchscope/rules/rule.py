@@ -14,6 +14,14 @@ from launchscope.model import Finding, Profile, Severity, SourceLine
 from launchscope.plugins import load_plugins
 
 Findings = Iterable[Finding]
+# By the second last digit of the code.
+GROUPS = (
+    "What a graph gains",
+    "Steps that differ",
+    "What the GPU waits for",
+    "The capture and its replay",
+    "What was measured",
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,12 @@ class Rule:
     @property
     def title(self) -> str:
         return self.page.partition("\n")[0].removeprefix("# ")
+
+    @property
+    def group(self) -> str:
+        """The heading under which lists of rules show it."""
+        tens = self.code[-2:-1]
+        return GROUPS[int(tens)] if tens.isdecimal() and int(tens) < len(GROUPS) else "More"
 
 
 def rule(

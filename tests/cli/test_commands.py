@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -88,10 +89,54 @@ def test_report_on_a_folder_without_a_recording(tmp_path: Path, capsys: Streams)
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_rules_lists_every_rule(capsys: Streams) -> None:
+def rows(text: str) -> list[str]:
+    """The codes of a list of rules, in which headings begin at the edge."""
+    return [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+
+
+def test_rules_lists_every_rule_below_the_heading_of_its_group(capsys: Streams) -> None:
     assert main(["rules"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [rule.code for rule in all_rules()]
+    out = capsys.readouterr().out
+    assert rows(out) == [rule.code for rule in all_rules()]
+    assert out.startswith("What a graph gains\n  LS001  Share of the iteration")
+    assert "\n\nWhat the GPU waits for\n  LS020  The GPU waits for data\n" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "codes"),
+    [(["learning-rate"], ["LS035"]), (["pinned", "COPIES"], []), (["scheduler", "float"], None)],
+)
+def test_rules_searches_the_pages_for_words(
+    words: list[str], codes: list[str] | None, capsys: Streams
+) -> None:
+    code = main(["rules", *words])
+    out, err = capsys.readouterr()
+    if codes == []:
+        assert (code, out) == (2, "")
+        assert "there is no rule pinned COPIES, and none that mentions it" in err
+    else:
+        assert code == 0
+        assert "LS035" in rows(out)
+        assert len(rows(out)) < len(all_rules()) / 2
+
+
+def test_links_of_a_rule_are_followed_where_the_terminal_can(
+    capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for variable in ("KITTY_WINDOW_ID", "WT_SESSION", "VTE_VERSION", "TERM_PROGRAM"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert main(["rules", "LS021"]) == 0
+    plain = capsys.readouterr().out
+    monkeypatch.setenv("TERM", "xterm-kitty")
+    assert main(["rules", "LS021"]) == 0
+    linked = capsys.readouterr().out
+    address = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
+    assert address in re.sub(r"\033\[[\d;]*m|\s", "", plain)
+    assert "\033]8;" not in plain
+    assert re.search(rf"\033]8;[^;]*;{re.escape(address)}\033\\", linked)
 
 
 def test_rules_explains_one(capsys: Streams) -> None:

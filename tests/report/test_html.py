@@ -18,7 +18,7 @@ from launchscope.analysis import build_profile
 from launchscope.model import Comparison, Profile, Target
 from launchscope.parser import read_recording, read_saved
 from launchscope.report import render
-from launchscope.rules import advise, find_rule
+from launchscope.rules import advise, all_rules, find_rule
 from launchscope.visible import visible
 from tests.report.test_golden import VALUES
 
@@ -75,12 +75,18 @@ def figures_in(page: str) -> list[dict[str, Any]]:
     return found
 
 
+_ADDRESS = re.compile(r"https://[^\s)\"<]+")
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+# What a person may follow; the page itself loads nothing.
+REFERENCES = {address for rule in all_rules() for address in _ADDRESS.findall(rule.page)}
+
+
 def test_every_tag_is_closed_and_nothing_is_fetched(profile: Profile) -> None:
     comparison = read_saved(COMPARED / "compare_convnet.json", Comparison)
     for value in (profile, comparison, *(make() for make in VALUES.values())):
         page = Page(page_of(value))
         assert page.open == []
-        assert all(address.startswith("#LS") for address in page.addresses)
+        assert {a for a in page.addresses if not a.startswith("#LS")} <= REFERENCES
 
 
 def test_the_policy_allows_the_style_and_the_script_of_the_page_and_nothing_else(
@@ -115,8 +121,10 @@ def test_a_finding_leads_to_the_text_of_its_rule(profile: Profile) -> None:
         assert f'href="#{rule.code}"' in page
         (about,) = re.findall(rf'<details id="{rule.code}">.*?</details>', page, re.DOTALL)
         text = " ".join(Page(about).text.split())
-        body = rule.page.partition("\n")[2].replace("## ", "").replace("`", "")
-        assert " ".join(body.split()) in text.replace(" – ", " ")
+        body = re.sub(r"^- ", "", rule.page.partition("\n")[2].replace("## ", ""), flags=re.M)
+        plain = _LINK.sub(r"\1", body).replace("`", "")
+        assert " ".join(plain.split()) in text.replace(" – ", " ")
+        assert set(_ADDRESS.findall(rule.page)) == set(_ADDRESS.findall(about))
 
 
 def test_names_from_a_script_are_text_and_never_markup(profile: Profile) -> None:

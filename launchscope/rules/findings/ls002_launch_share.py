@@ -13,12 +13,20 @@ misses the Python and dispatcher time between launches, which a replay removes a
 ## Example
 ResNet-50 at batch size 256: 54 % of the step, nearly all back-pressure. A replay gains nothing.
 
+## Before
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)  # many launches
+
+## After
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)  # a few
+
 ## When it does not apply
 This share never decides the verdict; LS001 does. The rule is silent where a trace is no evidence
 for a gain, as without a step.
 
 ## Reference
-Metrics `launch_share_pct`, `launch_api_ms`, `blocked_launch_ms`, `framework_ms`, `launch_call_ms`.
+- [NVIDIA, Performance Issues of CUDA graphs](https://docs.nvidia.com/dl-cuda-graph/troubleshooting/performance-issues.html)
+- Metrics `launch_share_pct`, `launch_api_ms`, `blocked_launch_ms`, `framework_ms`,
+  `launch_call_ms`.
 """
 
 from __future__ import annotations

@@ -10,12 +10,19 @@ Only launch time that leaves the GPU idle is worth removing. Predictions are bas
 ## Example
 300 kernels of 3 us each are launched every 9 us: the GPU is idle two thirds of the time.
 
+## Before
+    out = torch.stack([model(row) for row in x])  # the GPU waits for the launches of each row
+
+## After
+    out = model(x)  # a few launches with enough work for the GPU
+
 ## When it does not apply
 In a step that is limited by the GPU, where the launches run ahead of the GPU, and where a trace is
 no evidence for a gain, as without a step.
 
 ## Reference
-Metrics `launch_overhead_ms`, `launch_overhead_pct`, `step_overhead_pct`.
+- [NVIDIA, CUDA Graph Best Practice for PyTorch](https://docs.nvidia.com/dl-cuda-graph/latest)
+- Metrics `launch_overhead_ms`, `launch_overhead_pct`, `step_overhead_pct`.
 """
 
 from __future__ import annotations

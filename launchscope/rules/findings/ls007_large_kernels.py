@@ -9,11 +9,19 @@ The host launches the next kernels while a long kernel runs, so a graph has litt
 ## Example
 A wide MLP at batch size 8192 runs eight kernels of 2 ms each.
 
+## Before
+    weights = (q @ k.transpose(-2, -1) / q.size(-1) ** 0.5).softmax(-1)
+    out = weights @ v
+
+## After
+    out = F.scaled_dot_product_attention(q, k, v)  # one fused kernel where there is one
+
 ## When it does not apply
 If the host waits between long kernels, see LS020 and LS021.
 
 ## Reference
-Facts `large_kernel_share_pct`, `median_kernel_us`.
+- [PyTorch, scaled_dot_product_attention](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
+- Facts `large_kernel_share_pct`, `median_kernel_us`.
 """
 
 from __future__ import annotations

@@ -10,11 +10,19 @@ A CUDA graph replays fixed shapes. Each other shape needs a graph of its own, or
 Each batch pads its sequences to the longest one: 97, 101, 88. Padded to 128 they have one
 shape. A key-value cache that grows by one in each step has one shape if you preallocate it.
 
+## Before
+    tokens = nn.utils.rnn.pad_sequence(sequences, batch_first=True)  # as long as the longest
+
+## After
+    tokens = nn.utils.rnn.pad_sequence(sequences, batch_first=True)
+    tokens = F.pad(tokens, (0, 128 - tokens.size(1)))  # always 128
+
 ## When it does not apply
 If only the ops or the number of model calls differ, the cause is control flow (LS011).
 
 ## Reference
-PyTorch, CUDA semantics: CUDA Graphs, constraints. Metric `shape_signatures`.
+- [PyTorch, CUDA semantics: constraints of CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints)
+- Metric `shape_signatures`.
 """
 
 from __future__ import annotations

@@ -10,12 +10,19 @@ A replay takes the captured path for every batch. For the others the result is s
 `if loss > limit: clip(grads)` is recorded either with or without the clipping. `torch.where`
 keeps both in the graph. An episode of 5 to 12 forward calls runs different ops for each length.
 
+## Before
+    if loss > 1:
+        loss = loss * 0.1
+
+## After
+    loss = torch.where(loss > 1, loss * 0.1, loss)
+
 ## When it does not apply
 A branch on a Python value that never changes after the warm-up, such as a flag, is safe.
 launchscope does not see a branch that all inspected steps took the same way.
 
 ## Reference
-PyTorch, CUDA semantics: CUDA Graphs, constraints.
+- [PyTorch, CUDA semantics: constraints of CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints)
 """
 
 from __future__ import annotations

@@ -10,11 +10,21 @@ graphs is simulated: the traced loop, once as it is and once with a graph in eac
 ## Example
 Graphs for 1, 2, 4 and 8 sequences, and batches of 12 and 16 that run eagerly.
 
+## Before
+    graphs = {size: capture(size) for size in (1, 2, 4, 8)}  # 12 and 16 run eagerly
+
+## After
+    graphs = {size: capture(size) for size in (1, 2, 4, 8, 12, 16)}
+
 ## When it does not apply
 Rare sizes can stay eager: each graph takes memory and a capture.
 
 ## Reference
-vLLM, `cudagraph_capture_sizes`; SGLang, `--cuda-graph-bs`. `step_groups`, metric `more_graphs_pct`.
+- [vLLM, CUDA graphs](https://docs.vllm.ai/en/latest/design/cuda_graphs/)
+  `cudagraph_capture_sizes`
+- [SGLang, server arguments](https://docs.sglang.ai/advanced_features/server_arguments.html)
+  `--cuda-graph-bs`
+- `step_groups` in the Profile, metric `more_graphs_pct`.
 """
 
 from __future__ import annotations

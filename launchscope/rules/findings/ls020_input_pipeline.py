@@ -9,11 +9,24 @@ A replay does not change this wait: if the data loader is the limit, a faster st
 ## Example
 A step takes 3 ms, and the next batch is ready every 9 ms: a graph changes nothing.
 
+## Before
+    loader = DataLoader(dataset, batch_size=16)
+    for x, y in loader:
+        out = model(x.to(device))
+
+## After
+    loader = DataLoader(
+        dataset, batch_size=16, num_workers=2, persistent_workers=True, pin_memory=True
+    )
+    for x, y in loader:
+        out = model(x.to(device, non_blocking=True))
+
 ## When it does not apply
 Data loading while the GPU works costs nothing and is not counted.
 
 ## Reference
-PyTorch, Performance Tuning Guide: asynchronous data loading. Metric `data_wait_ms`.
+- [PyTorch, Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html)
+- Metric `data_wait_ms`.
 """
 
 from __future__ import annotations

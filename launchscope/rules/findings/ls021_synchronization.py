@@ -11,11 +11,25 @@ ahead.
 ## Example
 `total += loss.item()` after each step. Add up the losses on the GPU and read the sum per epoch.
 
+## Before
+    total = 0.0
+    for x, y in batches:
+        loss = F.mse_loss(model(x), y)
+        total += loss.item()  # the host waits for the GPU in each step
+
+## After
+    total = torch.zeros((), device=device)
+    for x, y in batches:
+        loss = F.mse_loss(model(x), y)
+        total += loss.detach()
+    total = total.item()  # once
+
 ## When it does not apply
 If the host waits while the GPU is busy anyway, the wait costs nothing and is not counted.
 
 ## Reference
-PyTorch, Performance Tuning Guide. Metrics `sync_cost_ms`, `sync_wait_ms`, `syncs_per_step`.
+- [PyTorch, Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html)
+- Metrics `sync_cost_ms`, `sync_wait_ms`, `syncs_per_step`.
 """
 
 from __future__ import annotations

@@ -10,11 +10,21 @@ which looks busy. What a graph would give it depends on the rank that it waits f
 ## Example
 One of two ranks is late by 4 ms in each step: the all-reduce of the other one takes 4 ms longer.
 
+## Before
+    dist.all_reduce(gradient)
+    out = model(x)
+
+## After
+    work = dist.all_reduce(gradient, async_op=True)
+    out = model(x)  # while the collective runs
+    work.wait()
+
 ## When it does not apply
 Collectives beside other kernels cost little, and are not counted.
 
 ## Reference
-Metrics `exposed_communication_ms` and `communication_ms`.
+- [PyTorch, distributed communication](https://docs.pytorch.org/docs/stable/distributed.html)
+- Metrics `exposed_communication_ms` and `communication_ms`.
 """
 
 from __future__ import annotations

@@ -10,11 +10,18 @@ The capture fails at that line, or each replay uses the value of the captured st
 ## Example
 `if loss.item() > 10: ...` in the step. `torch.where(loss > 10, ...)` keeps the value on the GPU.
 
+## Before
+    mean = losses[mask].mean()  # the host has to know how many there are
+
+## After
+    mean = torch.where(mask, losses, 0).sum() / mask.sum()
+
 ## When it does not apply
 Between steps these operations stop nothing. LS021 reports the time that they cost there.
 
 ## Reference
-NVIDIA, CUDA Graph Best Practice for PyTorch. PyTorch, CUDA semantics: CUDA Graphs.
+- [NVIDIA, CUDA Graph Best Practice for PyTorch](https://docs.nvidia.com/dl-cuda-graph/latest)
+- [PyTorch, CUDA semantics: constraints of CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints)
 """
 
 from __future__ import annotations

@@ -10,6 +10,16 @@ The gain is then a prediction, or what you get once you have fixed the blocking 
 ## Example
 `blocked`: a line reads the loss. `failed`: out of memory. `skipped`: you passed `--replay 0`.
 
+## Before
+    loss.backward()
+    history.append(loss.item())  # inside the step: it cannot be captured
+    optimizer.step()
+
+## After
+    loss.backward()
+    optimizer.step()
+    history.append(loss.detach().clone())  # after the step, and read at the end
+
 ## When it does not apply
 A rehearsal has no GPU to replay on (LS041).
 

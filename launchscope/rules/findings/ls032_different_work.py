@@ -12,11 +12,21 @@ measures different work, which is often slower, and its result can differ from e
 BERT without an attention mask: during a capture the library builds a full mask, and attention
 falls back from the flash kernel to the math path, with 425 operations in place of 178.
 
+## Before
+    mask = None
+    if torch.cuda.is_current_stream_capturing():  # another path during a capture
+        mask = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool, device=q.device)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+## After
+    out = F.scaled_dot_product_attention(q, k, v)
+
 ## When it does not apply
 Kernels that `capturable=True` adds are in both runs and do not count.
 
 ## Reference
-`replay.work` in the Profile.
+- [PyTorch, scaled_dot_product_attention](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
+- `replay.work` in the Profile.
 """
 
 from __future__ import annotations

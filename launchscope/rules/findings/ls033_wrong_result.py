@@ -10,11 +10,26 @@ A capture freezes Python values (a learning rate, a branch): training goes wrong
 ## Example
 SGD with ExponentialLR: the updates differ by 59 % after one step of decay.
 
+## Before
+    scale = 1.0
+    with torch.cuda.graph(graph):
+        loss = F.mse_loss(model(static_x), static_y) * scale  # the capture freezes 1.0
+    scale *= 0.5
+    graph.replay()
+
+## After
+    scale = torch.ones((), device="cuda")
+    with torch.cuda.graph(graph):
+        loss = F.mse_loss(model(static_x), static_y) * scale
+    scale.mul_(0.5)
+    graph.replay()
+
 ## When it does not apply
 A step that writes no state (inference) is compared by its outputs, or not at all (LS034).
 
 ## Reference
-`replay.correct` in the Profile.
+- [PyTorch, CUDA semantics: constraints of CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints)
+- `replay.correct` in the Profile.
 """
 
 from __future__ import annotations

@@ -9,12 +9,22 @@ A capture freezes the float. A short check misses it if the scheduler steps once
 ## Example
 nanoGPT sets `param_group["lr"]` in each iteration. The replays keep the rate of the capture.
 
+## Before
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+
+## After
+    rate = torch.tensor(1e-3, device="cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, capturable=True)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)  # writes into the tensor
+
 ## When it does not apply
 Optimizers of the Adam family with `capturable=True`, and `SGD(fused=True)`, read a tensor `lr`
 on the GPU. Others read it with `.item()`, which stops the capture: leave their step eager.
 
 ## Reference
-PyTorch documentation of each optimizer. Facts `scheduler_live`, `scheduler_where`.
+- [PyTorch, torch.optim](https://docs.pytorch.org/docs/stable/optim.html)
+- Facts `scheduler_live`, `scheduler_where`.
 """
 
 from __future__ import annotations

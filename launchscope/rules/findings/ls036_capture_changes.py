@@ -9,13 +9,20 @@ param_groups' capturable is False". They add small kernels, so launchscope compa
 under the same flags, and the gain with your own eager step.
 
 ## Example
-`torch.optim.AdamW(params, lr=3e-4, capturable=True)`
+AdamW counts its steps on the CPU unless it is constructed for a capture.
+
+## Before
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+
+## After
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, capturable=True)
 
 ## When it does not apply
 SGD with a constant learning rate needs no flag (LS035), nor does a replay that does not pay.
 
 ## Reference
-PyTorch documentation of each optimizer: `capturable`. `replay.changes` in the Profile.
+- [PyTorch, torch.optim](https://docs.pytorch.org/docs/stable/optim.html)
+- `replay.changes` in the Profile.
 """
 
 from __future__ import annotations

@@ -8,13 +8,20 @@ All figures are those of the compiled step. With `mode="reduce-overhead"`, torch
 CUDA graphs for you. It does not check whether they pay: the figures of this report answer that.
 
 ## Example
-`model = torch.compile(model, mode="reduce-overhead")`
+A model that is compiled without graphs.
+
+## Before
+    compiled = torch.compile(model)
+
+## After
+    compiled = torch.compile(model, mode="reduce-overhead")
 
 ## When it does not apply
 If the step already runs inside graphs (LS008).
 
 ## Reference
-PyTorch documentation of torch.compile. TORCH_LOGS=cudagraphs,perf_hints shows what it skips.
+- [PyTorch, torch.compile](https://docs.pytorch.org/docs/stable/generated/torch.compile.html)
+- `TORCH_LOGS=cudagraphs,perf_hints` shows what it skips.
 """
 
 from __future__ import annotations

@@ -10,11 +10,20 @@ A graph lacks such a kernel, or its capture ends. Its order beside side streams 
 ## Example
 A CUDA extension calls `kernel<<<grid, block>>>(...)` without a stream argument.
 
+## Before
+    with torch.cuda.stream(torch.cuda.default_stream()):  # whatever the caller's stream is
+        out = model(x)
+
+## After
+    out = model(x)  # on the current stream
+
 ## When it does not apply
 In a trace from another tool, the script may have used the default stream from the beginning.
 
 ## Reference
-CUDA programming guide: default stream. at::cuda::getCurrentCUDAStream.
+- [CUDA, default stream](https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#default-stream)
+- [PyTorch, Tensor CUDA Stream API](https://docs.pytorch.org/cppdocs/notes/tensor_cuda_stream.html)
+  `getCurrentCUDAStream`
 """
 
 from __future__ import annotations

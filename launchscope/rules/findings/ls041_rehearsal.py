@@ -10,12 +10,20 @@ control flow are stable, and which lines stop a capture. Whether a graph pays de
 ## Example
 You inspect a script on a laptop or in CI before you run it on the cluster.
 
+## Before
+    out = model.to("cpu")(x)
+
+## After
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    out = model.to(device)(x.to(device))
+
 ## When it does not apply
 When the script uses a CUDA device.
 
 ## Reference
-NVIDIA, CUDA Graph Best Practice for PyTorch: as a rule of thumb, a step with more than 50
-small kernels is a candidate. Metric `device_ops_per_step`.
+- [NVIDIA, CUDA Graph Best Practice for PyTorch](https://docs.nvidia.com/dl-cuda-graph/latest):
+  as a rule of thumb, a step with more than 50 small kernels is a candidate.
+- Metric `device_ops_per_step`.
 """
 
 from __future__ import annotations

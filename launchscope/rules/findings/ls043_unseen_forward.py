@@ -9,16 +9,26 @@ The times are right, because such steps follow each other without a gap. launchs
 replay: without its forward, each replay of the backward would read the captured activations.
 
 ## Example
+A line is fitted to points: its two parameters are tensors of the script.
+
+## Before
     loss = (a + b * x - y).pow(2).sum()
-    loss.backward()                      # the first event of the step that launchscope sees
+    loss.backward()  # the first event of the step that launchscope sees
     with torch.no_grad():
         a -= 1e-3 * a.grad
+
+## After
+    with launchscope.step():
+        loss = (a + b * x - y).pow(2).sum()
+        loss.backward()
+        with torch.no_grad():
+            a -= 1e-3 * a.grad
 
 ## When it does not apply
 If you mark the steps with `with launchscope.step():`, or if the model is a module.
 
 ## Reference
-PyTorch, CUDA semantics: CUDA Graphs, whole-network capture.
+- [PyTorch, CUDA semantics: whole-network capture](https://docs.pytorch.org/docs/stable/notes/cuda.html#whole-network-capture)
 """
 
 from __future__ import annotations

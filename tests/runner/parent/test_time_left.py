@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from launchscope.model import Reason, Schedule
 from launchscope.runner.child.passes import all_passes
-from launchscope.runner.parent import time_left
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.events import (
     WARMUP,
@@ -26,7 +27,7 @@ STEPS = {kind.name: kind.steps(Schedule()) for kind in PASSES if kind.part_of is
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(time_left.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
