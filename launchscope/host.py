@@ -15,6 +15,7 @@ from pathlib import Path
 _NOT_REPLACEABLE = (
     errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS,
 )  # fmt: skip
+_PIPES: dict[str, int] = {}  # that a report is meant for, by path
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,13 @@ def write_whole(path: Path, content: bytes | Blocks, *, mode: int = 0o666) -> No
     umask takes. Raises OSError; the neighbor is removed then.
     """
     place, before = _place_of(path)
+    if before is not None and stat.S_ISFIFO(before.st_mode):
+        descriptor = _pipe(path)
+        del _PIPES[os.fspath(path)]
+        os.set_blocking(descriptor, True)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        return
     if before is not None and not stat.S_ISREG(before.st_mode):
         _write_into(path, content)
         return
@@ -72,6 +80,8 @@ def require_room_beside(path: Path) -> None:
     """OSError unless `write_whole` can write at this path."""
     place, before = _place_of(path)
     if before is not None and not stat.S_ISREG(before.st_mode):
+        if stat.S_ISFIFO(before.st_mode):
+            _pipe(path)
         return
     try:
         neighbor, descriptor = _neighbor(place, 0o600)
@@ -83,9 +93,23 @@ def require_room_beside(path: Path) -> None:
     neighbor.unlink()
 
 
+def _pipe(path: Path) -> int:
+    """A pipe to write to, non-blocking. It stays open until it is written to, because its reader
+    ends with the last writer. OSError for one without a reader."""
+    name = os.fspath(path)
+    try:
+        if name not in _PIPES:
+            _PIPES[name] = os.open(name, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "no program reads from this pipe", name) from error
+        raise
+    return _PIPES[name]
+
+
 def _place_of(path: Path) -> tuple[Path, os.stat_result | None]:
     """Where links lead to, and what is there. OSError for links in a circle, for a name that is too
-    long, and for a file that must not be written."""
+    long, for a file that must not be written, and for a disk or a socket."""
     place = Path(os.path.realpath(path))
     try:
         before = path.stat()
@@ -93,6 +117,8 @@ def _place_of(path: Path) -> tuple[Path, os.stat_result | None]:
         return place, None
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+    if stat.S_ISBLK(before.st_mode) or stat.S_ISSOCK(before.st_mode):
+        raise OSError(errno.EINVAL, "it is no file", os.fspath(path))
     return place, before
 
 

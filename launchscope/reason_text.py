@@ -117,7 +117,7 @@ _WRITTEN = {
     "aten.index_put_": "x[mask] = values",
     "aten.copy_": "copy_()",
     "aten._copy_from": "copy_()",
-    "aten._to_copy": ".to()",
+    "aten._to_copy": ".to() or .cpu()",
     "aten.to": ".to()",
     "cudaStreamSynchronize": "a synchronization",
     "torch.Tensor.__repr__": "print(tensor)",
@@ -279,12 +279,15 @@ def _branch(cause: Cause) -> str:
 
 
 def as_written(op: str, code: str | None = None) -> str:
-    """`.item()` for "aten._local_scalar_dense"; an implicit one if the line does not show it."""
+    """`.item()` for "aten._local_scalar_dense"; an implicit one if the line does not show it.
+    The line also tells `.cpu()` and `.to()` apart, which run the same op."""
     namespace, _, rest = op.replace("::", ".").partition(".")
     name = f"aten.{rest.partition('.')[0]}" if namespace == "aten" else op
     written = _WRITTEN.get(name)
     if written == ".item()" and code and ".item(" not in code:
         return "an implicit .item()"
+    if name == "aten._to_copy" and code:
+        return ".cpu()" if ".cpu(" in code else ".to()"
     if written is None and namespace in ("aten", "torch"):
         return f"{name.removeprefix('aten.').strip('_')}()"
     return written or op

@@ -7,7 +7,11 @@ import errno
 import os
 import resource
 import signal
+import socket
+import subprocess
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -103,6 +107,36 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert os.read(end, 100) == b"too"
     os.close(end)
     os.close(other_end)
+
+
+@pytest.mark.child
+def test_a_pipe_without_a_reader_is_refused_and_one_that_was_found_is_kept_open(
+    tmp_path: Path,
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="no program reads from this pipe"):
+        require_room_beside(pipe)
+    with pytest.raises(OSError, match="no program reads from this pipe"):
+        write_whole(pipe, b"nobody")
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        give_up = time.monotonic() + 30
+        while True:
+            with contextlib.suppress(OSError):
+                require_room_beside(pipe)
+                break
+            assert time.monotonic() < give_up
+        content = b"a report\n" * 100_000  # more than a pipe holds
+        threading.Thread(target=write_whole, args=(pipe, content)).start()
+        assert reader.stdout is not None
+        assert reader.stdout.read() == content
+
+
+def test_a_socket_is_no_file_for_a_report(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(tmp_path / "socket"))
+        with pytest.raises(OSError, match="it is no file"):
+            require_room_beside(tmp_path / "socket")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write in any folder")

@@ -7,7 +7,7 @@ from typing import Literal, cast
 import pytest
 
 from launchscope.model import StepBoundary, StepEvent
-from launchscope.reason_text import step_summary
+from launchscope.reason_text import as_written, step_summary
 
 
 def summary(*events: str) -> str:
@@ -60,3 +60,11 @@ def test_a_step_of_a_trace_is_a_number_of_launches_or_all_of_it(
 ) -> None:
     boundary: Literal["launches", "none"] = "launches" if launches else "none"
     assert step_summary(StepBoundary(boundary, (), (), "full_step", launches=launches)) == text
+
+
+@pytest.mark.parametrize(
+    ("code", "written"),
+    [(None, ".to() or .cpu()"), ("y = x.cpu()", ".cpu()"), ("y = x.to('cpu')", ".to()")],
+)
+def test_a_copy_is_named_as_the_line_has_it(code: str | None, written: str) -> None:
+    assert as_written("aten._to_copy", code) == written

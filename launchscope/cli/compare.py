@@ -62,8 +62,8 @@ def compare(
     outputs = Outputs.checked(typed, Comparison)
     typed.note_misplaced(plan.target.name, plan.target.args)
     result = workflow.compare(plan, typed.console)
-    keep(result.comparison)
-    return outputs.deliver(result.comparison, typed.console, outputs.report_again, result.problem)
+    again = outputs.report_again(kept=keep(result.comparison))
+    return outputs.deliver(result.comparison, typed.console, again, result.problem)
 
 
 def _words(listed: str) -> list[str]:

@@ -57,11 +57,13 @@ class Outputs:
                     f"-o {path} would overwrite what is read", hint="name another file"
                 )
 
-    @property
-    def report_again(self) -> tuple[str, ...]:
-        """The command that shows the report again, if it is saved as JSON."""
-        saved = next((path for path, reporter in self.files if reporter.name == "json"), None)
-        return () if saved is None else (f"launchscope report {shown_path(saved)}",)
+    def report_again(self, *, kept: bool) -> tuple[str, ...]:
+        """The command that shows the report again without measuring: from the JSON file, or as a
+        page if the run was `kept` and there is none yet."""
+        files = {reporter.name: path for path, reporter in self.files}
+        if "json" in files:
+            return (f"launchscope report {shown_path(files['json'])}",)
+        return ("launchscope report -o report.html",) if kept and "html" not in files else ()
 
     @property
     def show_trace(self) -> bool:

@@ -8,7 +8,6 @@ import typer
 
 from launchscope.cli.options import MODULE, RUN, Typed, shares
 from launchscope.cli.output import Outputs
-from launchscope.recorded import shown_command
 
 if TYPE_CHECKING:
     from launchscope.model import Profile
@@ -47,19 +46,16 @@ def profile(
         )
     on_work = outputs.annotate if keeps_trace else None
     result = workflow.profile(target, settings, console, on_work=on_work)
-    keep(result.profile)
-    commands = _next_commands(result.profile, outputs, console.words)
+    again = outputs.report_again(kept=keep(result.profile))
+    commands = (*_rule_to_read(result.profile), *again)
     return outputs.deliver(result.profile, console, commands, result.problem)
 
 
-def _next_commands(profile: Profile, outputs: Outputs, words: list[str]) -> tuple[str, ...]:
-    """What to type next, depending on what was typed already: `words`."""
-    commands = []
+def _rule_to_read(profile: Profile) -> tuple[str, ...]:
+    """The command that explains what the verdict rests on."""
     verdict = profile.verdict
-    if verdict is not None and verdict.because:
-        serious = [f.code for f in profile.findings if f.severity in ("warning", "error")]
-        first = next((code for code in verdict.because if code in serious), verdict.because[0])
-        commands.append(f"launchscope rules {first}")
-    return *commands, *(
-        outputs.report_again or (f"launchscope profile -o profile.json {shown_command(words)}",)
-    )
+    if verdict is None or not verdict.because:
+        return ()
+    serious = [f.code for f in profile.findings if f.severity in ("warning", "error")]
+    first = next((code for code in verdict.because if code in serious), verdict.because[0])
+    return (f"launchscope rules {first}",)

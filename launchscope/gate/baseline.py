@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -101,8 +102,8 @@ class BaselinePlace:
         folder = Path(self.path)
         if self.revision is not None or not folder.is_dir():
             return ()
-        start = f"{_slug(workload)}."
-        return tuple(sorted(p.name for p in folder.glob(f"*{_SUFFIX}") if p.name.startswith(start)))
+        names = sorted(path.name for path in folder.glob(f"*{_SUFFIX}"))
+        return tuple(name for name in names if name.rsplit(".", 2)[0] == _stem(workload))
 
     @_reachable()
     def holds(self, path: Path) -> bool:
@@ -231,7 +232,7 @@ def file_name(workload: str, profile: Profile) -> str:
     environment = profile.environment
     device = "rehearsal" if profile.mode == "rehearsal" else environment.device or "unknown device"
     ranks = f"-x{environment.world_size}" if environment.world_size > 1 else ""
-    return f"{_slug(workload)}.{_slug(device)}{ranks}{_SUFFIX}"
+    return f"{_stem(workload)}.{_slug(device)}{ranks}{_SUFFIX}"
 
 
 def baseline_of(profile: Profile) -> Profile:
@@ -334,6 +335,15 @@ def _without_defaults(value: Any) -> Any:
 def _rounded(value: float) -> float:
     """Six figures: the rest is noise that would only make the file differ."""
     return value if isinstance(value, int) else float(f"{value:.6g}")
+
+
+def _stem(workload: str) -> str:
+    """The name itself, or, for one with other signs, a name like it that no other has."""
+    name = workload.lower()
+    stem = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "unnamed"
+    if stem == name:
+        return stem
+    return f"{stem}-{hashlib.sha256(name.encode(errors='surrogateescape')).hexdigest()[:6]}"
 
 
 def _slug(text: str) -> str:

@@ -353,7 +353,6 @@ class StrategyResult:
     `values` are the losses of all backward calls, eager before `adopted_at`; in inference, the
     mean absolute outputs of the calls since it was adopted."""
 
-    mode: str
     status: Literal["adopted", "failed"]
     reason: Reason | None = None
     where: SourceLine | None = None

@@ -28,6 +28,7 @@ from launchscope.report.document import (
     spans,
 )
 from launchscope.report.documents import DOCUMENTS, document_of
+from launchscope.report.documents.profile_brief import reason_of
 from launchscope.report.figures import figures_of, tiles
 from launchscope.rules import find_rule
 from launchscope.wording import sentence
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _TOP = 200
-_GAIN = "LS001"  # the rule
 _FEW_COLUMNS = 4  # fit into half of the page
 _SCRIPTS = ("page.js", "charts.js", "timeline.js")
 _LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<url>https://[^)\s]+)\)")
@@ -76,16 +76,12 @@ def render(value: object, options: RenderOptions) -> str:
 
 
 def _reason_and_next(value: object, options: RenderOptions) -> tuple[str, str]:
-    """The first finding that the verdict rests on besides the gain, which the headline names, and
-    the first thing to do."""
+    """The finding behind the verdict, as in the short report, and the first thing to do."""
     commands = [f"`{command}`" for command in options.next_commands]
     if not isinstance(value, Profile) or value.verdict is None:
         return "", commands[0] if commands else ""
-    titles = {finding.code: finding.title for finding in reversed(value.findings)}
-    codes = sorted(value.verdict.because, key=_GAIN.__eq__)
-    because = [titles[code] for code in codes if code in titles]
-    steps = [*value.verdict.instructions, *commands]
-    return sentence(because[0]) if because else "", steps[0] if steps else ""
+    reason, steps = reason_of(value), [*value.verdict.instructions, *commands]
+    return "" if reason is None else sentence(reason.title), steps[0] if steps else ""
 
 
 def _groups(document: Document) -> list[tuple[bool, list[Section]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from launchscope.config import BATCH_VARIABLE, Positive, convert
 from launchscope.errors import UsageError
 from launchscope.model import Target
+from launchscope.recorded import masked_value
 from launchscope.workflows.script_flags import ScriptOptions
 
 BATCH_SIZE = "batch_size"
@@ -40,7 +42,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Combination:
-    """The target of one point, and what is added to its environment."""
+    """The target of one point, and what is added to its environment. `parameters` are what is
+    shown and saved, without secrets."""
 
     parameters: dict[str, str]
     target: Target
@@ -127,7 +130,7 @@ def _sizes(words: Sequence[int | str], option: str) -> tuple[str, ...]:
 
 def combinations(axes: Sequence[Axis], target: Target) -> tuple[Combination, ...]:
     """The cross product, the last axis running fastest; one point where there is no axis."""
-    found = []
+    found, shown = [], {axis.name: _shown(axis) for axis in axes}
     for values in itertools.product(*(axis.values for axis in axes)):
         given = {axis.name: value for axis, value in zip(axes, values)}
         args = [_filled(arg, given) for arg in target.args]
@@ -135,8 +138,19 @@ def combinations(axes: Sequence[Axis], target: Target) -> tuple[Combination, ...
             if axis.flag is not None:
                 args = _with_option(args, axis.flag, value)
         environ = {BATCH_VARIABLE: given[BATCH_SIZE]} if BATCH_SIZE in given else {}
-        found.append(Combination(given, replace(target, args=tuple(args)), environ))
+        parameters = {name: shown[name][value] for name, value in given.items()}
+        found.append(Combination(parameters, replace(target, args=tuple(args)), environ))
     return tuple(found)
+
+
+def _shown(axis: Axis) -> dict[str, str]:
+    """How each value is shown: secrets only by their place in the list."""
+    masked = {value: masked_value(axis.name, value) for value in axis.values}
+    same = Counter(masked.values())
+    return {
+        value: text if same[text] == 1 else f"{text} {place}"
+        for place, (value, text) in enumerate(masked.items(), 1)
+    }
 
 
 def _with_option(args: list[str], flag: str, value: str) -> list[str]:

@@ -15,17 +15,19 @@ from launchscope.report import render
 from launchscope.workflows.save import write_report
 
 
-def keep(value: Profile | Comparison) -> None:
-    """Keeps it in place of the run before, for this person only. Where that is not possible or not
-    wanted, nothing happens: the report itself was shown."""
+def keep(value: Profile | Comparison) -> bool:
+    """Keeps it in place of the run before, for this person only. False where that is not possible
+    or not wanted: the report itself was shown."""
     if os.environ.get(NO_CACHE_VARIABLE, "0") not in ("", "0"):
-        return
+        return False
     with contextlib.suppress(OSError, InputError):
         path = _place()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _require_own(path.parent)
         if path.is_file() or not os.path.lexists(path):  # a pipe could block forever
             write_report(path, render(value, "json"), mode=0o600)
+            return True
+    return False
 
 
 def last_run() -> Path:

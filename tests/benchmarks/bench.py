@@ -57,9 +57,10 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def child_environment() -> dict[str, str]:
-    """Children import launchscope from this checkout, installed or not."""
+    """Children import launchscope from this checkout, installed or not, and leave the last run of
+    the person as it is."""
     path = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "LAUNCHSCOPE_NO_CACHE": "1"}
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:

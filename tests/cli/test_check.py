@@ -422,7 +422,10 @@ def test_a_baseline_of_another_script_is_neither_compared_nor_replaced(capsys: S
     for name in ("vae.json", "gan.json"):
         assert check("--baseline", "bl", "--update-baseline", name) == 0
     names = sorted(path.name for path in Path("bl").iterdir())
-    assert names == ["gan-train.nvidia-h200.json", "vae-train.nvidia-h200.json"]
+    assert names == [
+        "gan-train-a28cb5.nvidia-h200.json",
+        "vae-train-41c893.nvidia-h200.json",
+    ]
     whole = Path("vae.json").read_bytes()
     capsys.readouterr()
     for options in ((), ("--workload", "train")):

@@ -159,24 +159,16 @@ def test_another_format_on_stdout(runner: Runner, capsys: Streams) -> None:
     assert capsys.readouterr().out.startswith('{\n "schema": "launchscope/profile/2"')
 
 
-def test_the_next_command_keeps_the_options_that_were_typed(
-    runner: Runner, capsys: Streams
+def test_the_next_command_shows_the_run_again_and_measures_nothing(
+    runner: Runner, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    typed = ["--timing", "60", "--step-from", "marker", "--full", "-o", "out.md"]
-    assert main(["profile", *typed, "-m", "pkg.train", "--lr", "1"]) == 0
-    assert (
-        "launchscope profile -o profile.json --timing 60 --step-from marker --full -o out.md "
-        "-m pkg.train --lr 1"
-    ) in " ".join(capsys.readouterr().out.split())
-
-
-def test_the_report_says_how_to_save_it_unless_it_was_saved(
-    runner: Runner, capsys: Streams
-) -> None:
-    main(["profile", "-q", "train.py", "--name", "a b"])
-    assert "launchscope profile -o profile.json -q train.py --name 'a b'" in capsys.readouterr().out
+    main(["profile", "-q", "train.py"])
+    assert "launchscope report -o report.html" in capsys.readouterr().out
     main(["profile", "-q", "-o", "mine.json", "train.py"])
     assert "launchscope report mine.json" in capsys.readouterr().out
+    monkeypatch.setenv("LAUNCHSCOPE_NO_CACHE", "1")
+    main(["profile", "-q", "train.py"])
+    assert "launchscope report -o" not in capsys.readouterr().out
 
 
 def test_a_note_points_out_an_option_after_the_script(runner: Runner, capsys: Streams) -> None:

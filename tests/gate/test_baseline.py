@@ -51,7 +51,7 @@ def test_a_folder_holds_one_file_per_workload_device_and_world_size(tmp_path: Pa
         place.write("train", profile)
     place.write("Eval step", gpu())
     assert sorted(path.name for path in (tmp_path / "baselines").iterdir()) == [
-        "eval-step.nvidia-h200.json",
+        "eval-step-b91e9b.nvidia-h200.json",
         "train.a100.json",
         "train.nvidia-h200-x8.json",
         "train.nvidia-h200.json",
@@ -260,7 +260,7 @@ def test_a_place_that_is_not_writable_is_refused_before_the_run(
 
 
 def test_workload_names_in_any_script_get_distinct_files() -> None:
-    names = ["обучение", "проверка", "train", "träin"]
+    names = ["обучение", "проверка", "train", "träin", "a b", "a/b", "a-b", "a.b", "a_b", "a", "?"]
     assert file_name(names[0], rehearsal()) == "обучение.rehearsal.json"
     assert len({file_name(name, rehearsal()) for name in names}) == len(names)
 

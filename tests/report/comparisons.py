@@ -141,7 +141,6 @@ def strategies() -> Comparison:
             graph_share_pct=71.0,
             trajectory=Trajectory("follows", "loss", 16, 0.021, 1.0),
             result=StrategyResult(
-                "compile",
                 "adopted",
                 settle_ms=(30_120.0, 950.0, 8.1, 4.2),
                 graphs=1,

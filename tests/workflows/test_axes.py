@@ -308,3 +308,16 @@ def test_a_value_that_looks_like_a_placeholder_is_not_replaced() -> None:
     target = Target("script", "train.py", ("--name={width}", "{batch_size}", "{other}"))
     found = (Axis("width", ("{batch_size}",)), Axis("batch_size", ("8",)))
     assert combinations(found, target)[0].target.args == ("--name={batch_size}", "8", "{other}")
+
+
+def test_secrets_among_the_values_reach_the_script_and_no_report() -> None:
+    target = Target("script", "train.py", ("--key={api_key}",))
+    axes = (Axis("api_key", ("s3cret", "0ther-one")), Axis("width", ("64",)))
+    found = combinations(axes, target)
+    assert [point.target.args for point in found] == [("--key=s3cret",), ("--key=0ther-one",)]
+    assert [point.name for point in found] == ["api_key *** 1, width 64", "api_key *** 2, width 64"]
+
+
+def test_a_secret_that_is_the_only_value_needs_no_number() -> None:
+    (point,) = combinations((Axis("note", ("hf_" + "a" * 20,)),), Target("script", "train.py"))
+    assert point.parameters == {"note": "***"}

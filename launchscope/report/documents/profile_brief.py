@@ -42,7 +42,7 @@ _ROWS = (
 def document(profile: Profile, top: int) -> Document:
     """What a person needs first. `top` is that of the whole report."""
     whole = full.document(profile, top)
-    reason, steps, most = _reason(profile), _steps(profile), _most_to_do(profile)
+    reason, steps, most = reason_of(profile), _steps(profile), _most_to_do(profile)
     shown = sections(
         _figures(profile),
         _parts(full.iteration(profile)),
@@ -60,7 +60,7 @@ def document(profile: Profile, top: int) -> Document:
 
 def not_shown(profile: Profile) -> str:
     """`-v or -o report.html shows 4 findings and 27 kernels more`."""
-    shown = (*_fixes(profile), *_doubts(profile), *filter(None, (_reason(profile),)))
+    shown = (*_fixes(profile), *_doubts(profile), *filter(None, (reason_of(profile),)))
     hidden = {
         "finding": len(profile.findings) - len(shown),
         "instruction": len(_steps(profile)[_most_to_do(profile) :]),
@@ -89,7 +89,7 @@ def _fixes(profile: Profile) -> tuple[Entry, ...]:
 def _doubts(profile: Profile) -> tuple[Entry, ...]:
     """The first warning that is not the reason."""
     _, _, keep_in_mind = full.findings(profile)
-    reason = _reason(profile)
+    reason = reason_of(profile)
     warnings = [entry for entry in _entries(keep_in_mind) if entry.tone in ("bad", "caution")]
     others = [entry for entry in warnings if reason is None or entry.code != reason.code]
     return tuple(replace(entry, advice="") for entry in others[:1])
@@ -101,7 +101,7 @@ def _remarks(profile: Profile) -> tuple[str, ...]:
     return profile.notes[:most]
 
 
-def _reason(profile: Profile) -> Finding | None:
+def reason_of(profile: Profile) -> Finding | None:
     """The finding behind the verdict that says more than its headline does."""
     codes = profile.verdict.because if profile.verdict is not None else ()
     by_code = {finding.code: finding for finding in profile.findings}

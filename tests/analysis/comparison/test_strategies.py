@@ -26,9 +26,9 @@ from tests.rules.profiles import profile
 LOSSES = tuple(2.0 - 0.01 * i for i in range(26))
 
 
-def adopted(mode: str = "compile", **changes: object) -> StrategyResult:
+def adopted(**changes: object) -> StrategyResult:
     made = StrategyResult(
-        mode, "adopted", settle_ms=(900.0, 100.0, 4.0, 4.0, 4.0, 4.0), values=LOSSES,
+        "adopted", settle_ms=(900.0, 100.0, 4.0, 4.0, 4.0, 4.0), values=LOSSES,
         adopted_at=10, setup_ms=50.0, reserved_mib=512.0,
     )  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
@@ -47,11 +47,11 @@ def trial(
     facts: dict[str, object] | None = None,
 ) -> Trial:
     made = profile(metrics={"iteration_ms": iteration_ms}, facts=facts)
-    return Trial(mode, replace(recording, strategy=strategy or adopted(mode)), made)
+    return Trial(mode, replace(recording, strategy=strategy or adopted()), made)
 
 
 def strategies(recording: Recording, *others: Trial, eager_ms: float = 10.0) -> Strategies:
-    eager = trial(recording, "eager", eager_ms, adopted("eager"))
+    eager = trial(recording, "eager", eager_ms, adopted())
     return advised(compare_strategies([eager, *others]), 15.0)
 
 
@@ -93,7 +93,7 @@ def test_the_share_of_kernels_in_graphs_comes_from_the_trace(recording: Recordin
 
 
 def test_a_strategy_that_failed_is_a_row_with_its_reason(recording: Recording) -> None:
-    refused = StrategyResult("graphed", "failed", reason=Reason("script_compiles"))
+    refused = StrategyResult("failed", reason=Reason("script_compiles"))
     lost = Trial("graphed", replace(recording, strategy=refused), None)
     made = strategies(recording, trial(recording, "compile", 4.0), lost)
     assert made.best == "compile"
@@ -161,20 +161,20 @@ def test_without_eager_nothing_is_compared(recording: Recording) -> None:
 
 
 def test_equal_losses_follow() -> None:
-    found = trajectory(adopted("eager"), adopted())
+    found = trajectory(adopted(), adopted())
     assert (found.status, found.steps, found.largest_pct) == ("follows", 16, 0.0)
 
 
 def test_a_small_difference_is_within_the_tolerance() -> None:
     near = adopted(values=tuple(1.0001 * loss for loss in LOSSES))
-    found = trajectory(adopted("eager"), near)
+    found = trajectory(adopted(), near)
     assert found.status == "follows"
     assert found.largest_pct == pytest.approx(0.01)
 
 
 def test_a_loss_that_is_not_finite_differs() -> None:
     broken = adopted(values=(*LOSSES[:20], None, *LOSSES[21:]))
-    found = trajectory(adopted("eager"), broken)
+    found = trajectory(adopted(), broken)
     assert found.status == "differs"
     assert found.largest_pct is None  # JSON has no infinity
     assert found.reason == Reason("loss_not_finite")
@@ -182,14 +182,14 @@ def test_a_loss_that_is_not_finite_differs() -> None:
 
 def test_losses_that_are_not_finite_in_both_runs_have_a_reason() -> None:
     lost = (*LOSSES[:10], *[None] * 16)
-    found = trajectory(adopted("eager", values=lost), adopted(values=lost))
+    found = trajectory(adopted(values=lost), adopted(values=lost))
     assert found.status == "follows"
     assert found.reason == Reason("constant_loss", {"finite": 0})
 
 
 def test_runs_that_differ_before_adopting_are_not_compared() -> None:
     unseeded = adopted(values=tuple(1.5 * loss for loss in LOSSES))
-    found = trajectory(adopted("eager"), unseeded)
+    found = trajectory(adopted(), unseeded)
     assert found.status == "not_compared"
     assert found.reason is not None
     assert found.reason.code == "runs_differ"
@@ -198,17 +198,17 @@ def test_runs_that_differ_before_adopting_are_not_compared() -> None:
 
 def test_the_reason_distinguishes_seeded_runs_that_drift_from_unseeded_ones() -> None:
     drifting = tuple(loss * 1.004**step for step, loss in enumerate(LOSSES))
-    found = trajectory(adopted("eager"), adopted(values=drifting))
+    found = trajectory(adopted(), adopted(values=drifting))
     assert found.status == "not_compared"
     assert found.reason is not None
     assert (found.reason.code, found.reason.details["begin_alike"]) == ("runs_differ", 1)
 
 
 def test_runs_at_different_steps_are_not_compared() -> None:
-    assert trajectory(adopted("eager"), adopted(adopted_at=11)).status == "not_compared"
+    assert trajectory(adopted(), adopted(adopted_at=11)).status == "not_compared"
 
 
 def test_outputs_of_inference_are_compared_from_the_first() -> None:
-    eager = adopted("eager", of="output", adopted_at=0)
+    eager = adopted(of="output", adopted_at=0)
     found = trajectory(eager, adopted(of="output", adopted_at=0))
     assert (found.status, found.what, found.steps) == ("follows", "output", 26)

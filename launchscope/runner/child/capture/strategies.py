@@ -69,7 +69,7 @@ class Strategy:
 
     def __init__(self, torch: Torch, hooks: Hooks, mode: str):
         self.mode = mode
-        self.adopted = StrategyResult(mode, "adopted")  # what is known once it is applied
+        self.adopted = StrategyResult("adopted")  # what is known once it is applied
         self.skips: Counter[str] = Counter()
         self.compiled: frozenset[str] = frozenset()  # keys of the modules that were compiled
         self._torch = torch
@@ -131,7 +131,6 @@ class Strategy:
             self._synchronize()
             setup_ms = (clock.perf_counter() - start) * 1e3
         self.adopted = StrategyResult(
-            self.mode,
             "adopted",
             modules=tuple(class_name(call.module) for call in calls.values()),
             setup_ms=setup_ms,
@@ -145,7 +144,6 @@ class Strategy:
     def failed(self, error: BaseException) -> StrategyResult:
         """The result for a strategy that failed, with the reason and your line."""
         return StrategyResult(
-            self.mode,
             "failed",
             reason_of(error),
             None if isinstance(error, ReasonError) else user_line(raising_frame(error)),
