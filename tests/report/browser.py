@@ -9,7 +9,7 @@ import select
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,18 @@ class Page:
         if kind in ("mousePressed", "mouseReleased"):
             more = {"button": "left", "clickCount": 1, **more}
         self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
+
+    def touch(self, *steps: Sequence[tuple[float, float]]) -> None:
+        """Fingers on a touch screen: the places of each, from the touch to the end. A step with
+        more or fewer of them adds or lifts the last ones."""
+        before = 0
+        for step in (*steps, ()):
+            kind = "touchStart" if len(step) > before else "touchMove"
+            if len(step) < before:
+                kind = "touchEnd"
+            points = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(step)]
+            self._call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+            before = len(step)
 
     def picture(self, path: Path, *, whole: bool = True) -> None:
         """The page as a PNG file."""

@@ -151,6 +151,44 @@ def test_the_timeline_zooms_and_moves_by_keys_buttons_and_wheel(timeline: Page) 
     assert timeline.errors == []
 
 
+def test_fingers_move_and_stretch_the_time_below_them(timeline: Page) -> None:
+    whole = timeline.drawn(VIEW)
+    x, y, width, height = timeline.run(CANVAS)
+    gutter, y = 150, y + height / 2
+
+    def time_at(px: float, view: list[float]) -> float:
+        return view[0] + (px - x - gutter) / (width - gutter) * (view[1] - view[0])
+
+    left, right = x + 0.4 * width, x + 0.6 * width
+    timeline.touch(
+        [(left, y)], [(left, y), (right, y)], [(left - 60, y), (right + 60, y)],
+        [(left - 100, y), (right + 140, y)],
+    )  # fmt: skip
+    pinched = timeline.drawn(VIEW)
+    assert time_at(left - 100, pinched) == pytest.approx(time_at(left, whole), rel=0.02)
+    assert time_at(right + 140, pinched) == pytest.approx(time_at(right, whole), rel=0.02)
+    timeline.touch([(left, y)], [(left + 30, y)], [(left + 90, y + 4)])
+    moved = timeline.drawn(VIEW)
+    assert moved[1] - moved[0] == pytest.approx(pinched[1] - pinched[0])
+    assert time_at(left + 90, moved) == pytest.approx(time_at(left, pinched), rel=0.02)
+    # A finger that stays goes on alone where it is.
+    timeline.touch([(left, y), (right, y)], [(left, y)], [(left + 20, y)])
+    assert timeline.drawn(VIEW)[1] - timeline.drawn(VIEW)[0] == pytest.approx(moved[1] - moved[0])
+    # Together again they show everything, and no more.
+    timeline.touch([(left, y), (right, y)], [(left + 90, y), (left + 100, y)])
+    assert timeline.drawn(VIEW) == pytest.approx(whole)
+    assert timeline.errors == []
+
+
+def test_a_finger_that_moves_up_scrolls_the_page(timeline: Page) -> None:
+    whole = timeline.drawn(VIEW)
+    x, y, width, height = timeline.run(CANVAS)
+    px, py = x + width / 2, y + height / 2
+    timeline.touch(*([(px, py - 20 * step)] for step in range(12)))
+    assert timeline.drawn("scrollY") > 0
+    assert timeline.drawn(VIEW) == pytest.approx(whole)
+
+
 def test_the_pointer_explains_what_is_below_it(profile: Profile, timeline: Page) -> None:
     found = profile.timelines
     assert found is not None

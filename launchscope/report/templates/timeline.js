@@ -246,15 +246,32 @@ drawers.timeline = (host, data) => {
     ]
   }
 
-  let drag = null
+  // A mouse or a finger moves the time below it; two fingers also stretch the time between them.
+  const down = new Map() // where each pointer is
+  let grip = null // what was shown when the last of them came or went, and where they were
+  function hold() {
+    grip = {from: view.from, to: view.to, center: center(), spread: spread()}
+  }
+  const center = () => [...down.values()].reduce((sum, [x]) => sum + x, 0) / down.size
+  const spread = () => {
+    const [one, two] = down.values()
+    return two ? Math.max(Math.hypot(one[0] - two[0], one[1] - two[1]), 16) : 1
+  }
   canvas.addEventListener("pointerdown", (event) => {
-    drag = {x: event.clientX, from: view.from, to: view.to}
+    down.set(event.pointerId, [event.clientX, event.clientY])
     canvas.setPointerCapture(event.pointerId)
+    hold()
   })
   canvas.addEventListener("pointermove", (event) => {
-    if (drag) {
-      const by = ((drag.x - event.clientX) / (width - gutter)) * (drag.to - drag.from)
-      show(drag.from + by, drag.to + by)
+    if (down.has(event.pointerId)) {
+      down.set(event.pointerId, [event.clientX, event.clientY])
+      const left = canvas.getBoundingClientRect().left + gutter,
+        wide = width - gutter,
+        span = grip.to - grip.from
+      const held = grip.from + ((grip.center - left) / wide) * span,
+        stretched = Math.min((span * grip.spread) / spread(), whole)
+      const from = held - ((center() - left) / wide) * stretched
+      show(from, from + stretched)
       return
     }
     const box = canvas.getBoundingClientRect()
@@ -263,8 +280,9 @@ drawers.timeline = (host, data) => {
     else hideTip()
   })
   for (const name of ["pointerup", "pointercancel"])
-    canvas.addEventListener(name, () => {
-      drag = null
+    canvas.addEventListener(name, (event) => {
+      down.delete(event.pointerId)
+      hold()
     })
   canvas.addEventListener("pointerleave", hideTip)
   canvas.addEventListener(
