@@ -30,7 +30,7 @@ COMMANDS = {
     "compare": "Profile a script at several batch sizes and under several strategies.",
     "check": "Fail when launch overhead got worse than a baseline.",
     "report": "Render the last run or what was saved, or read a trace; no GPU needed.",
-    "rules": "List the rules, or explain one of them.",
+    "rules": "List the rules, search them, or explain one.",
     "doctor": "Show what is installed here and what can be measured.",
 }
 _HELP = {"help_option_names": ["-h", "--help"]}

@@ -22,7 +22,7 @@ def rules(
         None, metavar="[CODE or WORDS]", help="A rule such as LS001, or words to search for."
     ),
 ) -> int:
-    """List the rules, search them for words, or explain one of them."""
+    """List the rules, search them, or explain one."""
     from launchscope.rules import all_rules, find_rule
 
     asked = " ".join(words or ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -352,6 +353,45 @@ def test_bash_completes_commands_and_their_options(tmp_path: Path) -> None:
     )
     completed = ["report", "--expected-steps", "--ranks", "perfetto"]
     assert result.stdout.splitlines() == completed, result.stderr
+
+
+_ZSH = """
+compdef() { : }
+_arguments() { print -r -- "${1#*'(('}" }
+eval "$(launchscope --show-completion)"
+for line in "launchscope re" "launchscope profile --exp" "launchscope report --ra"; do
+  words=(${=line}) CURRENT=${#words}
+  _launchscope_completion
+done
+"""
+_FISH = """
+launchscope --show-completion | source
+for line in "launchscope re" "launchscope profile --exp" "launchscope report --ra"
+  complete -C $line
+end
+"""
+
+
+@pytest.mark.parametrize(("shell", "script"), [("zsh", _ZSH), ("fish", _FISH)])
+def test_other_shells_complete_them_with_their_descriptions(
+    shell: str, script: str, tmp_path: Path
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} on this machine")
+    program = tmp_path / "launchscope"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m launchscope "$@"\n')
+    program.chmod(0o755)
+    places = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    result = subprocess.run(
+        [shell, "-c", script],
+        env={**os.environ, **places, "XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.findall(r"^\"?([\w-]+)\"?[:\t]+\"?(\w+)", result.stdout, re.MULTILINE)
+    assert [name for name, _ in found] == ["report", "--expected-steps", "--ranks"], result
+    assert found[0][1] == "Render"
 
 
 def test_completion_imports_nothing_heavy(capsys: Streams) -> None:

@@ -157,7 +157,8 @@ def test_fingers_move_and_stretch_the_time_below_them(timeline: Page) -> None:
     gutter, y = 150, y + height / 2
 
     def time_at(px: float, view: list[float]) -> float:
-        return view[0] + (px - x - gutter) / (width - gutter) * (view[1] - view[0])
+        share: float = (px - x - gutter) / (width - gutter)
+        return view[0] + share * (view[1] - view[0])
 
     left, right = x + 0.4 * width, x + 0.6 * width
     timeline.touch(
