@@ -63,7 +63,7 @@ def write_whole(path: Path, content: bytes | Blocks, *, mode: int = 0o666) -> No
         del _PIPES[os.fspath(path)]
         os.set_blocking(descriptor, True)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
         return
     if before is not None and not stat.S_ISREG(before.st_mode):
         _write_into(path, content)
