@@ -15,7 +15,7 @@ from tests.against_campaign import Case, cases, half_widths, summary, verdict
 def result(code: int, *failed: str, half: float = 1.0) -> dict[str, Any]:
     change = {"base": 2.0, "low": -half, "high": half}
     return {"exit_code": code, "failed": list(failed), "iteration": change, "seconds": 1.0,
-            "headline": ""}  # fmt: skip
+            "headline": "", "at_once": 1}  # fmt: skip
 
 
 def test_every_case_is_a_script_of_its_own() -> None:
@@ -63,5 +63,6 @@ def test_the_summary_reads_what_there_is(
     assert summary(tmp_path)
     assert "3 of 80 cases: 3 fine, 0 open, 0 wrong" in capsys.readouterr().out
     assert half_widths({"unchanged-plain-quiet-0": result(0, half=2.5)}) == {"plain": 2.5}
+    assert not half_widths({"unchanged-plain-quiet-0": result(0) | {"at_once": 14}})
     save("slower-10-plain", result(0))
     assert not summary(tmp_path)
