@@ -199,7 +199,7 @@ def _read_toml(path: Path, *, required: bool) -> dict[str, Any]:
         raise ConfigError(
             f"cannot read {path}: {error.strerror or error}", hint="--config takes a TOML file"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 

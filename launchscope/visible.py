@@ -16,9 +16,12 @@ _BLANK = re.compile(
 # What a Korean syllable ends with, which has no width of its own.
 _IN_SYLLABLE = re.compile("[\u1160-\u11ff\ud7b0-\ud7fb]")
 _MOST_MARKS = 4  # that a letter of any script carries; more would cover other lines
-# What CI services take as a command: "::" that begins a line (behind white space and colors), and
-# "##[", "##vso[" or "##teamcity[" anywhere.
-_COMMAND = re.compile(r"^((?:[^\S\n]|\033\[[\d;]*m)*):(?=:)|#(?=#\w*\[)", re.MULTILINE)
+# What CI services take as a command: "::" that begins a line (behind white space and colors), a
+# group of Buildkite that begins one (behind colors), and "##[", "##vso[" or "##teamcity[" anywhere.
+_COMMAND = re.compile(
+    r"^(?:[^\S\n]|\033\[[\d;]*m)*:(?=:)|^(?:\033\[[\d;]*m)*([-+~])(?=\1\1\s)|#(?=#\w*\[)",
+    re.MULTILINE,
+)
 
 
 def visible(text: str) -> str:
@@ -48,7 +51,7 @@ def inert_json(data: bytes) -> bytes:
 
 def without_commands(text: str) -> str:
     """A text for the log of a CI service, with the sign that would begin a command escaped."""
-    return _COMMAND.sub(lambda at: r"\x23" if at[1] is None else rf"{at[1]}\x3a", text)
+    return _COMMAND.sub(lambda at: f"{at[0][:-1]}\\x{ord(at[0][-1]):x}", text)
 
 
 def _escaped(found: re.Match[str]) -> str:

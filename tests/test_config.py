@@ -80,6 +80,11 @@ def test_the_error_for_an_ambiguous_threshold_shows_both_meanings(tmp_path: Path
     assert caught.value.hint == "write 15% or 0.15%"
 
 
+def test_a_number_that_python_does_not_read_is_no_valid_toml(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        load(tmp_path, f"timing = {'9' * 5000}")
+
+
 @pytest.mark.parametrize(
     ("toml", "message"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +28,9 @@ _NOUNS: dict[type, str] = {
     **{SAVED[noun]: noun for noun in SAVED},
 }
 
-_LONG_NUMBER = re.compile(rb"\d{300}")
+# No figure is as large, or as near to 0, as this: what is calculated from it would overflow.
+_LARGEST = 1e150
+_DEEPEST = 50
 
 Kind = TypeVar("Kind", bound=Recording | Profile | Comparison | Difference | Ranks | CheckResult)
 # How to make a file again that another version wrote.
@@ -83,20 +84,24 @@ def parse_saved(content: bytes, place: str, kind: type[Kind]) -> Kind:
     _check(content, place, noun, kind.schema)
     try:
         value = msgspec.json.decode(content, type=kind)
-        if _LONG_NUMBER.search(content):
-            _require_finite(msgspec.json.decode(content))
+        _require_bounded(msgspec.json.decode(content))
         return value
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
         raise _damaged(place, noun, error) from error
 
 
-def _require_finite(value: Any) -> None:
-    """OverflowError for a whole number in plain data that no float can hold."""
-    if isinstance(value, int):
-        float(value)
-    elif isinstance(value, dict | list):
+def _require_bounded(value: Any, depth: int = 0) -> None:
+    """ValueError for plain data with a number beyond what anything measures, or nested deeper than
+    any report is."""
+    if depth > _DEEPEST:
+        raise ValueError(f"values are nested more than {_DEEPEST} deep")
+    if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
-            _require_finite(item)
+            _require_bounded(item, depth + 1)
+    elif isinstance(value, int | float) and not (
+        value == 0 or 1 / _LARGEST <= abs(value) <= _LARGEST
+    ):
+        raise ValueError(f"no figure is beyond {_LARGEST:.0e} or nearer to 0 than its inverse")
 
 
 def _check(content: bytes, file: str, noun: str, schema: str) -> None:

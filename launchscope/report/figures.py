@@ -75,6 +75,7 @@ _PARTS = (
 )
 _FEWEST_SAMPLES = 4
 _MOST_BARS = 15
+_DEEPEST = 40  # modules in one another that are drawn
 _MOST_PCT = 1_000.0  # of a change that is drawn
 
 
@@ -382,7 +383,7 @@ def _path(noun: str, row: OverheadRow) -> tuple[str, ...]:
         return (others[row.part],)
     if noun == "line" and row.where is not None:
         return installed(row.where.file), f"line {row.where.line}"
-    return row.stack or (row.name,)
+    return row.stack[:_DEEPEST] or (row.name,)
 
 
 def _tree(noun: str, rows: Sequence[OverheadRow]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from launchscope.report import RenderOptions, Reporter, document
+from launchscope.report import RenderOptions, Reporter, document, with_texts
 from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.plot import text_plot
 from launchscope.visible import visible
@@ -24,6 +24,7 @@ _LONGEST_BAR = 50
 # The narrowest that a column of each fit may become; `whole` ones stay as they are.
 _NARROWEST = {"wrap": 12, "cut": 12, "cut_start": 16}
 _LONGEST_WORD = 30  # longer ones are broken
+_LONGEST_TEXT = 2000  # laying out a text takes more than its length
 _STYLES: dict[document.Tone, str] = {
     "plain": "",
     "strong": "bold",
@@ -50,12 +51,19 @@ def render(value: object, options: RenderOptions) -> str:
         _environ={},
     )
     report = document_of(value, options.top or _TOP, options.next_commands, brief=options.brief)
-    _write(console, report, with_details=options.top is not None)
+    _write(console, with_texts(report, _bounded), with_details=options.top is not None)
     text = stream.getvalue()
     if not options.unicode:
         text = text.replace(" ± ", "+/-").translate(_ASCII).encode("ascii", "replace").decode()
     # rich pads lines to the width, which would only get in the way in a file or a diff.
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def _bounded(text: str) -> str:
+    """The text without its middle, if it is longer than people read."""
+    half = _LONGEST_TEXT // 2
+    # A mark at the cut has lost the letter that carried it.
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:half]} … {visible(text[-half:])}"
 
 
 def _write(console: Console, report: document.Document, *, with_details: bool) -> None:

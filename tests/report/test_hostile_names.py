@@ -166,6 +166,7 @@ def test_no_line_of_ours_is_a_command_in_ci(names: Names, samples: Names) -> Non
         lines = _COLOR.sub("", out.getvalue() + err.getvalue()).splitlines()
         assert [line for line in lines if line.lstrip().startswith("::")] == []
         assert [line for line in lines if re.search(r"##\w*\[", line)] == []
+        assert [line for line in lines if re.match(r"(---|\+\+\+|~~~)(\s|$)", line)] == []
         assert all(visible(line) == line for line in lines)
 
 
@@ -173,6 +174,10 @@ def test_a_command_is_escaped_where_it_would_be_read_as_one_and_nowhere_else() -
     given = "::a\n  ::b\n\033[1m::c\nat::d ##[e]##vso[f] ## g ##teamcity[h]"
     assert without_commands(given) == (
         r"\x3a:a@  \x3a:b@#\x3a:c@at::d \x23#[e]\x23#vso[f] ## g \x23#teamcity[h]"
+    ).replace("@#", "\n\033[1m").replace("@", "\n")
+    given = "--- a\n+++ b\n~~~ c\n\033[1m--- d\n---\n  --- e\n----\n| --- |\n---f"
+    assert without_commands(given) == (
+        r"\x2d-- a@\x2b++ b@\x7e~~ c@#\x2d-- d@\x2d--@  --- e@----@| --- |@---f"
     ).replace("@#", "\n\033[1m").replace("@", "\n")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from launchscope.model import (
     Bucket,
@@ -256,16 +256,20 @@ def _plots(comparison: Comparison) -> list[Section]:
         if max(map(len, curves.values())) >= 2:
             title = titled("Milliseconds per iteration by batch size", dict(others))
             shown = {name: curve for name, curve in curves.items() if curve}
-            mark = _mark(crossovers.get(others))
+            mark = _mark(crossovers.get(others), shown)
             found.append(Section(title, (Plot(title, shown, mark, _bounds(points)),)))
     return found
 
 
-def _mark(crossover: Crossover | None) -> tuple[float, str] | None:
-    """The crossover, with the batch size as the headline says it."""
+def _mark(crossover: Crossover | None, curves: Mapping[str, Curve]) -> tuple[float, str] | None:
+    """The crossover, with the batch size as the headline says it; None if it is not between sizes
+    that are shown."""
     if crossover is None or crossover.batch_size is None:
         return None
     size = crossover.batch_size
+    sizes = [x for curve in curves.values() for x, _ in curve]
+    if not min(sizes) <= size <= max(sizes):
+        return None
     text = f"{size:.0f}" if size >= 10 else f"{size:.1f}".removesuffix(".0")
     return size, f"crossover, about {text}"
 
@@ -294,7 +298,7 @@ def _bounds(points: list[Point]) -> dict[str, tuple[tuple[float, float], ...]]:
 
 def _curve(key: str, points: list[Point]) -> Curve:
     values = ((float(point.batch_size or 0), point.value(key)) for point in points)
-    return tuple(sorted((size, ms) for size, ms in values if ms and ms > 0))
+    return tuple(sorted((size, ms) for size, ms in values if size > 0 and ms and ms > 0))
 
 
 # ------------------------------------------------------------------------ the strategies
@@ -432,7 +436,7 @@ def _buckets(plan: BucketPlan) -> Table:
         (Column("sizes"), lambda bucket: _span(bucket.low, bucket.high)),
         (Column("padded to"), lambda bucket: str(bucket.high)),
         (Column("steps"), lambda bucket: str(bucket.steps)),
-        (Column("share"), lambda bucket: pct(100 * bucket.steps / plan.observed_steps)),
+        (Column("share"), lambda bucket: pct(100 * bucket.steps / max(1, plan.observed_steps))),
         (Column("replay"), lambda bucket: ms(bucket.replay_ms)),
         (Column("memory"), memory),
     )
