@@ -14,7 +14,7 @@ Each carries a sentence, a hint on what to do about it, and the exit code of the
 
 from __future__ import annotations
 
-from launchscope.visible import visible
+from launchscope.visible import visible, without_commands
 
 
 class LaunchscopeError(Exception):
@@ -23,7 +23,8 @@ class LaunchscopeError(Exception):
     exit_code: int = 3
 
     def __init__(self, message: str, *, hint: str | None = None, exit_code: int | None = None):
-        super().__init__(visible(message))  # Python writes it to the terminal as it is
+        # Python writes it to the terminal or to the log as it is.
+        super().__init__(without_commands(visible(message)))
         self.hint = hint
         if exit_code is not None:
             self.exit_code = exit_code

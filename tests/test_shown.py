@@ -77,6 +77,8 @@ def test_the_result_of_a_run_prints_its_value_and_its_problem() -> None:
     assert str(CompareResult(comparison())) == str(comparison())
     problem = MeasureError("interrupted; this is what was measured until then")
     assert str(ProfileResult(measured, problem)) == f"{measured}\nProblem: {problem}"
+    hostile = str(ProfileResult(measured, MeasureError("a\033]0;t\07\n::error::x ##vso[y")))
+    assert hostile == f"{measured}\nProblem: a\\x1b]0;t\\x07\\n::error::x \\x23#vso[y"
 
 
 def test_save_writes_what_the_command_writes(

@@ -53,7 +53,7 @@ class _Log:
 
     def _location(self, line: SourceLine | None) -> dict[str, Any] | None:
         """A line of the repository or of an installed library; no other path leaves the machine."""
-        if line is None:
+        if line is None or line.line < 1:  # GitHub would refuse the file
             return None
         base, found = "%SRCROOT%", self.options.in_repository(line)
         if found is None:

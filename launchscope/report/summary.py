@@ -7,7 +7,7 @@ from launchscope.report import with_texts
 from launchscope.report.documents import DOCUMENTS
 from launchscope.report.documents.labels import NO_TIMES
 from launchscope.report.documents.profile import is_total
-from launchscope.visible import visible
+from launchscope.visible import visible, without_commands
 from launchscope.wording import plural, sentence, times, with_unit
 
 
@@ -21,7 +21,8 @@ def summary(value: object) -> str:
         second = _eager_and_replay(value)
         steps = value.verdict.instructions[:1] if value.verdict is not None else ()
     following = " ".join((*steps, 'save("report.html") writes the whole report.'))
-    return f"{document.badge}  {document.headline}\n{second}\nNext: {following}"
+    text = f"{document.badge}  {document.headline}\n{second}\nNext: {following}"
+    return without_commands(text)  # a script may print it in CI
 
 
 def _eager_and_replay(profile: Profile) -> str:

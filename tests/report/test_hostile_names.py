@@ -304,6 +304,7 @@ def test_a_summary_is_three_lines_of_visible_text(names: Names, samples: Names) 
         lines = summary(filled(SAMPLES[name], endless(names))).split("\n")
         assert len(lines) == 3
         assert [visible(line) for line in lines] == lines
+        assert [without_commands(line) for line in lines] == lines
 
 
 @hostile_values
@@ -316,6 +317,8 @@ def test_sarif_names_files_of_the_repository_only(names: Names, samples: Names) 
             assert "](" not in (result.message.text or "")
             for location in (*(result.locations or ()), *(result.related_locations or ())):
                 assert location.physical_location is not None
+                assert location.physical_location.region is not None
+                assert (location.physical_location.region.start_line or 0) > 0
                 artifact = location.physical_location.artifact_location
                 assert artifact is not None
                 assert artifact.uri_base_id in ("%SRCROOT%", "%SITEPACKAGES%")
