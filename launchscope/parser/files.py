@@ -31,6 +31,7 @@ _NOUNS: dict[type, str] = {
 # No figure is as large, or as near to 0, as this: what is calculated from it would overflow.
 _LARGEST = 1e150
 _DEEPEST = 50
+_MOST_BYTES = 1 << 28  # of a file, whose values take many times as much
 
 Kind = TypeVar("Kind", bound=Recording | Profile | Comparison | Difference | Ranks | CheckResult)
 # How to make a file again that another version wrote.
@@ -68,8 +69,12 @@ def read_profile(path: str | Path) -> Profile:
 def read_saved(path: str | Path, kind: type[Kind]) -> Kind:
     """The value of this kind in this JSON file."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe or a device could block forever
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):  # a pipe or a device could block forever
             raise InputError(f"{path} is not a file, and cannot be read as a {_NOUNS[kind]}")
+        if found.st_size > _MOST_BYTES:
+            size = f"{found.st_size / 2**20:,.0f} MiB"
+            raise InputError(f"{path} is damaged: no {_NOUNS[kind]} is as large as {size}")
         content = Path(path).read_bytes()
     except FileNotFoundError as error:
         raise InputError(f"no {_NOUNS[kind]} at {path}") from error

@@ -7,6 +7,7 @@ exported. A graph traced as a whole is one row and an activity of its own kind: 
 from __future__ import annotations
 
 import re
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -105,7 +106,7 @@ def _has_write_ahead_log(path: Path) -> bool:
         raise InputError(
             f"{path} is not complete: its newest rows are still in {log.name}",
             hint="close the program that writes it, or merge the rows: "
-            f"sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)'",
+            f"sqlite3 {shlex.quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)'",
         )
     return versions == b"\2\2"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -68,7 +69,7 @@ def not_a_trace(path: Path) -> InputError:
     if path.suffix in (".nsys-rep", ".qdrep"):
         return InputError(
             f"{path} is a report of Nsight Systems itself",
-            hint=f"nsys export --type sqlite {path}, then name the .sqlite file",
+            hint=f"nsys export --type sqlite {shlex.quote(str(path))}, then name the .sqlite file",
         )
     if path.is_file() and not path.stat().st_size:
         return InputError(f"{path} is empty, so it is not a trace", hint="record the trace again")

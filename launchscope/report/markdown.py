@@ -12,12 +12,12 @@ from launchscope.report.plot import text_plot
 _TOP = 30
 _PLOT_WIDTH = 76
 _SIGNS = re.compile(r"[\\`*_<>|~\[\]#!$&]")
-# What begins a list or is a rule at the beginning of a block.
-_BEGINNING = re.compile(r"^(\d*)([-+.)](?=\s|$)|-(?=[\s-]*$))")
-# Where GitHub and GitLab look for links, mentions, issues and emoji in the text of the page, which
-# has no backslashes any more. A space without a width after it prevents that.
+# What begins a list, is a rule or, in a comment, a command (`/close`) at the beginning of a block.
+_BEGINNING = re.compile(r"^(\d*)([-+.)](?=\s|$)|-(?=[\s-]*$)|(?<!\d)/)")
+# Where GitHub and GitLab look for links, mentions, issues, emoji and formulas in the text of the
+# page, which has no backslashes any more. A space without a width after it prevents that.
 _LIVE = re.compile(
-    r"@|[#!$&%](?=[\w\"])|~(?=[^\W\d]|\")|\[(?=\w+:)|:(?=//|[\w+-]+:)"
+    r"@|\$(?!\s)|[#!&%](?=[\w\"])|~(?=[^\W\d]|\")|\[(?=\w+:)|:(?=//|[\w+-]+:)"
     r"|(?<![^\W_])(?:(?:gh|ghsa|cve)-(?=\w)|www(?=\.|$)|(?:mailto|xmpp):)",
     re.IGNORECASE,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +72,14 @@ def test_what_is_no_profile_is_refused(tmp_path: Path, content: str, says: str) 
     path = tmp_path / "p.json"
     path.write_text(content)
     with pytest.raises(InputError, match=says):
+        read_profile(path)
+
+
+def test_a_file_that_memory_may_not_hold_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text('{"schema": "launchscope/profile/2", ')
+    os.truncate(path, 1 << 40)  # without a byte on the disk
+    with pytest.raises(InputError, match="no Profile is as large as 1,048,576 MiB"):
         read_profile(path)
 
 

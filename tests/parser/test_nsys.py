@@ -169,11 +169,11 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_report_that_was_not_exported_gets_the_command(tmp_path: Path) -> None:
-    path = tmp_path / "run.nsys-rep"
+    path = tmp_path / "run; touch x.nsys-rep"
     path.write_bytes(b"whatever")
     with pytest.raises(InputError, match="Nsight Systems itself") as caught:
         read_trace(path)
-    assert "nsys export --type sqlite" in str(caught.value.hint)
+    assert f"nsys export --type sqlite '{path}', then" in str(caught.value.hint)
 
 
 def test_a_locked_database_is_refused(tmp_path: Path) -> None:

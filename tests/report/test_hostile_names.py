@@ -29,6 +29,7 @@ from launchscope.cli.console import Console
 from launchscope.errors import UsageError
 from launchscope.model import Profile, SourceLine
 from launchscope.report import RenderOptions, all_reporters, render, with_texts
+from launchscope.report.markdown import prose
 from launchscope.report.summary import summary
 from launchscope.visible import encodable, visible, without_commands
 from tests.report.browser import BROWSER, FLAGS, needs_browser
@@ -202,7 +203,7 @@ _OWN = {"text", "text_special", "code_inline", "strong_open", "strong_close"}
 # What GitHub makes a link or a picture of in text, wherever it comes from.
 _LIVE = re.compile(
     r"@\w|(?<!\w)#\d|\w#\d|\bGH-\d|:[\w+-]+:|https?://|(?<![^\W_])www\.|ftp://|mailto:\w|(?<![^\W_])CVE-\d"
-    r"|~[a-z\"]|%[\w\"]|\[\w+:",
+    r"|~[a-z\"]|%[\w\"]|\[\w+:|\$(?![\s\u200b])",
     re.IGNORECASE,
 )
 
@@ -210,7 +211,10 @@ _LIVE = re.compile(
 def structure(text: str) -> list[tuple[str, str, int]]:
     """The blocks of a Markdown text; fails for anything in them that the reports do not have."""
     tokens = _MARKDOWN.parse(text)
+    lines = text.split("\n")
     for token in tokens:
+        if token.type == "inline" and token.map is not None:  # no command in a comment
+            assert not [line for line in lines[slice(*token.map)] if line.lstrip().startswith("/")]
         for child in token.children or ():
             assert child.type in _OWN, (child.type, token.content)
             if child.type.startswith("text"):
@@ -235,6 +239,11 @@ def test_no_title_becomes_a_link_with_the_period_after_it(title: str) -> None:
     text = render(replace(made, findings=(finding,)), "markdown")
     assert isinstance(text, str)
     structure(text)
+
+
+def test_a_block_of_markdown_begins_with_no_command_of_a_code_host() -> None:
+    assert prose("/merge `now`") == "\\/merge `now`"
+    assert prose("3/4 of it, 5 $ and `a`") == "3/4 of it, 5 \\$ and `a`"
 
 
 # ------------------------------------------------------- what other programs read
