@@ -448,6 +448,23 @@ for step in range(60):
 COUNTS = {str(key): count for key, count in COUNTS.items()}
 weights = list(net.parameters())
 """,
+    "copies of a model with a call of its own": """
+import copy, pickle
+class Net(nn.Linear):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return super().__call__(x)
+net = Net(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    net(torch.randn(8, 4)).sum().backward()
+    opt.step()
+    kept = copy.deepcopy(net)
+    for hooks in (kept._forward_hooks, kept._forward_pre_hooks):
+        COUNTS["size", len(pickle.dumps(net)), len(hooks)] += 1
+COUNTS = {str(key): count for key, count in COUNTS.items()}
+weights = list(net.parameters())
+""",
     "a compiled function that must not be split": """
 net = nn.Linear(4, 2)
 opt = torch.optim.SGD(net.parameters(), lr=0.1)

@@ -157,6 +157,18 @@ def call_of_copy(module: Module, caller: FrameType) -> Function | None:
     return None if called is module else called._call_impl
 
 
+def is_replaceable(frame: FrameType | None) -> bool:
+    """Whether the call of a module that has called a hook from `frame` came past the place where
+    torch looks for a call in its place; a class may pass by in a `__call__` of its own.
+    """
+    file = frame and frame.f_code.co_filename
+    while frame is not None and frame.f_code.co_filename == file:
+        if frame.f_code.co_name == _CALLER:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def replace_call(
     module: Module, around: Callable[[Function], Function]
 ) -> Callable[[], None] | None:

@@ -24,13 +24,14 @@ from launchscope.runner.child.hooks import compile_hooks
 from launchscope.runner.child.hooks.boundary_hooks import (
     StepBoundaryHooks,
     UncopyableHook,
+    is_replaceable,
     replace_call,
 )
 from launchscope.runner.child.hooks.dataloader_hook import wrap_fetch
 from launchscope.runner.child.hooks.modules import ObjectKeys, is_weighted
 from launchscope.runner.child.hooks.patches import patches, put_in_place
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
-from launchscope.runner.child.plain_values import class_attribute, class_name, is_a, modules_of
+from launchscope.runner.child.plain_values import class_name, is_a, modules_of
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch, Value
 
@@ -112,6 +113,7 @@ class Hooks:
         self.boundary_hooks: StepBoundaryHooks | None = None
         self._undo, self._global, self._local = ExitStack(), ExitStack(), ExitStack()
         self._watched: frozenset[str] = frozenset()
+        self._passing_by: set[str] = set()  # modules whose call nothing can replace
         self._process = os.getpid()
         # Such a callback cannot be taken back, so it must not keep the script's models alive.
         self.in_forks(weakref.WeakMethod(self._deactivate))
@@ -211,11 +213,11 @@ class Hooks:
             if module is None:
                 continue
             # Unlike hooks, a call that replaces the module's own is in no copy and no pickle of it.
-            # The end of a call that is under way only shows in a hook.
+            # Only a hook shows the end of a call that is under way, and a call that passes by where
+            # torch looks for a replacement.
             observed = partial(compile_hooks.observed_call, self, key, module, replaces=True)
             kind, scripted = self.torch.nn.Module, is_a(module, self.torch.jit.ScriptModule)
-            asks = class_attribute(type(module), "__call__") is vars(kind)["__call__"]
-            called = scripted or (asks and not self.depth)
+            called = scripted or not (self.depth or key in self._passing_by)
             restore = replace_call(module, observed) if called else None
             if restore is not None:
                 self._local.callback(restore)
@@ -348,6 +350,8 @@ class Hooks:
                 kwargs = sys._getframe(1).f_locals.get("kwargs") or {}
                 # A script often creates a loss in every step: only its class repeats.
                 key = self.modules.key(module) if is_weighted(module) else class_name(module)
+                if not is_replaceable(sys._getframe(1)):
+                    self._passing_by.add(key)
                 self.observer.forward_begin(key, module, args, kwargs)
         except Exception as error:
             self.broke(error)
