@@ -455,10 +455,13 @@ class Net(nn.Linear):
         return super().__call__(x)
 net = Net(4, 2)
 opt = torch.optim.SGD(net.parameters(), lr=0.1)
+seen = nn.ReLU()
 for step in range(60):
     opt.zero_grad()
     net(torch.randn(8, 4)).sum().backward()
     opt.step()
+    seen.register_forward_hook(print)
+    COUNTS[tuple(seen._forward_hooks)] += 1
     kept = copy.deepcopy(net)
     for hooks in (kept._forward_hooks, kept._forward_pre_hooks):
         COUNTS["size", len(pickle.dumps(net)), len(hooks)] += 1

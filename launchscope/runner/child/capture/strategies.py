@@ -18,7 +18,7 @@ from math import isfinite
 
 from launchscope.model import StrategyResult
 from launchscope.runner.child.clock import clock
-from launchscope.runner.child.hooks.boundary_hooks import replace_call
+from launchscope.runner.child.hooks.boundary_hooks import own_hook_ids, replace_call
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import is_weighted
 from launchscope.runner.child.hooks.patches import put_in_place
@@ -221,7 +221,8 @@ class Strategy:
             self._undo.callback(restore)
         else:
             register = self._torch.nn.Module.register_forward_hook
-            hook = register(module, lambda module, args, output: record(output))
+            with own_hook_ids(self._torch):
+                hook = register(module, lambda module, args, output: record(output))
             self._undo.callback(hook.remove)
 
     def _record(self, tensor: Tensor) -> None:

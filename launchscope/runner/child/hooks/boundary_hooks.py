@@ -8,8 +8,9 @@ attribute and object between torch and the pass counts.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import count
 from sys import _getframe, getrefcount
 from threading import get_ident
 from types import FrameType
@@ -29,6 +30,23 @@ _CALL, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
 # script has copied the dictionary.
 _REFERENCES = 5
 _NO_GRAPH_TASK = -1
+
+
+_OWN_IDS = count(-(2**62), 100)
+
+
+@contextlib.contextmanager
+def own_hook_ids(torch: Torch) -> Iterator[None]:
+    """Inside, up to 100 hooks get ids that none of the script's has.
+
+    A model is saved with the ids of its hooks, which count up: the script's have those of `python`.
+    """
+    handle = torch.utils.hooks.RemovableHandle
+    usual, handle.next_id = handle.next_id, next(_OWN_IDS)
+    try:
+        yield
+    finally:
+        handle.next_id = usual
 
 
 class UncopyableHook(partial):  # type: ignore[type-arg]

@@ -25,6 +25,7 @@ from launchscope.runner.child.hooks.boundary_hooks import (
     StepBoundaryHooks,
     UncopyableHook,
     is_replaceable,
+    own_hook_ids,
     replace_call,
 )
 from launchscope.runner.child.hooks.dataloader_hook import wrap_fetch
@@ -127,15 +128,16 @@ class Hooks:
         self._room_for_frames()
 
         every = torch.nn.modules.module
-        for hook in (
-            every.register_module_forward_pre_hook(self._global_pre),
-            every.register_module_forward_hook(self._global_post, always_call=True),
-        ):
-            self._global.callback(hook.remove)
+        with own_hook_ids(torch):
+            before = every.register_module_forward_pre_hook(self._global_pre)
+            after = every.register_module_forward_hook(self._global_post, always_call=True)
+        self._global.callback(before.remove)
+        self._global.callback(after.remove)
         # torch.optim hides its submodule of that name.
         self._optim = sys.modules["torch.optim.optimizer"]
         self._hook_before_optimizers()
-        after = self._optim.register_optimizer_step_post_hook(self._optimizer_post)
+        with own_hook_ids(torch):
+            after = self._optim.register_optimizer_step_post_hook(self._optimizer_post)
         self._undo.callback(lambda: self._before_optimizer.remove())
         self._undo.callback(after.remove)
         # That of a tensor calls this one.
@@ -225,11 +227,12 @@ class Hooks:
                 continue  # TorchScript takes no hooks on single modules
             else:  # the script's class may have methods of these names of its own
                 pre, post = UncopyableHook(self._local_pre, key), UncopyableHook(self._local_post)
-                for hook in (
-                    kind.register_forward_pre_hook(module, pre, with_kwargs=True, prepend=True),
-                    kind.register_forward_hook(module, post, always_call=True),
-                ):
-                    self._local.callback(hook.remove)
+                with own_hook_ids(self.torch):
+                    for hook in (
+                        kind.register_forward_pre_hook(module, pre, with_kwargs=True, prepend=True),
+                        kind.register_forward_hook(module, post, always_call=True),
+                    ):
+                        self._local.callback(hook.remove)
             seen.add(key)
         return frozenset(seen)
 
@@ -270,7 +273,8 @@ class Hooks:
 
     def _hook_before_optimizers(self) -> None:
         register = self._optim.register_optimizer_step_pre_hook
-        self._before_optimizer = register(self._optimizer_pre)
+        with own_hook_ids(self.torch):
+            self._before_optimizer = register(self._optimizer_pre)
 
     def _observe_backwards(self, observed: bool) -> None:
         own, wrapped = self._backwards
