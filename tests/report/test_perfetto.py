@@ -236,6 +236,35 @@ def test_the_lanes_are_on_the_clock_of_the_file(tmp_path: Path, start: int, scal
     ]
 
 
+@pytest.mark.parametrize("late_us", [0, -3_000, 3_000])
+def test_lanes_of_the_gpu_lie_over_its_events_where_its_clock_was_corrected(
+    tmp_path: Path, late_us: int
+) -> None:
+    def waiting(builder: TraceBuilder) -> None:
+        step(builder)
+        builder.sync(api="cudaDeviceSynchronize")
+
+    document = loop_trace(8, waiting).document()
+    device = [event for event in document["traceEvents"] if event["cat"] == "kernel"]
+    for event in device:
+        event["ts"] += late_us
+    (tmp_path / "t.json").write_text(json.dumps(document))
+    profile, content = annotated(tmp_path / "t.json")
+    assert len(profile.notes) == (1 if late_us == 0 else 2)  # recording, and the clocks
+    lanes = lanes_of(json.loads(b"".join(content))["traceEvents"])
+    ends = {nanoseconds(event["ts"] + event["dur"]) for event in device}
+    for event in lanes["iterations, on the GPU"]:
+        assert nanoseconds(event["ts"] + event["dur"]) in ends
+    for gap in lanes["GPU idle, by cause"]:
+        for event in device:
+            begin, end = event["ts"], event["ts"] + event["dur"]
+            assert end <= gap["ts"] + 1e-3 or begin >= gap["ts"] + gap["dur"] - 1e-3
+    collectives = [event for event in device if event["name"] == NCCL]
+    assert len(collectives) == len(lanes["exposed collectives"])
+    for whole, exposed in zip(collectives, lanes["exposed collectives"]):
+        assert whole["ts"] <= exposed["ts"] < whole["ts"] + whole["dur"]
+
+
 @pytest.mark.parametrize("layout", ["kineto", "compact"])
 @pytest.mark.parametrize("whole", ["object", "list"])
 def test_a_file_that_breaks_off_ends_after_its_last_whole_event(

@@ -68,7 +68,7 @@ def align_clocks(trace: Trace, joined: Launches) -> tuple[Trace, Launches, tuple
     if not late.any():
         return trace, joined, found
     start, end = (ints(trace.activities, column) - late for column in (c.START, c.END))
-    moved = trace.activities.assign(**{c.START: start, c.END: end})
+    moved = trace.activities.assign(**{c.START: start, c.END: end, c.LATE: late})
     moved = moved[np.argsort(start, kind="stable")]
     trace = replace(trace, activities=moved)
     return trace, find_launches(trace), found
