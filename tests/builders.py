@@ -253,6 +253,17 @@ class TraceBuilder:
         return self
 
 
+def of_another_process(built: TraceBuilder, pid: int, device: int) -> list[dict[str, Any]]:
+    """The events of a trace as those of a process with a GPU of its own, to be merged."""
+    built.end()
+    for event in built.events:
+        if "device" in event["args"]:
+            event["pid"] = event["args"]["device"] = device
+        else:
+            event["pid"] = pid
+    return built.events
+
+
 def trace(start_us: float = 1_000_000.0) -> TraceBuilder:
     """An empty trace."""
     return TraceBuilder(start_us)

@@ -65,16 +65,22 @@ def find_launches(trace: Trace) -> Launches:
 
 def _earlier(trace: Trace, launch: Ints) -> Bools:
     """Whether each activity was launched before the recording began. Its id is smaller than those
-    of all recorded calls of its process, or of any where its own is unknown: CUPTI's and ROCm's
-    correlation ids grow with time. And it was queued, not launched by a call that was lost."""
+    of all recorded calls of its process, or of those that use its device where its own is unknown:
+    CUPTI's and ROCm's correlation ids grow with time. And it was queued, not launched by a call
+    that was lost."""
     numbered = trace.calls[ints(trace.calls, c.CORRELATION) > 0]
     if not len(numbered):
         return np.zeros(len(trace.activities), bool)
     pid, correlation = ints(trace.activities, c.PID), ints(trace.activities, c.CORRELATION)
     owner, first = ints(numbered, c.PID), ints(numbered, c.CORRELATION)
+    device, unknown = ints(trace.activities, c.DEVICE), pid < 0
     least = np.full(len(pid), first.min())
+    least[unknown & np.isin(device, device[~unknown])] = np.iinfo(np.int64).max
     for process in np.unique(owner):
-        least[pid == process] = first[owner == process].min()
+        mine = pid == process
+        least[mine] = begins = first[owner == process].min()
+        used = unknown & np.isin(device, device[mine])
+        least[used] = np.minimum(least[used], begins)
     found: Bools = (launch < 0) & (correlation > 0) & (correlation < least)
     return found & ~_calls_lost(trace, launch, found, int(numbered[c.START][0]))
 

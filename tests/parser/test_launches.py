@@ -9,7 +9,7 @@ import pytest
 from launchscope.parser import columns as c
 from launchscope.parser.launches import find_launches, synchronizations
 from launchscope.parser.trace import Trace
-from tests.builders import TraceBuilder, trace
+from tests.builders import TraceBuilder, of_another_process, trace
 
 
 def kinds(read: Trace) -> list[str]:
@@ -148,4 +148,10 @@ def test_queued_work_was_launched_before_the_recording(
     built.host = 1_000_100
     begin(built.step())
     launching(built, 40)
+    assert earlier(built) == 100
+    # Ids of another process on another GPU tell nothing.
+    built.events += of_another_process(launching(trace(), 9), 9, 1)
+    for event in built.events[:-27]:
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] += 9
     assert earlier(built) == 100
