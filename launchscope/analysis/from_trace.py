@@ -210,7 +210,8 @@ def _gain_unknown(
     orphans = _orphans(work)
     orphan_pct = 100 * float(lasted[orphans].sum()) / max(float(lasted.sum()), 1.0)
     if (work.coverage_pct or 0.0) < _MIN_COVERAGE_PCT or orphan_pct > _MAX_LOST_PCT:
-        counts = {"unknown": int(orphans.sum()), "events": len(orphans)}
+        unknown = orphans if orphans.any() else ints(work.activities, c.LAUNCH) < 0
+        counts = {"unknown": int(unknown.sum()), "events": len(orphans)}
         return Reason("launches_unknown", counts)
     if 100 * steps.lost > _MAX_LOST_PCT * steps.calls:
         counts = {"found": steps.calls - steps.lost, "calls": steps.calls}
@@ -484,10 +485,9 @@ def _busy_between(timeline: Timeline) -> float:
 
 def _project_from_idle(timeline: Timeline, predicted: Prediction, iteration: float) -> Projection:
     """Without a simulation: launches and gaps between queued kernels are removed, waits stay. The
-    prediction holds the step's own stalls and what is not attributed in it."""
+    prediction holds those of the step that a replay keeps."""
     idle, step = timeline.iteration_idle, timeline.step_idle
-    between = idle.unattributed + idle.stalled - step.unattributed - step.stalled
-    parts = (idle.data, idle.sync, idle.setup, idle.paused, between)
+    parts = (idle.sync, idle.setup, idle.paused, idle.kept - step.kept)
     waits = sum(median_or_none(part) or 0.0 for part in parts)
     rest = _busy_between(timeline)
     low, high = (

@@ -300,6 +300,29 @@ def test_allocation_in_every_step_is_told_and_is_no_launch_overhead() -> None:
     )
 
 
+@pytest.mark.parametrize("steps", [1, 8])
+@pytest.mark.parametrize("place", [0, 30, 60])
+def test_data_that_a_marked_step_loads_stays_in_a_replay(place: int, steps: int) -> None:
+    """`prof.step()` at the end or at the begin of a loop's body marks the data loader, too."""
+
+    def body(built: TraceBuilder, _: int) -> None:
+        for number in range(60):
+            if number == place:
+                built.data(8000)
+            built.op("aten::mul").work(15).launch(name=f"k{number}")
+        built.sync()
+        if place == 60:
+            built.data(8000).work(1)
+
+    read = advise(profile(marked(steps, body)))
+    if place < 60 or steps > 1:  # nothing follows the data
+        assert read.value("data_wait_ms") == pytest.approx(8, abs=0.1)
+    assert known(read.value("projected_iteration_ms")) > 8
+    assert removable(read) < 12
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "stay_eager"
+
+
 def test_a_pause_that_happens_once_changes_nothing() -> None:
     def pausing_once(builder: TraceBuilder, number: int) -> None:
         step(builder.work(20_000 if number == 3 else 20))
@@ -347,6 +370,14 @@ def test_device_work_of_unknown_origin_within_the_steps_gives_no_verdict() -> No
             builder.work(20).launch(name="known").work(20).orphan(us=2)
 
     assert why_unknown(profile(marked(6, unknown))) == "launches_unknown"
+
+
+def test_of_device_work_without_any_call_all_of_it_has_an_unknown_launch() -> None:
+    built = loop_trace(4, lambda b: b.launch().launch())
+    built.end().events = [event for event in built.events if event["cat"] == "kernel"]
+    reason = profile(built).facts.gain_unknown
+    assert reason is not None
+    assert (reason.code, reason.details) == ("launches_unknown", {"unknown": 8, "events": 8})
 
 
 def test_device_work_that_was_launched_before_the_recording_takes_no_verdict() -> None:

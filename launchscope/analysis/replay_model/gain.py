@@ -51,8 +51,8 @@ class TracedSteps:
         `build_timeline`."""
         device_work, timeline, predicted = step_work(work), build_timeline(work, pauses), None
         if device_work is not None:
-            stays = timeline.step_idle.stalled + timeline.step_idle.unattributed
-            device_work = replace(device_work, stalled_ms=float(np.median(stays)))
+            stays = float(np.median(timeline.step_idle.kept))
+            device_work = replace(device_work, stalled_ms=stays)
             predicted = predict(device_work, optimizer)
         return cls(work, timeline, account(work, profiler_us), predicted)
 

@@ -17,6 +17,7 @@ from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, where
 # Ranges that mark a step, best first: our own, those of torch.profiler's schedule, Lightning's.
 STEP_MARKS = (f"{STEP_RANGE}#", STEP_RANGE, "ProfilerStep#", "ProfilerStep*")
 OPTIMIZER_RANGE = "Optimizer.step#"  # how torch's range around an optimizer's step begins
+DATA_RANGE = "enumerate(DataLoader)"  # ... and around a batch of its data loader
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from launchscope.analysis.steps.iterations import (
+    DATA_RANGE,
     OPTIMIZER_RANGE,
     STEP_MARKS,
     Iterations,
@@ -22,7 +23,7 @@ from launchscope.errors import InputError
 from launchscope.model import StepBoundary
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches
-from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, where
+from launchscope.parser.trace import Bools, Ints, Table, Trace, distinct, ints, where
 from launchscope.wording import plural
 
 # Ranges that are steps where most of the device work was launched inside them, and how many of them
@@ -145,8 +146,28 @@ def _from_ranges(trace: Trace, launches: Launches, ranges: Table, name: str) -> 
         notes = (f"the last {which} launched nothing and {does} not count",)
         begin, end = begin[:whole], end[:whole]
     names = tuple(steps[c.NAME][outer])[: len(begin)]
+    if len(begin) > 1:
+        begin, end = _without_data(trace, starts, begin, end, pid, tid)
     boundary = StepBoundary("marker", ("range",), (name,), "full_step")
     return Steps(Iterations.between(begin, end, pid), boundary, notes, names=names)
+
+
+def _without_data(
+    trace: Trace, launched: Ints, begin: Ints, end: Ints, pid: int, tid: int
+) -> tuple[Ints, Ints]:
+    """Begins and ends of these steps of a thread without the data that they load before or after
+    all of their launches: `prof.step()` in a loop's body marks both."""
+    loads = ranges_named(trace, DATA_RANGE)
+    loads = loads[(ints(loads, c.PID) == pid) & (ints(loads, c.TID) == tid)]
+    loading, loaded = ints(loads, c.START), np.sort(ints(loads, c.END))
+    never = np.iinfo(np.int64).max
+    first = np.append(launched, never)[np.searchsorted(launched, begin)]
+    last = np.append(-1, launched)[np.searchsorted(launched, end)]
+    filled = (first < end) & (last >= begin)
+    ready = np.append(0, loaded)[np.searchsorted(loaded, first, "right")]
+    left = np.append(loading, never)[np.searchsorted(loading, last)]
+    begins, ends = np.maximum(begin, ready), np.minimum(end, left)
+    return np.where(filled, begins, begin), np.where(filled, ends, end)
 
 
 def _covers(iterations: Iterations, launches: Launches) -> bool:
@@ -165,13 +186,21 @@ def _device_ns(launches: Launches) -> Ints:
 
 def _main_thread(ranges: Table, launches: Launches) -> tuple[int, int]:
     """Process and thread with the most of these ranges, of those threads that launch, or else of
-    the processes that do."""
+    the processes that do; of the process with the most device time, if it has any."""
     often = Counter(zip(ints(ranges, c.PID).tolist(), ints(ranges, c.TID).tolist()))
     pid, tid = ints(launches.calls, c.PID), ints(launches.calls, c.TID)
     called = {process: set(tid[pid == process].tolist()) for process in np.unique(pid).tolist()}
     launching = [(p, t) for p, t in often if t in called.get(p, ())]
     launching = launching or [(p, t) for p, t in often if p in called]
-    return max(sorted(launching or often), key=lambda thread: often[thread])
+    busiest = _busiest(launches) if called else None
+    return max(sorted(launching or often), key=lambda found: (found[0] == busiest, often[found]))
+
+
+def _busiest(launches: Launches) -> int:
+    """The process that launched most of the device time, and of equal ones most of the work."""
+    processes, whose = distinct(ints(launches.calls, c.PID))
+    time, often = np.bincount(whose, _device_ns(launches)), np.bincount(whose)
+    return int(processes[np.lexsort((-often, -time))[0]])
 
 
 def _between_optimizers(trace: Trace) -> Steps:
@@ -197,7 +226,7 @@ def _repeating(trace: Trace, launches: Launches) -> Steps | None:
     calls = launches.calls
     if not len(calls):
         return None
-    pid = most_frequent(ints(calls, c.PID))
+    pid = _busiest(launches)
     rows = np.flatnonzero(ints(calls, c.PID) == pid)
     start, end = ints(calls, c.START)[rows], ints(calls, c.END)[rows]
     gap = np.concatenate(([0], start[1:] - np.maximum.accumulate(end)[:-1]))
@@ -207,6 +236,11 @@ def _repeating(trace: Trace, launches: Launches) -> Steps | None:
     found = find_period(_codes(launches)[rows], gap, _device_ns(launches)[rows], behind)
     if found is None:
         return None
+    # Of layers, or of the parts of a sequence, several lie between two optimizer steps.
+    row = np.searchsorted(stepped, start[found.starts])
+    between = np.bincount(row, minlength=len(stepped))[1 : len(stepped)]
+    if len(stepped) > MIN_STEPS and np.median(between) > 1:
+        return _between_optimizers(trace)
     last = found.starts + found.length - 1
     iterations = Iterations.between(start[found.starts], end[last], pid, found.follows)
     covered = 100.0 * found.length * len(found.starts) / len(rows)

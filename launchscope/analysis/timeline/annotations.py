@@ -30,7 +30,7 @@ class Spans:
     - exposed: collectives, by `names`, that no other kernel hides;
     - blocked: launch calls of a `thread`, for as long as a full queue held them up.
 
-    Where the clock of the GPU was corrected and the file keeps its times, so do gpu, idle and exposed.
+    Where the GPU's clock was corrected and the file keeps its times, so do gpu, idle and exposed.
     """
 
     kind: SpanKind

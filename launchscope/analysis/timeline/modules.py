@@ -7,9 +7,8 @@ import sys
 
 import numpy as np
 
-from launchscope.analysis.steps.iterations import STEP_MARKS
+from launchscope.analysis.steps.iterations import DATA_RANGE, STEP_MARKS
 from launchscope.analysis.timeline.nesting import Nesting
-from launchscope.analysis.timeline.timeline import DATA_RANGE
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import CALIBRATION_RANGE, SAME_FLAGS_RANGE, OverheadRow, SourceLine
 from launchscope.parser import columns as c
@@ -33,9 +32,10 @@ def module_sources(work: Work, time: Ints, thread: Ints) -> tuple[list[OverheadR
     if not len(table):
         ranges = work.iterations.of_process(work.trace.ranges)
         table = ranges[~where(ranges[c.NAME], lambda name: name.startswith(_OWN_RANGES))]
-        # Steps of another name.
-        begins = np.isin(ints(table, c.START), work.iterations.step_begin)
-        table = table[~(begins & np.isin(ints(table, c.END), work.iterations.end))]
+        # Marks of another name: what holds one whole step.
+        first = np.searchsorted(work.iterations.step_begin, ints(table, c.START))
+        held = np.searchsorted(work.iterations.end, ints(table, c.END), "right") - first
+        table = table[held != 1]
     nesting = Nesting.of(*(ints(table, column) for column in (c.START, c.END, c.TID)))
     number, stacks = _stacks(nesting, *numbered(table, c.NAME))
     rows = [OverheadRow(stack[-1], 0.0, None, stack=stack) for stack in stacks]

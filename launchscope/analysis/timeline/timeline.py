@@ -23,14 +23,13 @@ from functools import partial
 
 import numpy as np
 
-from launchscope.analysis.steps.iterations import ranges_named
+from launchscope.analysis.steps.iterations import DATA_RANGE, ranges_named
 from launchscope.analysis.timeline.intervals import Cover, union_ns_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import IdleCause
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, where
 
-DATA_RANGE = "enumerate(DataLoader)"
 # Two kinds of idle time that a replay removes where it is short, and keeps where it is long: below
 # the first limit all of it goes, above the last one all stays, and between them nobody knows.
 # An activity that starts so long after its launch call returned, on an idle GPU, waits for another
@@ -74,6 +73,11 @@ class IdleParts:
     gaps: Floats
     pauses: Floats
     exposed_ns: Ints
+
+    @property
+    def kept(self) -> Floats:
+        """What no replay of the step can remove, beside set-up and pauses."""
+        return self.stalled + self.unattributed + self.data
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from launchscope.analysis.steps.period import find_period
 from launchscope.analysis.steps.steps import Steps, steps_of
 from launchscope.errors import InputError
 from launchscope.parser.launches import find_launches
-from tests.builders import PID, TraceBuilder, loop_trace, trace
+from tests.builders import PID, TraceBuilder, loop_trace, of_another_process, trace
 
 
 def steps(built: TraceBuilder, **how: str) -> Steps:
@@ -95,6 +96,41 @@ def test_marks_of_a_process_that_launches_nothing_are_no_steps() -> None:
         built.span(f"ProfilerStep#{index}", built.host, built.host + 10).work(10)
         built.events[-1]["pid"] = PID + 1
     assert steps(built).boundary.boundary == "launches"
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_steps_are_those_of_the_process_with_most_of_the_device_time(is_marked: bool) -> None:
+    def busy(us: float) -> Callable[[TraceBuilder], object]:
+        return lambda built: [built.work(9).launch(kernel_us=us, name=name) for name in "abcdef"]
+
+    small, large = loop_trace(30, busy(1)), loop_trace(5, busy(50))
+    for event in small.events:
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] += 1000
+    large.end().events += of_another_process(small, PID - 1, 1)
+    if not is_marked:
+        large.events = [e for e in large.events if e["cat"] != "user_annotation"]
+    found = steps(large)
+    assert found.iterations.pid == PID
+    assert len(found.iterations) == 5
+
+
+@pytest.mark.parametrize("between_us", [0, 70])
+def test_data_that_is_loaded_before_or_after_all_launches_is_not_in_the_step(
+    between_us: float,
+) -> None:
+    def work(built: TraceBuilder) -> TraceBuilder:
+        return built.work(between_us).launch().work(20).launch().sync().work(5)
+
+    before = steps(loop_trace(4, lambda built: work(built.work(5).data(300)))).iterations
+    after = steps(loop_trace(4, lambda built: work(built).data(300).work(5))).iterations
+    length = list((after.end - after.step_begin)[:1])
+    assert list(before.end - before.step_begin) == length * 4
+    assert list((before.step_begin - before.begin)[1:]) == [305_000] * 3
+    assert list((after.step_begin - after.begin)[1:]) == [305_000] * 3
+    assert list(after.end - after.step_begin) == length * 4
+    within = steps(loop_trace(4, lambda built: built.launch().data(300).launch())).iterations
+    assert list(within.step_begin[1:]) == list(within.begin[1:])
 
 
 def test_a_last_step_without_launches_is_left_out_and_noted() -> None:
@@ -196,6 +232,23 @@ def test_a_period_begins_behind_the_optimizer_where_that_is_known() -> None:
     found = find_period(codes, gap, np.ones(len(codes), np.int64), behind)
     assert found is not None
     assert set(found.starts % 7) == {4}
+
+
+@pytest.mark.parametrize("optimizers", [12, 3])
+def test_layers_between_optimizer_steps_are_no_steps(optimizers: int) -> None:
+    """Sequences differ in length, and with them the launches of the steps."""
+    built, lengths = trace(), random.Random(2)
+    for _ in range(optimizers):
+        for _ in range(lengths.randint(6, 20)):
+            for name in "abcde":
+                built.work(20).launch(name=name)
+        built.optimizer(lambda b: b.launch(name="o").launch(name="p"))
+    found = steps(built)
+    if optimizers == 3:  # too few
+        assert found.boundary.boundary == "launches"
+        return
+    assert found.boundary.boundary == "optimizer"
+    assert len(found.iterations) == optimizers
 
 
 def test_the_smallest_period_is_found_not_a_multiple() -> None:
