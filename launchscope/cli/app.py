@@ -102,10 +102,16 @@ def _add(app: typer.Typer, name: str, short_help: str | None = None) -> None:
 
 
 def _right_command(words: list[str]) -> str | None:
-    """What to type for a line without a command that names a script, a module or a file."""
+    """What to type for a line with a misspelled command, or with none before a script, a module
+    or a file."""
+    from difflib import get_close_matches
+
     from launchscope.recorded import shown_command
     from launchscope.workflows.target import after_interpreter, is_interpreter
 
+    meant = get_close_matches(words[0], COMMANDS, 1)
+    if meant and words[0].isalpha() and not os.path.exists(words[0]):
+        return shown_command(["launchscope", *meant, *words[1:]])
     if is_interpreter(words[0]):
         words = after_interpreter(words)
     if "-m" in words or any(word.endswith(_SCRIPTS) for word in words):

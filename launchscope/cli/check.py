@@ -83,15 +83,21 @@ def check(
 
 
 def _next_commands(plan: CheckPlan, result: CheckResult) -> tuple[str, ...]:
-    """The command that makes the measurement the baseline, where that would help."""
+    """The command that makes the measurement the baseline, where that would help, or compares with
+    the first one."""
     from launchscope.workflows.check import workload_of
 
     place = plan.place
-    if result.written or place is None or place.revision is not None or not result.renewable:
+    if place is None or place.revision is not None:
         return ()
-    words = ["launchscope", "check", "--baseline", str(place), "--update-baseline"]
+    words = ["launchscope", "check", "--baseline", str(place)]
     if plan.workload != workload_of(result.target, plan.own.workloads):
         words += ["--workload", plan.workload]
+    if result.written and result.baseline is None:
+        return (shown_command([*words, *plan.words]),)
+    if result.written or not result.renewable:
+        return ()
+    words.insert(4, "--update-baseline")
     update = shown_command([*words, *plan.words])
     # A new baseline changes no absolute limit, and adds nothing that was not measured now.
     relative = [limit for limit in result.limits if limit.relative]

@@ -499,8 +499,11 @@ def _of_difference(value: Difference) -> Iterator[Figure]:
             "tone": "dim" if found.beyond_spread is False else "plain",
         }
         for found in value.metrics
-        # A share of a share misleads.
-        if found.unit != "%" and found.change_pct is not None and abs(found.change_pct) >= 1
+        # A share of a share misleads, and nothing has none.
+        if found.unit != "%"
+        and found.change_pct is not None
+        and abs(found.change_pct) >= 1
+        and moved(found)
     ]
     yield from _changes("Metrics that changed, in %", rows, "%", "Pale bars are within the spread.")
     kernels = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from launchscope.model import Profile
 from launchscope.report import with_texts
 from launchscope.report.documents import DOCUMENTS
-from launchscope.report.documents.labels import NO_TIMES
+from launchscope.report.documents.labels import KNOWN_BY, NO_TIMES
 from launchscope.report.documents.profile import is_total
 from launchscope.visible import visible, without_commands
 from launchscope.wording import plural, sentence, times, with_unit
@@ -37,6 +37,6 @@ def _eager_and_replay(profile: Profile) -> str:
     text = f"{of}: eager {with_unit(before, spread=False)}, replay {with_unit(after, spread=False)}"
     speedup = profile.value("iteration_speedup")
     if speedup is not None and profile.verdict is not None:
-        how = "measured" if profile.verdict.basis == "measured" else "predicted"
+        how = KNOWN_BY.get(profile.verdict.basis, "predicted")
         text += f" ({times(speedup)}, {how})"
     return sentence(text + counted)

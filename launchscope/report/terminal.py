@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from launchscope.model import Profile
 from launchscope.report import RenderOptions, Reporter, document, with_texts
 from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.plot import text_plot
@@ -20,6 +21,7 @@ from launchscope.visible import visible
 _INDENT = 2
 _GAP = 2  # between columns
 _TOP = 8
+_SCREEN = 35  # lines; after more of them, the answer comes again
 _LONGEST_BAR = 50
 # The narrowest that a column of each fit may become; `whole` ones stay as they are.
 _NARROWEST = {"wrap": 12, "cut": 12, "cut_start": 16}
@@ -50,8 +52,17 @@ def render(value: object, options: RenderOptions) -> str:
         legacy_windows=False,
         _environ={},
     )
-    report = document_of(value, options.top or _TOP, options.next_commands, brief=options.brief)
-    _write(console, with_texts(report, _bounded), with_details=options.top is not None)
+    report = document_of(
+        value, options.top or _TOP, options.next_commands, brief=options.brief, page=options.page
+    )
+    report = with_texts(report, _bounded)
+    _write(console, report, with_details=options.top is not None)
+    # That of a Profile ends with its verdict anyway.
+    is_long = stream.getvalue().count("\n") > _SCREEN
+    if is_long and options.brief and not isinstance(value, Profile):
+        again = Text(report.badge, style=_STYLES[report.tone]).append(f"  {report.headline}")
+        console.print()
+        console.print(Padding(again, (0, 0, 0, _INDENT)))
     text = stream.getvalue()
     if not options.unicode:
         text = text.replace(" ± ", "+/-").translate(_ASCII).encode("ascii", "replace").decode()

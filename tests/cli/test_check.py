@@ -109,7 +109,10 @@ def test_a_folder_without_this_device_lists_the_devices_it_has(capsys: Streams) 
 def test_a_missing_baseline_is_written_on_request(capsys: Streams) -> None:
     arguments = ("--baseline", "bl", "--missing-baseline", "write")
     assert check(*arguments, "now.json") == 0
-    assert "BASELINE WRITTEN" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "BASELINE WRITTEN" in shown
+    assert "not compared" not in shown
+    assert shown.endswith("Next\n  launchscope check --baseline bl now.json\n")
     written = Path("bl/train.nvidia-h200.json")
     before = written.read_bytes()
     assert check(*arguments, "worse.json") == 1  # it is there now, and stays as it is

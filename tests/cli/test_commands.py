@@ -314,6 +314,7 @@ def test_the_error_for_an_interpreter_in_front_of_the_script_shows_the_right_com
         (("python", "-m", "pkg.train"), "profile -m pkg.train"),
         (("env/bin/python", "train.py"), "profile --python env/bin/python train.py"),
         (("profile.json", "-v"), "report profile.json -v"),
+        (("chek", "train.py"), "check train.py"),
         (("python",), "--help lists commands and options"),
         (("nothing",), "--help lists commands and options"),
     ],

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.model import Profile
+from launchscope.model import Comparison, Profile
+from launchscope.parser.files import read_saved
 from launchscope.report import RenderOptions, reporter_named
 from launchscope.report.documents.labels import VERDICTS
 from launchscope.rules import advise
@@ -82,3 +83,24 @@ def test_the_instructions_shown_and_counted_are_all_there_are(doubtful: bool) ->
 
 def test_a_rehearsal_says_once_that_nothing_ran_on_a_gpu() -> None:
     assert " ".join(shown(advise(rehearsal()))).count("othing ran on a GPU") == 1
+
+
+def test_the_last_line_says_how_the_answer_is_known() -> None:
+    stubbed = profile_of(ROOT / "sample_workloads/recordings/item_in_step", ReadOptions(15.0, None))
+    assert shown(advise(profile()))[-1].endswith("(2.67x), measured")
+    assert shown(stubbed)[-1].endswith("(7.32x), measured without the blockers")
+    assert shown(advise(blocked()))[-1].endswith(", predicted")
+    assert shown(advise(rehearsal()))[-1].endswith("per step, times not measured")
+
+
+def test_what_is_left_out_is_in_the_page_if_one_is_written() -> None:
+    options = RenderOptions(brief=True, page="page.html")
+    text = str(reporter_named("terminal").render(advise(profile()), options))
+    assert "-v or page.html shows" in text
+
+
+def test_a_long_report_of_something_else_ends_with_its_answer() -> None:
+    comparison = ROOT / "tests/benchmarks/results/compare_small_gpt.json"
+    made = read_saved(comparison, Comparison)
+    text = str(reporter_named("terminal").render(made, RenderOptions(width=100, brief=True)))
+    assert text.splitlines()[-1].startswith("  COMPARISON  The gain is above 15 %")

@@ -13,6 +13,7 @@ from launchscope.model import Difference, Metric, Profile
 from launchscope.report import RenderOptions, render
 from launchscope.rules import advise
 from tests.report.test_golden import VALUES
+from tests.report.test_html import figures_in
 from tests.rules.profiles import predicted, profile
 
 FOR_PEOPLE = ("terminal", "markdown", "html")
@@ -128,3 +129,15 @@ def test_the_sign_of_a_spread_is_explained_once_where_it_occurs(case: str, name:
 def test_a_median_and_its_spread_have_the_same_decimals(case: str) -> None:
     for median, spread in re.findall(r"([\d,.]+) ± ([\d,.]+)", text_of(VALUES[case](), "terminal")):
         assert len(median.partition(".")[2]) == len(spread.partition(".")[2])
+
+
+def test_a_metric_that_was_nothing_before_has_no_bar_among_percentages() -> None:
+    before, after = (
+        advise(profile(metrics={"sync_cost_ms": value, "step_ms": 9.0 + value}))
+        for value in (1e-12, 0.5)
+    )
+    found = difference(before, after, ("before.json", "after.json"))
+    chart = figures_in(str(render(found, "html")))[0]
+    names = [row["name"] for row in chart["data"]["rows"]]
+    assert "step_ms" in names
+    assert "sync_cost_ms" not in names

@@ -111,6 +111,19 @@ def test_how_launches_spread_is_drawn_where_a_profile_holds_it(
     assert shown.errors == []
 
 
+def test_a_long_name_does_not_push_the_figures_of_its_row_out_of_sight(
+    profile: Profile, shown: Page, tmp_path: Path
+) -> None:
+    rows = (OverheadRow("<class 'package.modules.operators." + "Gather" * 20, 7.0, 2.0),)
+    path = written(replace(profile, overhead_by_module=rows), tmp_path)
+    hidden = "[...document.querySelectorAll('.path:first-child')].map((name) =>"
+    hidden += " name.closest('.scroll')).filter((box) => box.scrollWidth > box.clientWidth).length"
+    for width in WIDTHS:
+        shown.show(path, width)
+        assert shown.drawn("document.querySelectorAll('.path:first-child').length") > 0
+        assert shown.drawn(hidden) == 0, width
+
+
 @pytest.fixture
 def timeline(profile: Profile, shown: Page, tmp_path: Path) -> Page:
     shown.show(written(profile, tmp_path), 1200, 1600)

@@ -28,16 +28,22 @@ DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {
 
 
 def document_of(
-    value: object, top: int, next_commands: tuple[str, ...] = (), *, brief: bool = False
+    value: object,
+    top: int,
+    next_commands: tuple[str, ...] = (),
+    *,
+    brief: bool = False,
+    page: str = "",
 ) -> Document:
     """What a report of this value says, with the commands to type next at its end. A `brief` one
-    of a Profile fits a screen and ends with the verdict."""
+    of a Profile fits a screen and ends with the verdict; `page` is where all of it was written."""
     if not (brief and isinstance(value, Profile)):
         made = DOCUMENTS[type(value)](value, top)
-        last = Section("Next", (Commands(next_commands),))
+        answer = (profile_brief.closing(value),) if isinstance(value, Profile) else ()
+        last = Section("Next", (Commands(next_commands), *answer))
         return replace(made, sections=(*made.sections, last)) if next_commands else made
     made = profile_brief.document(value, top)
-    more = profile_brief.not_shown(value)
+    more = profile_brief.not_shown(value, page)
     commands = (Commands(next_commands),) if next_commands else ()
     blocks = (*((Paragraph(more, "dim"),) if more else ()), *commands, profile_brief.closing(value))
     return replace(made, sections=(*made.sections, Section("Next", blocks)))

@@ -68,7 +68,7 @@ def document(check: CheckResult, top: int) -> Document:
         basis=" · ".join(parts),
         context=tuple(context),
         sections=sections(
-            _limits(check),
+            _limits(check, is_first=check.written is not None and check.baseline is None),
             items("Why it failed", failures if len(failures) > 1 else ()),
             _changes(check, top),
             items("Between steps, not in every iteration", map(periodic_work, check.periodic)),
@@ -123,7 +123,9 @@ def paired_text(found: PairedChange) -> str:
     return f"{change_figure(found, found.change)} ({_interval(found)})"
 
 
-def _limits(check: CheckResult) -> Section:
+def _limits(check: CheckResult, *, is_first: bool) -> Section:
+    """`is_first`: there was nothing to compare with."""
+
     def before(limit: LimitCheck) -> str:
         if limit.baseline is None:
             return ""
@@ -136,7 +138,7 @@ def _limits(check: CheckResult) -> Section:
         (Column("baseline"), before),
         (Column("now"), lambda limit: _ranged(limit.value, limit.low, limit.high, limit.unit)),
         (Column("noise"), lambda limit: _noise(limit.noise, limit.unit)),
-        (Column("outcome", "left"), lambda limit: _answer(limit.outcome)),
+        (Column("outcome", "left"), lambda limit: "" if is_first else _answer(limit.outcome)),
     )
     return Section("Limits", (table, *_about_noise(check.limits)))
 

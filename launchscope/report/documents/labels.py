@@ -9,6 +9,8 @@ from launchscope.report.document import Cell, Tone
 from launchscope.report.kernel_names import short_name
 from launchscope.wording import listed, place, plural
 
+# In a word or two, by the basis of a verdict; others are predictions.
+KNOWN_BY = {"measured": "measured", "what_if": "measured without the blockers"}
 # None: the rules were not applied.
 VERDICTS: dict[Recommendation | None, tuple[str, Tone]] = {
     "adopt": ("adopt", "good"),

@@ -21,7 +21,7 @@ from launchscope.report.document import (
     sections,
 )
 from launchscope.report.documents import profile as full
-from launchscope.report.documents.labels import VERDICTS
+from launchscope.report.documents.labels import KNOWN_BY, VERDICTS
 from launchscope.wording import listed, ms, plural, sentence, times
 
 # The gain, the share of graphs, that nothing ran on a GPU.
@@ -58,8 +58,8 @@ def document(profile: Profile, top: int) -> Document:
     )
 
 
-def not_shown(profile: Profile) -> str:
-    """`-v or -o report.html shows 4 findings and 27 kernels more`."""
+def not_shown(profile: Profile, page: str = "") -> str:
+    """`-v or -o report.html shows 4 findings and 27 kernels more`. `page` is written already."""
     shown = (*_fixes(profile), *_doubts(profile), *filter(None, (reason_of(profile),)))
     hidden = {
         "finding": len(profile.findings) - len(shown),
@@ -68,7 +68,7 @@ def not_shown(profile: Profile) -> str:
         "note": len(profile.notes) - len(_remarks(profile)),
     }
     counted = [plural(number, noun) for noun, number in hidden.items() if number]
-    return f"-v or -o report.html shows {listed(counted)} more" if counted else ""
+    return f"-v or {page or '-o report.html'} shows {listed(counted)} more" if counted else ""
 
 
 def _steps(profile: Profile) -> tuple[str, ...]:
@@ -116,10 +116,12 @@ def closing(profile: Profile) -> Paragraph:
     before, after = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
     text = label.upper()
     if verdict is not None and before and after and verdict.recommendation != "inconclusive":
-        how = "measured" if verdict.basis == "measured" else "predicted"
+        how = KNOWN_BY.get(verdict.basis, "predicted")
         with_replay = "" if verdict.recommendation.startswith("adopt") else " with a replay"
         text += f"  {ms(before)} to {ms(after)} per iteration{with_replay} "
         text += f"({times(before / after)}), {how}"
+    elif profile.mode == "rehearsal" and (ops := profile.value("device_ops_per_step")) is not None:
+        text += f"  {plural(ops, 'device operation')} per step, times not measured"
     return Paragraph(text, tone)
 
 

@@ -122,7 +122,11 @@ class _Session:
             self._watch.settle()
             if self._watch.signals.caught is not None:
                 break
-            text = f"running the script again: {why}" if why else f"running {self.target.name}"
+            text = f"running {self.target.name}"
+            if why:
+                text = f"running the script again: {why}"
+            elif not self.schedule.full:  # its last line of output may be missing
+                text += " until its step is measured"
             self.on_progress(ProgressEvent("run", self.target.name, text=text))
             if why:
                 collected.note(f"the script was run again: {why}")
