@@ -111,6 +111,16 @@ def test_how_launches_spread_is_drawn_where_a_profile_holds_it(
     assert shown.errors == []
 
 
+def test_no_word_of_the_next_step_is_broken(profile: Profile, shown: Page, tmp_path: Path) -> None:
+    assert profile.verdict is not None
+    verdict = replace(profile.verdict, instructions=("Move the operations " * 20,))
+    shown.show(written(replace(profile, verdict=verdict), tmp_path), 1400)
+    text = "document.querySelector('.next b').firstChild"
+    rows = "(text) => { const range = new Range(); range.selectNode(text);"
+    rows += " return range.getClientRects().length; }"
+    assert shown.drawn(f"({rows})({text})") == 1
+
+
 def test_a_long_name_does_not_push_the_figures_of_its_row_out_of_sight(
     profile: Profile, shown: Page, tmp_path: Path
 ) -> None:
