@@ -58,8 +58,9 @@ def warnings(profile: Profile, baseline: Profile) -> tuple[str, ...]:
             f"the baseline was made with driver {before.driver}, this run with {now.driver}"
         )
     if profile.target.args != baseline.target.args:
-        args = " ".join(baseline.target.args) or "none"
-        found.append(f"the baseline was made with different arguments: {args}")
+        args = " ".join(baseline.target.args)
+        how = f"with other arguments: {args}" if args else "without arguments"
+        found.append(f"the baseline was made {how}")
     step, other = profile.step, baseline.step
     if step is None or other is None:
         if step != other:

@@ -278,6 +278,23 @@ def test_a_rehearsal_is_not_compared_with_a_gpu() -> None:
     assert checked(gpu(), rehearsal()).outcome == "not_compared"
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ((), ("--fast",), "the baseline was made without arguments"),
+        (("--lr", "1"), (), "the baseline was made with other arguments: --lr 1"),
+    ],
+)
+def test_other_arguments_are_a_warning(
+    before: tuple[str, ...], now: tuple[str, ...], expected: str
+) -> None:
+    target = gpu().target
+    result = checked(
+        gpu(target=replace(target, args=now)), gpu(target=replace(target, args=before))
+    )
+    assert expected in result.warnings
+
+
 def test_another_driver_is_a_warning() -> None:
     result = checked(elsewhere(gpu(), driver="600.1"), gpu())
     assert result.outcome == "passed"
