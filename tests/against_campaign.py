@@ -59,6 +59,13 @@ _RECURRENT = """class Recurrent(nn.Module):
 
 model = Recurrent().to(device)
 """
+_INFERENCE = """model.eval()
+for step in range(400):
+    with torch.inference_mode():
+        x = torch.randn(32, 64).to(device)
+        probabilities = model(x).softmax(-1)
+        total = total + probabilities.amax()
+"""
 
 
 def edited(text: str, *edits: tuple[str, str]) -> str:
@@ -94,8 +101,11 @@ SCRIPTS = {
         ("    out = model(x)", "    out = model(x.view(32, 1, 8, 8))"),
     ),
     "recurrent": edited(SCRIPT, (_MODEL, _RECURRENT)),
-    "compiled": edited(SCRIPT, (_OPTIMIZER, f"model = torch.compile(model)\n{_OPTIMIZER}")),
+    "inference": SCRIPT[: SCRIPT.index(_LOOP)] + _INFERENCE,
 }
+# Every run of it compiles, so only regressions are planted there, and one check is unchanged.
+_COMPILED = "compiled"
+SCRIPTS[_COMPILED] = edited(SCRIPT, (_OPTIMIZER, f"model = torch.compile(model)\n{_OPTIMIZER}"))
 
 
 @dataclass(frozen=True)
@@ -131,13 +141,15 @@ def _inserted(lines: str, before: str = _BACKWARD) -> Callable[[str], str]:
 
 
 def cases() -> list[Case]:
-    """60 unchanged checks and 20 regressions, in the order in which they run."""
+    """61 unchanged checks and 20 regressions, in the order in which they run."""
     found = [
         Case(f"unchanged-{script}-{'busy' if busy else 'quiet'}-{number}", script, busy=busy)
         for number in range(_REPEATS)
         for busy in (False, True)
         for script in SCRIPTS
+        if script != _COMPILED
     ]
+    found.append(Case(f"unchanged-{_COMPILED}-quiet-0", _COMPILED))
     found += [
         Case(
             f"exact-{name.replace(' ', '-')}",
@@ -160,7 +172,7 @@ def cases() -> list[Case]:
             "plain",
             lambda text: edited(text, ("zero_grad()", "zero_grad(set_to_none=False)")),
         ),
-        "not-compiled": ("compiled", lambda text: SCRIPT),
+        "not-compiled": (_COMPILED, lambda text: SCRIPT),
     }  # fmt: skip
     found += [Case(f"exact-{name}", *how, exact=True) for name, how in exact.items()]
     found += [
@@ -173,11 +185,11 @@ def cases() -> list[Case]:
     half = "model = nn.Sequential(*(torch.compile(b) if i < 2 else b for i, b in enumerate(model)))"
     found += [
         Case(
-            "compiled-half", "compiled",
+            "compiled-half", _COMPILED,
             lambda text: edited(text, ("model = torch.compile(model)", half)), compiled=True,
         ),
         Case(
-            "compiled-graph-break", "compiled",
+            "compiled-graph-break", _COMPILED,
             _inserted("        torch._dynamo.graph_break()\n", "        h = F.gelu"), compiled=True,
         ),
     ]  # fmt: skip
