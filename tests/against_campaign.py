@@ -6,9 +6,9 @@
 Each case has a result file in FOLDER, so a campaign can go on later, on the same kind of machine.
 Goals: no unchanged check fails; every exact regression fails; every slowdown of 10 % fails where
 half of the interval of the unchanged script is below 5 %. A slowdown is a share of the iteration
-that the unchanged script has, so those cases wait for one quiet unchanged case of their script.
-With `--at-once` several cases run side by side, which disturbs their times: not for the quiet
-unchanged ones and the slowdowns, whose intervals count.
+that the unchanged script has, so those cases come after `unchanged-...-timed` of their script.
+With `--at-once` several cases run side by side, which disturbs their times: not for these ones and
+the slowdowns, whose intervals count.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from tests.regressions import REGRESSIONS, SCRIPT
 from tests.workflows.repositories import repository, write
 
-_OPTIONS = ("--warmup", "5", "--timing", "40", "--trace", "3", "--inspect", "2")
+_OPTIONS = ("--warmup", "5", "--trace", "3", "--inspect", "2")
+_TIMING = 40  # steps
+_LONG_TIMING = 200  # where a time decides
 _LIMIT_S = 1800
 _PYTHONPATH = os.pathsep.join(
     [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -120,6 +121,12 @@ class Case:
     exact: bool = False
     slower_pct: float = 0.0
     compiled: bool = False  # how much slower it gets is not known
+    quiet: bool = False  # unchanged, and its interval counts
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        timing = _LONG_TIMING if self.slower_pct or self.quiet else _TIMING
+        return (*_OPTIONS, "--timing", str(timing))
 
     @property
     def unchanged(self) -> bool:
@@ -141,7 +148,7 @@ def _inserted(lines: str, before: str = _BACKWARD) -> Callable[[str], str]:
 
 
 def cases() -> list[Case]:
-    """61 unchanged checks and 20 regressions, in the order in which they run."""
+    """65 unchanged checks and 20 regressions, in the order in which they run."""
     found = [
         Case(f"unchanged-{script}-{'busy' if busy else 'quiet'}-{number}", script, busy=busy)
         for number in range(_REPEATS)
@@ -175,13 +182,13 @@ def cases() -> list[Case]:
         "not-compiled": (_COMPILED, lambda text: SCRIPT),
     }  # fmt: skip
     found += [Case(f"exact-{name}", *how, exact=True) for name, how in exact.items()]
+    timed = ("plain", "unseeded", "recurrent", "convolutions")
+    found += [Case(f"unchanged-{script}-timed", script, quiet=True) for script in timed]
+    found += [Case(f"slower-10-{script}", script, slower_pct=10) for script in timed]
     found += [
         Case(f"slower-{percent}-{script}", script, slower_pct=percent)
-        for script, percent in (
-            ("plain", 10), ("unseeded", 10), ("recurrent", 10), ("convolutions", 10),
-            ("plain", 5), ("recurrent", 5), ("plain", 20),
-        )
-    ]  # fmt: skip
+        for script, percent in (("plain", 20), ("plain", 5), ("recurrent", 5))
+    ]
     half = "model = nn.Sequential(*(torch.compile(b) if i < 2 else b for i, b in enumerate(model)))"
     found += [
         Case(
@@ -223,21 +230,21 @@ def _work() -> None:
 
 
 def run(
-    case: Case, place: Path, options: tuple[str, ...] = _OPTIONS, *, beside: int = 1, gpu: int = 0,
-    gpus: int = 1,
+    case: Case, place: Path, options: tuple[str, ...] | None = None, *, beside: int = 1,
+    gpu: int = 0, gpus: int = 1,
 ) -> dict[str, Any]:  # fmt: skip
     """The result of a case, which is also written to its file in `place`. `beside`: as many cases
     run at once, so that the host is busy with them, too, on as many `gpus`; `gpu`: the number of
     this one's."""
-    quiet = place / f"unchanged-{case.script}-quiet-0.json"
-    known = json.loads(quiet.read_text()) if case.slower_pct else {}
+    timed = place / f"unchanged-{case.script}-timed.json"
+    known = json.loads(timed.read_text()) if case.slower_pct else {}
     iteration_ms = known["iteration"]["base"] if known else 0.0
     with tempfile.TemporaryDirectory() as folder, busy_host(case.busy, beside):
         top = repository(Path(folder) / "project", {"train.py": SCRIPTS[case.script]})
         write(top, {"train.py": case.source(iteration_ms)})
         start = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-m", "launchscope", "check", "-q", *options, "--against", "HEAD",
+            [sys.executable, "-m", "launchscope", "check", "-q", *(options or case.options), "--against", "HEAD",
              "-o", "check.json", "train.py"],
             cwd=top, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
             env=os.environ | {"PYTHONPATH": _PYTHONPATH, "CUDA_VISIBLE_DEVICES": str(gpu)},
@@ -281,16 +288,15 @@ def verdict(case: Case, result: dict[str, Any], half_pct: float | None) -> str:
 
 
 def half_widths(results: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Of each script, half of the interval of its unchanged checks in percent: the median of those
-    that had a quiet host and a GPU to themselves."""
-    found: dict[str, list[float]] = {}
+    """Of each script, half of the interval of its unchanged check in percent, timed as long as its
+    slowdowns are."""
+    found = {}
     for case in cases():
-        change = results.get(case.name, {}).get("iteration") if case.unchanged else None
-        if change is None or change["low"] is None or case.busy:
-            continue
-        if results[case.name]["at_once"] <= results[case.name].get("gpus", 1):
-            found.setdefault(case.script, []).append((change["high"] - change["low"]) / 2)
-    return {script: median(widths) for script, widths in found.items()}
+        change = results.get(case.name, {}).get("iteration") if case.quiet else None
+        if change is not None and change["low"] is not None:
+            assert results[case.name]["at_once"] <= results[case.name].get("gpus", 1), case.name
+            found[case.script] = (change["high"] - change["low"]) / 2
+    return found
 
 
 def summary(place: Path) -> bool:
