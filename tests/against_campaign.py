@@ -244,8 +244,8 @@ def run(
         write(top, {"train.py": case.source(iteration_ms)})
         start = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-m", "launchscope", "check", "-q", *(options or case.options), "--against", "HEAD",
-             "-o", "check.json", "train.py"],
+            [sys.executable, "-m", "launchscope", "check", "-q", *(options or case.options),
+             "--against", "HEAD", "-o", "check.json", "train.py"],
             cwd=top, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
             env=os.environ | {"PYTHONPATH": _PYTHONPATH, "CUDA_VISIBLE_DEVICES": str(gpu)},
         )  # fmt: skip

@@ -1,0 +1,69 @@
+"""The commands of the docs that gate a script in CI, run as printed in a small repository."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.regressions import SCRIPT
+from tests.workflows.repositories import commit, git, repository, write
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/ci.md", "docs/gating-time.md")
+_FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.M | re.S)
+_CHECK = re.compile(r"^\s*(?:- )?(?:run: )?launchscope (check [^$\n]*)$", re.M)
+_ARGUMENTS = """import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=200)
+steps = parser.parse_args().steps
+"""
+
+
+def recipes() -> list[list[str]]:
+    """The words of each `launchscope check`, without those that take variables of a workflow."""
+    texts = ("\n".join(_FENCED.findall((ROOT / page).read_text("utf-8"))) for page in PAGES)
+    found = (shlex.split(line, comments=True) for text in texts for line in _CHECK.findall(text))
+    return [list(words) for words in dict.fromkeys(map(tuple, found))]
+
+
+def script() -> str:
+    assert SCRIPT.count("range(400)") == 1
+    return _ARGUMENTS + SCRIPT.replace("range(400)", "range(steps)")
+
+
+def branch(folder: Path) -> Path:
+    """A repository whose commit before is that of `main`, with other sources and the same work."""
+    top = repository(folder, {"train.py": script()})
+    git(top, "checkout", "-q", "-b", "change")
+    commit(top, {"train.py": f"# A comment.\n{script()}"})
+    return top
+
+
+def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "launchscope", *words],
+        cwd=folder, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+
+
+def assert_all_pass_and_a_regression_fails(folder: Path) -> None:
+    """Every recipe, in the order of the pages; then those against what was measured, after one
+    operation was added to the step."""
+    top = branch(folder)
+    found = recipes()
+    assert len(found) >= 7, found
+    for words in found:
+        done = run(words, top)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        for at, word in enumerate(words):
+            assert word != "-o" or (top / words[at + 1]).stat().st_size, words
+    worse = script().replace("    out = model(x)\n", "    out = model(x) * 1.5\n")
+    write(top, {"train.py": worse})
+    gates = [words for words in found if "--update-baseline" not in words]
+    for words in (gates[0], next(words for words in gates if "--against" in words)):
+        done = run(words, top)
+        assert done.returncode == 1, (words, done.stdout, done.stderr)
+        assert "train.py:" in done.stdout, done.stdout
