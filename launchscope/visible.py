@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 
 _NOT_ASCII = re.compile(r"[^ -~]")
 _NOT_JSON = re.compile(r"[^\n -~]|#(?=#\w*\[)")
+_SPACES = bytes.maketrans(b"\t\r", b"  ")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Letters and marks that Unicode calls printable and that nobody can see.
 _BLANK = re.compile(
@@ -19,7 +21,7 @@ _MOST_MARKS = 4  # that a letter of any script carries; more would cover other l
 # What CI services take as a command: "::" that begins a line (behind white space and colors), a
 # group of Buildkite that begins one (behind colors), and "##[", "##vso[" or "##teamcity[" anywhere.
 _COMMAND = re.compile(
-    r"^(?:[^\S\n]|\033\[[\d;]*m)*:(?=:)|^(?:\033\[[\d;]*m)*([-+~])(?=\1\1\s)|#(?=#\w*\[)",
+    r"^(?:[^\S\n]|\033\[[\d;]*m)*:(?=:)|^(?:\033\[[\d;]*m)*([-+~^])(?=\1\1\s)|#(?=#\w*\[)",
     re.MULTILINE,
 )
 
@@ -49,9 +51,26 @@ def inert_json(data: bytes) -> bytes:
     return _NOT_JSON.sub(escaped, data.decode()).encode()
 
 
+def inert_blocks(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """As `inert_json`, for a file in blocks that anybody may have written: it may have a BOM, tabs
+    and carriage returns between values, and in damaged parts anything, commands included."""
+    rest = b""
+    for block in blocks:
+        rest += block
+        end = max(0, rest.rfind(b'"'))  # no character and no command goes on behind a quote
+        yield _inert(rest[:end])
+        rest = rest[end:]
+    yield _inert(rest)
+
+
 def without_commands(text: str) -> str:
     """A text for the log of a CI service, with the sign that would begin a command escaped."""
     return _COMMAND.sub(lambda at: f"{at[0][:-1]}\\x{ord(at[0][-1]):x}", text)
+
+
+def _inert(data: bytes) -> bytes:
+    text = data.translate(_SPACES).decode("utf-8-sig", "replace")
+    return without_commands(inert_json(text.encode()).decode()).encode()
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from launchscope.cli.bottom_line import BottomLine
 from launchscope.errors import UsageError
 from launchscope.host import Blocks
-from launchscope.visible import visible, without_commands
+from launchscope.visible import inert_blocks, visible, without_commands
 from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
@@ -131,12 +131,12 @@ class Console(Progress):
 
     def out(self, text: Content, *, commands: bool = False) -> None:
         """The result, to stdout. No line of it is a command to a CI service, unless it is made of
-        them; blocks stay as they are."""
+        them. Blocks are JSON, and hold the same values."""
         self.status("")
         try:
             if isinstance(text, Blocks):
                 self.stdout.flush()
-                self.stdout.buffer.writelines(text)
+                self.stdout.buffer.writelines(inert_blocks(text))
             else:
                 encoding = getattr(self.stdout, "encoding", None) or "utf-8"
                 text = text.decode() if isinstance(text, bytes) else text

@@ -6,6 +6,7 @@ exported. A graph traced as a whole is one row and an activity of its own kind: 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sqlite3
@@ -74,7 +75,7 @@ SOURCE = Source("nsys", detect, read)
 def _opened(path: Path) -> sqlite3.Connection:
     """Read-only, and without a file beside it. A database that another program is writing to is
     refused, not read halfway."""
-    place = f"file:{quote(str(path.resolve()))}?mode=ro"
+    place = f"file:{quote(os.fsencode(path.resolve()))}?mode=ro"
     # Where there is a log, SQLite would leave files beside the database.
     ways = ("&immutable=1",) if _has_write_ahead_log(path) else ("", "&immutable=1")
     for way in ways:

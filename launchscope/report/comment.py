@@ -12,7 +12,7 @@ from launchscope.model import CheckResult, Comparison, Difference
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.document import Document, Plot
 from launchscope.report.documents import DOCUMENTS
-from launchscope.report.markdown import code, escape, section_parts
+from launchscope.report.markdown import begun, code, escape, section_parts
 
 MARKER = "<!-- launchscope -->"
 _MOST = 65_536  # characters that GitHub takes
@@ -39,7 +39,7 @@ def render(value: Any, options: RenderOptions) -> str:
     for top in _TOP_OF_DETAILS:
         full: Document = DOCUMENTS[type(value)](value, top)
         rest = [section for section in full.sections if section not in shown]
-        context = [escape(line) for line in (document.basis, *document.context) if line]
+        context = [begun(escape(line)) for line in (document.basis, *document.context) if line]
         details = [
             "<details><summary>Details</summary>",
             "\n".join(f"- {line}" for line in context),

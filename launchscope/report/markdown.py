@@ -17,8 +17,8 @@ _BEGINNING = re.compile(r"^(\d*)([-+.)](?=\s|$)|-(?=[\s-]*$)|(?<!\d)/)")
 # Where GitHub and GitLab look for links, mentions, issues, emoji and formulas in the text of the
 # page, which has no backslashes any more. A space without a width after it prevents that.
 _LIVE = re.compile(
-    r"@|\$(?!\s)|[#!&%](?=[\w\"])|~(?=[^\W\d]|\")|\[(?=\w+:)|:(?=//|[\w+-]+:)"
-    r"|(?<![^\W_])(?:(?:gh|ghsa|cve)-(?=\w)|www(?=\.|$)|(?:mailto|xmpp):)",
+    r"@|\$(?!\s)|[#!&%](?=[\w\"])|~(?=[^\W\d]|\")|\*(?=iteration:)|\[(?=\w+:)|:(?=//|[\w+-]+:)"
+    r"|(?<![^\W_])(?:(?:g[hl]|ghsa|cve)-(?=\w)|www(?=\.|$)|(?:mailto|xmpp):)",
     re.IGNORECASE,
 )
 _NO_WIDTH = "\u200b"
@@ -36,9 +36,9 @@ def _parts(report: document.Document) -> Iterator[str]:
     if report.headline.strip():
         yield f"**{escape(report.headline.strip())}**"
     if report.basis:
-        yield _begun(escape(report.basis))
+        yield begun(escape(report.basis))
     if report.context:
-        yield "\n".join(f"- {_begun(escape(line))}" for line in report.context)
+        yield "\n".join(f"- {begun(escape(line))}" for line in report.context)
     for section in report.sections:
         yield from section_parts(section)
 
@@ -73,7 +73,7 @@ def _block(block: document.Block) -> str:
 def _entry(entry: document.Entry) -> str:
     where = f"{code(entry.where)}: " if entry.where else ""
     advice = f" {prose(entry.advice)}" if entry.advice else ""
-    return f"- {_begun(escape(entry.code))} {where}{prose(entry.title.rstrip('.'))}.{advice}"
+    return f"- {begun(escape(entry.code))} {where}{prose(entry.title.rstrip('.'))}.{advice}"
 
 
 def _table(block: document.Table) -> str:
@@ -95,10 +95,11 @@ def _table(block: document.Table) -> str:
 def prose(text: str) -> str:
     """A sentence at the beginning of a block: text between backticks stays code."""
     parts = ((code(part) if is_code else escape(part)) for part, is_code in document.spans(text))
-    return _begun("".join(parts))
+    return begun("".join(parts))
 
 
-def _begun(text: str) -> str:
+def begun(text: str) -> str:
+    """Markdown of a line at the beginning of a block, which is no list, rule or command itself."""
     return _BEGINNING.sub(r"\1\\\2", text.strip())
 
 

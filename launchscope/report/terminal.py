@@ -92,6 +92,9 @@ def _write(console: Console, report: document.Document, *, with_details: bool) -
                 console.print()
             for shown in _block(block, console.width - _INDENT):
                 console.print(Padding(shown, (0, 0, 0, _INDENT)))
+            if isinstance(block, document.Commands):
+                for line in block.lines:  # the terminal wraps it, so that it is copied as one line
+                    console.print(Text(" " * _INDENT + line, style="cyan"), soft_wrap=True)
 
 
 def _panel(report: document.Document, width: int) -> Panel:
@@ -131,8 +134,6 @@ def _block(block: document.Block, width: int) -> Iterator[RenderableType]:
             yield _bars(block, width)
         case document.Plot():
             yield from text_plot(block, width)
-        case document.Commands(lines):
-            yield Text("\n".join(lines), style="cyan")
 
 
 def _grid(gap: int, rows: list[tuple[Text, Text]]) -> Table:

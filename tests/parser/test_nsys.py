@@ -36,6 +36,15 @@ def test_tables_have_their_columns_and_nanoseconds(tmp_path: Path) -> None:
     assert not found.damage.any
 
 
+def test_an_export_may_lie_in_a_folder_with_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"a?b#c%41\n\xe9")
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    assert list(read(folder, nsys().launch(name="gemm")).activities[c.NAME]) == ["gemm"]
+
+
 def test_calls_and_kernels_are_joined_on_process_and_correlation(tmp_path: Path) -> None:
     built = nsys().process(1, 0).launch(name="one").launch(name="one")
     built.process(2, 1).launch(name="other")  # uses correlation id 1 again

@@ -41,7 +41,8 @@ NASTY = (
     "$(x)$", "/v/site-packages/../../etc/passwd", "/v/site-packages//etc/x.py",
     "/v/site-packages/..", "a](b)](c)", "\\[x](http://e.com)", "##teamcity[x", "שלום", "-x",
     'x;"=1+1;', '"=1', "www", "a www.", "##vso[x", "\u1160\u1161", "\U00016fe4", "\U0001d159",
-    "a" + "\u0903" * 9, "\u1100" + "\u11a8" * 9, "--- x", "+++ x", "~~~ x", "/close", "$`x`$", "$",
+    "a" + "\u0903" * 9, "\u1100" + "\u11a8" * 9, "--- x", "+++ x", "~~~ x", "^^^ x",
+    "/close", "$`x`$", "$", "GL-12", '*iteration:"x"', "*iteration:4",
 )  # fmt: skip
 
 _KEPT = ("schema", "evidence")

@@ -31,7 +31,7 @@ from launchscope.model import Profile, SourceLine
 from launchscope.report import RenderOptions, all_reporters, render, with_texts
 from launchscope.report.markdown import prose
 from launchscope.report.summary import summary
-from launchscope.visible import encodable, visible, without_commands
+from launchscope.visible import encodable, inert_blocks, visible, without_commands
 from tests.report.browser import BROWSER, FLAGS, needs_browser
 from tests.report.hostile import NAMES, NASTY, endless, filled, harmless
 from tests.report.test_golden import VALUES
@@ -167,7 +167,7 @@ def test_no_line_of_ours_is_a_command_in_ci(names: Names, samples: Names) -> Non
         lines = _COLOR.sub("", out.getvalue() + err.getvalue()).splitlines()
         assert [line for line in lines if line.lstrip().startswith("::")] == []
         assert [line for line in lines if re.search(r"##\w*\[", line)] == []
-        assert [line for line in lines if re.match(r"(---|\+\+\+|~~~)(\s|$)", line)] == []
+        assert [line for line in lines if re.match(r"(---|\+\+\+|~~~|\^\^\^)(\s|$)", line)] == []
         assert all(visible(line) == line for line in lines)
 
 
@@ -202,8 +202,8 @@ _MARKDOWN.linkify.set({"fuzzy_link": False})  # as GitHub: `train.py` is no site
 _OWN = {"text", "text_special", "code_inline", "strong_open", "strong_close"}
 # What GitHub makes a link or a picture of in text, wherever it comes from.
 _LIVE = re.compile(
-    r"@\w|(?<!\w)#\d|\w#\d|\bGH-\d|:[\w+-]+:|https?://|(?<![^\W_])www\.|ftp://|mailto:\w|(?<![^\W_])CVE-\d"
-    r"|~[a-z\"]|%[\w\"]|\[\w+:|\$(?![\s\u200b])",
+    r"@\w|(?<!\w)#\d|\w#\d|\bG[HL]-\d|:[\w+-]+:|https?://|(?<![^\W_])www\.|ftp://|mailto:\w|(?<![^\W_])CVE-\d"
+    r"|~[a-z\"]|\*iteration:|%[\w\"]|\[\w+:|\$(?![\s\u200b])",
     re.IGNORECASE,
 )
 
@@ -229,6 +229,16 @@ def test_markdown_has_the_blocks_that_harmless_names_have(names: Names, samples:
         text = rendered(name, names, "markdown", next_commands=names)
         calm = harmless(names)
         assert structure(text) == structure(rendered(name, calm, "markdown", next_commands=calm))
+
+
+@hostile_values
+def test_a_comment_has_the_blocks_that_harmless_names_have(names: Names, samples: Names) -> None:
+    calm = harmless(names)
+    for name in shown_by("comment", samples):
+        found, other = (
+            _MARKDOWN.parse(rendered(name, given, "comment")) for given in (names, calm)
+        )
+        assert [(t.type, t.level) for t in found] == [(t.type, t.level) for t in other]
 
 
 @pytest.mark.parametrize("title", ["www", "see WWW..", "mailto", "a@"])
@@ -305,6 +315,18 @@ def test_a_file_that_a_program_reads_is_written_as_it_was_made(
         page = without_commands(rendered(name, names, "html"))
         (data,) = re.findall(r'<script type="application/json" id="data">(.*)</script>', page)
         json.loads(data)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_a_foreign_file_in_blocks_keeps_its_values_and_is_inert(size: int) -> None:
+    value = [text for text in map(encodable, NASTY) if text.isprintable() or text >= "\x7f"]
+    whole = json.dumps({"a::b": value}, ensure_ascii=False, indent="\t").replace("\n", "\r\n")
+    damaged = b'\n::error::x \x1b]0;e\x07 "\n \t::add-mask::x \x9b ##[error]\n^^^ +++'
+    data = b"\xef\xbb\xbf" + whole.encode() + damaged
+    made = b"".join(inert_blocks(data[at : at + size] for at in range(0, len(data), size))).decode()
+    assert inert(made)
+    assert without_commands(made) == made
+    assert json.JSONDecoder().raw_decode(made)[0] == {"a::b": value}
 
 
 @hostile_values

@@ -57,6 +57,12 @@ def test_unknown_figures_are_not_measured_rather_than_zero() -> None:
     assert " 0 ms" not in shown
 
 
+def test_a_command_is_one_line_that_can_be_copied() -> None:
+    command = f"launchscope check {'--limit syncs_per_step=off ' * 9}train.py"
+    options = RenderOptions(60, next_commands=(command,))
+    assert f"  {command}" in str(render(advise(profile()), "terminal", options)).splitlines()
+
+
 @pytest.mark.parametrize("name", ["terminal", "markdown", "html"])
 def test_a_blocking_line_deep_in_a_library_keeps_its_number_at_80_columns(name: str) -> None:
     where = SourceLine("/venv/lib/python3.12/site-packages/library/deep/masking.py", 776)
