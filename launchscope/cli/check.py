@@ -105,5 +105,6 @@ def _next_commands(plan: CheckPlan, result: CheckResult) -> tuple[str, ...]:
     if result.stale or (result.outcome == "not_compared" and lacking):
         return (update,)
     if any(d.outcome == "failed" for d in relative):
-        return (f"{update}  # if the change is intended",)
+        # On a line of its own: zsh knows no comments in what is typed.
+        return (update, "# if the change is intended")
     return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -158,6 +159,8 @@ def test_the_command_for_a_new_baseline_is_shown_where_it_would_help(
     out = capsys.readouterr().out
     assert ("--update-baseline" in out.partition("Next")[2]) == (proposed is not None)
     assert proposed is None or proposed in " ".join(out.split())
+    # zsh takes a comment that is typed behind a command for arguments.
+    assert not re.search(r"\S.*# ", out.partition("Next")[2])
 
 
 def test_a_missing_baseline_does_not_excuse_a_limit_that_was_not_measured(capsys: Streams) -> None:
