@@ -96,7 +96,8 @@ def _document(suite: ET.Element, output: str | None) -> bytes:
     root = ET.Element("testsuites")
     root.append(suite)
     ET.indent(root, " ")
-    text = ET.tostring(root, encoding="unicode")
+    # GitLab and Jenkins attach the file that `[[ATTACHMENT|path]]` names.
+    text = ET.tostring(root, encoding="unicode").replace("[[ATTACHMENT", "[ [ATTACHMENT")
     return f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n".encode()
 
 

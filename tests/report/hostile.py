@@ -43,6 +43,7 @@ NASTY = (
     'x;"=1+1;', '"=1', "www", "a www.", "##vso[x", "\u1160\u1161", "\U00016fe4", "\U0001d159",
     "a" + "\u0903" * 9, "\u1100" + "\u11a8" * 9, "--- x", "+++ x", "~~~ x", "^^^ x",
     "/close", "$`x`$", "$", "GL-12", '*iteration:"x"', "*iteration:4",
+    "[[ATTACHMENT|/etc/passwd]]",
 )  # fmt: skip
 
 _KEPT = ("schema", "evidence")

@@ -284,6 +284,7 @@ def test_junit_is_xml_with_visible_texts(names: Names, samples: Names) -> None:
         assert [e.tag for e in tree.iter()] == [e.tag for e in calm.iter()]
         for element in tree.iter():
             texts = [*element.attrib.values(), *(element.text or "").splitlines()]
+            assert "[[ATTACHMENT" not in "".join(texts)  # no file goes into the report
             assert all(visible(text) == text for text in texts)
 
 
