@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from launchscope.model import Schedule
 from tests.runner.children import Batch, recorded
 
 HEAD = """\
@@ -100,6 +101,15 @@ for step in range(30):
     F.cross_entropy(model(x), y).backward()
     opt.step()
 """
+# To its end: every call of the model ran what was compiled.
+FULL = """
+model = torch.compile(net, backend=backend)
+for step in range(30):
+    opt.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    opt.step()
+report()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +157,12 @@ def test_code_that_is_compiled_during_the_measurement_is_reported_as_missing(
     ran = recorded(tmp_path, HEAD + ADAM + LATE)
     notes = " ".join(ran.recording.notes)
     assert "torch.compile after step 11, when the measurement had begun" in notes
+
+
+def test_a_script_that_is_to_go_on_runs_what_it_compiled_to_its_end(tmp_path: Path) -> None:
+    reported = tmp_path / "calls.txt"
+    source = HEAD + ADAM + COUNTING + FULL
+    ran = recorded(tmp_path, source, str(reported), schedule=Schedule(full=True))
+    assert reported.read_text().split() == ["1", "30"]
+    assert ran.recording.inspect is not None
+    assert ran.recording.runs == 2

@@ -68,7 +68,8 @@ class PassRunner:
         """Passes that this process can run; the others are deferred to another process.
 
         Compiled code stays eager once a dispatch mode has run it, so such passes do not
-        share a process with the measuring ones. Captures wait for everything before them.
+        share a process with the measuring ones, nor with a script that is to go on.
+        Captures wait for everything before them.
         """
         context = self._context
         chosen: list[AnyPass] = []
@@ -78,7 +79,9 @@ class PassRunner:
             if kind.name not in names or not fits or kind.steps(context.schedule) <= 0:
                 continue
             mixes = any(kind.runs_eagerly != other.runs_eagerly for other in chosen)
-            spoils = context.boundary.compiled and context.on_gpu and mixes
+            # Eager code rounds differently, which a script that is to go on would end with.
+            goes_on = kind.runs_eagerly and not allow_captures
+            spoils = context.boundary.compiled and (goes_on or (context.on_gpu and mixes))
             if spoils or (kind.captures and (deferred or not allow_captures)):
                 deferred.append(kind.name)
             else:

@@ -171,12 +171,16 @@ def entry(mapping: dict[str, Value], key: str) -> Value:
 
 
 def tensors_in(torch: Torch, value: Value) -> Iterator[Tensor]:
-    """The tensors in nested containers of Python."""
-    if is_tensor(torch, value):
-        yield value
-    else:
-        for part in values_of(value):
-            yield from tensors_in(torch, part)
+    """The tensors in nested containers of Python; what is in one of those again counts once, because
+    a node of a tree may hold its parent."""
+    left, seen = [value], set()
+    while left:
+        part = left.pop()
+        if is_tensor(torch, part):
+            yield part
+        elif id(part) not in seen and (parts := values_of(part)):
+            seen.add(id(part))
+            left += reversed(parts)
 
 
 def parts_of(value: Value) -> Args:

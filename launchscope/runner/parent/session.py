@@ -87,6 +87,7 @@ class _Session:
         self._fitted: tuple[Schedule, list[type[AnyPass]]] | None = None
         self._ran_well = False  # in a run before the last
         self._left_out: str | None = None  # a pass during which the script failed
+        self._deferred: set[str] = set()  # passes that need a process of their own
         self._start = working_directory()
         self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.schedule.full)
 
@@ -191,6 +192,7 @@ class _Session:
             self._left_out = report.raised_in
             return Reason("suspected_pass", {"name": report.raised_in})
         deferred = [name for name in report.deferred if name in names]
+        self._deferred |= set(deferred)
         if deferred:
             return Reason("own_process", {"name": deferred[0]})
         if report.crashed_in is not None:
@@ -258,9 +260,12 @@ class _Session:
         collected = self.collected
         collected.runs += 1
         folder = RunFolder(self.directory / f"run-{collected.runs}")
-        # A script that is to go on must not share its process with a capture.
+        # A script that is to go on must not share its process with what was deferred, or a capture.
         finishing = self.schedule.full and any(
-            kind.worth_another_run and not kind.captures for kind in passes
+            kind.worth_another_run
+            and not (kind.captures or kind.name in self._deferred)
+            and (kind.on_cpu or collected.on_gpu is not False)
+            for kind in passes
         )
         plan = Plan(
             target=self.target,

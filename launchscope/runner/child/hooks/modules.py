@@ -15,7 +15,7 @@ from launchscope.runner.child.plain_values import (
     module_attributes,
     module_tensors,
     shape_of,
-    values_of,
+    tensors_in,
 )
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch, Value
 
@@ -44,15 +44,8 @@ def is_weighted(module: Module) -> bool:
 
 def input_shapes(torch: Torch, args: Args, kwargs: Kwargs) -> tuple[TensorShape, ...]:
     """Of the tensors that a forward gets, nested ones too; 64 at most."""
-    found: list[TensorShape] = []
-    left: list[Value] = [*args, *kwargs.values()]
-    while left and len(found) < _MOST_TENSORS:
-        value = left.pop(0)
-        if is_tensor(torch, value):
-            found.append(shape_of(value))
-        else:
-            left = [*values_of(value), *left]
-    return tuple(found)
+    tensors = tensors_in(torch, (args, kwargs))
+    return tuple(map(shape_of, itertools.islice(tensors, _MOST_TENSORS)))
 
 
 def main_input(torch: Torch, args: Args, kwargs: Kwargs) -> TensorShape | None:

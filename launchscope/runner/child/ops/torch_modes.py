@@ -112,6 +112,9 @@ def _mode_classes() -> tuple[Value, ...]:
         torch._C._push_on_torch_function_stack,
     )
 
+    keys = torch._C.DispatchKey
+    lazy_views = keys.Conjugate, keys.Negative, keys.ZeroTensor
+
     class Dispatch(OwnMode, TorchDispatchMode):
         def __init__(self, on_op: _Callback):
             super().__init__()  # type: ignore[no-untyped-call]
@@ -121,7 +124,16 @@ def _mode_classes() -> tuple[Value, ...]:
         def __torch_dispatch__(
             self, func: Op, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
-            with torch._C.DisableTorchFunction():
+            # torch leaves these out of what a mode runs, and a product of conjugates that one op
+            # computes inside (pinv) is then one of the tensors themselves.
+            excluded = torch._C._dispatch_tls_local_exclude_set()
+            for key in lazy_views:
+                excluded = excluded.remove(key)
+            included = torch._C._dispatch_tls_local_include_set()
+            with (
+                torch._C.DisableTorchFunction(),
+                torch._C._ForceDispatchKeyGuard(included, excluded),
+            ):
                 return self._guarded(self._on_op, func, args, kwargs or {})
 
         def __enter__(self) -> Value:

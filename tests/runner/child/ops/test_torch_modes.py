@@ -78,3 +78,11 @@ def test_an_error_in_a_patch_ends_the_measurement_and_not_the_call(
         wrapper(hooks, lambda *args: calls.append(args))(*given)
     assert [type(error) for error in errors] == [TypeError] * 5
     assert len(calls) == 5
+
+
+def test_an_op_computes_with_conjugates_as_without_a_mode() -> None:
+    matrix = torch.randn(5, 5, dtype=torch.complex64)
+    expected = torch.linalg.pinv(matrix)
+    with dispatch_mode(lambda func, run, args, kwargs: run(*args, **kwargs)):
+        inverse = torch.linalg.pinv(matrix)
+    assert torch.equal(inverse, expected)
