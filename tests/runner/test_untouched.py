@@ -584,6 +584,19 @@ for step in range(60):
     opt.step()
 weights = list(net.parameters())
 """,
+    "conjugates that are copied to the host": """
+net = nn.Linear(4, 2, dtype=torch.complex64)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    x = torch.randn(8, 4, dtype=torch.complex64)
+    COUNTS["read"] += x.conj().tolist()[0][0].imag + x.conj().numpy(force=True)[0, 0].imag
+    inverse = torch.linalg.pinv(x)
+    loss = (net(x.conj().cpu()).abs().sum() + x.conj().imag.cpu().sum() * net.bias.abs().sum())
+    (loss + (net.weight @ inverse).abs().sum()).backward()
+    opt.step()
+weights = list(net.parameters())
+""",
     "what an error has held": """
 import gc, sys, weakref
 gc.disable()

@@ -171,8 +171,8 @@ def entry(mapping: dict[str, Value], key: str) -> Value:
 
 
 def tensors_in(torch: Torch, value: Value) -> Iterator[Tensor]:
-    """The tensors in nested containers of Python; what is in one of those again counts once, because
-    a node of a tree may hold its parent."""
+    """The tensors in nested containers of Python. A container that comes again is left out: a node
+    of a tree may hold its parent."""
     left, seen = [value], set()
     while left:
         part = left.pop()

@@ -154,6 +154,8 @@ def make_host_copy_mode(
         none, the same tensor."""
         if type(source) is not tensor_class or source.requires_grad or own_attributes(source):
             return source
+        if source.is_conj() or source.is_neg():  # their memory holds other numbers
+            return source
         try:
             with without_modes_of_script(), host.recording_nothing():
                 return torch._C._from_dlpack(torch._C._to_dlpack(source))
