@@ -21,7 +21,9 @@ A replay removes 0.8 % of the iteration, and the timings vary by 2 %.
 A gain beyond the spread and under the threshold, or a loss beyond it: LS001 reports these.
 
 ## Reference
-Metrics `removable_pct`, `iteration_ms`. Fact `simulation_error_pct`.
+- [PyTorch, torch.utils.benchmark](https://docs.pytorch.org/docs/stable/benchmark_utils.html):
+  why one timing is not enough.
+- Metrics `removable_pct`, `iteration_ms`. Fact `simulation_error_pct`.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ The steps of a script get slower over time, so the traced steps do more work tha
 A rehearsal times nothing.
 
 ## Reference
-Facts `simulation_error_pct`, `iteration_check_pct`, `join_coverage_pct`.
+- [PyTorch, CUDA semantics: asynchronous execution](https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution)
+- Facts `simulation_error_pct`, `iteration_check_pct`, `join_coverage_pct`.
 """
 
 from __future__ import annotations

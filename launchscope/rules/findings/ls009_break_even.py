@@ -28,7 +28,9 @@ A capture of 900 ms that saves 1 ms per step costs more than it saves with `--ex
 Without `--expected-steps` the verdict does not use the break-even.
 
 ## Reference
-Metrics `break_even_steps`, `capture_ms`, `instantiate_ms`.
+- [PyTorch, CUDAGraph](https://docs.pytorch.org/docs/stable/generated/torch.cuda.CUDAGraph.html):
+  capture, instantiation and replay are separate steps.
+- Metrics `break_even_steps`, `capture_ms`, `instantiate_ms`.
 """
 
 from __future__ import annotations

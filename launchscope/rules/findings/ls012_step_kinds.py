@@ -21,7 +21,8 @@ One prefill of 512 tokens, then 100 decodes of one token each: only the decode i
 Gradient accumulation and several optimizers make one longer step, not several kinds.
 
 ## Reference
-`step.kinds` in the Profile.
+- [NVIDIA, Handling Dynamic Patterns](https://docs.nvidia.com/dl-cuda-graph/torch-cuda-graph/handling-dynamic-patterns.html)
+- `step.kinds` in the Profile.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ The gain is then a prediction, or what you get once you have fixed the blocking 
 A rehearsal has no GPU to replay on (LS041).
 
 ## Reference
-`replay.status` and `replay.reason` in the Profile.
+- [NVIDIA, Capture Failures](https://docs.nvidia.com/dl-cuda-graph/troubleshooting/capture-failures.html)
+- `replay.status` and `replay.reason` in the Profile.
 """
 
 from __future__ import annotations

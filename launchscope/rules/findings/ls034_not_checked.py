@@ -20,7 +20,9 @@ There was no memory for a second copy of the state, or you passed `--verify 0`.
 If no replay was measured, there is no result to check.
 
 ## Reference
-`replay.correct` in the Profile.
+- [NVIDIA, Numerical Errors](https://docs.nvidia.com/dl-cuda-graph/troubleshooting/numerical-errors.html)
+  of a CUDA graph
+- `replay.correct` in the Profile.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ A script of 14 steps: ten for the warm-up, four timed.
 A pass that you left out with 0 is not missing.
 
 ## Reference
-`notes` in the Profile; facts `timing_steps`, `has_pass_failures`.
+- [PyTorch, torch.utils.benchmark](https://docs.pytorch.org/docs/stable/benchmark_utils.html):
+  why one timing is not enough.
+- `notes` in the Profile; facts `timing_steps`, `has_pass_failures`.
 """
 
 from __future__ import annotations

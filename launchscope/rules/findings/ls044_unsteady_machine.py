@@ -23,7 +23,9 @@ not show it, and the gain changes. The verdict uses the faster one, the bounds t
 If later steps of the script do different work, their times differ by themselves.
 
 ## Reference
-Facts `timing_window_iteration_ms`, `unsteady`.
+- [PyTorch, torch.utils.benchmark](https://docs.pytorch.org/docs/stable/benchmark_utils.html):
+  timings vary between runs.
+- Facts `timing_window_iteration_ms`, `unsteady`.
 """
 
 from __future__ import annotations

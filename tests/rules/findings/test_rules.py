@@ -247,7 +247,7 @@ def test_findings_carry_their_rule_s_code_and_a_page_explains_them(rule: object)
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: str(rule.code))
-def test_a_page_refers_to_metrics_facts_and_rules_that_exist(rule: Rule) -> None:
+def test_a_page_links_to_a_source_and_refers_to_what_exists(rule: Rule) -> None:
     reference = rule.page.partition("## Reference")[2]
     named = {
         name
@@ -255,6 +255,7 @@ def test_a_page_refers_to_metrics_facts_and_rules_that_exist(rule: Rule) -> None
         for name in re.findall(r"`(\w+)`", kind)
     }
     assert named <= profile().metrics.keys() | vars(Facts()).keys()
+    assert re.search(r"\[[^]]+\]\(https://[^)\s]+\)", reference)
     assert set(re.findall(r"LS\d+", rule.page)) <= {known.code for known in all_rules()}
 
 
