@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 
 from docs.make_pictures import PICTURES, make_pictures
 from launchscope.cli import main
+from launchscope.gate.metrics import UNITS
 from launchscope.report.comment import MARKER
 from tests.benchmarks.samples import markdown, profile_of, row_of
 from tests.report.browser import needs_browser
@@ -140,3 +141,10 @@ def test_the_table_of_samples_is_made_from_the_recordings() -> None:
     names = sorted(path.name for path in RECORDINGS.iterdir())
     table = markdown([row_of(name, profile_of(RECORDINGS / name)) for name in names])
     assert table in (DOCS / "verdict.md").read_text(encoding="utf-8")
+
+
+def test_every_metric_is_explained() -> None:
+    text = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`.*?) \| (.+) \|$", text, re.M)
+    explained = [name for names, _ in cells for name in re.findall(r"`(\w+)`", names)]
+    assert sorted(explained) == sorted(UNITS)
