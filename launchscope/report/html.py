@@ -29,7 +29,7 @@ from launchscope.report.document import (
 )
 from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.documents.profile_brief import reason_of
-from launchscope.report.figures import figures_of, tiles
+from launchscope.report.figures import Kind, figures_of, tiles
 from launchscope.rules import find_rule
 from launchscope.wording import sentence
 
@@ -39,8 +39,11 @@ if TYPE_CHECKING:
 
 _TOP = 200
 _FEW_COLUMNS = 4  # fit into half of the page
+# Figures that a narrow page shows folded: the answer does not need them.
+_EXPLORED: tuple[Kind, ...] = ("depth", "runs", "histograms", "icicle")
 _SCRIPTS = ("page.js", "charts.js", "timeline.js")
 _LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<url>https://[^)\s]+)\)")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mu]?s|[KMG]iB)(?!\w))")
 # JSON in a script element: nothing in it may end the element or a line of JavaScript, or begin a
 # command of CI, which `write_report` would escape in a way that JSON does not know.
 _INERT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&#\u2028\u2029"}
@@ -62,6 +65,7 @@ def render(value: object, options: RenderOptions) -> str:
             document=document,
             groups=_groups(document),
             figures=figures,
+            explored=_EXPLORED,
             tiles=tiles(value),
             reason=reason,
             next_step=next_step,
@@ -101,6 +105,16 @@ def _is_narrow(section: Section) -> bool:
         len(table.columns) <= _FEW_COLUMNS and not any(column.code for column in table.columns)
         for table in tables
     )
+
+
+def _is_sortable(table: Table) -> bool:
+    return any(cell.value is not None for row in table.rows[:1] for cell in row)
+
+
+def _is_explored(section: Section) -> bool:
+    """Whether a narrow page shows it folded."""
+    tables = (block for block in section.blocks if isinstance(block, Table))
+    return section.is_detail or any(map(_is_sortable, tables))
 
 
 def _rules(document: Document) -> dict[str, tuple[str, list[tuple[str, str]]]]:
@@ -158,7 +172,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"prose": _prose, "linked": _linked}
+    environment.filters |= {
+        "prose": _prose,
+        "linked": _linked,
+        "figure": _figure,
+    }
+    environment.tests |= {"explored": _is_explored, "sortable": _is_sortable}
     return environment
 
 
@@ -180,12 +199,19 @@ def _linked(text: str) -> Markup:
     return made + _prose(text[end:])
 
 
+def _figure(text: str) -> str:
+    """A figure that a narrow column breaks before ± and "of" only."""
+    return text.replace(" ", "\xa0").replace("\xa0±", " ±").replace("\xa0of", " of")
+
+
 def _prose(text: str) -> Markup:
-    """A sentence; text between backticks is code."""
+    """A sentence that breaks no figure; text between backticks is code."""
     from markupsafe import Markup, escape
 
     return Markup("").join(
-        Markup("<code>{}</code>").format(part) if is_code else escape(part)
+        Markup("<code>{}</code>").format(part)
+        if is_code
+        else escape(_BEFORE_UNIT.sub("\xa0", part))
         for part, is_code in spans(text)
     )
 

@@ -35,7 +35,7 @@ def absurd_in(shown: str) -> list[str]:
 def text_of(value: object, name: str, width: int = 400) -> str:
     rendered = render(value, name, RenderOptions(width=width))
     assert isinstance(rendered, str)
-    body = rendered.partition("<body>")[2]
+    body = rendered.partition("<body>")[2].replace("\xa0", " ")
     if not body:
         return rendered
     drawn = json.loads(body.partition('id="data">')[2].partition("</script>")[0])

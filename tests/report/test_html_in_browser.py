@@ -274,7 +274,40 @@ def test_the_theme_follows_the_system_and_the_switch(
 
 def test_a_link_to_a_rule_opens_its_text(timeline: Page) -> None:
     timeline.run("document.querySelector('a.number').click()")
-    assert timeline.drawn("document.querySelectorAll('details[open]').length") == 1
+    assert timeline.drawn("document.querySelectorAll('details[id][open]').length") == 1
+
+
+OPEN = "[...document.querySelectorAll('.part')].map((part) => part.open)"
+
+
+def test_a_phone_begins_with_the_answer_and_shows_the_rest_on_a_tap(
+    profile: Profile, shown: Page, tmp_path: Path
+) -> None:
+    path = written(profile, tmp_path)
+    shown.show(path, 360)
+    assert not any(shown.drawn(OPEN))
+    folded = shown.run("document.documentElement.scrollHeight")
+    table = "[...document.querySelectorAll('section .scroll')]"
+    assert shown.run(f"{table}.filter((box) => box.scrollWidth > box.clientWidth).length") == 0
+    shown.run("document.querySelectorAll('.part > summary').forEach((line) => line.click())")
+    assert all(shown.drawn(OPEN))
+    figures = "[...document.querySelectorAll('.part figure')]"
+    drawn = f"{figures}.map((figure) => !!figure.querySelector('svg.chart'))"
+    assert all(shown.drawn(drawn))
+    # Keys scroll a table that was folded at first, too.
+    assert shown.run("!!document.querySelector('.part .scroll[tabindex]')")
+    assert folded < 0.65 * shown.run("document.documentElement.scrollHeight")
+    assert shown.errors == []
+
+
+def test_a_wide_page_and_paper_fold_nothing(profile: Profile, shown: Page, tmp_path: Path) -> None:
+    path = written(profile, tmp_path)
+    shown.show(path, 1200)
+    assert all(shown.drawn(OPEN))
+    shown.show(path, 360)
+    shown.run("dispatchEvent(new Event('beforeprint'))")
+    assert all(shown.run(OPEN))
+    assert shown.run("document.querySelectorAll('.part svg.chart').length") > 0
 
 
 def test_hostile_names_stay_text(profile: Profile, shown: Page, tmp_path: Path) -> None:

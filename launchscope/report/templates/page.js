@@ -148,11 +148,11 @@ function setUpTheme() {
   show()
 }
 
-function setUpTables() {
-  for (const box of document.querySelectorAll(".scroll")) {
-    // Keys scroll only what has the focus.
+/** Keys scroll only what has the focus. */
+function setUpScrolling(part = document) {
+  for (const box of part.querySelectorAll(".scroll")) {
     if (box.scrollWidth <= box.clientWidth && box.scrollHeight <= box.clientHeight) continue
-    const heading = box.closest("section").querySelector("h2").textContent
+    const heading = box.closest("section, .part").querySelector("h2").textContent
     for (const [name, value] of [
       ["tabindex", 0],
       ["role", "region"],
@@ -161,6 +161,10 @@ function setUpTables() {
       box.setAttribute(name, value)
     }
   }
+}
+
+function setUpTables() {
+  setUpScrolling()
   for (const table of document.querySelectorAll("table.sortable")) {
     const body = table.tBodies[0]
     table.querySelectorAll("thead th").forEach((head, at) => {
@@ -210,6 +214,25 @@ async function copied(text) {
   }
 }
 
+/** A narrow page begins with the answer: what only some look at is folded, but on paper. */
+function setUpParts() {
+  const parts = [...document.querySelectorAll(".part")]
+  const narrow = matchMedia("(max-width: 560px)")
+  const unfold = (all) => parts.forEach((part) => (part.open = all))
+  narrow.addEventListener("change", () => unfold(!narrow.matches))
+  addEventListener("beforeprint", () => {
+    unfold(true)
+    drawAll()
+  })
+  for (const part of parts) {
+    part.addEventListener("toggle", () => {
+      drawAll(part)
+      setUpScrolling(part)
+    })
+  }
+  unfold(!narrow.matches)
+}
+
 function setUpRules() {
   const open = () => {
     const target = location.hash && document.getElementById(location.hash.slice(1))
@@ -224,15 +247,18 @@ function setUpRules() {
 
 const figures = JSON.parse(document.getElementById("data").textContent)
 
-function drawAll() {
+/** Draws the figures in `part`; a folded one has no width, and is drawn once it is opened. */
+function drawAll(part = document) {
   hideTip()
-  for (const host of document.querySelectorAll("[data-figure]")) {
+  for (const host of part.querySelectorAll("[data-figure]")) {
+    if (!host.offsetWidth) continue
     const {kind, data} = figures[host.dataset.figure]
     drawers[kind](host.querySelector(".drawn"), data)
   }
 }
 
 document.addEventListener("DOMContentLoaded", () => {
+  setUpParts()
   setUpTheme()
   setUpTables()
   setUpRules()
@@ -240,7 +266,7 @@ document.addEventListener("DOMContentLoaded", () => {
   addEventListener("resize", () => {
     if (innerWidth === width) return // a phone's address bar changes the height only
     width = innerWidth
-    requestAnimationFrame(drawAll)
+    requestAnimationFrame(() => drawAll())
   })
   addEventListener("scroll", hideTip, {passive: true})
   addEventListener("keydown", (event) => event.key === "Escape" && hideTip())
