@@ -109,16 +109,33 @@ def _right_command(words: list[str]) -> str | None:
     from launchscope.recorded import shown_command
     from launchscope.workflows.target import after_interpreter, is_interpreter
 
-    meant = get_close_matches(words[0], COMMANDS, 1)
-    if meant and words[0].isalpha() and not os.path.exists(words[0]):
-        return shown_command(["launchscope", *meant, *words[1:]])
-    if is_interpreter(words[0]):
+    is_word = words[0].isalpha() and not os.path.exists(words[0])
+    meant = get_close_matches(words[0], COMMANDS, 1) if is_word else []
+    command = meant[0] if meant else "profile"
+    words = words[len(meant) :]
+    if words and is_interpreter(words[0]):
         words = after_interpreter(words)
-    if "-m" in words or any(word.endswith(_SCRIPTS) for word in words):
-        return shown_command(["launchscope", "profile", *words])
-    if words and os.path.exists(words[0]):
-        return shown_command(["launchscope", "report", *words])
-    return None
+    scripts = [words.index("-m") + 1] if "-m" in words[:-1] else []
+    scripts += [at for at, word in enumerate(words) if word.endswith(_SCRIPTS)]
+    if scripts and command in _RUN_A_SCRIPT:
+        words = _options_first(command, words, scripts[0])
+    elif not meant and words and os.path.exists(words[0]):
+        command = "report"
+    elif not meant:
+        return None
+    return shown_command(["launchscope", command, *words])
+
+
+def _options_first(command: str, words: list[str], at: int) -> list[str]:
+    """The words with the options of launchscope before the script, which is at this place."""
+    from inspect import signature
+
+    from launchscope.cli.options import options_of, own_options
+
+    run = getattr(import_module(f"launchscope.cli.{command}"), command)
+    options = options_of(signature(run).parameters.values())
+    moved, kept = own_options(words[at], words[at + 1 :], options)
+    return [*moved, *words[: at + 1], *kept]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -147,6 +148,11 @@ _SHOW = {
     "quiet": typer.Option(False, "--quiet", "-q", help="No progress and no notes."),
     "verbose": VERBOSE,
 }
+# Whether those that many scripts have too take a value.
+_OF_SCRIPTS_TOO = {
+    **dict.fromkeys(("-o", "-f", "--config"), True),
+    **dict.fromkeys(("-q", "--quiet", "-v", "--verbose"), False),
+}
 # Types of those above that are not `str | None`.
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("full", "keep_trace", "confirm", "strict"), bool | None),
@@ -161,8 +167,7 @@ _KINDS: dict[str, Any] = {
 @dataclass(frozen=True)
 class Typed:
     """What was typed of the shared options. `flags` are settings; None was not typed. `options`
-    are the long names of all options of the command, without those that many scripts have too,
-    and whether they have a value."""
+    are those of the command, as of `options_of`."""
 
     command: str
     flags: dict[str, Any]
@@ -181,18 +186,7 @@ class Typed:
     def misplaced(self, name: str, args: Sequence[str]) -> str | None:
         """A sentence with the right command, if an option of launchscope seems to have gone to the
         script `name`."""
-        moved: list[str] = []
-        kept: list[str] = []
-        rest = list(args)
-        while rest:
-            arg = rest.pop(0)
-            option, equals, _ = arg.partition("=")
-            if option in self.options or (arg == "-o" and rest and _is_report(rest[0])):
-                moved.append(arg)
-                if rest and not equals and self.options.get(option, True):
-                    moved.append(rest.pop(0))
-            else:
-                kept.append(arg)
+        moved, kept = own_options(name, args, self.options)
         if not moved:
             return None
         before, typed = self.console.words[: -len(args)], self.console.words[-len(args) :]
@@ -230,11 +224,7 @@ def shares(
             )
             for name, default in {**flags, **_SHOW}.items()
         ]
-        options = {
-            f"--{parameter.name.removesuffix('_name').replace('_', '-')}": not _is_switch(parameter)
-            for parameter in (*own, *shared)
-            if parameter.name not in ("command", "module", "config", "quiet", "verbose")
-        }
+        options = options_of((*own, *shared))
 
         @functools.wraps(command)
         def run(**given: Any) -> int:
@@ -273,8 +263,48 @@ def as_path(typed: str | None) -> Path | None:
     return None if typed is None else Path(typed)
 
 
-def _is_switch(parameter: inspect.Parameter) -> bool:
-    return parameter.annotation in (bool, bool | None)
+def options_of(parameters: Iterable[inspect.Parameter]) -> dict[str, bool]:
+    """The long names of a command's options, without those that many scripts have too, and
+    whether they have a value."""
+    named = {
+        f"--{parameter.name.removesuffix('_name').replace('_', '-')}": parameter.annotation
+        not in (bool, bool | None)
+        for parameter in parameters
+        if parameter.name not in ("command", "module")
+    }
+    return {name: value for name, value in named.items() if name not in _OF_SCRIPTS_TOO}
+
+
+def own_options(
+    script: str, args: Sequence[str], options: Mapping[str, bool]
+) -> tuple[list[str], list[str]]:
+    """The arguments of a script that seem to be `options` of launchscope, and the others. What
+    many scripts take, too, is launchscope's where the source shows that this one does not."""
+    moved: list[str] = []
+    kept: list[str] = []
+    rest = list(args)
+    while rest:
+        arg = rest.pop(0)
+        option, equals, _ = arg.partition("=")
+        is_own = option in options or (arg == "-o" and rest and _is_report(rest[0]))
+        if is_own or (option in _OF_SCRIPTS_TOO and not _takes(script, option)):
+            moved.append(arg)
+            if rest and not equals and {**_OF_SCRIPTS_TOO, **options}[option]:
+                moved.append(rest.pop(0))
+        else:
+            kept.append(arg)
+    return moved, kept
+
+
+def _takes(script: str, option: str) -> bool:
+    """Whether a script or module may read this option itself."""
+    from launchscope.model import Target
+    from launchscope.workflows.script_flags import options_of
+
+    found = options_of(Target("script" if os.path.exists(script) else "module", script))
+    if not found.found or found.opaque is not None:
+        return True
+    return option in found.flags or any(option in text for text in found.words)
 
 
 def _is_report(path: str) -> bool:

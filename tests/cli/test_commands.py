@@ -315,6 +315,12 @@ def test_the_error_for_an_interpreter_in_front_of_the_script_shows_the_right_com
         (("env/bin/python", "train.py"), "profile --python env/bin/python train.py"),
         (("profile.json", "-v"), "report profile.json -v"),
         (("chek", "train.py"), "check train.py"),
+        (("train.py", "-o", "x.html", "--lr", "1"), "profile -o x.html train.py --lr 1"),
+        (("plain.py", "-q", "-o", "x", "--lr", "1"), "profile -q -o x plain.py --lr 1"),
+        (("own.py", "-q", "-o", "x", "--timing", "9"), "profile --timing 9 own.py -q -o x"),
+        (("-m", "plain", "-v", "a"), "profile -v -m plain a"),
+        (("profle", "plain.py", "-v"), "profile -v plain.py"),
+        (("rulse", "LS001"), "rules LS001"),
         (("python",), "--help lists commands and options"),
         (("nothing",), "--help lists commands and options"),
     ],
@@ -327,6 +333,8 @@ def test_a_line_without_a_command_gets_the_right_one_as_a_hint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(saved.parent)
+    Path("plain.py").touch()
+    Path("own.py").write_text("parser.add_argument('-q')\nparser.add_argument('-o')\n")
     assert main(list(typed)) == 2
     assert capsys.readouterr().err.endswith(f"\nhint: launchscope {right}\n")
 
