@@ -27,7 +27,8 @@ def profile(
     """Measure the step of an unmodified script, eagerly and as a CUDA graph replay.
 
     Options of launchscope come before the script; everything after it goes to the script. A count
-    of 0 steps leaves a pass out.
+    of 0 steps leaves a pass out. With -f, what the script prints goes to stderr, so that only the
+    report is on stdout.
     """
     from launchscope.model import Profile
     from launchscope.workflows import profile as workflow
@@ -45,7 +46,10 @@ def profile(
             "steps only"
         )
     on_work = outputs.annotate if keeps_trace else None
-    result = workflow.profile(target, settings, console, on_work=on_work)
+    alone = outputs.shown.name != "terminal"  # on stdout, for a program
+    result = workflow.profile(target, settings, console, on_work=on_work, to_stderr=alone)
+    if not alone and not console.stdout.isatty():
+        console.out("\n")  # the script may have left a line without its end
     again = outputs.report_again(kept=keep(result.profile))
     commands = (*_rule_to_read(result.profile), *again)
     return outputs.deliver(result.profile, console, commands, result.problem)

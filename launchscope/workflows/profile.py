@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import shutil
@@ -16,6 +15,7 @@ from launchscope.config import Settings
 from launchscope.errors import InputError, LaunchscopeError, MeasureError, UsageError
 from launchscope.host import working_directory
 from launchscope.model import Profile, Recording, Schedule, ShownResult, Target
+from launchscope.reason_text import reason_text
 from launchscope.runner.parent import session
 from launchscope.runner.parent.child_watch import ProgressEvent
 from launchscope.runner.protocol.events import FilesLoaded
@@ -158,8 +158,11 @@ class ScriptRunner:
 
         settings, problem = self._settings, outcome.problem
         recording: Recording | None = None
-        with contextlib.suppress(InputError):
+        unread = ""
+        try:
             recording = read_recording(outcome.directory)
+        except InputError as error:
+            unread = str(error)
         if recording and (recording.timing or recording.inspect or recording.trace):
             profile = analyze(
                 recording,
@@ -173,12 +176,7 @@ class ScriptRunner:
         if outcome.interrupted and problem is None:
             problem = MeasureError(f"interrupted{end}", exit_code=outcome.exit_code)
         if profile is None and problem is None:
-            problem = MeasureError(
-                "the run left nothing to report on",
-                hint="0 steps leave a pass out; without a GPU only --inspect measures anything"
-                if recording and not (settings.inspect and settings.timing)
-                else None,
-            )
+            problem = MeasureError(unread) if recording is None else _without_results(recording)
         return ScriptRun(recording, profile, problem, outcome.interrupted, outcome.loaded)
 
     def _new_folder(self, target: Target, label: str) -> Path | TemporaryFolder:
@@ -215,12 +213,35 @@ class ScriptRunner:
                 folder.remove()
 
 
+def _without_results(recording: Recording) -> MeasureError:
+    """Why a run without a problem measured nothing."""
+    if recording.failures:
+        failed = recording.failures[0]
+        why = f"the {failed.name} pass gave no result: {reason_text(failed.reason)}"
+        return MeasureError(f"nothing was measured: {why}")
+    schedule = recording.schedule
+    if recording.mode == "rehearsal" and not schedule.inspect:
+        why = "without a GPU only the inspect pass measures anything, and --inspect 0 leaves it out"
+        return MeasureError(f"nothing was measured: {why}", hint="leave out --inspect 0")
+    if not (schedule.timing or schedule.trace or schedule.inspect):
+        why = "--timing 0, --trace 0 and --inspect 0 leave out every pass that measures the step"
+        return MeasureError(f"nothing was measured: {why}", hint="leave out one of them")
+    return MeasureError("; ".join(("nothing was measured", *recording.notes)))
+
+
 def profile(
-    target: Target, settings: Settings, progress: Progress, *, on_work: OnWork | None = None
+    target: Target,
+    settings: Settings,
+    progress: Progress,
+    *,
+    on_work: OnWork | None = None,
+    to_stderr: bool = False,
 ) -> ProfileResult:
-    """Measures the step of a script; `on_work` is that of `build_profile`. Raises the problem of
-    the run (ScriptError, MeasureError) if nothing could be measured."""
-    with ScriptRunner(settings, progress, stdout=None, on_work=on_work) as runner:
+    """Measures the step of a script, whose stdout is that of this process, or its stderr; `on_work`
+    is that of `build_profile`. Raises the problem of the run (ScriptError, MeasureError) if nothing
+    could be measured."""
+    stdout = _STDERR if to_stderr else None
+    with ScriptRunner(settings, progress, stdout=stdout, on_work=on_work) as runner:
         run = runner.run(target)
     if run.profile is None:
         assert run.problem is not None

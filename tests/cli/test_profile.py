@@ -15,6 +15,8 @@ from launchscope.cli import main
 from launchscope.errors import InputError, LaunchscopeError, NoStepError, ScriptError
 from launchscope.model import (
     Environment,
+    PassFailure,
+    Reason,
     Recording,
     Schedule,
     Target,
@@ -27,6 +29,7 @@ from launchscope.workflows import load_input
 from tests.builders import trace
 from tests.rules.profiles import profile
 
+ERROR = {"kind": "OutOfMemoryError", "error": "2 GiB"}
 TIMING = TimingResult(0, (0, 1), (1, 2), 3, (), ())
 
 
@@ -157,6 +160,52 @@ def test_files_are_written_in_the_format_of_their_suffix(runner: Runner, tmp_pat
 def test_another_format_on_stdout(runner: Runner, capsys: Streams) -> None:
     assert main(["profile", "-q", "-f", "json", "train.py"]) == 0
     assert capsys.readouterr().out.startswith('{\n "schema": "launchscope/profile/2"')
+
+
+def test_the_script_prints_beside_a_format_for_programs(runner: Runner) -> None:
+    main(["profile", "-q", "-f", "json", "train.py"])
+    assert runner.asked["options"].stdout == 2
+    main(["profile", "-q", "train.py"])
+    assert runner.asked["options"].stdout is None
+
+
+def test_a_report_off_a_terminal_begins_a_line(runner: Runner, capsys: Streams) -> None:
+    runner.during = lambda: print("abc", end="")
+    assert main(["profile", "-q", "train.py"]) == 0
+    assert capsys.readouterr().out.startswith("abc\n╭─  ADOPT")
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            {"failures": (PassFailure("inspect", Reason("out_of_memory", ERROR)),)},
+            "the inspect pass gave no result: OutOfMemoryError: 2 GiB",
+        ),
+        (
+            {"mode": "rehearsal", "schedule": Schedule(inspect=0)},
+            "without a GPU only the inspect pass measures anything, and --inspect 0 leaves it out",
+        ),
+        (
+            {"schedule": Schedule(timing=0, trace=0, inspect=0)},
+            "--timing 0, --trace 0 and --inspect 0 leave out every pass that measures the step",
+        ),
+    ],
+)
+def test_a_run_without_results_says_why_even_when_quiet(
+    found: dict[str, Any],
+    said: str,
+    runner: Runner,
+    capsys: Streams,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner.measured = False
+    read = runner.read
+    monkeypatch.setattr(
+        launchscope.parser, "read_recording", lambda path: replace(read(path), **found)
+    )
+    assert main(["profile", "-q", "train.py"]) == 3
+    assert f"error: nothing was measured: {said}\n" in capsys.readouterr().err
 
 
 def test_the_next_command_shows_the_run_again_and_measures_nothing(
