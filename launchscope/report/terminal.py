@@ -43,6 +43,17 @@ _ASCII = str.maketrans("╭╮╰╯│└─┊·…µ–→●○▲△◐█�
 
 def render(value: object, options: RenderOptions) -> str:
     """Text of `width` columns, with colors and Unicode where the options say so."""
+    text = _laid_out(value, options)
+    if options.brief and text.count("\n") > _SCREEN:
+        text = _laid_out(value, options, is_long=True)
+    if not options.unicode:
+        text = text.replace(" ± ", "+/-").translate(_ASCII).encode("ascii", "replace").decode()
+    # rich pads lines to the width, which would only get in the way in a file or a diff.
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def _laid_out(value: object, options: RenderOptions, *, is_long: bool = False) -> str:
+    """The report. One that `is_long` says nothing twice, or ends with its answer."""
     stream = StringIO()
     console = Console(
         file=stream,
@@ -53,21 +64,20 @@ def render(value: object, options: RenderOptions) -> str:
         _environ={},
     )
     report = document_of(
-        value, options.top or _TOP, options.next_commands, brief=options.brief, page=options.page
+        value,
+        options.top or _TOP,
+        options.next_commands,
+        brief=options.brief,
+        tight=is_long,
+        page=options.page,
     )
     report = with_texts(report, _bounded)
     _write(console, report, with_details=options.top is not None)
-    # That of a Profile ends with its verdict anyway.
-    is_long = stream.getvalue().count("\n") > _SCREEN
-    if is_long and options.brief and not isinstance(value, Profile):
+    if is_long and not isinstance(value, Profile):
         again = Text(report.badge, style=_STYLES[report.tone]).append(f"  {report.headline}")
         console.print()
         console.print(Padding(again, (0, 0, 0, _INDENT)))
-    text = stream.getvalue()
-    if not options.unicode:
-        text = text.replace(" ± ", "+/-").translate(_ASCII).encode("ascii", "replace").decode()
-    # rich pads lines to the width, which would only get in the way in a file or a diff.
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return stream.getvalue()
 
 
 def _bounded(text: str) -> str:

@@ -46,6 +46,16 @@ def test_it_fits_a_screen_at_100_columns(path: Path) -> None:
         assert instruction in whole
 
 
+@pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.name)
+def test_it_fits_a_screen_at_80_columns(path: Path) -> None:
+    lines = shown(profile_of(path, ReadOptions(15.0, None)), 80)
+    assert len(lines) <= 35
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    for needed in ("  step ", "  iteration ", "GPU busy", "What to do", COMMANDS[0]):
+        assert needed in text
+
+
 @pytest.mark.parametrize("make", [profile, gpu_bound, blocked, rehearsal])
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_every_kind_of_profile_has_one_at_every_width(make: object, width: int) -> None:

@@ -33,17 +33,19 @@ def document_of(
     next_commands: tuple[str, ...] = (),
     *,
     brief: bool = False,
+    tight: bool = False,
     page: str = "",
 ) -> Document:
     """What a report of this value says, with the commands to type next at its end. A `brief` one
-    of a Profile fits a screen and ends with the verdict; `page` is where all of it was written."""
+    of a Profile fits a screen and ends with the verdict; a `tight` one is shorter. `page` is where
+    all of it was written."""
     if not (brief and isinstance(value, Profile)):
         made = DOCUMENTS[type(value)](value, top)
         answer = (profile_brief.closing(value),) if isinstance(value, Profile) else ()
         last = Section("Next", (Commands(next_commands), *answer))
         return replace(made, sections=(*made.sections, last)) if next_commands else made
-    made = profile_brief.document(value, top)
+    made = profile_brief.document(value, top, tight=tight)
     more = profile_brief.not_shown(value, page)
     commands = (Commands(next_commands),) if next_commands else ()
     blocks = (*((Paragraph(more, "dim"),) if more else ()), *commands, profile_brief.closing(value))
-    return replace(made, sections=(*made.sections, Section("Next", blocks)))
+    return replace(made, sections=(*made.sections, Section("" if tight else "Next", blocks)))

@@ -27,6 +27,8 @@ from launchscope.wording import listed, ms, plural, sentence, times
 # The gain, the share of graphs, that nothing ran on a GPU.
 _IN_HEADLINE = ("LS001", "LS008", "LS041")
 _MOST_ROWS, _MOST_PARTS, _MOST_TO_DO, _MOST_NOTES = 5, 4, 3, 3
+# In a tight report: the bars have the other rows, and parts below this share are left out.
+_FEWEST_ROWS, _SMALLEST_PART_PCT = 3, 2.0
 # Beside the durations, as many as there is room for.
 _ROWS = (
     ("launches per step", "launches_per_step"),
@@ -39,13 +41,15 @@ _ROWS = (
 )
 
 
-def document(profile: Profile, top: int) -> Document:
-    """What a person needs first. `top` is that of the whole report."""
+def document(profile: Profile, top: int, *, tight: bool = False) -> Document:
+    """What a person needs first. `top` is that of the whole report. A `tight` one says nothing
+    twice, for screens on which the lines wrap."""
     whole = full.document(profile, top)
     reason, steps, most = reason_of(profile), _steps(profile), _most_to_do(profile)
+    parts = full.iteration(profile)
     shown = sections(
-        _figures(profile),
-        _parts(full.iteration(profile)),
+        _figures(profile, _FEWEST_ROWS if tight and parts.blocks else _MOST_ROWS),
+        _parts(parts, _SMALLEST_PART_PCT if tight else 0.0),
         Section("What to do", (Items(steps[:most], numbered=True), Entries(_fixes(profile)))),
         Section("Keep in mind", (Entries(_doubts(profile)),)),
         notes(_remarks(profile)),
@@ -129,14 +133,14 @@ def _entries(section: Section) -> list[Entry]:
     return [e for block in section.blocks if isinstance(block, Entries) for e in block.entries]
 
 
-def _figures(profile: Profile) -> Section:
+def _figures(profile: Profile, most: int) -> Section:
     """The times of the step and the iteration, and other figures in the rows that are left."""
     rows = [] if profile.mode == "rehearsal" else full.durations(profile, spread=False)
     rows = [row for row in rows if row.replay]
     cells: list[tuple[str, Cell | str, Cell | str, float | None]]
     cells = [(row.label, row.eager, row.replay, row.speedup) for row in rows]
     for label, key in _ROWS:
-        if profile.value(key) is not None and len(cells) < _MOST_ROWS:
+        if profile.value(key) is not None and len(cells) < most:
             cells.append((label, measured(profile.metrics[key], spread=False), "", None))
     basis = profile.verdict.basis if profile.verdict is not None else ""
     is_compared = any(replay or speedup is not None for _, _, replay, speedup in cells)
@@ -153,12 +157,13 @@ def _figures(profile: Profile) -> Section:
     return Section("Eager and replay" if is_compared else "Measurements", (table,))
 
 
-def _parts(section: Section) -> Section:
+def _parts(section: Section, smallest_pct: float) -> Section:
     """The largest parts of the iteration."""
     blocks = []
     for block in section.blocks:
         if isinstance(block, Bars):
             by_size = sorted(block.bars, key=lambda bar: -(bar.share_pct or 0.0))[:_MOST_PARTS]
-            block = replace(block, bars=tuple(bar for bar in block.bars if bar in by_size))
+            kept = [bar for bar in by_size if (bar.share_pct or 0.0) >= smallest_pct]
+            block = replace(block, bars=tuple(bar for bar in block.bars if bar in kept))
         blocks.append(block)
     return Section(section.heading, tuple(blocks))
