@@ -96,7 +96,7 @@ def test_the_report_goes_to_stdout_and_the_rest_to_stderr(runner: Runner, capsys
     )
     assert main(["profile", "train.py"]) == 0
     out, err = capsys.readouterr()
-    assert "ADOPT" in out.splitlines()[0]
+    assert "ADOPT" in out.splitlines()[1]
     assert err == "launchscope: running train.py\nlaunchscope: timing, 30 steps, 0.4 s\n"
 
 
