@@ -88,9 +88,12 @@ class Outputs:
         console: Console,
         next_commands: tuple[str, ...],
         problem: LaunchscopeError | None = None,
+        *,
+        after_script: bool = False,
     ) -> int:
         """Prints the report, writes the files, prints the problem; returns the exit code: 2 if a
-        file could not be written (a Profile or Comparison is then saved in a temporary folder)."""
+        file could not be written (a Profile or Comparison is then saved in a temporary folder).
+        `after_script`: a script has printed to stdout, maybe a line without its end."""
         in_file = replace(located(console), trace=self._traces[0] if self._traces else None)
         shown = replace(
             in_file,
@@ -109,6 +112,8 @@ class Outputs:
             problem = problem or error
         failed = False
         try:
+            if after_script and not console.stdout.isatty():
+                console.out("\n")
             console.out(report, commands=self.shown.name == "github")
         finally:  # write the files even if the reader of stdout is gone
             for path, reporter in self.files:

@@ -48,11 +48,11 @@ def profile(
     on_work = outputs.annotate if keeps_trace else None
     alone = outputs.shown.name != "terminal"  # on stdout, for a program
     result = workflow.profile(target, settings, console, on_work=on_work, to_stderr=alone)
-    if not alone and not console.stdout.isatty():
-        console.out("\n")  # the script may have left a line without its end
     again = outputs.report_again(kept=keep(result.profile))
     commands = (*_rule_to_read(result.profile), *again)
-    return outputs.deliver(result.profile, console, commands, result.problem)
+    return outputs.deliver(
+        result.profile, console, commands, result.problem, after_script=not alone
+    )
 
 
 def _rule_to_read(profile: Profile) -> tuple[str, ...]:

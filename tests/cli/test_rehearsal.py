@@ -40,7 +40,7 @@ def test_a_script_is_rehearsed_and_its_profile_saved(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TINY)
     result = launchscope(tmp_path, "profile", "-o", "p.json", "train.py", "--lr", "1")
     assert result.returncode == 0, result.stderr
-    script, report = result.stdout.split("\n", 1)
+    script, report = result.stdout.split("\n\n", 1)
     assert script == "started with ['--lr', '1']"
     assert "INCONCLUSIVE" in report.splitlines()[0]
     assert " ms" not in report
