@@ -293,7 +293,9 @@ def _times(traced: TracedSteps) -> tuple[StepTimes, tuple[float, float]]:
     known = iteration > 0  # an iteration without device work has no time on the GPU's clock
     cut = np.minimum(typical * events, _MAX_RECORDING_SHARE[0] * exposed)
     step_cut = np.minimum(typical * inside, _MAX_RECORDING_SHARE[0] * step_exposed)
-    most_cut = np.minimum(most * events, _MAX_RECORDING_SHARE[1] * exposed)
+    # A host that recording slows down is late behind a wait, too.
+    behind = exposed + idle.sync + idle.data
+    most_cut = np.minimum(most * events, _MAX_RECORDING_SHARE[1] * behind)
     fastest_ms = median_or_none((iteration - most_cut)[known]) or 0.0
     return StepTimes(
         iteration=(iteration - cut)[known],
@@ -392,7 +394,7 @@ def _idle_notes(traced: TracedSteps) -> list[str]:
     notes, total = [], max(float(idle.idle.sum()), 1e-9)
     kept = "" if traced.predicted is None else ", and the prediction keeps it"
     if pauses := int(idle.pauses.sum()):
-        least, _, most = PAUSE_NS
+        least, _, _, most = PAUSE_NS
         notes.append(
             f"{100 * idle.paused.sum() / total:.0f} % of the time in which the GPU is idle is not "
             f"attributed: in {pauses:,} of {plural(int(idle.gaps.sum()), 'gap')} the host launches "
@@ -428,10 +430,18 @@ def _add_projection(
     work, predicted, iteration = traced.work, traced.predicted, times.iteration_ms
     if predicted is None or not iteration or not len(times.step):
         return
-    used = work.iterations.used
+    used, timeline = work.iterations.used, traced.timeline
+    idle, step_idle = timeline.iteration_idle, timeline.step_idle
+    # Nobody knows how much of the longer gaps in the step a replay removes, or of those behind its
+    # last launch. What the host does between steps is not removed.
+    between = median_or_none(times.host_between) or 0.0
+    unsure_ms, unusual_ms = (
+        max(float(np.median(inside)), float(np.median(gaps)) - between)
+        for inside, gaps in ((step_idle.unsure, idle.unsure), (step_idle.unusual, idle.unusual))
+    )
     per_step = np.isin(work.iteration, used).sum() / max(len(used), 1)
     if work.iterations.single or per_step > _MAX_LAUNCHES:
-        projection = _project_from_idle(traced.timeline, predicted, iteration)
+        projection = _project_from_idle(timeline, predicted, iteration)
     else:
         # The simulated loop repeats these iterations; more of them would say the same again.
         most = int(max(6, _MAX_LAUNCHES // max(per_step, 1)))
@@ -444,17 +454,20 @@ def _add_projection(
         builder.add_simulation(projector)
         simulated = projector.project()
         assert simulated is not None
-        projection = _with_pauses(simulated, traced.timeline, predicted)
-    # Nobody knows how much of the longer gaps in the step a replay removes.
-    unsure_pct = 100 * (median_or_none(traced.timeline.step_idle.unsure) or 0.0) / iteration
-    builder.facts = replace(builder.facts, unsure_idle_pct=unsure_pct)
-    low, high = projection.low_pct - unsure_pct / 2, projection.high_pct + unsure_pct / 2
+        whole = _with_pauses(simulated, timeline, predicted)
+        projection = projector.with_waits(whole, float(np.median(step_idle.data)))
+        # A longer projection holds them already.
+        unusual_ms = max(unusual_ms - (projection.projected_ms - whole.projected_ms), 0.0)
+    unsure_pct, unusual_pct = (100 * ms / iteration for ms in (unsure_ms, unusual_ms))
+    builder.facts = replace(builder.facts, unsure_idle_pct=unsure_pct, unusual_idle_pct=unusual_pct)
+    low = projection.low_pct - unsure_pct / 2 - unusual_pct
+    high = projection.high_pct + unsure_pct / 2
     # A projection keeps the host's work between steps, which shrinks with the iteration.
     if fastest_ms > 0:
         low = min(low, 100 * (1 - projection.projected_ms / fastest_ms))
     if traced_ms > 0:
         high = max(high, 100 * (1 - projection.projected_ms / traced_ms))
-    builder.add_projection(replace(projection, low_pct=low, high_pct=high))
+    builder.add_projection(replace(projection, low_pct=low, high_pct=min(high, 100.0)))
 
 
 def _with_pauses(simulated: Projection, timeline: Timeline, predicted: Prediction) -> Projection:

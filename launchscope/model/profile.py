@@ -281,6 +281,7 @@ class Facts:
     legacy_stream_kernels: int | None = None
     legacy_kernels_names: tuple[str, ...] | None = None
     unsure_idle_pct: float | None = None  # of the iteration: a replay may remove or keep it
+    unusual_idle_pct: float | None = None  # ... and removes, unless the host does other work then
     busy_exceeds_interval_pct: float | None = None  # traced busy time over the untraced iteration
 
     # Of the gain.

@@ -157,7 +157,8 @@ def _with_device_work(calls: Table, activities: Table, launch: Ints) -> Table:
     kernels, copies = number(kinds_of[c.KERNEL]), number(kinds_of[c.MEMCPY])
     pageable = number(kinds_of[c.MEMCPY] & pageable_copy) > 0
     several = (number(np.ones(len(rows), bool)) > 1) & (kernels > 0)
-    graph = several | where(calls[c.NAME], lambda name: "GraphLaunch" in name)
+    graph = several & ~where(calls[c.NAME], lambda name: "LaunchKernel" in name)
+    graph |= where(calls[c.NAME], lambda name: "GraphLaunch" in name)
     synchronous = where(calls[c.NAME], _SYNC_COPY.match)
     kinds = np.select([graph, kernels > 0, copies > 0], [0, 1, 2], default=3)
     reached: dict[str, Any] = {

@@ -26,7 +26,7 @@ class Gain:
     """What a replay removes from the iteration, in percent of it. The bounds are those of the
     timings, widened by an error of the queue simulation that is above its tolerance. `unsure_pct`
     of the iteration is idle time of which nobody knows whether a replay removes it; half of it
-    counts as removed."""
+    counts as removed. All of `unusual_pct` does, unless it matters."""
 
     removable_pct: float
     low_pct: float
@@ -35,6 +35,7 @@ class Gain:
     threshold_pct: float
     basis: Basis
     unsure_pct: float = 0.0
+    unusual_pct: float = 0.0
 
     @property
     def pays(self) -> bool:
@@ -62,7 +63,8 @@ class Gain:
     def rests_on_unsure(self) -> bool:
         """Whether the threshold is reached with all of the unsure idle time, and not without."""
         half = self.unsure_pct / 2
-        return self.removable_pct - half < self.threshold_pct <= self.removable_pct + half
+        least = self.removable_pct - half - self.unusual_pct
+        return least < self.threshold_pct <= self.removable_pct + half
 
 
 def gain(profile: Profile) -> Gain | None:
@@ -74,15 +76,16 @@ def gain(profile: Profile) -> Gain | None:
     margin = error if error > TOLERANCE_PCT else 0.0
     low = (removable if metric.low is None else metric.low) - margin
     high = (removable if metric.high is None else metric.high) + margin
-    unsure = profile.facts.unsure_idle_pct or 0.0
+    unsure, unusual = profile.facts.unsure_idle_pct or 0.0, profile.facts.unusual_idle_pct or 0.0
     return Gain(
         removable,
-        min(low, removable - unsure / 2),
+        min(low, removable - unsure / 2 - unusual),
         max(min(high, _most_removable(profile)), min(removable + unsure / 2, 100.0), removable),
         profile.facts.removable_step_pct,
         profile.threshold_pct,
         basis(profile),
         unsure,
+        unusual,
     )
 
 

@@ -270,7 +270,7 @@ def verdict_with_gaps_of(host_us: float) -> tuple[str, float, float]:
 
 
 def test_between_adopt_and_stay_eager_lie_gaps_of_which_nobody_knows_what_they_are() -> None:
-    lengths = (500, 900, 1100, 1900, 2100, 4000, 6000, 9800, 11_000, 20_000)
+    lengths = (300, 400, 500, 900, 1100, 1900, 2100, 4000, 6000, 9800, 11_000, 20_000)
     found = [verdict_with_gaps_of(length) for length in lengths]
     order = ("adopt", "inconclusive", "stay_eager")
     places = [order.index(verdict) for verdict, _, _ in found]
@@ -286,6 +286,96 @@ def test_gaps_that_decide_the_verdict_are_told() -> None:
     assert read.verdict is not None
     assert "may or may not remove the longer gaps" in read.verdict.headline
     assert "LS005" in {finding.code for finding in read.findings}
+
+
+def waiting(kernel_us: float, host_us: float, after_us: float = 0) -> TraceBuilder:
+    """Steps of 100 launches that end with a synchronization, as `.item()` makes one, and time that
+    the host takes between them."""
+    built = trace()
+    for _ in range(9):
+        built.step()
+        for _ in range(100):
+            built.op("aten::mul").work(host_us).launch(kernel_us=kernel_us)
+        built.sync().end().work(after_us)
+    return built
+
+
+@pytest.mark.parametrize("after_us", [900, 5000])
+def test_what_a_step_without_its_synchronization_saves_is_no_gain_of_a_graph(
+    after_us: float,
+) -> None:
+    read = profile(waiting(50, 2, after_us))
+    assert removable(read) == pytest.approx(0, abs=5)
+    assert known(read.metrics["removable_pct"].high) > 100 * after_us / (5000 + after_us) - 3
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "stay_eager"
+
+
+def test_a_late_host_is_replaced_in_a_step_that_waits() -> None:
+    read = profile(waiting(4, 20))
+    assert removable(read) > 50
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "adopt"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_few_gaps_that_are_unlike_the_others_decide_nothing(waits: bool) -> None:
+    """As of an environment that acts on what the model said, or of operators on the CPU."""
+
+    def acting(builder: TraceBuilder, _: int) -> None:
+        for _ in range(6):
+            for _ in range(10):
+                builder.work(8).launch(kernel_us=6)
+            (builder.sync() if waits else builder).work(900)
+
+    read = profile(marked(8, acting))
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "inconclusive"
+    assert "may or may not remove the longer gaps" in read.verdict.headline
+
+
+def test_gaps_between_work_that_was_queued_long_before_decide_nothing() -> None:
+    """As where a trace lacks every other kernel, or another process uses the GPU."""
+
+    def half(builder: TraceBuilder, _: int) -> None:
+        for number in range(200):
+            builder.work(8).launch(kernel_us=3 if number % 2 else 40, name=f"k{number % 2}")
+
+    built = marked(8, half)
+    gone = {e["args"]["correlation"] for e in built.events if e["name"] == "k0"}
+    built.events = [e for e in built.events if e["args"].get("correlation") not in gone]
+    read = profile(built)
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "inconclusive"
+
+
+def test_a_thread_that_launches_nothing_makes_no_other_one_wait() -> None:
+    def watched(builder: TraceBuilder, _: int) -> None:
+        step(builder)
+        builder.end()
+
+    built = marked(8, watched)
+    alone = profile(built)
+    marks = [event for event in built.events if event["cat"] == "user_annotation"]
+    for number, mark in enumerate(marks):
+        built.events.append(
+            {**mark, "cat": "cuda_runtime", "name": "cudaEventSynchronize", "tid": 777,
+             "args": {"correlation": 10**6 + number}}
+        )  # fmt: skip
+    beside = profile(built)
+    assert removable(beside) == pytest.approx(removable(alone), abs=0.5)
+    for key in ("launch_overhead_ms", "sync_wait_ms", "sync_cost_ms"):
+        assert known(beside.value(key)) == pytest.approx(known(alone.value(key)), abs=0.01), key
+
+
+def test_recording_that_makes_the_host_late_behind_data_widens_the_bounds() -> None:
+    def body(builder: TraceBuilder, _: int) -> None:
+        builder.data(3000)
+        for _ in range(200):
+            builder.op("aten::mul").work(12).launch(kernel_us=16)
+
+    read = profile(marked(8, body))
+    assert known(read.metrics["removable_pct"].low) < removable(read) - 10
 
 
 def test_allocation_in_every_step_is_told_and_is_no_launch_overhead() -> None:

@@ -42,6 +42,12 @@ def test_a_graph_of_one_kernel_is_a_graph_too() -> None:
     assert kinds(trace().graph([("a", 2)]).trace()) == [c.GRAPH]
 
 
+def test_a_kernel_that_the_file_holds_twice_makes_no_graph() -> None:
+    built = trace().launch().launch()
+    built.events += [event for event in built.events if event["cat"] == "kernel"]
+    assert kinds(built.trace()) == ["kernel"] * 2
+
+
 def test_an_orphan_lowers_the_coverage_and_has_no_launch() -> None:
     found = find_launches(trace().launch().launch().launch().orphan().trace())
     assert found.coverage_pct == 75.0

@@ -241,6 +241,7 @@ FACTS: dict[str, tuple[Any, ...]] = {
     "timing_window_iteration_ms": (None, (), (0.0, 5.0), (1.0, 1.2), (7.3, 5.7, 9.0)),
     "unsteady": (None, False, True),
     "unsure_idle_pct": (None, 0.0, 0.3, 40.0, 99.0),
+    "unusual_idle_pct": (None, 0.0, 0.3, 40.0, 99.0),
     "gain_unknown": (
         None,
         Reason("file_cut"),

@@ -12,7 +12,7 @@ import numpy as np
 
 from launchscope.analysis.replay_model.prediction import Optimizer, Prediction, predict, step_work
 from launchscope.analysis.replay_model.replay import MeasuredReplay, measured_replay
-from launchscope.analysis.replay_model.simulation import Model, fit
+from launchscope.analysis.replay_model.simulation import REPLAY_NODE_US, REPLAY_US, Model, fit
 from launchscope.analysis.timeline.accounting import Accounting, account
 from launchscope.analysis.timeline.timeline import Timeline, build_timeline
 from launchscope.analysis.timeline.work import Work
@@ -21,9 +21,6 @@ from launchscope.model import HostInput, Recording, ReplayResult, ScopeReplay
 
 # Inputs to copy in per step where the recording does not say: a batch and its targets.
 _USUAL_INPUTS = 2
-# Host time of one replay call where it was not measured: so much and so much more per node.
-# An H200 host took 20 to 350 us for 57 to 1,400 nodes.
-REPLAY_US, REPLAY_NODE_US = 20.0, 0.2
 # The driver stages a pageable copy up to this size and returns at once; the call of a larger one
 # lasts until the GPU has taken most of it. The recording does not say what memory is pinned.
 STAGED_BYTES = 64 * 1024
@@ -135,6 +132,23 @@ class Projector:
             source="predicted" if replay is None else "measured",
             step_pct=None if keeps_rest else 100 * (1 - timed.ms / self.step_ms),
             break_even_steps=_break_even(replay, self.iteration_ms - whole),
+        )
+
+    def with_waits(self, simulated: Projection, data_ms: float) -> Projection:
+        """This projection where nobody takes the waits out of the step, so that graphs replay the
+        pieces between them. What an iteration without the waits saves stays within the bounds.
+
+        `data_ms` of the predicted replay is idle time in which the host loads data. The host may
+        load it while the GPU works, so a faster iteration in pieces widens the bounds, too.
+        """
+        pieces = self.model.in_pieces_ms(self.predicted.ms - data_ms, _USUAL_INPUTS)
+        longer = pieces - simulated.projected_ms
+        share = 100 * longer / simulated.eager_ms
+        return replace(
+            simulated,
+            projected_ms=simulated.projected_ms + max(longer, 0.0),
+            low_pct=simulated.low_pct - max(share, 0.0),
+            high_pct=simulated.high_pct - min(share, 0.0),
         )
 
 

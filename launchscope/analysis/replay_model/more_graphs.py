@@ -7,9 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from launchscope.analysis.replay_model.gain import REPLAY_NODE_US, REPLAY_US, TracedSteps
+from launchscope.analysis.replay_model.gain import TracedSteps
 from launchscope.analysis.replay_model.prediction import predict, step_work, step_works
-from launchscope.analysis.replay_model.simulation import END, LAUNCH, Loop, fit, simulate
+from launchscope.analysis.replay_model.simulation import (
+    END,
+    LAUNCH,
+    REPLAY_NODE_US,
+    REPLAY_US,
+    Loop,
+    fit,
+    simulate,
+)
 from launchscope.analysis.timing import StepTimes
 from launchscope.model import Metric, StepGroup
 from launchscope.parser.trace import Bools, Floats

@@ -15,7 +15,12 @@ from dataclasses import astuple, dataclass, fields, replace
 import numpy as np
 
 from launchscope.analysis.timeline.accounting import QUEUE_LIMIT, blocked_ns
-from launchscope.analysis.timeline.timeline import stalled_ns
+from launchscope.analysis.timeline.timeline import (
+    kept_host_ns,
+    stalled_ns,
+    staying,
+    unusual_limits,
+)
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes
 from launchscope.parser import columns as c
@@ -27,6 +32,9 @@ COPY_HOST_US = 5.0
 # A small copy on the device, and the memory speed for larger ones (H200: 2 TB/s read + write).
 COPY_DEVICE_US = 1.5
 COPY_BYTES_PER_US = 2e6
+# Host time of one replay call where it was not measured: so much and so much more per node.
+# An H200 host took 20 to 350 us for 57 to 1,400 nodes.
+REPLAY_US, REPLAY_NODE_US = 20.0, 0.2
 # The most events of one simulation, so that a report takes seconds at most.
 _MOST_EVENTS = 120_000
 _SCALES = (0.2, 3.0)
@@ -50,6 +58,7 @@ class Loop:
 
     kind: Ints
     gap_ns: Floats  # the host's own time since the event before, waits taken out
+    kept_ns: Floats  # of it, data, set-up and pauses, which no replay removes
     work_ns: Floats  # GPU time that a launch brings
     waits: Bools  # launches that also wait
     in_step: Bools
@@ -66,7 +75,8 @@ class Loop:
 
     def scaled(self, step: float, between: float) -> Loop:
         """The loop with the host's own time stretched, inside steps and between them."""
-        return replace(self, gap_ns=self.gap_ns * np.where(self.in_step, step, between))
+        gap_ns = self.gap_ns * np.where(self.in_step, step, between)
+        return replace(self, gap_ns=gap_ns, kept_ns=np.minimum(self.kept_ns, gap_ns))
 
     def without_waits(self) -> Loop:
         """The same host work and launches with nothing that waits for the GPU."""
@@ -202,6 +212,33 @@ class Model:
         replayed.work_ns[new] = np.tile(work, begins.sum())
         return _typical(simulate(replayed, self.steps, self.costs))
 
+    def in_pieces_ms(self, gpu_ms: float, input_tensors: int) -> float:
+        """Iteration time with one graph for each piece of the step, where data, set-up, pauses and
+        waits inside the step stay as they are. A piece stays eager where that is faster."""
+        loop = self.loop
+        mine, launches = loop.in_step, loop.in_step & (loop.kind == LAUNCH)
+        waits = mine & (loop.waits | (loop.kind == SYNC))
+        # A piece ends with its last launch: before what waits, after kept host time, or at the end.
+        opens = ~mine | waits | (loop.kind == END) | (loop.kept_ns > 0)
+        last = launches & (waits | np.append(opens[1:], True))
+        stays: Bools = ~launches | last
+
+        def of_piece(amount: Floats | Bools) -> Floats:
+            return np.diff(np.cumsum(np.where(launches, amount, 0))[stays], prepend=0.0)
+
+        through = np.cumsum(np.where(mine, loop.work_ns, 0.0))[loop.kind == END]
+        eager_ns = float(np.median(np.diff(through, prepend=0.0)))
+        work = of_piece(loop.work_ns) * gpu_ms * 1e6 / max(eager_ns, 1.0)
+        replay = 1e3 * (REPLAY_US * last[stays] + REPLAY_NODE_US * of_piece(np.ones(len(mine))))
+        eager = of_piece(loop.gap_ns - loop.kept_ns)
+        kept = np.diff(np.cumsum(np.where(mine, loop.kept_ns, 0.0))[stays], prepend=0.0)
+        pieces = loop.chosen(stays)
+        begins = pieces.kind == BEGIN
+        gap = np.where(pieces.in_step, np.minimum(replay, eager) + kept, pieces.gap_ns)
+        gap += np.where(begins, input_tensors * COPY_HOST_US * 1e3, 0.0)
+        pieces = replace(pieces, gap_ns=gap, work_ns=np.where(pieces.in_step, work, pieces.work_ns))
+        return _typical(simulate(pieces, self.steps, self.costs))
+
 
 def fit(work: Work, times: StepTimes, profiler_us: float) -> Model | None:
     """The loop whose host times inside and between steps agree with the untraced ones.
@@ -256,6 +293,7 @@ def _loop(work: Work, profiler_us: float, host_ms: float) -> tuple[Loop, Costs] 
         return None
     sync_start = ints(work.syncs, c.START)
     waiting = np.isin(windows.of(sync_start), used) & (work.own_copy < 0)
+    waiting &= np.isin(work.syncs[c.TID], work.launches[c.TID])  # others hold up no launch
     gpu_work, costs = _gpu(work)
     waited_copy = _waiting_copies(work)
     held = np.where(waited_copy > 0, waited_copy, blocked_ns(work.launches))
@@ -283,9 +321,12 @@ def _loop(work: Work, profiler_us: float, host_ms: float) -> tuple[Loop, Costs] 
     least = profiler_us * 1000 * float((kind == LAUNCH)[in_step].sum()) / inside
     stretch = (gap[in_step].sum() - host_ms * 1e6 * len(used)) / inside
     gap = np.maximum(gap - np.clip(stretch, least, _MOST_EVENT_NS) * recorded, 0.3 * gap)
+    paused, _ = staying(gap.astype(np.int64), unusual_limits(work))
+    kept = np.maximum(kept_host_ns(work, before, time), paused)
     loop = Loop(
         kind=kind,
         gap_ns=gap,
+        kept_ns=np.where(in_step, np.minimum(kept, gap), 0.0),
         work_ns=np.append(gpu_work, 0.0)[launch],
         waits=np.append(waited_copy > 0, False)[launch],
         in_step=in_step,

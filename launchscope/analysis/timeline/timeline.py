@@ -31,14 +31,20 @@ from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, where
 
 # Two kinds of idle time that a replay removes where it is short, and keeps where it is long: below
-# the first limit all of it goes, above the last one all stays, and between them nobody knows.
+# the first limit all of it goes, above the last one all stays, and between them nobody knows. What
+# may stay grows from the first to the second limit, what does stay from the third to the last.
 # An activity that starts so long after its launch call returned, on an idle GPU, waits for another
 # stream, a collective or work that the trace lacks. The longest in 14 recordings (H200) is 8 us, in
 # traces of an MI300X 86 us.
-STALL_NS = (100_000, 200_000, 400_000)
+STALL_NS = (100_000, 200_000, 200_000, 400_000)
+# The GPU takes at most so long from one queued activity to the next.
+_DISPATCH_NS = 20_000
 # A host that launches nothing for so long prepares data, sets something up or pauses. The longest
 # gap in a step of the 14 recordings is 1.0 ms.
-PAUSE_NS = (1_000_000, 2_000_000, 10_000_000)
+PAUSE_NS = (1_000_000, 2_000_000, 2_000_000, 10_000_000)
+# A shorter gap is launch overhead, as far as anybody knows. But one that is so many times as long
+# as usual between two launches of a step, and at least so long, may be other work of the host.
+_UNUSUAL, _LEAST_UNUSUAL_NS = 20, 200_000
 _SETUP = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free|Host(?:Alloc|Malloc|Free|Register))"
     r"|cuMem(?:Alloc|Free|Host|Create|Map|Unmap|Release|SetAccess)"
@@ -56,8 +62,8 @@ CAUSES: tuple[IdleCause, ...] = (
 class IdleParts:
     """Idle milliseconds per used iteration, by cause; they sum to `idle`. `stalled` is a part of
     `dispatch`. Of `paused` and `stalled` together, half of `unsure` more or less may stay in a
-    replay. `gaps` counts all gaps and `pauses` those with a pause. `exposed_ns` are the nanoseconds
-    of `launch_call` and `framework`, but of each launch."""
+    replay, and `unusual` more of the rest. `gaps` counts all gaps and `pauses` those with a pause.
+    `exposed_ns` are the nanoseconds of `launch_call` and `framework`, but of each launch."""
 
     idle: Floats
     dispatch: Floats
@@ -70,6 +76,7 @@ class IdleParts:
     paused: Floats
     unattributed: Floats
     unsure: Floats
+    unusual: Floats
     gaps: Floats
     pauses: Floats
     exposed_ns: Ints
@@ -83,8 +90,8 @@ class IdleParts:
 @dataclass(frozen=True)
 class Gaps:
     """Idle gaps [start, end), by time, and nanoseconds of each by cause: the parts sum to its
-    length. `stalled` and `unsure` are as in `IdleParts`. `launch`: the one that ended it, and
-    `group`: a row of the iterations; -1 for none."""
+    length. `stalled`, `unsure` and `unusual` are as in `IdleParts`. `launch`: the one that ended
+    it, and `group`: a row of the iterations; -1 for none."""
 
     start: Ints
     end: Ints
@@ -100,6 +107,7 @@ class Gaps:
     paused: Ints
     unattributed: Ints
     unsure: Ints
+    unusual: Ints
 
     def parts(self, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """The parts of these gaps, side by side: begins, ends, rows of `CAUSES`, and gaps."""
@@ -182,14 +190,24 @@ def _in_steps(work: Work, start: Ints, end: Ints, launch: Ints) -> tuple[Ints, I
 def stalled_ns(start: Ints, end: Ints, call_end: Ints) -> tuple[Ints, Ints]:
     """How long an activity that ends the idle time `start` to `end` waited for something else than
     its launch call, which ended at `call_end`, and how unsure that is; 0 for a usual latency."""
-    return _staying(np.maximum(end - np.maximum(call_end, start), 0), STALL_NS)
+    return staying(np.maximum(end - np.maximum(call_end, start), 0), STALL_NS)
 
 
-def _staying(idle: Ints, limits: tuple[int, int, int]) -> tuple[Ints, Ints]:
-    """Of each idle time what stays in a replay, the mean of the least and the most that may, and
-    the difference of these two."""
+def unusual_limits(work: Work) -> tuple[int, int, int, int]:
+    """`PAUSE_NS` for these steps, where gaps much longer than usual are pauses, too."""
+    row = np.flatnonzero(np.isin(work.step, work.iterations.used))
+    gap = ints(work.launches, c.START)[row][1:] - ints(work.launches, c.END)[row][:-1]
+    gap = gap[np.diff(work.step[row]) == 0]
+    usual = float(np.median(gap)) if len(gap) else PAUSE_NS[0]
+    least = int(np.clip(_UNUSUAL * usual, _LEAST_UNUSUAL_NS, PAUSE_NS[0]))
+    return (least, 2 * least, *PAUSE_NS[2:])
+
+
+def staying(idle: Ints, limits: tuple[int, int, int, int]) -> tuple[Ints, Ints]:
+    """Of each idle time in ns what stays in a replay, the mean of the least and the most that may,
+    and the difference of these two."""
     least, most = (
-        idle * np.clip((idle - low) / (high - low), 0, 1) for low, high in (limits[1:], limits[:2])
+        idle * np.clip((idle - low) / (high - low), 0, 1) for low, high in (limits[2:], limits[:2])
     )
     return np.rint((least + most) / 2).astype(np.int64), np.rint(most - least).astype(np.int64)
 
@@ -240,7 +258,12 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
     rest -= in_sync + setup
     refill = _refill(work, of_launch(c.START), rest)
     exposed = rest - refill
-    paused, unsure_pause = _staying(exposed * pauses, PAUSE_NS)
+    paused, unsure_pause = staying(exposed * pauses, PAUSE_NS)
+    mean, range_ = staying(exposed * pauses, unusual_limits(work))
+    unusual = np.maximum(mean + range_ // 2 - paused - unsure_pause // 2, 0)
+    # Long before this gap its launch had returned: no latency of the call explains the gap.
+    late = known & (call_end + STALL_NS[0] <= start) & (total > _DISPATCH_NS)
+    unusual += np.where(late & pauses, total - stalled, 0)
     exposed -= paused
     share = np.minimum(in_call / np.maximum(rest, 1), 1.0)
     launch_call = np.rint(exposed * share).astype(np.int64)
@@ -260,6 +283,7 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
         paused=paused,
         unattributed=np.where(known, 0, total),
         unsure=unsure + unsure_pause,
+        unusual=unusual,
     )
 
 
@@ -287,6 +311,7 @@ def _summed(work: Work, gaps: Gaps) -> IdleParts:
         paused=counted(gaps.paused) / 1e6,
         unattributed=counted(gaps.unattributed) / 1e6,
         unsure=counted(gaps.unsure) / 1e6,
+        unusual=counted(gaps.unusual) / 1e6,
         gaps=counted(total > 0),
         pauses=counted(gaps.paused > 0),
         exposed_ns=exposed_ns,
@@ -305,13 +330,27 @@ def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints
     # What the thread did after the launch that ended the gap has no part in it.
     until = np.minimum(stop, call_start)
     data = _cover(ranges_named(work.trace, DATA_RANGE)).inside(begin, until, thread)
-    calls = work.trace.calls
-    set_up = _cover(work.iterations.of_process(calls[where(calls[c.NAME], _SETUP.match)]))
+    set_up = _cover(_set_up(work))
     before = set_up.inside(begin, until, thread)
     # A launch call loads the module of its kernel.
     loads = set_up.inside(np.maximum(begin, call_start), np.minimum(stop, call_end), thread)
     waited = _sync_cover(work).inside(begin, until, thread)
     return data, waited, before + loads, np.maximum(in_call - loads, 0)
+
+
+def kept_host_ns(work: Work, begin: Ints, end: Ints) -> Ints:
+    """Of each span of host time: how long the threads that launch load data or set something up."""
+    tables = (_set_up(work), work.iterations.of_process(ranges_named(work.trace, DATA_RANGE)))
+    mine = [table[np.isin(table[c.TID], work.threads)] for table in tables]
+    start, stop = (
+        np.concatenate([ints(table, column) for table in mine]) for column in (c.START, c.END)
+    )
+    return Cover.of(start, stop).inside(begin, end)
+
+
+def _set_up(work: Work) -> Table:
+    calls = work.iterations.of_process(work.trace.calls)
+    return calls[where(calls[c.NAME], _SETUP.match)]
 
 
 def _cover(table: Table) -> Cover:
@@ -329,9 +368,12 @@ def _sync_cover(work: Work) -> Cover:
 
 def _refill(work: Work, call_start: Ints, rest: Ints) -> Ints:
     """How much of each gap's rest is charged to the synchronization before it: a wait of w leaves
-    the host w behind, so idle time up to the next wait is charged to it until w is used up."""
-    finish = np.argsort(ints(work.syncs, c.END), kind="stable")
-    ends, wait = ints(work.syncs, c.END)[finish], work.waited[finish]
+    the host w behind, so idle time up to the next wait is charged to it until w is used up. Threads
+    that launch nothing may wait without making anybody late."""
+    held = np.isin(work.syncs[c.TID], work.launches[c.TID])
+    syncs, waited = work.syncs[held], work.waited[held]
+    finish = np.argsort(ints(syncs, c.END), kind="stable")
+    ends, wait = ints(syncs, c.END)[finish], waited[finish]
     segment = np.searchsorted(ends, call_start, side="right")  # 0: before any wait
     budget = np.concatenate(([0], wait))[segment]
     order = np.argsort(segment, kind="stable")

@@ -93,13 +93,13 @@ class Work:
         """How many operators and calls of the threads that launch begin in each span: what
         recording stretches. Others, which load data or watch, work beside them."""
         tables = map(self.iterations.of_process, (self.trace.ops, self.trace.calls))
-        mine = [table[np.isin(table[c.TID], self._threads)] for table in tables]
+        mine = [table[np.isin(table[c.TID], self.threads)] for table in tables]
         starts = [ints(table, c.START) for table in mine]
         counted = sum(np.searchsorted(s, end) - np.searchsorted(s, begin) for s in starts)
         return np.clip(counted, 0, None).astype(np.float64)
 
     @cached_property
-    def _threads(self) -> Ints:
+    def threads(self) -> Ints:
         """The threads that launch the work of the steps, backward's among them."""
         threads, often = np.unique(ints(self.launches, c.TID), return_counts=True)
         return threads[often >= _THREAD_SHARE * len(self.launches)]

@@ -35,7 +35,7 @@ def loop(
     work = np.where(kind == LAUNCH, work_us * 1e3, 0.0)
     in_step = kind != BEGIN
     no = np.zeros(len(kind), bool)
-    return Loop(kind, gap, work, no, in_step, no, no)
+    return Loop(kind, gap, np.zeros(len(kind)), work, no, in_step, no, no)
 
 
 def typical(run: Run) -> tuple[float, float]:
@@ -84,6 +84,26 @@ def test_a_replay_runs_beside_the_hosts_work_between_steps() -> None:
     assert model.replayed_ms(0.3, 20) == pytest.approx(0.52, abs=0.001)
 
 
+def test_pieces_of_a_step_keep_its_synchronization() -> None:
+    model = Model(loop(100, 5, 50, 1000, sync=True), IDEAL, 30, 6.0)
+    assert model.replayed_ms(5.0, 40) == pytest.approx(5.0, abs=0.01)
+    assert model.in_pieces_ms(5.0, 0) == pytest.approx(6.04, abs=0.01)
+
+
+def test_pieces_of_a_step_keep_the_hosts_pause_and_wait_for_it_where_it_waits() -> None:
+    ahead, behind = loop(100, 5, 20, 0), loop(100, 5, 20, 0, sync=True)
+    for one in (ahead, behind):
+        one.gap_ns[-1] = one.kept_ns[-1] = 3e6  # behind the last launch
+    # 2 ms of the GPU beside the pause, or before it.
+    assert Model(ahead, IDEAL, 30, 3.5).in_pieces_ms(2.0, 0) == pytest.approx(3.04, abs=0.01)
+    assert Model(behind, IDEAL, 30, 5.0).in_pieces_ms(2.0, 0) == pytest.approx(5.04, abs=0.01)
+
+
+def test_a_piece_of_few_launches_stays_eager() -> None:
+    one = loop(4, 3, 1, 100)
+    assert Model(one, IDEAL, 30, 0.112).in_pieces_ms(0.004, 0) == pytest.approx(0.112, abs=0.002)
+
+
 def test_input_copies_cost_host_and_device_time() -> None:
     model = Model(loop(100, 10, 2, 0), IDEAL, 10, 1.0)
     bare = model.replayed_ms(1.0, 20)
@@ -99,6 +119,7 @@ def uploading(copies: int) -> Loop:
     return Loop(
         kind,
         gap,
+        np.zeros(len(kind)),
         np.concatenate(([1e3, 0.0] * copies, plain.work_ns)),
         np.zeros(len(kind), bool),
         np.concatenate((np.zeros(2 * copies, bool), plain.in_step)),
@@ -161,7 +182,7 @@ def test_the_closed_form_agrees_with_the_simulation_of_every_event(
     gap = np.array([0.0, *[gap for gap, _, _ in of], 1.0])
     work = np.where(kind == LAUNCH, np.array([0.0, *[work for _, work, _ in of], 0.0]), 0.0)
     no = np.zeros(len(kind), bool)
-    one = Loop(kind, gap, work, no, ~no, no, no)
+    one = Loop(kind, gap, np.zeros(len(kind)), work, no, ~no, no, no)
     costs = Costs(latency, dispatch, 0.0)
     unrolled = one.chosen(np.tile(np.arange(len(kind)), repeats))
     _, gpu = simulate_plainly(unrolled, costs)
@@ -178,7 +199,8 @@ def test_a_short_queue_is_never_overfilled(of: list[tuple[float, float, bool]], 
     gap, work = (np.array([[row[i], 0.0] for row in of] * 4).ravel() for i in range(2))
     no = np.zeros(len(gap), bool)
     host, gpu = simulate_plainly(
-        Loop(kind, gap, work, no, ~no, no, no), Costs(0.0, 0.0, 0.0, queue_limit=limit)
+        Loop(kind, gap, np.zeros(len(kind)), work, no, ~no, no, no),
+        Costs(0.0, 0.0, 0.0, queue_limit=limit),
     )
     unfinished = [(gpu[:row] > host[row] + 1e-9).sum() for row in range(len(host))]
     assert max(unfinished) < limit or max(unfinished) == 0

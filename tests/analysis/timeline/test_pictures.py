@@ -119,6 +119,7 @@ def test_gaps_by_cause_sum_to_the_idle_time_of_every_iteration() -> None:
         "idle",
         "stalled",
         "unsure",
+        "unusual",
         "gaps",
         "pauses",
         "exposed_ns",
