@@ -254,12 +254,15 @@ def _orphans(work: Work) -> Bools:
     """Device work without a known launch that began while the host was recorded. Before, and as far
     as it was queued by then, it was launched before the recording began."""
     trace = work.trace
-    host = map(work.iterations.of_process, (trace.calls, trace.ops, trace.ranges))
+    host = [*map(work.iterations.of_process, (trace.calls, trace.ops, trace.ranges))]
     times = np.concatenate([ints(table, c.START) for table in host])
     start, unknown = ints(work.activities, c.START), ints(work.activities, c.LAUNCH) < 0
     recorded = (start >= times.min(initial=np.iinfo(np.int64).max)) & (
         start <= times.max(initial=0)
     )
+    # What still ran after the host was recorded has the id of a call among the recorded ones.
+    last = int(ints(host[0], c.CORRELATION).max(initial=-1))
+    recorded |= (start > times.max(initial=0)) & (ints(work.activities, c.CORRELATION) <= last)
     found: Bools = unknown & recorded & ~work.activities[c.EARLIER]
     return found
 

@@ -349,6 +349,22 @@ def test_gaps_between_work_that_was_queued_long_before_decide_nothing() -> None:
     assert read.verdict.recommendation == "inconclusive"
 
 
+def test_lost_calls_of_work_that_ran_after_the_host_was_recorded_leave_no_verdict() -> None:
+    def far_ahead(builder: TraceBuilder, _: int) -> None:
+        for _ in range(100):
+            builder.launch(kernel_us=2000)
+
+    built = marked(4, far_ahead)
+    calls = [e["args"]["correlation"] for e in built.events if e["name"] == "cudaLaunchKernel"]
+    gone = set(calls[::4])
+    built.events = [
+        event
+        for event in built.events
+        if event["cat"] == "kernel" or event["args"].get("correlation") not in gone
+    ]
+    assert why_unknown(profile(built)) == "launches_unknown"
+
+
 def test_a_thread_that_launches_nothing_makes_no_other_one_wait() -> None:
     def watched(builder: TraceBuilder, _: int) -> None:
         step(builder)

@@ -142,11 +142,12 @@ class Projector:
         load it while the GPU works, so a faster iteration in pieces widens the bounds, too.
         """
         pieces = self.model.in_pieces_ms(self.predicted.ms - data_ms, _USUAL_INPUTS)
-        longer = pieces - simulated.projected_ms
+        whole = simulated.projected_ms
+        longer = min(pieces, max(self.iteration_ms, whole)) - whole  # eager is possible, too
         share = 100 * longer / simulated.eager_ms
         return replace(
             simulated,
-            projected_ms=simulated.projected_ms + max(longer, 0.0),
+            projected_ms=whole + max(longer, 0.0),
             low_pct=simulated.low_pct - max(share, 0.0),
             high_pct=simulated.high_pct - min(share, 0.0),
         )
