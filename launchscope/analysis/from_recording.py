@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +30,7 @@ from launchscope.analysis.replay_model.replay import (
 )
 from launchscope.analysis.steps.between import of_records
 from launchscope.analysis.steps.iterations import find_iterations
+from launchscope.analysis.steps.occurrence import Kind, occurrence
 from launchscope.analysis.timeline.kernels import kernel_table, op_table
 from launchscope.analysis.timeline.lines import launch_lines
 from launchscope.analysis.timeline.pictures import timelines
@@ -45,6 +47,7 @@ from launchscope.model import (
     ReplayResult,
     Shapes,
     ShapeSignature,
+    WorkCount,
 )
 from launchscope.parser import read_trace
 from launchscope.parser.trace import Trace
@@ -117,6 +120,7 @@ def build_profile(
         kernels=kernel_table(lines) if lines is not None else (),
         ops=op_table(ops),
         between=builder.between,
+        work=(*_blocker_work(inspected), *builder.work),
         timelines=timelines(traced.work, traced.timeline, replayed) if traced else None,
         notes=tuple(dict.fromkeys(builder.notes)),
         facts=builder.facts,
@@ -312,6 +316,17 @@ def _shapes(inspected: InspectResult | None) -> Shapes:
         for key, count in seen.most_common()
     )
     return Shapes(len(seen) == 1, tuple(signatures))
+
+
+def _blocker_work(inspected: InspectResult | None) -> tuple[WorkCount, ...]:
+    if inspected is None or not inspected.blockers:
+        return ()
+    counts: list[Counter[Kind]] = [Counter() for _ in range(max(inspected.steps, 1))]
+    for record in inspected.blockers:
+        kind = Kind("blockers", record.op, record.where, record.code)
+        for count, own in zip(counts, record.by_step or repeat(record.count)):
+            count[kind] += own
+    return occurrence(counts).work
 
 
 def _blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:

@@ -8,9 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
+from math import ceil
 from typing import Literal
 
-from launchscope.gate.measurement import blocker_ranges, totals
+from launchscope.gate import metrics
+from launchscope.gate.measurement import blocker_ranges, explained, totals
 from launchscope.model import Blocker, Change, KernelRow, OpRow, PeriodicWork, Profile, SourceLine
 
 # Kernels are counted per step over several steps; a smaller difference is one odd step.
@@ -79,15 +81,26 @@ def _periodic(
 
 
 def new_blockers(profile: Profile, baseline: Profile) -> tuple[int, int]:
-    """How many blockers a step has, by op, that no process of the baseline had: in every process,
-    and in any."""
+    """How many blockers a step has, by op, that no step of the baseline had: in every step, or with
+    a period, of every process, and in any."""
     before, after = blocker_ranges(baseline), blocker_ranges(profile)
-    always = sometimes = 0
+    always, sometimes = 0.0, 0
     for op, (fewest, most) in after.items():
         had = before.get(op, (0, 0))[1]
-        always += max(0, fewest - had)
         sometimes += max(0, most - had)
-    return always, sometimes
+        now, known = (
+            [w for w in p.work if (w.metric, w.name) == (metrics.BLOCKERS, op)]
+            for p in (profile, baseline)
+        )
+        counted, reached = float(fewest), float(had)
+        if now:
+            counted = sum(work.low for work in now)
+        if known:
+            reached = sum(work.low for work in known)
+            reached += explained(metrics.BLOCKERS, profile, baseline, op)
+            reached = max(reached, min(had, sum(work.high for work in known)))
+        always += max(0.0, counted - reached)
+    return ceil(always - 1e-9), sometimes
 
 
 def _changed(

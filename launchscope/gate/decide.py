@@ -11,11 +11,19 @@ from launchscope.gate.baseline import Baseline
 from launchscope.gate.changes import changes, new_blockers
 from launchscope.gate.comparability import mismatch, warnings
 from launchscope.gate.limits import Limit
-from launchscope.gate.measurement import Range, noise_of, observed_alike, range_of
+from launchscope.gate.measurement import (
+    Range,
+    explained,
+    noise_of,
+    observed_alike,
+    range_of,
+    usual_share,
+)
 from launchscope.gate.wording import (
     headline,
     reason_against_baseline,
     reason_against_limit,
+    reason_by_chance,
     reason_within_noise,
 )
 from launchscope.model import CheckResult, LimitCheck, Outcome, Profile, TimedFigure
@@ -136,7 +144,10 @@ def _decide(
         return replace(found, reason=problem or missing)
     if limit.relative and baseline is not None and not observed_alike(name, profile, baseline):
         return replace(found, reason="the baseline was made with another --inspect or --trace")
-    found = replace(found, better=before is not None and _better(limit, now, before))
+    if before is not None and baseline is not None:
+        fewer = explained(name, baseline, profile)
+        least = replace(now, high=now.high + fewer)
+        found = replace(found, better=_better(limit, least, before))
     if before is None or baseline is None or not limit.relative:
         outcome = _outcome_of(name, now, limit.amount, now.value, limit.amount)
         found = replace(found, outcome=outcome, bound=limit.amount)
@@ -144,12 +155,31 @@ def _decide(
     more = new_blockers(profile, baseline) if name == metrics.BLOCKERS else None
     outcome, bound = _against_baseline(limit, now, before, more)
     found = replace(found, outcome=outcome, bound=bound, exact=now.exact and before.exact)
+    undecided = more is not None and outcome == "inconclusive"
+    if undecided or (outcome == "failed" and _may_be_chance(limit, now, before, profile, baseline)):
+        found = replace(found, outcome="inconclusive")
+        return replace(found, reason=reason_by_chance(found))
     # The baseline was measured at another time: what is within the noise proves nothing.
     lost = metrics.is_timed(name) and (noise is None or noise > limit.allowance(before.value))
     if lost and outcome == "failed":
         found = replace(found, outcome="inconclusive")
         return replace(found, reason=reason_within_noise(found))
     return replace(found, reason=reason_against_baseline(found, more and more[0]))
+
+
+def _may_be_chance(
+    limit: Limit, now: Range, before: Range, profile: Profile, baseline: Profile
+) -> bool:
+    """Whether a count that is beyond its limit may be so in unchanged code, by what each inspected
+    iteration did."""
+    name = limit.metric
+    if name == "shape_signatures":
+        # Other shapes now and then, or all the time: a few steps see more or fewer of them.
+        steps = sum(shape.steps for shape in profile.shapes.signatures)
+        return before.value > 1 or steps == 2 or usual_share(profile.shapes) > 0.5
+    more = explained(name, profile, baseline)
+    reached = before.low + more
+    return more > 0 and not _worse(name, now.low, reached + limit.allowance(reached))
 
 
 def _timings(
@@ -186,9 +216,6 @@ def _against_baseline(
         # The most frequent of a few counts says less than the range of them.
         middle, expected = (now.low + now.high) / 2.0, bound
     outcome = _outcome_of(name, now, bound, middle, expected)
-    if name == "shape_signatures" and outcome == "failed" and before.value > 1:
-        # How many shapes a few steps see is chance if they change all the time.
-        outcome = "inconclusive"
     return outcome, bound
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, mode
 
 from launchscope.errors import InputError
 from launchscope.gate import metrics
-from launchscope.model import Blocker, Profile
+from launchscope.model import Blocker, Profile, Shapes, WorkCount
 
 _FEWEST_SAMPLES = 8  # so that each half has a median
 
@@ -58,7 +58,43 @@ def merged(profiles: Sequence[Profile]) -> Profile:
         processes=sum(p.facts.processes or 1 for p in profiles),
         blocker_ranges=seen or None,
     )
-    return replace(first, metrics=joined, blockers=blockers, facts=facts)
+    shapes = max((p.shapes for p in profiles), key=usual_share)
+    work = _joined_work(profiles)
+    return replace(first, metrics=joined, blockers=blockers, facts=facts, shapes=shapes, work=work)
+
+
+def _joined_work(profiles: Sequence[Profile]) -> tuple[WorkCount, ...]:
+    """The work of all processes; what one of them never did counts as 0 there."""
+    rows: defaultdict[tuple[str, str, str | None], list[WorkCount]] = defaultdict(list)
+    for profile in profiles:
+        for work in profile.work:
+            rows[work.metric, work.name, work.code].append(work)
+    return tuple(
+        WorkCount(
+            *key,
+            min(work.low for work in found) if len(found) == len(profiles) else 0,
+            max(work.high for work in found),
+            max(work.most for work in found),
+        )
+        for key, found in rows.items()
+    )
+
+
+def explained(metric: str, more: Profile, less: Profile, name: str | None = None) -> float:
+    """How much more of a metric one Profile counts than the `low` of the other because all its
+    iterations did what some of the other's did. With a name, only work of that name."""
+    known = {(w.name, w.code): w.high for w in more.work if w.metric == metric}
+    return sum(
+        max(0.0, min(work.most, known.get((work.name, work.code), 0.0)) - work.low)
+        for work in less.work
+        if work.metric == metric and name in (None, work.name)
+    )
+
+
+def usual_share(shapes: Shapes) -> float:
+    """The share of the inspected steps that have the most frequent shapes; 0 if none is known."""
+    counts = [signature.steps for signature in shapes.signatures]
+    return max(counts, default=0) / max(sum(counts), 1)
 
 
 def _joined_blockers(
@@ -118,10 +154,16 @@ def noise_of(profile: Profile, metric: str) -> float | None:
 
 
 def blocker_ranges(profile: Profile) -> dict[str, tuple[int, int]]:
-    """For every blocker, by op, the fewest and the most that a process saw in one step."""
+    """For every blocker, by op, the fewest that a step of any process had, and the most that a
+    process saw in one step."""
     known = profile.facts.blocker_ranges or {}
     counts = totals((blocker.op, blocker.count) for blocker in profile.blockers)
-    return {op: known.get(op, (count, count)) for op, count in counts.items()}
+    rows = [work for work in profile.work if work.metric == metrics.BLOCKERS]
+    ranges = {op: known.get(op, (count, count)) for op, count in counts.items()}
+    if not rows:  # of an older version
+        return ranges
+    fewest = {op: int(sum(row.low for row in rows if row.name == op)) for op in counts}
+    return {op: (min(fewest[op], low), high) for op, (low, high) in ranges.items()}
 
 
 def totals(rows: Iterable[tuple[str, int]]) -> Counter[str]:

@@ -68,6 +68,17 @@ def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
     return moved
 
 
+def reason_by_chance(limit: LimitCheck) -> str:
+    """Of a count that is beyond its limit, and may be so in unchanged code."""
+    before, now = figure(limit.baseline, limit.unit), figure(limit.value, limit.unit)
+    moved = f"went from {before} to {now}"
+    if limit.metric == "shape_signatures":
+        return f"{moved}, but how many shapes a few steps have can be chance"
+    if limit.metric == metrics.BLOCKERS:
+        return f"{moved}, but not in every step"
+    return f"{moved}, but some iterations of the baseline did this work as well"
+
+
 def reason_within_noise(limit: LimitCheck) -> str:
     """Of a timed limit that failed by less than unchanged code may differ."""
     before, now = figure(limit.baseline, limit.unit), figure(limit.value, limit.unit)

@@ -61,6 +61,7 @@ from launchscope.model.profile import (
     Metric as Metric,
     OpRow as OpRow,
     PeriodicWork as PeriodicWork,
+    WorkCount as WorkCount,
     Profile as Profile,
     Recommendation as Recommendation,
     Replay as Replay,

@@ -243,6 +243,21 @@ class BetweenSteps:
 
 
 @dataclass(frozen=True)
+class WorkCount:
+    """How often an iteration does one thing: `name` is an op, a call or a kernel, `code` the text
+    of its line. `low` and `high` are what `metric` counts of it, in the processes with the least
+    and the most. `most` is seen in one iteration: more than `low` if not every iteration does it.
+    """
+
+    metric: str
+    name: str
+    code: str | None
+    low: float
+    high: float
+    most: float
+
+
+@dataclass(frozen=True)
 class Facts:
     """What rules, reports and the gate need that is no metric; None: not known. Shares are of GPU
     time unless they say otherwise; counts are per step."""
@@ -315,6 +330,7 @@ class Profile(Shown):
     timelines: Timelines | None = None  # None: no step was traced
     ops: tuple[OpRow, ...] = ()  # of the inspected step, in the order in which they first ran
     between: BetweenSteps | None = None  # None: not observed
+    work: tuple[WorkCount, ...] = ()  # between steps, and the blockers of the step
     devices: tuple[DeviceRow, ...] = ()  # of a trace file
     step_groups: tuple[StepGroup, ...] = ()  # where some steps replay a graph and others do not
     # Of the traced steps; None: not recorded, or nothing to show.

@@ -200,6 +200,7 @@ class BlockerRecord:
     code: str | None = None  # the source text of that line
     part: StepPart = "forward"  # of the step, in which it runs
     inside: LibraryStep | None = None  # None: the person's own code
+    by_step: tuple[int, ...] = ()  # its count in each inspected step; none in an old recording
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,7 @@ class OpCount:
     op: str
     where: SourceLine | None
     count: int
+    code: str | None = None  # the source text of that line
 
 
 @dataclass(frozen=True)

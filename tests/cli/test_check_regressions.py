@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,3 +145,44 @@ def test_the_settings_file_can_have_the_command(baselines: Path, tmp_path: Path)
     done = check(tmp_path, "-q")
     assert done.returncode == 0, done.stderr
     assert "PASSED" in done.stdout
+
+
+_CHOSEN = "    if chosen[step % len(chosen)] == '1':\n        "
+OCCASIONAL = SCRIPT.replace(
+    "for step in", "import os\nchosen = os.environ['CHOSEN']\nfor step in"
+).replace("    loss.backward()\n", f"    loss.backward()\n{_CHOSEN}norm = loss.item()\n")
+OCCASIONAL += f"{_CHOSEN}z = x.flip(0) * 2\n{_CHOSEN}print(loss.item())\n"
+
+
+def test_what_some_iterations_do_fails_neither_in_all_nor_in_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(chosen: str, script: str, *more: str) -> dict[str, Any]:
+        """`chosen`: the iterations that do it, in turn."""
+        monkeypatch.setenv("CHOSEN", chosen)
+        (tmp_path / "train.py").write_text(script)
+        done = check(tmp_path, "--baseline", "base", "--repeats", "1", "-o", "out.json",
+                     *more, "train.py")  # fmt: skip
+        report = json.loads((tmp_path / "out.json").read_text())
+        assert (done.returncode == 0) == (report["outcome"] != "failed"), done.stdout
+        return {"outcome": report["outcome"]} | {d["metric"]: d for d in report["limits"]}
+
+    run("10", OCCASIONAL, "--update-baseline")
+    always = run("1", "import sys\n\n" + OCCASIONAL)
+    assert always["outcome"] == "inconclusive"
+    assert always["between_ops"]["outcome"] == "inconclusive"
+    assert "some iterations of the baseline" in always["between_syncs"]["reason"]
+    assert run("0", OCCASIONAL)["outcome"] == "passed"
+    assert run("10", OCCASIONAL)["outcome"] in ("passed", "inconclusive")
+    between = run("10", OCCASIONAL + "    total += loss.item()\n")
+    assert {between[key]["outcome"] for key in ("between_ops", "between_syncs")} == {"failed"}
+    inside = OCCASIONAL.replace(
+        "    loss.backward()", "    peak = loss.item()\n    loss.backward()"
+    )
+    assert run("10", inside)["blockers"]["outcome"] == "failed"
+    run("1", OCCASIONAL, "--update-baseline")
+    rarer = run("10", OCCASIONAL)
+    assert rarer["outcome"] in ("passed", "inconclusive")
+    assert not any(rarer[key]["better"] for key in ("between_ops", "between_syncs", "blockers"))
+    run("0", OCCASIONAL, "--update-baseline")
+    assert run("10", OCCASIONAL)["blockers"]["outcome"] == "inconclusive"

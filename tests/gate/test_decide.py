@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from launchscope.gate.baseline import baseline_of
 from launchscope.gate.decide import confirmed
 from launchscope.gate.measurement import merged
 from launchscope.model import (
@@ -15,9 +16,12 @@ from launchscope.model import (
     OpRow,
     PeriodicWork,
     Profile,
+    Shapes,
+    ShapeSignature,
     SourceLine,
     StepBoundary,
     Target,
+    WorkCount,
 )
 from tests.gate.profiles import (
     OPS,
@@ -230,14 +234,25 @@ def test_newly_changing_shapes_fail_and_always_changing_shapes_do_not() -> None:
     def signatures(count: int) -> Metric:
         return Metric(count, "1", exact=True)
 
-    def with_signatures(count: int) -> object:
-        made = rehearsal()
-        return replace(made, metrics={**made.metrics, "shape_signatures": signatures(count)})
+    def with_signatures(*steps: int) -> Profile:
+        made, seen = rehearsal(), tuple(ShapeSignature(count, ()) for count in steps)
+        known = {**made.metrics, "shape_signatures": signatures(len(steps))}
+        return replace(made, metrics=known, shapes=Shapes(len(steps) == 1, seen))
 
-    one, two, three = map(with_signatures, (1, 2, 3))
-    assert limit(checked(two, one), "shape_signatures").outcome == "failed"  # type: ignore[arg-type]
-    assert limit(checked(three, two), "shape_signatures").outcome == "inconclusive"  # type: ignore[arg-type]
-    assert checked(one, two).outcome == "passed"  # type: ignore[arg-type]
+    one, two, three = with_signatures(10), with_signatures(5, 5), with_signatures(4, 3, 3)
+
+    def outcome(now: Profile, before: Profile) -> str:
+        return limit(checked(now, before), "shape_signatures").outcome
+
+    assert outcome(two, one) == "failed"
+    assert outcome(three, two) == "inconclusive"
+    assert checked(one, two).outcome == "passed"
+    # A last batch that is smaller, or a short sequence now and then.
+    rare = with_signatures(9, 1)
+    assert outcome(rare, one) == "inconclusive"
+    assert outcome(merged([two, rare, two]), one) == "inconclusive"
+    assert outcome(merged([two, two, three]), one) == "failed"
+    assert outcome(with_signatures(1, 1), with_signatures(2)) == "inconclusive"
 
 
 # -------------------------------------------------------------------------- not compared
@@ -423,3 +438,84 @@ def test_periodic_work_is_compared_only_with_as_many_observed_iterations() -> No
     assert limit(checked(known, unknown), "between_ops").outcome == "not_compared"
     assert limit(checked(known, unknown), "between_syncs").outcome == "passed"
     assert checked(unknown, unknown).periodic == (unknown.between or BetweenSteps()).periodic
+
+
+# -------------------------------------------------------------- work of some iterations
+
+
+LOG = "print(loss.item())"
+PLANTED = "running += loss.item()"
+ITEM = "aten._local_scalar_dense"
+
+
+def did(metric: str, *seen: tuple[str | None, float, float], name: str = ITEM) -> Profile:
+    """A process with this work, by the text of its line: what counts, and the most of it."""
+    rows = tuple(WorkCount(metric, name, code, low, low, most) for code, low, most in seen)
+    counted = sum(row.low for row in rows)
+    return replace(with_between(gpu(), BetweenSteps(10), **{metric: counted}), work=rows)
+
+
+@pytest.mark.parametrize(
+    "metric", ["between_launches", "between_syncs", "between_copies", "between_ops"]
+)
+def test_work_of_some_iterations_of_the_baseline_is_no_failure_in_all(metric: str) -> None:
+    sometimes, always = did(metric, (LOG, 0, 2)), did(metric, (LOG, 2, 2))
+    for before in (sometimes, baseline_of(sometimes), merged([did(metric), sometimes])):
+        result = checked(merged([always] * 3), before)
+        assert result.outcome == "inconclusive"
+        reason = limit(result, metric).reason
+        assert reason == (
+            "went from 0 to 2, but some iterations of the baseline did this work as well"
+        )
+    assert checked(sometimes, always).outcome == "passed"
+    assert not checked(sometimes, always).stale  # nobody took it out
+    assert checked(did(metric), always).stale
+    assert checked(always, replace(sometimes, work=())).outcome == "failed"  # an old baseline
+
+
+def test_work_of_some_iterations_hides_nothing_that_was_added() -> None:
+    metric = "between_syncs"
+    before = did(metric, (LOG, 0, 1))
+
+    def outcome(*now: tuple[str | None, float, float]) -> str:
+        return limit(checked(did(metric, *now), before), metric).outcome
+
+    assert outcome((LOG, 0, 1)) == "passed"
+    assert outcome((LOG, 1, 1)) == "inconclusive"
+    assert outcome((LOG, 0, 1), (PLANTED, 1, 1)) == "failed"
+    assert outcome((LOG, 1, 1), (PLANTED, 1, 1)) == "failed"
+    assert outcome((LOG, 2, 2)) == "failed"  # twice in every iteration
+    assert outcome((PLANTED, 1, 1)) == "failed"
+    # What has a known period is no chance.
+    every_third = did(metric, (LOG, 1 / 3, 1 / 3))
+    assert limit(checked(did(metric, (LOG, 1, 1)), every_third), metric).outcome == "failed"
+
+
+def test_two_kinds_of_chance_add_up() -> None:
+    metric = "between_ops"
+    first = did(metric, ("a", 2, 2), ("b", 0, 2))
+    second = did(metric, ("a", 0, 2), ("b", 2, 2))
+    both = did(metric, ("a", 2, 2), ("b", 2, 2))
+    assert checked(both, merged([first, second])).outcome == "inconclusive"
+    planted = did(metric, ("a", 2, 2), ("b", 2, 2), ("c", 3, 3))
+    assert checked(planted, merged([first, second])).outcome == "failed"
+
+
+def test_a_blocker_of_some_steps_does_not_fail_the_gate() -> None:
+    def met(*seen: tuple[str, float, float]) -> Profile:
+        blockers = [replace(item(code=code), count=int(most)) for code, _, most in seen]
+        rows = tuple(WorkCount("blockers", ITEM, code, n, n, most) for code, n, most in seen)
+        return replace(rehearsal(blockers=blockers), work=rows)
+
+    def outcome(now: Profile, before: Profile) -> str:
+        return limit(checked(merged([now] * 3), before), "blockers").outcome
+
+    never, sometimes, always = met(), met((LOG, 0, 1)), met((LOG, 1, 1))
+    assert outcome(sometimes, never) == "inconclusive"
+    assert outcome(always, never) == "failed"
+    assert outcome(always, sometimes) == outcome(sometimes, always) == "passed"
+    assert outcome(met((PLANTED, 1, 1)), sometimes) == "failed"
+    assert outcome(met((LOG, 0, 1), (PLANTED, 1, 1)), sometimes) == "failed"
+    assert outcome(met(("x.item()", 1, 1)), always) == "passed"  # the line was only edited
+    reason = limit(checked(sometimes, never), "blockers").reason
+    assert reason == "went from 0 to 1, but not in every step"

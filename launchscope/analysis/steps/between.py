@@ -1,13 +1,9 @@
-"""The work between two steps: what every observed iteration does, and what only some of them do.
-
-Work that occurs in some iterations has a period if it occurs in every p-th observed one, and was
-observed often enough to be seen p iterations later twice, wherever the observation begins.
-"""
+"""The work between two steps: what every observed iteration does, and what only some of them do."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import repeat
@@ -15,17 +11,10 @@ from operator import and_
 
 import numpy as np
 
+from launchscope.analysis.steps.occurrence import Kind, Occurrence, occurrence, totals
 from launchscope.analysis.timeline.intervals import median_by_group
 from launchscope.analysis.timeline.work import Work
-from launchscope.model import (
-    BetweenRecord,
-    BetweenSteps,
-    Blocker,
-    KernelRow,
-    OpRow,
-    PeriodicWork,
-    SourceLine,
-)
+from launchscope.model import BetweenRecord, BetweenSteps, Blocker, KernelRow, OpRow, WorkCount
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Texts, ints, where
 
@@ -36,16 +25,6 @@ LAUNCHES, SYNCS, COPIES, OPS = METRICS = (
     "between_ops",
 )
 _WAITS = ("sync", "dynamic_shape")  # categories of blockers for which the host waits
-_SEEN_AT_LEAST = 3
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """Work that counts in one metric: an op or call, at one line if that is known."""
-
-    metric: str
-    what: Hashable
-    where: SourceLine | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +33,7 @@ class BetweenCounts:
 
     per_iteration: dict[str, float]
     steps: BetweenSteps
+    work: tuple[WorkCount, ...]
 
 
 def of_records(records: Sequence[BetweenRecord], *, on_gpu: bool) -> BetweenCounts | None:
@@ -63,27 +43,30 @@ def of_records(records: Sequence[BetweenRecord], *, on_gpu: bool) -> BetweenCoun
     records = [record for record in records if record.complete] or records
     if not records:
         return None
-    counts = []
+    counts: list[Counter[Kind]] = []
     for record in records:
-        found = Counter({_Kind(OPS, row.op, row.where): row.count for row in record.ops})
+        count = Counter({Kind(OPS, row.op, row.where, row.code): row.count for row in record.ops})
         if not on_gpu:
             for blocker in record.blockers:
                 if blocker.category in _WAITS:
-                    found[_Kind(SYNCS, blocker.op, blocker.where)] += blocker.count
-            found[_Kind(COPIES, None)] += record.copies
-        counts.append(found)
-    always, periodic = _split(counts)
+                    kind = Kind(SYNCS, blocker.op, blocker.where, blocker.code)
+                    count[kind] += blocker.count
+            count[Kind(COPIES, "")] += record.copies
+        counts.append(count)
+    found = occurrence(counts)
     steps = BetweenSteps(
         len(records),
         tuple(
-            OpRow(str(kind.what), count, kind.where)
-            for kind, count in always.items()
+            OpRow(kind.name, count, kind.where)
+            for kind, count in found.always.items()
             if kind.metric == OPS
         ),
         _blockers(records),
-        periodic=periodic,
+        periodic=found.periodic,
     )
-    return BetweenCounts(_per_iteration((OPS,) if on_gpu else METRICS[1:], always, periodic), steps)
+    return BetweenCounts(
+        _per_iteration((OPS,) if on_gpu else METRICS[1:], found), steps, found.work
+    )
 
 
 def _blockers(records: Sequence[BetweenRecord]) -> tuple[Blocker, ...]:
@@ -120,71 +103,26 @@ def of_trace(work: Work) -> BetweenCounts | None:
     ):
         mine = (step < 0) & np.isin(iteration, used)
         found.update(zip(iteration[mine].tolist(), repeat(metric), texts[mine]))
-    counts: dict[int, Counter[_Kind]] = {int(row): Counter() for row in used}
+    counts: dict[int, Counter[Kind]] = {int(row): Counter() for row in used}
     for (row, metric, name), count in sorted(found.items()):
-        counts[row][_Kind(metric, name)] = count
-    always, periodic = _split(list(counts.values()))
-    chosen = where(names, {kind.what for kind in always}.__contains__)
+        counts[row][Kind(metric, name)] = count
+    seen = occurrence(list(counts.values()))
+    chosen = where(names, {kind.name for kind in seen.always}.__contains__)
     lasted = median_by_group(duration[chosen], names.codes[chosen], len(names.texts))
     typical_us = dict(zip(names.texts, lasted / 1e3))
     kernels = tuple(
-        KernelRow(str(kind.what), count, count * float(typical_us.get(kind.what, 0.0)))
-        for kind, count in always.items()
+        KernelRow(kind.name, count, count * float(typical_us.get(kind.name, 0.0)))
+        for kind, count in seen.always.items()
         if kind.metric != SYNCS
     )
-    steps = BetweenSteps(len(used), kernels=kernels, periodic=periodic)
-    return BetweenCounts(_per_iteration(METRICS[:3], always, periodic), steps)
+    steps = BetweenSteps(len(used), kernels=kernels, periodic=seen.periodic)
+    return BetweenCounts(_per_iteration(METRICS[:3], seen), steps, seen.work)
 
 
-def _split(
-    counts: Sequence[Counter[_Kind]],
-) -> tuple[Counter[_Kind], tuple[PeriodicWork, ...]]:
-    """What occurs in all iterations, and the rest by the iterations in which it occurs."""
-    always = reduce(and_, counts)
-    rests = [count - always for count in counts]
-    seen: defaultdict[_Kind, list[int]] = defaultdict(list)
-    for index, rest in enumerate(rests):
-        for kind in rest:
-            seen[kind].append(index)
-    together: defaultdict[tuple[int, ...], Counter[_Kind]] = defaultdict(Counter)
-    for kind, places in seen.items():
-        together[tuple(places)][kind] = min(rests[place][kind] for place in places)
-    return always, tuple(
-        PeriodicWork(
-            len(places),
-            len(counts),
-            _period(places, len(counts)),
-            dict(_totals(kinds)),
-            tuple(sorted({kind.where for kind in kinds if kind.where is not None})),
-        )
-        for places, kinds in sorted(together.items())
-    )
-
-
-def _period(places: Sequence[int], observed: int) -> int | None:
-    """In iterations, of what occurs at these places of the observed ones."""
-    if len(places) < _SEEN_AT_LEAST:
-        return None
-    period = places[1] - places[0]
-    regular = tuple(places) == tuple(range(places[0], observed, period))
-    # Otherwise where the observation begins would decide whether the period is known.
-    known = places[0] < period and _SEEN_AT_LEAST * period <= observed
-    return period if regular and known else None
-
-
-def _totals(kinds: Counter[_Kind]) -> Counter[str]:
-    totals: Counter[str] = Counter()
-    for kind, count in kinds.items():
-        totals[kind.metric] += count
-    return totals
-
-
-def _per_iteration(
-    measured: Sequence[str], always: Counter[_Kind], periodic: Sequence[PeriodicWork]
-) -> dict[str, float]:
-    totals = _totals(always)
+def _per_iteration(measured: Sequence[str], found: Occurrence) -> dict[str, float]:
+    always = totals(found.always)
     return {
-        metric: totals[metric]
-        + sum(work.counts.get(metric, 0) / work.period for work in periodic if work.period)
+        metric: always[metric]
+        + sum(work.counts.get(metric, 0) / work.period for work in found.periodic if work.period)
         for metric in measured
     }

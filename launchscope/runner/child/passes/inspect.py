@@ -197,7 +197,10 @@ class InspectPass(Pass[InspectResult]):
             signatures=tuple(stream.signature for stream in self._streams),
             inputs=tuple(_input_shapes(stream, known) for stream in self._streams),
             device_ops=tuple(stream.device_ops for stream in self._streams),
-            blockers=_records(blockers),
+            blockers=tuple(
+                replace(record, by_step=tuple(stream.blockers[key] for stream in self._streams))
+                for key, record in zip(blockers, _records(blockers))
+            ),
             ops=tuple(last.ops),
             scheduler_live=bool(live_schedulers(context)),
             scheduler_where=context.hooks.scheduler_where,
@@ -228,7 +231,9 @@ def _records(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:
 def _between_record(stream: StepStream) -> BetweenRecord:
     counted = Counter((record.op, record.where) for record in stream.ops)
     return BetweenRecord(
-        tuple(OpCount(op, where, count) for (op, where), count in counted.items()),
+        tuple(
+            OpCount(op, where, count, source_text(where)) for (op, where), count in counted.items()
+        ),
         _records(stream.blockers),
         stream.copies,
         complete=stream.device_ops < stream.most_ops,

@@ -1,0 +1,101 @@
+"""Which of the observed iterations do what: all of them, one in so many, or some without a rule.
+
+Work that occurs in some iterations has a period if it occurs in every p-th observed one, and was
+observed often enough to be seen p iterations later twice, wherever the observation begins.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+from launchscope.model import PeriodicWork, SourceLine, WorkCount
+
+_SEEN_AT_LEAST = 3
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Work that counts in one metric: an op or call, at one line, with its text, if it is known."""
+
+    metric: str
+    name: str
+    where: SourceLine | None = None
+    code: str | None = None
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """What all iterations do, the rest by the iterations in which it occurs, and both by name."""
+
+    always: Counter[Kind]
+    periodic: tuple[PeriodicWork, ...]
+    work: tuple[WorkCount, ...]
+
+
+def occurrence(counts: Sequence[Counter[Kind]]) -> Occurrence:
+    """Of the counts of each observed iteration, at least one."""
+    always = reduce(and_, counts)
+    rests = [count - always for count in counts]
+    seen: defaultdict[Kind, list[int]] = defaultdict(list)
+    for index, rest in enumerate(rests):
+        for kind in rest:
+            seen[kind].append(index)
+    together: defaultdict[tuple[int, ...], Counter[Kind]] = defaultdict(Counter)
+    shares: dict[Kind, float] = {}
+    for kind, places in seen.items():
+        least = together[tuple(places)][kind] = min(rests[place][kind] for place in places)
+        if period := _period(places, len(counts)):
+            shares[kind] = least / period
+    periodic = tuple(
+        PeriodicWork(
+            len(places),
+            len(counts),
+            _period(places, len(counts)),
+            dict(totals(kinds)),
+            tuple(sorted({kind.where for kind in kinds if kind.where is not None})),
+        )
+        for places, kinds in sorted(together.items())
+    )
+    return Occurrence(always, periodic, _by_name(counts, always, shares))
+
+
+def _by_name(
+    counts: Sequence[Counter[Kind]], always: Counter[Kind], shares: dict[Kind, float]
+) -> tuple[WorkCount, ...]:
+    """Lines with the same text are one."""
+    kinds: defaultdict[tuple[str, str, str | None], list[Kind]] = defaultdict(list)
+    for kind in dict.fromkeys(kind for count in counts for kind in count):
+        kinds[kind.metric, kind.name, kind.code].append(kind)
+    found = []
+    for key, same in kinds.items():
+        counted = sum(always[kind] + shares.get(kind, 0) for kind in same)
+        # What has a period is no chance, and occurs as often as it counts.
+        most = max(
+            sum(always[k] + shares[k] if k in shares else count[k] for k in same)
+            for count in counts
+        )
+        found.append(WorkCount(*key, counted, counted, most))
+    return tuple(found)
+
+
+def _period(places: Sequence[int], observed: int) -> int | None:
+    """In iterations, of what occurs at these places of the observed ones."""
+    if len(places) < _SEEN_AT_LEAST:
+        return None
+    period = places[1] - places[0]
+    regular = tuple(places) == tuple(range(places[0], observed, period))
+    # Otherwise where the observation begins would decide whether the period is known.
+    known = places[0] < period and _SEEN_AT_LEAST * period <= observed
+    return period if regular and known else None
+
+
+def totals(kinds: Counter[Kind]) -> Counter[str]:
+    """The sum of the counts of each metric."""
+    found: Counter[str] = Counter()
+    for kind, count in kinds.items():
+        found[kind.metric] += count
+    return found
