@@ -53,6 +53,8 @@ _KNOWN = re.compile(
     r"eyJ[\w-]{8,4096}\.eyJ[\w-]{8,4096}(\.[\w-]*)?)"
 )
 _HEADER = re.compile(r"\b((?:bearer|basic)\s+)[^\s\"',]{6,}", re.IGNORECASE)
+_BEARER = "bearer"
+_SCHEMES = ("basic", "token")
 _OF_URL = re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://)[^\s/?#@]+(?:@[^\s/?#@]*)*@", re.IGNORECASE)
 # NAME=VALUE and "name": "value" inside of an argument: settings, URLs, JSON.
 _NAMED = re.compile(r"""(?<![\w.-])([\w.-]{1,100})["']?\s{0,3}(?:=|:(?!//))\s{0,3}""")
@@ -93,12 +95,14 @@ def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
     masked, name = [], ""
     for word in words:
         head, equals, value = word.partition("=")
+        # The word behind `--auth Bearer` is the secret.
+        scheme = word.lower() == _BEARER or (word.lower() in _SCHEMES and _is_secret(name, word))
         if name and not word.startswith("-") and _is_secret(name, word):
             word = MASK
         elif equals and _is_secret(head, value):
             word = f"{head}={MASK}"
         masked.append(masked_text(word))
-        name = word if word.startswith("-") and not equals else ""
+        name = word if word.startswith("-") and not equals else _BEARER if scheme else ""
     return tuple(masked)
 
 

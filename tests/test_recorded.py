@@ -30,7 +30,9 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.c2lnbmF0dXJl"
         "postgres://u:SECRET@db:5432/x?a=1", "https://SECRET@github.com/a/b",
         "https://example.org/?api_key=SECRET&x=1", '{"api_key":"SECRET","lr":1}',
         "{'password':'SECRET'}", "Authorization:Bearer-SECRET",
-        "hf_AbCdEfGhIjKlMnOpQrStUvWx", "--name=hf_AbCdEfGhIjKlMnOpQrStUvWx",
+        "--auth Bearer SECRET", "--header Authorization: Bearer SECRET",
+        "--authorization basic SECRET",
+        "-pw SECRET", "hf_AbCdEfGhIjKlMnOpQrStUvWx", "--name=hf_AbCdEfGhIjKlMnOpQrStUvWx",
         "ghp_0123456789abcdefghijABCDEFGHIJ", "sk-proj-0123456789abcdef", "AKIAIOSFODNN7EXAMPLE",
         f"--x {JWT}", "glpat-0123456789abcdefghij",
     ],
@@ -55,7 +57,8 @@ def test_a_secret_is_masked(words: str) -> None:
         "https://example.org/data.tar", "s3://bucket/key", "git@github.com:me/x.git", "a:b",
         "sk-learn", "hf_dataset", "--author me", "--passes 3", "--secret-santa 3", "C:/data",
         '{"lr": 1, "key": "label"}', "--resume 0123456789abcdef0123456789abcdef01234567", "-", "=",
-        "--auth none", "--use_token=True", "--n-pass 3", "--pw 3",
+        "--auth none", "--mode basic data.csv", "--unit token 64", "-t 4 -k 5 -p 8 -s x",
+        "--use_token=True", "--n-pass 3", "--pw 3",
     ],
 )  # fmt: skip
 def test_what_is_no_secret_stays(words: str) -> None:
