@@ -282,5 +282,15 @@ UNCHANGED = {
     "last_batch": _loader("correct = loss.detach() * len(x)", items=20),
     "accumulation": _loader(update="if step % 4 == 3: optimizer.step()"),
     "augmentation": _loader("if random.random() < 0.5: z = x.flip(0).contiguous() * 2"),
+    "chance_between": _loader(
+        "if random.random() < 0.9: z = x.flip(0) * 2\n"
+        "        if random.random() < 0.1: print(loss.item())"
+    ),
+    "chance_in_step": _loader(
+        update="if random.random() < 0.1: torch._assert(loss.item() >= 0, 'nan')\n"
+        "        if random.random() < 0.9: loss = loss * 1.0\n"
+        "        if random.random() < 0.5: nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+        "        optimizer.step()"
+    ),
     "two_optimizers": _GAN,
 }
