@@ -117,7 +117,7 @@ def test_every_metric_is_shown_with_its_interval_in_every_format() -> None:
     assert set(texts) == measured | {"blockers"}
     for name in ("terminal", "markdown", "html", "json", "junit", "csv"):
         shown = render(result, name, RenderOptions(width=120))
-        text = shown if isinstance(shown, str) else shown.decode()
+        text = (shown if isinstance(shown, str) else shown.decode()).replace("\xa0", " ")
         assert all(metric in text for metric in measured), name
         assert name == "json" or "+9.7 % to +10.4 %" in text
 
