@@ -30,7 +30,7 @@ from launchscope.runner.child.hooks.boundary_hooks import (
 )
 from launchscope.runner.child.hooks.dataloader_hook import wrap_fetch
 from launchscope.runner.child.hooks.modules import ObjectKeys, is_weighted
-from launchscope.runner.child.hooks.patches import patches, put_in_place
+from launchscope.runner.child.hooks.patches import noting, patches, put_in_place
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
 from launchscope.runner.child.plain_values import class_name, is_a, modules_of
 from launchscope.runner.child.source_lines import user_line
@@ -147,8 +147,8 @@ class Hooks:
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", partial(wrap_fetch, self))
         self._wrap(torch, "compile", partial(compile_hooks.wrap_compile, self))
         self._wrap(torch.nn.Module, "compile", partial(compile_hooks.wrap_module_compile, self))
-        for owner, name, wrapper in patches(torch):
-            self._wrap(owner, name, partial(wrapper, self))
+        for owner, name, note in patches(torch):
+            self._wrap(owner, name, partial(noting, self, note))
 
     def _wrap(self, owner: Value, name: str, around: Callable[[_Call], _Call]) -> None:
         original = getattr(owner, name)

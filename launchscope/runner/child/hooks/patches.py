@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
+from types import BuiltinFunctionType, FrameType, FunctionType, MethodDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from launchscope.runner.child.plain_values import own_attributes, values_of
@@ -25,19 +25,19 @@ _C_FUNCTIONS = (BuiltinFunctionType, MethodDescriptorType)
 _FIRST_WORDS = 4  # `env NAME=1 python train.py`
 
 
-def patches(torch: Torch) -> tuple[tuple[Value, str, Callable[[Hooks, Function], Function]], ...]:
-    """What is wrapped: where it is, its name, and the wrapper."""
+def patches(torch: Torch) -> tuple[tuple[Value, str, Callable[..., None]], ...]:
+    """What is wrapped: where it is, its name, and what notes each call."""
     # The modules that torch has imported: a script may have files of these names.
     import multiprocessing.process
     import subprocess
 
     return (
-        (torch.profiler.profile, "__init__", _wrap_profiler),
-        (torch.autograd.profiler.profile, "__init__", _wrap_profiler),
-        (torch.cuda.CUDAGraph, "replay", _wrap_replay),
-        (multiprocessing.process.BaseProcess, "start", _wrap_process),
-        (subprocess.Popen, "__init__", _wrap_command),
-        (torch.optim.lr_scheduler.LRScheduler, "step", _wrap_scheduler),
+        (torch.profiler.profile, "__init__", _note_profiler),
+        (torch.autograd.profiler.profile, "__init__", _note_profiler),
+        (torch.cuda.CUDAGraph, "replay", _note_replay),
+        (multiprocessing.process.BaseProcess, "start", _note_process),
+        (subprocess.Popen, "__init__", _note_command),
+        (torch.optim.lr_scheduler.LRScheduler, "step", _note_scheduler),
     )
 
 
@@ -69,47 +69,36 @@ def put_in_place(owner: Value, name: str, ours: Function) -> Callable[[], None]:
     return take_back
 
 
-def _wrap_profiler(hooks: Hooks, original: Function) -> Function:
-    """Around a profiler's `__init__`: while the script's own profiler runs, ours cannot."""
+def noting(hooks: Hooks, note: Callable[..., None], original: Function) -> Function:
+    """Around a function of which `note` gets the caller's frame and the arguments first."""
 
-    def init(profiler: Value, *args: Any, **kwargs: Any) -> None:
+    def called(*args: Any, **kwargs: Any) -> Value:
         try:
-            caller = sys._getframe(1).f_code.co_filename
-            if hooks.active and not is_ours(caller) and not is_torch(caller):
-                hooks.user_profiler = True
+            note(hooks, sys._getframe(1), *args, **kwargs)
         except Exception as error:
             hooks.broke(error)
-        original(profiler, *args, **kwargs)
+        return original(*args, **kwargs)
 
-    return init
-
-
-def _wrap_replay(hooks: Hooks, original: Function) -> Function:
-    """Around `CUDAGraph.replay`: counts replays that are not ours."""
-
-    def replay(graph: Value) -> None:
-        try:
-            if not is_ours(sys._getframe(1).f_code.co_filename):
-                hooks.graph_replays += 1
-        except Exception as error:
-            hooks.broke(error)
-        original(graph)
-
-    return replay
+    return called
 
 
-def _wrap_process(hooks: Hooks, original: Function) -> Function:
-    """Around `Process.start`: counts processes other than those of a DataLoader."""
+def _note_profiler(hooks: Hooks, caller: FrameType, *args: Any, **kwargs: Any) -> None:
+    """A profiler is made: while the script's own profiler runs, ours cannot."""
+    file = caller.f_code.co_filename
+    if hooks.active and not is_ours(file) and not is_torch(file):
+        hooks.user_profiler = True
 
-    def start(process: Value) -> None:
-        try:
-            if not runs_function_of("torch.utils.data", process):
-                hooks.processes += 1
-        except Exception as error:
-            hooks.broke(error)
-        original(process)
 
-    return start
+def _note_replay(hooks: Hooks, caller: FrameType, graph: Value) -> None:
+    """Counts replays that are not ours."""
+    if not is_ours(caller.f_code.co_filename):
+        hooks.graph_replays += 1
+
+
+def _note_process(hooks: Hooks, caller: FrameType, process: Value) -> None:
+    """Counts processes other than those of a DataLoader."""
+    if not runs_function_of("torch.utils.data", process):
+        hooks.processes += 1
 
 
 def runs_function_of(module: str, thread: Value) -> bool:
@@ -119,21 +108,15 @@ def runs_function_of(module: str, thread: Value) -> bool:
     return type(owner) is str and f"{owner}.".startswith(f"{module}.")
 
 
-def _wrap_command(hooks: Hooks, original: Function) -> Function:
-    """Around `subprocess.Popen.__init__`: counts Pythons and their launchers, except torch's own.
+def _note_command(
+    hooks: Hooks, caller: FrameType, popen: Value, args: Value, *more: Any, **named: Any
+) -> None:
+    """Counts Pythons and their launchers, except torch's own.
 
     Other programs (git, nvidia-smi, a compiler) make no steps.
     """
-
-    def init(popen: Value, args: Value, *more: Any, **named: Any) -> None:
-        try:
-            if hooks.active and _may_train(args):
-                hooks.processes += 1
-        except Exception as error:
-            hooks.broke(error)
-        original(popen, args, *more, **named)
-
-    return init
+    if hooks.active and _may_train(args):
+        hooks.processes += 1
 
 
 def _may_train(command: Value) -> bool:
@@ -146,15 +129,7 @@ def _may_train(command: Value) -> bool:
     return any(_TRAINERS.fullmatch(os.path.basename(word)) for word in words[:_FIRST_WORDS])
 
 
-def _wrap_scheduler(hooks: Hooks, original: Function) -> Function:
-    """Around `LRScheduler.step`: where it is called; the constructor calls it too."""
-
-    def step(scheduler: Value, *args: Any, **kwargs: Any) -> Value:
-        try:
-            if hooks.active and hooks.wants_lines:
-                hooks.scheduler_where = user_line(sys._getframe(1))
-        except Exception as error:
-            hooks.broke(error)
-        return original(scheduler, *args, **kwargs)
-
-    return step
+def _note_scheduler(hooks: Hooks, caller: FrameType, *args: Any, **kwargs: Any) -> None:
+    """Where a learning rate is scheduled; the constructor of a scheduler calls its step, too."""
+    if hooks.active and hooks.wants_lines:
+        hooks.scheduler_where = user_line(caller)

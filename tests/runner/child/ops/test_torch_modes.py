@@ -67,15 +67,15 @@ def test_an_error_in_a_patch_ends_the_measurement_and_not_the_call(
     calls: list[tuple[object, ...]] = []
     errors: list[Exception] = []
     hooks.broke = errors.append
-    for wrapper in (
-        patches._wrap_profiler,
-        patches._wrap_replay,
-        patches._wrap_process,
-        patches._wrap_command,
-        patches._wrap_scheduler,
+    for note in (
+        patches._note_profiler,
+        patches._note_replay,
+        patches._note_process,
+        patches._note_command,
+        patches._note_scheduler,
     ):
-        given = ("self", "args") if wrapper is patches._wrap_command else ("self",)
-        wrapper(hooks, lambda *args: calls.append(args))(*given)
+        given = ("self", "args") if note is patches._note_command else ("self",)
+        patches.noting(hooks, note, lambda *args: calls.append(args))(*given)
     assert [type(error) for error in errors] == [TypeError] * 5
     assert len(calls) == 5
 
