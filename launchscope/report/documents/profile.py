@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -154,7 +155,7 @@ def findings(profile: Profile) -> list[Section]:
 
 
 @dataclass(frozen=True)
-class _Row:
+class Row:
     label: str
     eager: Cell | str
     replay: Cell | str = ""
@@ -164,14 +165,19 @@ class _Row:
 def _times(profile: Profile) -> Section:
     if profile.mode == "rehearsal":
         rows = [
-            _Row("device operations per step", _metric(profile, "device_ops_per_step")),
+            Row("device operations per step", _metric(profile, "device_ops_per_step")),
             *_between(profile, "device operations", "between_ops"),
             *_between(profile, "synchronizations", "between_syncs"),
             *_between(profile, "copies between host and device", "between_copies"),
-            _Row("distinct operation sequences", _metric(profile, "shape_signatures")),
+            Row("distinct operation sequences", _metric(profile, "shape_signatures")),
         ]
     else:
         rows = [*durations(profile), *_launching(profile), *_predicted(profile)]
+    return times_section(profile, rows)
+
+
+def times_section(profile: Profile, rows: Sequence[Row]) -> Section:
+    """Eager and replay side by side, as far as there is a replay."""
     basis = profile.verdict.basis if profile.verdict is not None else ""
     is_compared = any(row.replay or row.speedup is not None for row in rows)
     table = Table.of(
@@ -218,11 +224,11 @@ def _is_replayed(profile: Profile) -> bool:
     return has_replay and not _is_predicted(profile) and not _is_part(profile)
 
 
-def durations(profile: Profile, *, spread: bool = True) -> list[_Row]:
+def durations(profile: Profile, *, spread: bool = True) -> list[Row]:
     """The rows of times, with their spread or without it."""
     verdict, rows = profile.verdict, []
     if not is_total(profile):
-        row = _Row("step", _metric(profile, "step_ms", spread=spread))
+        row = Row("step", _metric(profile, "step_ms", spread=spread))
         if not _is_part(profile):
             key = "replay_ms" if _is_replayed(profile) else "predicted_replay_ms"
             speedup = verdict.speedup if verdict is not None else profile.value("speedup")
@@ -230,13 +236,13 @@ def durations(profile: Profile, *, spread: bool = True) -> list[_Row]:
         rows.append(row)
         if profile.value("step_p95_ms") is not None:
             rows.append(
-                _Row("step, 95th percentile", _metric(profile, "step_p95_ms", spread=spread))
+                Row("step, 95th percentile", _metric(profile, "step_p95_ms", spread=spread))
             )
     for scope in profile.replay.scopes:
         if (eager := scope.eager_ms) and (replay := scope.replay_ms):
             label = f"{scope.scope.replace('_', ' and ')} alone"
-            rows.append(_Row(label, ms(eager), ms(replay), eager / replay))
-    whole = _Row(
+            rows.append(Row(label, ms(eager), ms(replay), eager / replay))
+    whole = Row(
         "whole span" if is_total(profile) else "iteration",
         _metric(profile, "iteration_ms", spread=spread),
         _metric(profile, "projected_iteration_ms", spread=spread),
@@ -245,33 +251,33 @@ def durations(profile: Profile, *, spread: bool = True) -> list[_Row]:
     return [*rows, whole]
 
 
-def _launching(profile: Profile) -> list[_Row]:
+def _launching(profile: Profile) -> list[Row]:
     of, per = ("", "") if is_total(profile) else (" in the step", " per step")
     is_replayed = _is_replayed(profile)
     host_us = profile.value("host_replay_us") if is_replayed else None
     host = "" if host_us is None else ms(host_us / 1000.0)
     launches = "1" if is_replayed else ""
     rows = [
-        _Row(f"host time{of}", _metric(profile, "host_ms"), host),
-        _Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
-        _Row(f"launches{per}", _metric(profile, "launches_per_step"), launches),
+        Row(f"host time{of}", _metric(profile, "host_ms"), host),
+        Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
+        Row(f"launches{per}", _metric(profile, "launches_per_step"), launches),
     ]
     if profile.value("graph_launches_per_step"):  # of steps that run graphs already
-        rows.append(_Row(f"graph launches{per}", _metric(profile, "graph_launches_per_step")))
+        rows.append(Row(f"graph launches{per}", _metric(profile, "graph_launches_per_step")))
     return [
         *rows,
         *_between(profile, "launches", "between_launches"),
-        _Row("time in launch calls", _share(profile, "launch_share_pct", "step")),
-        _Row("exposed launch overhead", _share(profile, "launch_overhead_pct", "iteration")),
-        _Row(f"synchronizations{per}", _metric(profile, "syncs_per_step")),
+        Row("time in launch calls", _share(profile, "launch_share_pct", "step")),
+        Row("exposed launch overhead", _share(profile, "launch_overhead_pct", "iteration")),
+        Row(f"synchronizations{per}", _metric(profile, "syncs_per_step")),
         *_between(profile, "synchronizations", "between_syncs"),
         *_between(profile, "copies", "between_copies"),
     ]
 
 
-def _between(profile: Profile, what: str, key: str) -> list[_Row]:
+def _between(profile: Profile, what: str, key: str) -> list[Row]:
     """The count beside the one of the step, where it is not zero."""
-    row = _Row(f"{what} between steps", _metric(profile, key))
+    row = Row(f"{what} between steps", _metric(profile, key))
     return [row] if profile.value(key) else []
 
 
@@ -279,36 +285,36 @@ def _periodic(profile: Profile) -> list[str]:
     return [periodic_work(work) for work in profile.between.periodic] if profile.between else []
 
 
-def _predicted(profile: Profile) -> list[_Row]:
+def _predicted(profile: Profile) -> list[Row]:
     """The bounds of what is predicted, and what a trace alone tells."""
     rows = []
     replay, found = profile.metrics.get("predicted_replay_ms"), gain(profile)
     if profile.mode == "trace" or _is_predicted(profile):
         timed = profile.metrics.get("iteration_ms")
         if timed is not None and timed.low is not None and timed.high is not None:
-            rows.append(_Row("iteration, bounds", f"{ms(timed.low)} to {ms(timed.high)}"))
+            rows.append(Row("iteration, bounds", f"{ms(timed.low)} to {ms(timed.high)}"))
         if replay is not None and replay.low is not None and replay.high is not None:
-            rows.append(_Row("replay, bounds", "", f"{ms(replay.low)} to {ms(replay.high)}"))
+            rows.append(Row("replay, bounds", "", f"{ms(replay.low)} to {ms(replay.high)}"))
         if found is not None:  # the verdict's bounds, the error of the simulation in them
             bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
-            rows.append(_Row("share removed, bounds", "", bounds))
+            rows.append(Row("share removed, bounds", "", bounds))
     if profile.value("communication_ms"):
         for label, key in (
             ("collectives of an iteration", "communication_ms"),
             ("of them, exposed", "exposed_communication_ms"),
         ):
-            rows.append(_Row(label, _metric(profile, key, spread=False)))
+            rows.append(Row(label, _metric(profile, key, spread=False)))
     if profile.mode == "trace":
         delay = profile.value("queue_delay_us")
         if delay is None or delay >= 0:
             shown = _metric(profile, "queue_delay_us", spread=False)
-            rows.append(_Row("queue delay, median", shown))
+            rows.append(Row("queue delay, median", shown))
         else:  # a launch call that waits for the GPU returns after its kernel has begun
             label = "kernel start before launch return, median"
-            rows.append(_Row(label, f"{figures(-delay)} us"))
+            rows.append(Row(label, f"{figures(-delay)} us"))
         tklqt = _metric(profile, "tklqt_ms", spread=False)
-        rows.append(_Row("launch to kernel start, sum (TKLQT)", tklqt))
-        rows.append(_Row("device share of device + host (HDBI)", _metric(profile, "hdbi")))
+        rows.append(Row("launch to kernel start, sum (TKLQT)", tklqt))
+        rows.append(Row("device share of device + host (HDBI)", _metric(profile, "hdbi")))
     return rows
 
 

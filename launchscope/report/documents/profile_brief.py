@@ -7,15 +7,12 @@ from dataclasses import replace
 from launchscope.model import Finding, Profile
 from launchscope.report.document import (
     Bars,
-    Cell,
-    Column,
     Document,
     Entries,
     Entry,
     Items,
     Paragraph,
     Section,
-    Table,
     measured,
     notes,
     sections,
@@ -137,24 +134,10 @@ def _figures(profile: Profile, most: int) -> Section:
     """The times of the step and the iteration, and other figures in the rows that are left."""
     rows = [] if profile.mode == "rehearsal" else full.durations(profile, spread=False)
     rows = [row for row in rows if row.replay]
-    cells: list[tuple[str, Cell | str, Cell | str, float | None]]
-    cells = [(row.label, row.eager, row.replay, row.speedup) for row in rows]
     for label, key in _ROWS:
-        if profile.value(key) is not None and len(cells) < most:
-            cells.append((label, measured(profile.metrics[key], spread=False), "", None))
-    basis = profile.verdict.basis if profile.verdict is not None else ""
-    is_compared = any(replay or speedup is not None for _, _, replay, speedup in cells)
-    table = Table.of(
-        cells,
-        (Column("", "left", key=True, fit="wrap"), lambda row: row[0]),
-        (Column("eager" if is_compared else ""), lambda row: row[1]),
-        (Column(full.REPLAY_HEADINGS.get(basis, "replay")), lambda row: row[2]),
-        (
-            Column("speedup"),
-            lambda row: Cell("" if row[3] is None else times(row[3]), "strong"),
-        ),
-    )
-    return Section("Eager and replay" if is_compared else "Measurements", (table,))
+        if profile.value(key) is not None and len(rows) < most:
+            rows.append(full.Row(label, measured(profile.metrics[key], spread=False)))
+    return full.times_section(profile, rows)
 
 
 def _parts(section: Section, smallest_pct: float) -> Section:
