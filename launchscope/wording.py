@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from launchscope.model import Metric, SourceLine, TensorShape
 
@@ -147,6 +147,12 @@ def listed(items: list[str]) -> str:
     if not items:
         return ""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def listed_first(items: Sequence[str], most: int) -> str:
+    """As `listed`, with `3 more` in place of what is beyond `most`."""
+    more = len(items) - most
+    return listed([*items[:most], *([f"{more:,} more"] if more > 0 else [])])
 
 
 def number(metric: Metric | None, *, spread: bool = True) -> str:

@@ -20,7 +20,7 @@ from launchscope.model import CheckResult, Disturbance, Mode, PairedRuns, Profil
 from launchscope.recorded import recorded
 from launchscope.report import with_texts
 from launchscope.runner.protocol.folder import SourceTree
-from launchscope.wording import duration, listed, plural
+from launchscope.wording import duration, listed, listed_first, plural
 from launchscope.workflows.base_tree import BaseTree
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
@@ -381,6 +381,4 @@ def _files(run: ScriptRun) -> list[str]:
 
 
 def _named(top: Path, files: Sequence[str]) -> str:
-    names = [os.path.relpath(file, top) for file in files[:_MOST_NAMED]]
-    more = len(files) - len(names)
-    return listed([*names, *([f"{more} more"] if more else [])])
+    return listed_first([os.path.relpath(file, top) for file in files], _MOST_NAMED)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from launchscope.errors import InputError, MeasureError, UsageError
 from launchscope.git import git
-from launchscope.wording import listed
+from launchscope.wording import listed_first
 from launchscope.workflows.signals import held_back
 from launchscope.workflows.temporary import PREFIX, TemporaryFolder
 
@@ -211,12 +211,13 @@ class BaseTree:
         if submodules:
             raise InputError(
                 f"the commits of these submodules at {self._named} are not on this machine: "
-                f"{_named(submodules)}",
+                f"{listed_first(submodules, _MOST_NAMED)}",
                 hint="git submodule update --init --recursive, and git fetch in each of them",
             )
         if large:
             raise InputError(
-                f"Git LFS has not fetched these files of {self._named}: {_named(large)}",
+                f"Git LFS has not fetched these files of {self._named}: "
+                f"{listed_first(large, _MOST_NAMED)}",
                 hint="git lfs fetch origin REF; or --link PATH, to use the current file",
             )
 
@@ -268,8 +269,3 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-
-
-def _named(paths: Sequence[str]) -> str:
-    more = len(paths) - _MOST_NAMED
-    return listed([*paths[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])])

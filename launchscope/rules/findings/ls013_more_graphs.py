@@ -32,7 +32,7 @@ from __future__ import annotations
 from launchscope.model import Profile
 from launchscope.rules.profile_queries import WORTH_FIXING_PCT
 from launchscope.rules.rule import Findings, rule
-from launchscope.wording import listed, pct, plural
+from launchscope.wording import listed_first, pct, plural
 
 _MOST_NAMES = 5
 
@@ -44,9 +44,7 @@ def RULE(profile: Profile) -> Findings:
         return
     count, steps = (sum(group.steps for group in each) for each in (eager, profile.step_groups))
     named = [f"{group.name} ({group.steps:,})" for group in eager if group.name is not None]
-    if len(named) > _MOST_NAMES:
-        named = [*named[:_MOST_NAMES], f"{len(named) - _MOST_NAMES:,} more"]
-    which = f": {listed(named)}" if named else ""
+    which = f": {listed_first(named, _MOST_NAMES)}" if named else ""
     gain = profile.metrics.get("more_graphs_pct")
     worth = gain is not None and gain.value is not None and gain.value >= WORTH_FIXING_PCT
     yield RULE.finding(
