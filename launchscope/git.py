@@ -91,14 +91,9 @@ def _switched_off(folder: Path | None) -> dict[str, str]:
     return made
 
 
-def require_revision(reference: str) -> None:
-    """UsageError unless git knows this revision; outside of a repository with git's message."""
-    commit_of(reference, "--baseline")
-
-
 def commit_of(reference: str, option: str, folder: Path | None = None) -> str:
-    """The full name of the commit that a revision, given with `option`, stands for. Raises as
-    `require_revision`."""
+    """The full name of the commit that a revision, given with `option`, stands for.
+    UsageError if git knows none; outside of a repository with git's message."""
     found = _resolved(reference, option, folder)
     if found is not None:
         return found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.git import _ENVIRONMENT, content_at, describe_head, git, kind_at, require_revision
+from launchscope.git import _ENVIRONMENT, commit_of, content_at, describe_head, git, kind_at
 from tests.workflows.repositories import repository
 
 TEXTS = ("file.txt", "equals.txt", "undecodable.txt")
@@ -71,7 +71,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_repositorys_configuration_runs_no_program(hostile: Path) -> None:
     assert (describe_head() or "").endswith("-dirty")
     assert git("cat-file", "blob", "HEAD:file.txt").stdout == b"first\n"
-    require_revision("main")
+    commit_of("main", "--baseline")
     assert (kind_at("main", "file.txt"), content_at("main", "file.txt")) == ("blob", b"first\n")
     marks = hostile / "marks"
     assert not marks.exists(), marks.read_text()

@@ -48,7 +48,6 @@ class ProfileBuilder:
             self.metrics[key] = Metric(mode(seen), UNITS[key], agree, tuple(map(float, seen)))
 
     def add_times(self, times: StepTimes) -> None:
-        """Add step and iteration times."""
         self.sample("iteration_ms", times.iteration)
         self.sample("host_iteration_ms", times.host_iteration)
         self.sample("step_ms", times.step)
@@ -203,7 +202,6 @@ class ProfileBuilder:
         self.facts = replace(self.facts, simulation_error_pct=error_pct)
 
     def add_projection(self, projection: Projection) -> None:
-        """Add the iteration with its step replayed."""
         eager, projected = projection.eager_ms, projection.projected_ms
         self.set("projected_iteration_ms", projected)
         self.set("iteration_speedup", eager / projected if projected > 0 else None)

@@ -95,7 +95,6 @@ def _run(words: list[str]) -> Any:
 
 
 def _add(app: typer.Typer, name: str, short_help: str | None = None) -> None:
-    """Adds a command with its options."""
     settings = {**_HELP, "allow_interspersed_args": name not in _RUN_A_SCRIPT}
     command = getattr(import_module(f"launchscope.cli.{name}"), name)
     app.command(name, cls=_Command, context_settings=settings, short_help=short_help)(command)

@@ -178,7 +178,6 @@ class Typed:
     format_name: str
 
     def settings(self) -> Settings:
-        """The settings in force."""
         from launchscope.config import load_settings
 
         return load_settings(self.flags, config=self.config)

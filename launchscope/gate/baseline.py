@@ -19,7 +19,7 @@ import msgspec
 from launchscope.errors import InputError, UsageError
 from launchscope.gate.measurement import range_of, sound
 from launchscope.gate.metrics import is_count
-from launchscope.git import content_at, kind_at, require_revision
+from launchscope.git import commit_of, content_at, kind_at
 from launchscope.host import write_whole
 from launchscope.model import (
     BetweenSteps,
@@ -224,7 +224,7 @@ def baseline_place(text: str) -> BaselinePlace:
             f"--baseline: {text!r} names no file of a git revision",
             hint="write git:REF:PATH, such as git:main:baselines/",
         )
-    require_revision(revision)
+    commit_of(revision, "--baseline")
     return BaselinePlace(path, revision)
 
 

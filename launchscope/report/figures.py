@@ -92,8 +92,6 @@ class Figure:
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure of the overview."""
-
     label: str
     value: str
     detail: str = ""

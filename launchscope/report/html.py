@@ -152,7 +152,6 @@ def _page_blocks(page: str) -> list[tuple[str, str]]:
 
 @cache
 def page_file(name: str) -> str:
-    """A part of the page."""
     return files("launchscope.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 

@@ -44,7 +44,6 @@ def _parts(report: document.Document) -> Iterator[str]:
 
 
 def section_parts(section: document.Section, level: int = 2) -> Iterator[str]:
-    """A heading and its blocks."""
     yield f"{'#' * level} {escape(section.heading)}"
     yield from map(_block, section.blocks)
 

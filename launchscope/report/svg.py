@@ -120,7 +120,7 @@ class _Picture:
 
     def paragraph(self, text: str) -> None:
         """Small print, in as many lines as it needs."""
-        for line in _wrapped(text, _WIDTH - 2 * _MARGIN):
+        for line in wrap(text, int((_WIDTH - 2 * _MARGIN) / _LETTER * 12 / _SMALL)):
             self.height += 16
             self.text(_MARGIN, self.height, line, "small")
         self.height += 12
@@ -415,15 +415,8 @@ def _curves(picture: _Picture, figure: Figure) -> None:
 
 def _sign(number: int, x: float, y: float) -> str:
     """A circle, a square, a triangle, ...: a curve is known by its shape."""
-    at = f"M{_short(x)} {_short(y)}"
-    return (
-        at
-        + (
-            "m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
-            "m-4 -4h8v8h-8z",
-            "m0 -6l6 10h-12z",
-        )[number % 3]
-    )
+    signs = ("m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z", "m-4 -4h8v8h-8z", "m0 -6l6 10h-12z")
+    return f"M{_short(x)} {_short(y)}{signs[number % 3]}"
 
 
 # ---------------------------------------------------------------------------- details
@@ -435,10 +428,6 @@ def _cut(text: str, wide: float) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most - 1]}…" if most >= _FEWEST_LETTERS else ""
-
-
-def _wrapped(text: str, wide: float) -> list[str]:
-    return wrap(text, int(wide / _LETTER * 12 / _SMALL))
 
 
 def _short(value: object) -> str:

@@ -121,24 +121,21 @@ def check(plan: CheckPlan, progress: Progress) -> CheckRun:
     with nullcontext() if plan.saved else ScriptRunner(plan.settings, progress) as runner:
         try:
             if plan.base is not None and runner is not None:
-                return CheckRun(_against(plan, plan.base, runner, progress))
+                result = check_against(
+                    plan.base,
+                    plan.target,
+                    plan.own,
+                    runner,
+                    progress,
+                    flag_limits=plan.flag_limits,
+                    workload=plan.workload,
+                    timeout_s=plan.settings.timeout,
+                )
+                return CheckRun(result)
             result = _check(plan, runner, progress)
         except MeasureError as error:
             return CheckRun(_unmeasured(plan, error), error)
     return CheckRun(replace(result, excused=_excused(plan, result)))
-
-
-def _against(plan: CheckPlan, base: Base, runner: ScriptRunner, progress: Progress) -> CheckResult:
-    return check_against(
-        base,
-        plan.target,
-        plan.own,
-        runner,
-        progress,
-        flag_limits=plan.flag_limits,
-        workload=plan.workload,
-        timeout_s=plan.settings.timeout,
-    )
 
 
 def _unmeasured(plan: CheckPlan, problem: MeasureError) -> CheckResult:
@@ -155,7 +152,8 @@ def _unmeasured(plan: CheckPlan, problem: MeasureError) -> CheckResult:
 
 def _check(plan: CheckPlan, runner: ScriptRunner | None, progress: Progress) -> CheckResult:
     profiles = [plan.saved] if plan.saved else []
-    before = plan.place.state() if plan.place is not None and _may_write(plan) else None
+    may_write = plan.update or plan.own.missing_baseline == "write"
+    before = plan.place.state() if plan.place is not None and may_write else None
 
     def measure_more(number: int = plan.own.repeats) -> bool:
         """Measure in up to `number` more processes, within the settings; False if in none."""
@@ -221,10 +219,6 @@ def _baseline(plan: CheckPlan, profile: Profile) -> tuple[Baseline | None, str |
     others = plan.place.others(plan.workload)
     known = f" (there are {', '.join(others)})" if others else ""
     return None, f"there is no baseline of {plan.workload} in {plan.place}{known}"
-
-
-def _may_write(plan: CheckPlan) -> bool:
-    return plan.update or plan.own.missing_baseline == "write"
 
 
 def _excused(plan: CheckPlan, result: CheckResult) -> bool:

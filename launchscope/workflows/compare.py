@@ -52,8 +52,6 @@ _SETTLING = 16
 
 @dataclass(frozen=True)
 class ComparePlan:
-    """What a comparison runs."""
-
     target: Target
     settings: Settings
     axes: tuple[Axis, ...] = ()

@@ -61,7 +61,6 @@ class StepController(StepObserver):
         self._detector: StepDetector | None = self._warm_up()  # None once the step is known
 
     def install(self) -> None:
-        """Install the hooks."""
         self.hooks.install()
         if self._strategy is not None:
             self._strategy.install()
@@ -353,10 +352,11 @@ class StepController(StepObserver):
         self._report_files()
         self.folder.emit(events.MeasuringEnded())
         if self.plan.stop_after:
-            stop_script(self.torch, self._still_to_stop, self._leave_at_once)
-
-    def _still_to_stop(self) -> bool:
-        return not self.unwound and self.hooks.on_script_thread()
+            stop_script(
+                self.torch,
+                lambda: not self.unwound and self.hooks.on_script_thread(),
+                self._leave_at_once,
+            )
 
     def _broke(self, error: Exception) -> None:
         """The script goes on without us, after an error of our own."""

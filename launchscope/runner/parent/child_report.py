@@ -54,7 +54,6 @@ class ChildReport:
     write_error: OSError | None = None  # why not everything the child found is on disk
 
     def on_event(self, event: events.Event) -> None:
-        """Take in one event of the child."""
         if self.clock is not None:
             self.clock.on_event(event)
         match event:

@@ -55,7 +55,6 @@ class Collected:
     clock: GpuClock | None = None
 
     def note(self, text: str) -> None:
-        """Add a note once."""
         if text not in self.notes:
             self.notes.append(text)
 

@@ -36,8 +36,6 @@ _SEEN_OFTEN = 3
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How the script is run."""
-
     python: str | None = None
     timeout_s: float | None = None  # of all runs together
     max_runs: int = 4

@@ -29,7 +29,6 @@ class TimeLeft:
         return self.number + len(self._left)
 
     def on_event(self, event: events.Event) -> None:
-        """Take in one event of the process."""
         match event:
             case events.DeviceKnown(on_gpu=False):
                 self._keep(kind for kind in self._left if kind.on_cpu)

@@ -167,7 +167,8 @@ def make_host_copy_mode(
         func: Function, source: Value, args: Args, kwargs: Kwargs, caller: FrameType
     ) -> bool:
         device = args[1] if len(args) > 1 else kwargs.get("device")
-        if func is to and (not is_a(device, str, int, torch.device) or _follows(caller)):
+        named = is_a(device, str, int, torch.device)
+        if func is to and (not named or _FOLLOWS.match(_call_text(caller))):
             return False
         return (func is to or func is to_device) and is_on_host(source)
 
@@ -211,16 +212,13 @@ def make_host_copy_mode(
 
 def _makes_on_host(torch: Torch, args: Args, kwargs: Kwargs) -> bool:
     """Whether a factory gets neither a device, of its own or by default, nor a tensor."""
-    if kwargs.get("device") is not None or _default_device() is not None:
+    # What the script has set; torch loads the module with the first one.
+    default = getattr(sys.modules.get("torch.utils._device"), "CURRENT_DEVICE", None)
+    if kwargs.get("device") is not None or default is not None:
         return False
     values = [*args, *kwargs.values()]
     values += [part for value in values for part in values_of(value)]
     return not any(is_tensor(torch, value) for value in values)
-
-
-def _default_device() -> Value:
-    """What the script has set; torch loads the module with the first one."""
-    return getattr(sys.modules.get("torch.utils._device"), "CURRENT_DEVICE", None)
 
 
 def _names_cpu(caller: FrameType) -> bool:
@@ -229,10 +227,6 @@ def _names_cpu(caller: FrameType) -> bool:
     In a script that chooses its device, `.to(device)` copies to the host only without a GPU.
     """
     return bool(_NAMES_CPU.match(_call_text(caller)))
-
-
-def _follows(caller: FrameType) -> bool:
-    return bool(_FOLLOWS.match(_call_text(caller)))
 
 
 def _call_text(caller: FrameType) -> str:
