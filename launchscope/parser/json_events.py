@@ -109,12 +109,11 @@ class Events:
         self.head = data[: found.end()]
         return data[found.end() :]
 
-    def _bounded(self, rest: bytes) -> bytes:
+    def _bounded(self, rest: bytes) -> None:
         if len(rest) > MAX_EVENT:
             raise BeyondRepairError(
                 f"{MAX_EVENT >> 20} MiB before byte {self.bytes_read:,} hold no end of an event"
             )
-        return rest
 
     def _last_boundary(self, data: bytes) -> tuple[int, int]:
         """Where the last event ends that another one follows, and where that one begins, as far as

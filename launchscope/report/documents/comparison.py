@@ -257,7 +257,7 @@ def _plots(comparison: Comparison) -> list[Section]:
             title = titled("Milliseconds per iteration by batch size", dict(others))
             shown = {name: curve for name, curve in curves.items() if curve}
             mark = _mark(crossovers.get(others), shown)
-            found.append(Section(title, (Plot(title, shown, mark, _bounds(points)),)))
+            found.append(Section(title, (Plot(title, shown, mark, _bounds(points, curves)),)))
     return found
 
 
@@ -274,7 +274,9 @@ def _mark(crossover: Crossover | None, curves: Mapping[str, Curve]) -> tuple[flo
     return size, f"crossover, about {text}"
 
 
-def _bounds(points: list[Point]) -> dict[str, tuple[tuple[float, float], ...]]:
+def _bounds(
+    points: list[Point], curves: Mapping[str, Curve]
+) -> dict[str, tuple[tuple[float, float], ...]]:
     """Half of the interquartile range around each eager iteration, and what the bounds of the gain
     leave of it; nothing for a curve with a point that has none."""
     eager, replay = [], []
@@ -289,11 +291,7 @@ def _bounds(points: list[Point]) -> dict[str, tuple[tuple[float, float], ...]]:
             low, high = (1 - pct / 100 for pct in (removed.high, removed.low))
             replay.append((iteration.value * low, iteration.value * high))
     known = {"eager": tuple(eager), "replay": tuple(replay)}
-    lengths = {
-        "eager": len(_curve("iteration_ms", points)),
-        "replay": len(_curve("projected_iteration_ms", points)),
-    }
-    return {name: ends for name, ends in known.items() if ends and len(ends) == lengths[name]}
+    return {name: ends for name, ends in known.items() if ends and len(ends) == len(curves[name])}
 
 
 def _curve(key: str, points: list[Point]) -> Curve:
