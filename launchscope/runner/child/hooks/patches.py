@@ -70,7 +70,8 @@ def put_in_place(owner: Value, name: str, ours: Function) -> Callable[[], None]:
 
 
 def noting(hooks: Hooks, note: Callable[..., None], original: Function) -> Function:
-    """Around a function of which `note` gets the caller's frame and the arguments first."""
+    """Around a function of which `note` gets the caller's frame and the arguments first, whether or
+    not they suit the function."""
 
     def called(*args: Any, **kwargs: Any) -> Value:
         try:
@@ -89,13 +90,15 @@ def _note_profiler(hooks: Hooks, caller: FrameType, *args: Any, **kwargs: Any) -
         hooks.user_profiler = True
 
 
-def _note_replay(hooks: Hooks, caller: FrameType, graph: Value) -> None:
+def _note_replay(hooks: Hooks, caller: FrameType, *args: Any, **kwargs: Any) -> None:
     """Counts replays that are not ours."""
     if not is_ours(caller.f_code.co_filename):
         hooks.graph_replays += 1
 
 
-def _note_process(hooks: Hooks, caller: FrameType, process: Value) -> None:
+def _note_process(
+    hooks: Hooks, caller: FrameType, process: Value, *args: Any, **kwargs: Any
+) -> None:
     """Counts processes other than those of a DataLoader."""
     if not runs_function_of("torch.utils.data", process):
         hooks.processes += 1
@@ -108,14 +111,12 @@ def runs_function_of(module: str, thread: Value) -> bool:
     return type(owner) is str and f"{owner}.".startswith(f"{module}.")
 
 
-def _note_command(
-    hooks: Hooks, caller: FrameType, popen: Value, args: Value, *more: Any, **named: Any
-) -> None:
+def _note_command(hooks: Hooks, caller: FrameType, popen: Value, *args: Any, **kwargs: Any) -> None:
     """Counts Pythons and their launchers, except torch's own.
 
     Other programs (git, nvidia-smi, a compiler) make no steps.
     """
-    if hooks.active and _may_train(args):
+    if hooks.active and _may_train(args[0] if args else kwargs.get("args")):
         hooks.processes += 1
 
 
