@@ -7,8 +7,9 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal, Union
 from zlib import crc32
 
 import msgspec
@@ -36,6 +37,11 @@ _TABLES = {
 }  # fmt: skip
 # Many, and read only where somebody asks who launched the work; those in damaged parts are not.
 _PYTHON_TABLES = {"python_function": PYTHON}
+# What else the profiler writes. Decoding passes over these events.
+_OTHERS = (
+    "python_function", "ac2g", "async", "async_cpu_to_gpu", "fwdbwd", "cpu_instant_event",
+    "cuda_sync", "gpu_user_annotation", "overhead", "Trace",
+)  # fmt: skip
 
 # The first bytes of an event in Kineto's own layout, after its brace.
 _EVENT_START = b'\n    "ph": "X", "cat": "'
@@ -61,9 +67,23 @@ _WORDS = re.compile(
 _UTF8 = "invalid UTF-8 replaced"
 _BARE_WORDS = "bare words such as N/A and NaN read as null"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# With so many parts that are not all of well-formed events of known categories, others are not
+# expected to be.
+_MOST_MISSES = 8
 
 
-class _Args(msgspec.Struct, gc=False):
+class _CallArgs(msgspec.Struct, gc=False, frozen=True):
+    correlation: Any = -1
+
+
+class _OpArgs(msgspec.Struct, gc=False, frozen=True):
+    sequence: Any = msgspec.field(default=-1, name="Sequence number")
+    forward_thread: Any = msgspec.field(default=-1, name="Fwd thread id")
+
+
+class _Args(msgspec.Struct, gc=False, frozen=True):
+    """Of any event."""
+
     correlation: Any = -1
     device: Any = None
     stream: Any = None
@@ -80,6 +100,7 @@ class _Args(msgspec.Struct, gc=False):
 
 
 _NO_ARGS = _Args()
+_ARGS: dict[str | None, Any] = {CALL: _CallArgs, DEVICE: _Args, OP: _OpArgs}
 _SHAPE = attrgetter("blocks", "warps", "registers", "shared")
 _RANKS = attrgetter("ranks")
 # A pair of ranks of a group, whichever that is.
@@ -88,6 +109,8 @@ _UNNAMED = ("undefined", "")
 
 
 class _Event(msgspec.Struct, gc=False):
+    """Any event. In a table come those of which `_set_right` has made the next."""
+
     ph: Any = None
     cat: Any = None
     name: Any = None
@@ -96,6 +119,17 @@ class _Event(msgspec.Struct, gc=False):
     pid: Any = -1
     tid: Any = -1
     args: _Args | None = None
+
+
+class _Work(msgspec.Struct, gc=False, kw_only=True):
+    """A well-formed event of a table, without arguments."""
+
+    ph: Literal["X"]
+    name: str
+    pid: Any = -1
+    tid: Any = -1
+    ts: int | float
+    dur: int | float
 
 
 class _Exact(msgspec.Struct, gc=False):
@@ -108,7 +142,28 @@ class _Exact(msgspec.Struct, gc=False):
 
 _EVENT, _EVENTS = msgspec.json.Decoder(_Event), msgspec.json.Decoder(list[_Event])
 _EXACT = msgspec.json.Decoder(list[_Exact])
-_ExactEvents = Callable[[], list[_Exact]]
+
+
+@cache
+def _typed(op_names: bool) -> tuple[msgspec.json.Decoder[list[Any]], dict[type, int]]:
+    """Decodes lists of well-formed events, those of each category to a type of its own; and the
+    numbers of these types: of the table's category, or one above those."""
+    tables = _tables(op_names)
+    number_of: dict[type, int] = {}
+    for category in dict.fromkeys((*tables, *_OTHERS)):
+        table = tables.get(category)
+        kind = _ARGS.get(table) if table != OP or op_names else None
+        made = msgspec.defstruct(
+            category, [("args", kind, kind())] if kind is not None else [],
+            bases=None if table is None else (_Work,), tag_field="cat", tag=category, gc=False,
+        )  # fmt: skip
+        number_of[made] = min(len(number_of), len(tables))
+    any_of: Any = Union[tuple(number_of)]  # noqa: UP007
+    return msgspec.json.Decoder(list[any_of]), number_of
+
+
+def _tables(op_names: bool) -> dict[str, str]:
+    return _TABLES | (_PYTHON_TABLES if op_names else {})
 
 
 class Decoder:
@@ -122,7 +177,7 @@ class Decoder:
     ) -> None:
         self._add = add
         self._op_names = op_names
-        self._tables = _TABLES | (_PYTHON_TABLES if op_names else {})
+        self._tables = _tables(op_names)
         self._number = {category: number for number, category in enumerate(self._tables)}
         self.dropped = 0
         self.durations_repaired = 0
@@ -130,6 +185,7 @@ class Decoder:
         # The number of each distinct shape of a launch: few, however many kernels there are.
         self.launch_shapes = Numbering[tuple[Any, ...]]()
         self._scale: int | None = None
+        self._misses = 0
 
     @property
     def ns_per_unit(self) -> int:
@@ -138,14 +194,20 @@ class Decoder:
 
     def take(self, text: bytes) -> bool:
         """Adds a list of events, if all of them can be decoded."""
+        decoder, number_of = _typed(self._op_names)
+        if self._misses < _MOST_MISSES:
+            try:
+                decoded = decoder.decode(text)
+            except _UNDECODABLE:
+                self._misses += 1
+            else:
+                self._add_events(text, decoded, [number_of[type(event)] for event in decoded])
+                return True
         try:
-            events, number, incomplete = _sorted(_EVENTS.decode(text), self._number)
+            events = self._set_right(_EVENTS.decode(text))
         except _UNDECODABLE:
             return False
-        # What only begins or ends has no duration; PyTorch does not write it.
-        self.dropped += sum(event.ph in ("B", "E") for event in incomplete)
-        if events:
-            self._add_events(events, number, lambda: _sorted(_EXACT.decode(text), self._number)[0])
+        self._add_events(text, events, [self._number[event.cat] for event in events])
         return True
 
     def repair(self, pieces: list[bytes], *, kineto_layout: bool) -> None:
@@ -159,16 +221,35 @@ class Decoder:
         self.dropped += len(wanted) - len(decodable)
         self.take(b"[%b]" % b",".join(decodable))
 
-    def _add_events(self, events: list[_Event], number: Numbers, exact: _ExactEvents) -> None:
-        """Adds events that are sorted by the numbers of their categories."""
-        start, duration, valid = self._times(events, exact)
+    def _set_right(self, events: list[_Event]) -> list[_Event]:
+        """The complete events that belong in a table, with all that a well-formed one has."""
+        found = []
+        for event in events:
+            if type(event.cat) is not str or event.cat not in self._number:
+                continue
+            if event.ph != "X" or event.ts is None:
+                # What only begins or ends has no duration; PyTorch does not write it.
+                self.dropped += event.ph in ("X", "B", "E")
+                continue
+            event.name, event.args = str(event.name), event.args or _NO_ARGS
+            if type(event.dur) not in (int, float):
+                event.dur = -1.0
+            found.append(event)
+        return found
+
+    def _add_events(self, text: bytes, events: list[Any], codes: list[int]) -> None:
+        """Adds those of the events of a text whose codes are numbers of tables."""
+        number = np.frombuffer(bytes(codes), np.uint8)
+        order = np.argsort(number, kind="stable")[: np.count_nonzero(number < len(self._tables))]
+        if not len(order):
+            return
+        events, number = list(map(events.__getitem__, order.tolist())), number[order]
+        start, duration, valid = self._times(events, text)
         if not valid.all():
             self.dropped += int((~valid).sum())
             events = [event for event, kept in zip(events, valid) if kept]
             start, duration, number = start[valid], duration[valid], number[valid]
         names = [event.name for event in events]
-        if set(map(type, names)) != {str}:
-            names = list(map(str, names))
         pid = _integers([e.pid for e in events], _identity)
         tid = _integers([e.tid for e in events], _identity)
         edges = np.searchsorted(number, np.arange(len(self._tables) + 1)).tolist()
@@ -184,18 +265,18 @@ class Decoder:
                 c.TID: tid[rows],
             }
             if table in (CALL, DEVICE):
-                args = [event.args or _NO_ARGS for event in events[rows]]
+                args = [event.args for event in events[rows]]
                 values[c.CORRELATION] = _integers([arg.correlation for arg in args])
                 if table == DEVICE:
                     values |= self._device_columns(category, names[rows], events[rows], args)
             if table == OP and self._op_names:
-                args = [event.args or _NO_ARGS for event in events[rows]]
+                args = [event.args for event in events[rows]]
                 values[c.SEQUENCE] = _integers([arg.sequence for arg in args])
                 values[c.FORWARD_THREAD] = _integers([arg.forward_thread for arg in args])
             self._add(table, values)
 
     def _device_columns(
-        self, category: str, names: list[str], events: list[_Event], args: list[_Args]
+        self, category: str, names: list[str], events: list[Any], args: list[_Args]
     ) -> dict[str, Any]:
         kind, unknown = _KINDS[category], np.full(len(events), -1, np.int32)
         # Kineto's pid and tid of a device event are its device and stream.
@@ -238,50 +319,32 @@ class Decoder:
             return text
         return None
 
-    def _times(self, events: list[_Event], exact: _ExactEvents) -> tuple[Ints, Ints, Bools]:
-        """Start and duration in ns, and whether both are known and within what a trace can hold. A
-        missing or negative duration becomes 0 and is counted."""
-        given = [event.ts for event in events]
-        kinds = set(map(type, given))
-        known = np.ones(len(given), bool)
-        if type(None) in kinds:
-            known = np.asarray([time is not None for time in given])
-            given = [time or 0.0 for time in given]
-        starts = _numbers(given, kinds)
-        if self._scale is None and known.any():
-            typical = float(np.median(np.abs(starts[known].astype(np.float64))))
+    def _times(self, events: list[Any], text: bytes) -> tuple[Ints, Ints, Bools]:
+        """Start and duration in ns, and whether both are within what a trace can hold. A negative
+        duration becomes 0 and is counted."""
+        starts = _numbers([event.ts for event in events])
+        if self._scale is None:
+            typical = float(np.median(np.abs(starts.astype(np.float64))))
             self._scale = 1 if typical > _NANOSECOND_CLOCK else 1000
         scale = self.ns_per_unit
         if starts.dtype == np.float64 and float(np.abs(starts).max()) >= _EXACT_US:
-            start = _exact_ns(exact(), scale)
+            start = _exact_ns(self._exact(text), scale)
         else:
             start = _nanoseconds(starts, scale)
-        lasted = [event.dur for event in events]
-        kinds = set(map(type, lasted))
-        if not kinds <= {int, float}:
-            lasted = [value if type(value) in (int, float) else -1.0 for value in lasted]
-        durations = _numbers(lasted, kinds)
-        self.durations_repaired += int((durations[known] < 0).sum())
+        durations = _numbers([event.dur for event in events])
+        self.durations_repaired += int((durations < 0).sum())
         duration = np.maximum(_nanoseconds(durations, scale), 0)
-        return start, duration, known & (np.abs(start) <= _MAX_NS) & (duration <= _MAX_NS)
+        return start, duration, (np.abs(start) <= _MAX_NS) & (duration <= _MAX_NS)
 
-
-def _sorted(events: list[Any], number_of: dict[str, int]) -> tuple[list[Any], Numbers, list[Any]]:
-    """The complete events of the categories that belong in a table, by the numbers of these
-    categories; those numbers; and the incomplete events."""
-    no_table = len(number_of)
-    try:
-        codes = bytes([number_of.get(event.cat, no_table) for event in events])
-    except TypeError:  # a list where a name belongs
-        return _sorted([event for event in events if type(event.cat) is str], number_of)
-    number = np.frombuffer(codes, np.uint8)
-    order = np.argsort(number, kind="stable")[: np.count_nonzero(number < no_table)]
-    tabled, number = [events[row] for row in order.tolist()], number[order]
-    incomplete = [event for event in tabled if event.ph != "X"]
-    if incomplete:
-        number = number[[event.ph == "X" for event in tabled]]
-        tabled = [event for event in tabled if event.ph == "X"]
-    return tabled, number, incomplete
+    def _exact(self, text: bytes) -> list[_Exact]:
+        """The complete events of a text that belong in a table, by the number of their category."""
+        found = [
+            event
+            for event in _EXACT.decode(text)
+            if event.ph == "X" and event.ts is not None
+            and type(event.cat) is str and event.cat in self._number
+        ]  # fmt: skip
+        return sorted(found, key=lambda event: self._number[event.cat])
 
 
 def _exact_ns(events: list[_Exact], scale: int) -> Ints:
@@ -292,10 +355,11 @@ def _exact_ns(events: list[_Exact], scale: int) -> Ints:
     return np.asarray([int(time.to_integral_value(ROUND_HALF_UP)) for time in bounded], np.int64)
 
 
-def _numbers(values: list[Any], kinds: set[type]) -> Any:
-    """An int64 array of values of these kinds, or a float64 array where one is no such integer."""
-    with suppress(OverflowError):
-        return np.asarray(array("q" if kinds == {int} else "d", values))
+def _numbers(values: list[int | float]) -> Any:
+    """An int64 array, or a float64 array where one is no such integer."""
+    for typecode in ("q", "d"):
+        with suppress(TypeError, OverflowError):
+            return np.asarray(array(typecode, values))
     return np.asarray([max(min(value, 1e19), -1e19) for value in values], np.float64)
 
 

@@ -124,7 +124,10 @@ def _numbered(values: Ints) -> Ints:
     least, most = int(values.min(initial=0)), int(values.max(initial=0))
     if most - least < 4 * len(values):  # as ids that somebody counted up
         return values - least
-    return np.unique(values, return_inverse=True)[1]
+    order = np.argsort(values, kind="stable")  # quick where they are nearly in order
+    number = np.empty(len(values), np.int64)
+    number[order] = np.cumsum(np.diff(values[order], prepend=least) > 0)
+    return number
 
 
 def _reused(calls: Table, call_id: Ints, row_of: Ints) -> Ints:

@@ -70,8 +70,8 @@ def side_by_side_ns(work: Work, node_ns: Floats) -> Floats:
         nodes = _nodes(work, mine, records, waits)
         if nodes is not None:
             own = _alone(nodes) + node_ns[mine]
-            sources, place, single = _order(nodes, strict=True)
-            times = [_simulated(nodes, own, sources, place)]
+            pairs, place, single = _order(nodes, strict=True)
+            times = [_simulated(nodes, own, pairs, place)]
             if single:
                 times.append(_simulated(nodes, own, *_order(nodes, strict=False)[:2]))
             found[row] = np.mean(times)
@@ -125,49 +125,60 @@ def _alone(nodes: _Nodes) -> Floats:
     return done
 
 
-def _order(nodes: _Nodes, strict: bool) -> tuple[list[list[int]], list[int], bool]:
-    """The nodes that each node waits for, the node of each launch, and whether single waits make a
-    difference.
+def _order(nodes: _Nodes, strict: bool) -> tuple[tuple[list[int], list[int]], list[int], bool]:
+    """Pairs of a node and one that waits for it, as two lists; the node of each launch; and whether
+    single waits make a difference.
 
     With `strict` single waits count. Joins are nodes without a launch.
     """
     single = False
-    sources: list[list[int]] = []
+    sources: list[int] = []
+    followers: list[int] = []
     place: list[int] = []
     latest: dict[int, int] = {}  # node by stream, since the last join
-    join: list[int] = []
+    join = node = -1
     newest, other = (-1, -1), (-1, -1)  # stream and node recorded, of two different streams
     for stream, waits, recorded in zip(nodes.stream, nodes.waits, nodes.recorded):
+        node += 1
         if waits > 1:
-            sources.append([*join, *latest.values()])
-            join, latest = [len(sources) - 1], {}
-        before = [latest[stream]] if stream in latest else list(join)
-        node = (newest if newest[0] != stream else other)[1]
-        if waits == 1 and strict and node >= 0:
-            before.append(node)
+            before = [*latest.values()] if join < 0 else [join, *latest.values()]
+            sources += before
+            followers += [node] * len(before)
+            join, latest = node, {}
+            node += 1
+        source = latest.get(stream, join)
+        if source >= 0:
+            sources.append(source)
+            followers.append(node)
+        source = (newest if newest[0] != stream else other)[1]
+        if waits == 1 and strict and source >= 0:
+            sources.append(source)
+            followers.append(node)
             single = True
-        sources.append(before)
-        latest[stream] = len(sources) - 1
-        place.append(latest[stream])
+        latest[stream] = node
+        place.append(node)
         if recorded:
             if newest[0] != stream:
                 other = newest
-            newest = (stream, latest[stream])
-    return sources, place, single
+            newest = (stream, node)
+    return (sources, followers), place, single
 
 
-def _simulated(nodes: _Nodes, work_ns: Floats, sources: list[list[int]], place: list[int]) -> float:
+def _simulated(
+    nodes: _Nodes, work_ns: Floats, pairs: tuple[list[int], list[int]], place: list[int]
+) -> float:
     """When the last node ends. All nodes that run progress at the same rate: a heap holds the
     progress at which each ends."""
-    count = len(sources)
+    count = place[-1] + 1
     of_nodes = np.zeros((3, count))
     of_nodes[:, place] = work_ns, nodes.share, nodes.kernel
     work, share, kernel = of_nodes.tolist()
-    followers: list[list[int]] = [[] for _ in range(count)]
-    for node, before in enumerate(sources):
-        for source in before:
-            followers[source].append(node)
-    missing = list(map(len, sources))
+    # The followers of a node are from its place in `first` on.
+    source, follower = np.array(pairs)
+    order = np.argsort(source, kind="stable")
+    followers = follower[order].tolist()
+    first = np.searchsorted(source[order], np.arange(count + 1)).tolist()
+    missing = np.bincount(follower, minlength=count).tolist()
     ready = [node for node in range(count) if not missing[node]]
     ends: list[tuple[float, int]] = []
     progress = time = load = running = 0.0
@@ -183,7 +194,7 @@ def _simulated(nodes: _Nodes, work_ns: Floats, sources: list[list[int]], place: 
         load -= share[node]
         running -= kernel[node]
         ready = []
-        for later in followers[node]:
+        for later in followers[first[node] : first[node + 1]]:
             missing[later] -= 1
             if not missing[later]:
                 ready.append(later)

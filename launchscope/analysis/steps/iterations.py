@@ -51,7 +51,8 @@ class Iterations:
 
     def of_process(self, table: Table) -> Table:
         """The rows of the process whose steps these are."""
-        return table if self.pid is None else table[table[c.PID] == self.pid]
+        mine = None if self.pid is None else table[c.PID] == self.pid
+        return table if mine is None or mine.all() else table[mine]
 
     def of(self, time: Ints) -> Ints:
         """Row of the iteration that each host time falls in, -1 for none."""

@@ -90,13 +90,16 @@ class Work:
         return self.in_optimizer(time) | ((last[step] >= 0) & (time > last[step]))
 
     def recorded(self, begin: Ints, end: Ints) -> Floats:
-        """How many operators and calls of the threads that launch begin in each span: what
-        recording stretches. Others, which load data or watch, work beside them."""
-        tables = map(self.iterations.of_process, (self.trace.ops, self.trace.calls))
-        mine = [table[np.isin(table[c.TID], self.threads)] for table in tables]
-        starts = [ints(table, c.START) for table in mine]
-        counted = sum(np.searchsorted(s, end) - np.searchsorted(s, begin) for s in starts)
+        """How many operators and calls begin in each span of the threads that launch."""
+        counted = sum(np.searchsorted(s, end) - np.searchsorted(s, begin) for s in self._recorded)
         return np.clip(counted, 0, None).astype(np.float64)
+
+    @cached_property
+    def _recorded(self) -> list[Ints]:
+        """When operators and calls began that recording stretches. Those of other threads, which
+        load data or watch, work beside them."""
+        tables = map(self.iterations.of_process, (self.trace.ops, self.trace.calls))
+        return [ints(table, c.START)[np.isin(table[c.TID], self.threads)] for table in tables]
 
     @cached_property
     def threads(self) -> Ints:
