@@ -58,9 +58,11 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 def child_environment() -> dict[str, str]:
     """Children import launchscope from this checkout, installed or not, and leave the last run of
-    the person as it is."""
+    the person as it is. As in an installed package, they find compiled modules after the first."""
     path = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "LAUNCHSCOPE_NO_CACHE": "1"}
+    made = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "LAUNCHSCOPE_NO_CACHE": "1"}
+    made.pop("PYTHONDONTWRITEBYTECODE", None)
+    return made
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:

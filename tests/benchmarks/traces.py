@@ -1,17 +1,22 @@
 """Reading traces: speed and memory, beside a bare json.loads and Holistic Trace Analysis.
 
-    python -m tests.benchmarks.traces --hta-python /path/to/python --files TRACE...
+    python -m tests.benchmarks.traces --folder FOLDER --hta-python /path/to/python --output OUT.json
 
-Each measurement is a process of its own, and the readers take turns. launchscope reads the
-file and makes the Profile with its verdict; json.loads only loads (garbage collection on, as
-people call it); HTA loads the trace and computes its launch statistics. Times begin after the
+Each measurement is a process of its own, and the readers take turns, `--rounds` times. launchscope
+reads the file and makes the Profile with its verdict; json.loads only loads (garbage collection on,
+as people call it); HTA loads the trace and computes its launch statistics. Times begin after the
 imports, except of whole commands (`launchscope report`). `--hta-python` is an interpreter with
-HolisticTraceAnalysis; without it HTA is left out. `--files` are real traces; gzipped ones are
-decompressed before they are measured. A synthetic trace is measured in every layout of
-`synthetic.LAYOUTS`, at `LAYOUT_MB`, and its memory at `LARGE_MB`; and as many launches as
-`THREAD_LAUNCHES` on few and on many threads.
+HolisticTraceAnalysis; without it HTA is left out. FOLDER is where `tests.benchmarks.foreign.obtain`
+put the real traces, of which those in `FILES` are decompressed and measured. A synthetic trace is
+measured in every layout of `synthetic.LAYOUTS`, at `LAYOUT_MB`, and its memory at `LARGE_MB`, once;
+and as many launches as `THREAD_LAUNCHES` on few and on many threads. On synthetic traces HTA runs
+once.
 Ranks are whole commands: `launchscope report` on each of `RANKS` files, one after the other, and
 on all of them together, which reads them in as many processes as there are cores.
+
+OUT.json is written after each case. If a run is interrupted, the same command with `--missing`
+measures what is not there yet. `--only TEXT` measures the cases with TEXT in their names again.
+With either, the other cases stay; `--show` only prints. At the end come the figures of the claims.
 """
 
 from __future__ import annotations
@@ -24,7 +29,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tests.benchmarks.bench import Spread, child_environment, finish, parser, run, table
@@ -35,12 +44,23 @@ GOAL = (
     "MB at most 0.3 s of work, and 0.5 s for the whole command; peak memory under half the file's "
     "size at 1 GB in every layout; time linear in the size and in the number of threads"
 )
-SIZES_MB = (10, 50, 200, 1000, 2000)
+_LENS = "AMD-AGI+TraceLens/tests/traces"
+_HTA = "facebookresearch+HolisticTraceAnalysis/tests/data"
+FILES = (
+    f"{_LENS}/inference/xdit_flux.1_aiter_sage/profile_trace_rank_0.json.gz",
+    f"{_LENS}/inference/xdit_flux.1/capture_traces/capture_trace_rank_0.json.gz",
+    f"{_LENS}/mi300/google_owlv2-large-patch14-ensemble__1016001.json.gz",
+    f"{_LENS}/h100/google_owlv2-large-patch14-ensemble__1016001.json.gz",
+    f"{_LENS}/b200/eager_trace.json.gz",
+    f"{_HTA}/df_index_resolver/df_index_resolver.json.gz",
+    f"{_HTA}/trace_diff/control/control.json.gz",
+    f"{_HTA}/negative_queue_length_values_check/rank0.json.gz",
+)
+SIZES_MB = (10, 50, 200)
 LAYOUT_MB, LARGE_MB = 54, 1000
 THREAD_LAUNCHES, THREADS = 20_000, (1, 2_000, 20_000)
-# json.loads needs about five times the file's size in memory, HTA more.
-JSON_UP_TO, HTA_UP_TO = 1000, 200
 RANKS, RANK_MB = 4, 200
+OWN, LOADS, HTA, COMMAND = "launchscope", "json.loads", "HTA", "launchscope report"
 
 _MEASURED = """
 import json, resource, sys, time
@@ -54,7 +74,7 @@ print(json.dumps(dict(wall_s=wall, cpu_s=cpu, peak_mib=peak, found=found)), file
 """
 _FIGURES = ("wall_s", "cpu_s", "peak_mib")
 _READERS = {
-    "launchscope": (
+    OWN: (
         "from launchscope.workflows.load_input import ReadOptions, profile_of\n"
         "from pathlib import Path\n"
         "import launchscope.analysis, launchscope.parser.sources as s, launchscope.rules\n"
@@ -63,11 +83,11 @@ _READERS = {
         "profile = profile_of(Path(path), ReadOptions(15.0, None))\n"
         "found = [profile.value('launches_per_step'), profile.value('gpu_busy_ms')]",
     ),
-    "json.loads": (
+    LOADS: (
         "",
         "document = json.loads(open(path).read())\nfound = len(document['traceEvents'])",
     ),
-    "HTA": (
+    HTA: (
         "import os, tempfile\nfrom hta.trace_analysis import TraceAnalysis",
         "analysis = TraceAnalysis(trace_files={0: path}, trace_dir=os.path.dirname(path))\n"
         "statistics = analysis.get_cuda_kernel_launch_stats(visualize=False)\n"
@@ -76,21 +96,67 @@ _READERS = {
 }
 
 
-def measured(reader: str, path: Path, python: str) -> dict[str, Any] | None:
-    """One run in a fresh process; None where HTA cannot read the file."""
+@dataclass(frozen=True)
+class Case:
+    """A file that some readers take turns to read, as often as `rounds`; `once`: these in the
+    first round only. `make` writes it, and gives its answers if they are known."""
+
+    name: str
+    make: Callable[[Path], Answers | None]
+    rounds: int
+    readers: tuple[str, ...]
+    once: tuple[str, ...] = ()
+    suffix: str = ".json"
+
+    def rows(self, folder: Path, hta: str | None) -> list[dict[str, Any]]:
+        path = folder / f"{THREAD_LAUNCHES}{self.suffix}"
+        answers = self.make(path)
+        taken: dict[str, list[dict[str, Any]]] = {reader: [] for reader in self.readers}
+        for number in range(self.rounds):
+            for reader, made in taken.items():
+                if not number or reader not in self.once:
+                    made += measured(reader, path, hta)
+        for each in taken[OWN]:
+            if answers is not None:
+                checked(each["found"], answers)
+        megabytes = round(path.stat().st_size / 1e6, 1)
+        path.unlink()
+        own = median(each["wall_s"] for each in taken[OWN])
+        rows: list[dict[str, Any]] = []
+        for reader, made in taken.items():
+            figures = {
+                figure: Spread.of([each[figure] for each in made])
+                for figure in _FIGURES
+                if made and figure in made[0]
+            }
+            row = {"trace": self.name, "file_mb": megabytes, "reader": reader, **figures}
+            if made:
+                row["times_launchscope"] = round(figures["wall_s"].median / own, 2)
+                rows.append(row)
+        return rows
+
+
+def measured(reader: str, path: Path, hta: str | None) -> list[dict[str, Any]]:
+    """One run in a fresh process; none without HTA, or where it cannot read the file."""
+    if reader == COMMAND:
+        begun = time.perf_counter()
+        run(["-m", "launchscope", "report", "-q", str(path)])
+        return [{"wall_s": time.perf_counter() - begun}]
+    if reader == HTA and hta is None:
+        return []
     imports, work = _READERS[reader]
     code = _MEASURED.format(imports=imports, work=work)
     result = subprocess.run(
-        [python, "-c", code, str(path)], capture_output=True, text=True, env=child_environment(),
-        stdin=subprocess.DEVNULL,
+        [hta if reader == HTA and hta else sys.executable, "-c", code, str(path)],
+        capture_output=True, text=True, env=child_environment(), stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    if result.returncode != 0 and reader == "HTA":
-        print(f"HTA cannot read {path.name}: {result.stderr[-300:]}", file=sys.stderr)
-        return None
+    if result.returncode != 0 and reader == HTA:
+        print(f"HTA cannot read it: {result.stderr[-300:]}", file=sys.stderr)
+        return []
     if result.returncode != 0:
         sys.exit(f"{reader} on {path.name} ended with {result.returncode}:\n{result.stderr}")
     found: dict[str, Any] = json.loads(result.stderr.strip().splitlines()[-1])
-    return found
+    return [found]
 
 
 def checked(found: list[float], answers: Answers) -> None:
@@ -98,43 +164,6 @@ def checked(found: list[float], answers: Answers) -> None:
     wanted = [LAUNCHES, answers.step_busy_ns / 1e6]
     if found != wanted:
         sys.exit(f"launchscope found {found} in a trace of {wanted}")
-
-
-def rows_of(
-    name: str, path: Path, answers: Answers | None, runs: int, hta: str | None
-) -> list[dict[str, Any]]:
-    """A row for each reader; the readers take turns."""
-    megabytes = path.stat().st_size / 1e6
-    readers = {"launchscope": sys.executable}
-    if megabytes <= 1.1 * JSON_UP_TO and path.suffix == ".json":
-        readers["json.loads"] = sys.executable
-    if hta is not None and megabytes <= 1.1 * HTA_UP_TO:
-        readers["HTA"] = hta
-    taken: dict[str, list[dict[str, Any]]] = {reader: [] for reader in readers}
-    commands = []
-    for _ in range(runs):
-        for reader, python in readers.items():
-            if (found := measured(reader, path, python)) is not None:
-                taken[reader].append(found)
-        begun = time.perf_counter()
-        run(["-m", "launchscope", "report", "-q", str(path)])
-        commands.append(time.perf_counter() - begun)
-    for each in taken["launchscope"]:
-        if answers is not None:
-            checked(each["found"], answers)
-    rows: list[dict[str, Any]] = [
-        {"reader": reader}
-        | {figure: Spread.of([each[figure] for each in made]) for figure in _FIGURES}
-        for reader, made in taken.items()
-        if made
-    ]
-    rows.append({"reader": "launchscope report", "wall_s": Spread.of(commands)})
-    own = rows[0]["wall_s"].median
-    for row in rows:
-        row |= {"trace": name, "file_mb": round(megabytes, 1)}
-        row["times_launchscope"] = round(row["wall_s"].median / own, 2)
-    print(f"{name}: done", file=sys.stderr)
-    return rows
 
 
 def write_threads(path: Path, threads: int) -> None:
@@ -149,6 +178,38 @@ def write_threads(path: Path, threads: int) -> None:
         arguments = {"correlation": number, "device": 0, "stream": 7}
         events.append({**kernel, "ts": float(us(at + 4_000)), "dur": 5, "args": arguments})
     path.write_text(json.dumps({"traceEvents": events}))
+
+
+def unpack(source: Path, path: Path) -> None:
+    with gzip.open(source, "rb") as packed, path.open("wb") as target:
+        shutil.copyfileobj(packed, target)
+
+
+def cases(folder: Path | None, rounds: int) -> list[Case]:
+    found = []
+    both = (OWN, LOADS, COMMAND)
+    for name in FILES if folder is not None else ():
+        make: Any = partial(unpack, folder / name)
+        found.append(Case("/".join(Path(name).parts[-2:]), make, rounds, (*both, HTA)))
+    for layout in LAYOUTS:
+        make = partial(write, megabytes=LAYOUT_MB, layout=layout)
+        name = f"synthetic, {layout}"
+        found.append(Case(f"{name}, {LAYOUT_MB} MB", make, rounds, (*both, HTA), once=(HTA,)))
+        make = partial(write, megabytes=LARGE_MB, layout=layout)
+        found.append(Case(f"{name}, {LARGE_MB} MB", make, 1, (OWN,)))
+    for threads in THREADS:
+        make = partial(write_threads, threads=threads)
+        name = f"{THREAD_LAUNCHES:,} launches, {threads:,} threads"
+        found.append(Case(name, make, rounds, both))
+    for size in SIZES_MB:
+        make = partial(write, megabytes=size)
+        large = size == max(SIZES_MB)
+        readers = (*both, HTA) if large else both
+        found.append(Case(f"synthetic, {size} MB.json", make, rounds, readers, once=(HTA,)))
+        if large:
+            name = f"synthetic, {size} MB.json.gz"
+            found.append(Case(name, make, rounds, (OWN, COMMAND), suffix=".json.gz"))
+    return found
 
 
 def rank_rows(folder: Path, runs: int) -> list[dict[str, Any]]:
@@ -177,44 +238,70 @@ def rank_rows(folder: Path, runs: int) -> list[dict[str, Any]]:
     ]
 
 
+def claims(rows: list[dict[str, Any]]) -> list[str]:
+    """The figures of the goals and of docs/traces.md, as far as they were measured."""
+    real = tuple("/".join(Path(name).parts[-2:]) for name in FILES)
+
+    def span(names: str | tuple[str, ...], reader: str, figure: str) -> str:
+        found = [
+            row[figure]["median"] if isinstance(row[figure], dict) else row[figure]
+            for row in rows
+            if row["trace"].endswith(names) and row["reader"] == reader and figure in row
+        ]
+        return f"{min(found):.2f} to {max(found):.2f}" if found else "not measured"
+
+    lines = []
+    for title, names in (("real files", real), (f"{LAYOUT_MB} MB", f", {LAYOUT_MB} MB")):
+        lines += [f"{title}: {each} {span(names, each, 'wall_s')} s" for each in (OWN, COMMAND)]
+        times = [f"{each} {span(names, each, 'times_launchscope')}" for each in (LOADS, HTA)]
+        lines.append(f"{title}, times launchscope: {', '.join(times)}")
+    middle = f"{max(SIZES_MB)} MB.json"
+    single = [(middle, OWN), (middle, LOADS), (middle, HTA), (f", {LARGE_MB} MB", OWN)]
+    single += [(f" {threads:,} threads", OWN) for threads in THREADS]
+    single += [(f"{RANKS} ranks", way) for way in ("ranks, one by one", "ranks, together")]
+    for names, each in single:
+        lines.append(f"{names.strip(', ')}: {each} {span(names, each, 'wall_s')} s")
+        lines[-1] += f", {span(names, each, 'peak_mib')} MiB"
+    return lines
+
+
 def main() -> None:
     options = parser(__doc__)
+    options.add_argument("--folder", type=Path, help="with the traces of foreign.obtain")
     options.add_argument("--hta-python", help="an interpreter that has HolisticTraceAnalysis")
-    options.add_argument("--sizes", type=int, nargs="*", default=SIZES_MB, help="in MB")
-    options.add_argument("--layouts", nargs="*", choices=LAYOUTS, default=list(LAYOUTS))
-    options.add_argument("--files", type=Path, nargs="*", default=[], help="real traces")
-    options.add_argument("--runs", type=int, default=3)
-    options.add_argument("--no-ranks", action="store_true")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--only", nargs="*", help="cases with one of these in their names")
+    options.add_argument("--missing", action="store_true", help="cases that --output lacks")
+    options.add_argument("--show", action="store_true", help="measure nothing")
     given = options.parse_args()
-    results: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+    rows: list[dict[str, Any]] = []
+    keeps = given.only is not None or given.missing or given.show
+    if keeps and given.output is not None and given.output.is_file():
+        rows = json.loads(given.output.read_text())["results"]
+    known = {row["trace"] for row in rows} if given.missing else set()
+    with tempfile.TemporaryDirectory() as place:
+        work: list[tuple[str, Callable[[], list[dict[str, Any]]]]] = [
+            (case.name, partial(case.rows, Path(place), given.hta_python))
+            for case in cases(given.folder, given.rounds)
+        ]
+        work.append((f"{RANKS} ranks", partial(rank_rows, Path(place), given.rounds)))
+        for name, measure in work if not given.show else ():
+            wanted = given.only is None or any(text in name for text in given.only)
+            if not wanted or name in known:
+                continue
+            begun = time.perf_counter()
+            made = [
+                {k: asdict(v) if isinstance(v, Spread) else v for k, v in row.items()}
+                for row in measure()
+            ]
+            rows = [row for row in rows if row["trace"] != name] + made
+            print(f"{name}: {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+            finish("traces", GOAL, rows, given.output)
 
-        def add(name: str, path: Path, answers: Answers | None, hta: str | None) -> None:
-            results.extend(rows_of(name, path, answers, given.runs, hta))
-            path.unlink()
+    def text(row: dict[str, Any], figure: str, decimals: int) -> str:
+        spread = row.get(figure)
+        return "" if spread is None else Spread(**spread).text(decimals)
 
-        for file in given.files:
-            plain = place / f"{file.name.removesuffix('.gz').removesuffix('.json')}.json"
-            opened = gzip.open if file.suffix == ".gz" else open
-            with opened(file, "rb") as source, plain.open("wb") as target:
-                shutil.copyfileobj(source, target)
-            add(file.name, plain, None, given.hta_python)
-        for layout in given.layouts:
-            for size in (LAYOUT_MB, LARGE_MB):
-                path = place / f"{size}.json"
-                answers = write(path, size, layout=layout)
-                add(f"synthetic, {layout}", path, answers, given.hta_python)
-        for threads in THREADS:
-            path = place / f"{threads}.json"
-            write_threads(path, threads)
-            add(f"{THREAD_LAUNCHES:,} launches, {threads:,} threads", path, None, None)
-        for size in given.sizes:
-            for suffix in (".json", ".json.gz") if size == 200 else (".json",):
-                path = place / f"{size}{suffix}"
-                add(f"synthetic, {size} MB{suffix}", path, write(path, size), given.hta_python)
-        if not given.no_ranks:
-            results += rank_rows(place, given.runs)
     table(
         ["trace", "MB", "reader", "wall s", "x launchscope", "CPU s", "peak MiB"],
         [
@@ -222,15 +309,15 @@ def main() -> None:
                 row["trace"],
                 f"{row['file_mb']:.0f}",
                 row["reader"],
-                row["wall_s"].text(2),
+                text(row, "wall_s", 2),
                 str(row.get("times_launchscope", "")),
-                row["cpu_s"].text(2) if "cpu_s" in row else "",
-                row["peak_mib"].text(0) if "peak_mib" in row else "",
+                text(row, "cpu_s", 2),
+                text(row, "peak_mib", 0),
             ]
-            for row in results
+            for row in rows
         ],
     )
-    finish("traces", GOAL, results, given.output)
+    print("", *claims(rows), sep="\n")
 
 
 if __name__ == "__main__":

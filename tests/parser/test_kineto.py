@@ -117,6 +117,25 @@ def test_a_strange_event_costs_only_itself(tmp_path: Path) -> None:
     assert read.damage.events_dropped == 3
 
 
+@pytest.mark.parametrize(
+    "strange", [{"ph": "C"}, {"ph": "X", "cat": "of a plugin"}, {"ph": "X", "cat": ["cpu_op"]}]
+)
+def test_events_of_no_known_category_cost_nothing_however_many_they_are(
+    tmp_path: Path, strange: dict[str, Any]
+) -> None:
+    built = trace()
+    for _ in range(40):
+        built.step().op("aten::add").launch(kernel_us=3, delay_us=8).memset().end()
+    document = built.document()
+    clean = read_trace(written(tmp_path, json.dumps(document), "clean.json"))
+    long = strange | {"name": "x" * 50_000, "ts": 5.0, "dur": 1.0}
+    document["traceEvents"] = [e for event in document["traceEvents"] for e in (event, long)]
+    read = read_trace(written(tmp_path, json.dumps(document)))
+    assert not read.damage.any
+    for table in ("calls", "activities", "ranges", "ops"):
+        assert getattr(read, table).frame().equals(getattr(clean, table).frame())
+
+
 def test_a_file_that_ends_early_keeps_its_whole_events(tmp_path: Path) -> None:
     text = json.dumps(one_step().document())
     read = read_trace(written(tmp_path, text[: text.rindex('"Memset')]))
