@@ -185,12 +185,16 @@ def unpack(source: Path, path: Path) -> None:
         shutil.copyfileobj(packed, target)
 
 
+def _short(path: str | Path) -> str:
+    return "/".join(Path(path).parts[-2:])
+
+
 def cases(folder: Path | None, rounds: int) -> list[Case]:
     found = []
     both = (OWN, LOADS, COMMAND)
-    for name in FILES if folder is not None else ():
-        make: Any = partial(unpack, folder / name)
-        found.append(Case("/".join(Path(name).parts[-2:]), make, rounds, (*both, HTA)))
+    for source in [folder / name for name in FILES] if folder is not None else ():
+        make: Any = partial(unpack, source)
+        found.append(Case(_short(source), make, rounds, (*both, HTA)))
     for layout in LAYOUTS:
         make = partial(write, megabytes=LAYOUT_MB, layout=layout)
         name = f"synthetic, {layout}"
@@ -240,7 +244,7 @@ def rank_rows(folder: Path, runs: int) -> list[dict[str, Any]]:
 
 def claims(rows: list[dict[str, Any]]) -> list[str]:
     """The figures of the goals and of docs/traces.md, as far as they were measured."""
-    real = tuple("/".join(Path(name).parts[-2:]) for name in FILES)
+    real = tuple(map(_short, FILES))
 
     def span(names: str | tuple[str, ...], reader: str, figure: str) -> str:
         found = [
