@@ -17,7 +17,7 @@ _BEGINNING = re.compile(r"^(\d*)([-+.)](?=\s|$)|-(?=[\s-]*$)|(?<!\d)/)")
 # Where GitHub and GitLab look for links, mentions, issues, emoji and formulas in the text of the
 # page, which has no backslashes any more. A space without a width after it prevents that.
 _LIVE = re.compile(
-    r"@|\$(?!\s)|[#!&%](?=[\w\"])|~(?=[^\W\d]|\")|\*(?=iteration:)|\[(?=\w+:)|:(?=//|[\w+-]+:)"
+    r"@|\$(?!\s)|[#!&%](?=[\w\"])|~(?=[^\W\d]|\")|\*(?=iteration:)|\[(?=\w+:)|/(?=/)|:(?=[\w+-]+:)"
     r"|(?<![^\W_])(?:(?:g[hl]|ghsa|cve)-(?=\w)|www(?=\.|$)|(?:mailto|xmpp):)",
     re.IGNORECASE,
 )
@@ -93,8 +93,9 @@ def _table(block: document.Table) -> str:
 
 def prose(text: str) -> str:
     """A sentence at the beginning of a block: text between backticks stays code."""
-    parts = ((code(part) if is_code else escape(part)) for part, is_code in document.spans(text))
-    return begun("".join(parts))
+    parts = document.spans(text)
+    # Blank code is a space: without one, what is before and behind it could make a link.
+    return begun("".join(code(part) or " " if is_code else escape(part) for part, is_code in parts))
 
 
 def begun(text: str) -> str:

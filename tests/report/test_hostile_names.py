@@ -67,6 +67,11 @@ def shown_by(format_name: str, samples: Names) -> list[str]:
     return [name for name in samples if type(SAMPLES[name]) in reporter.renders]
 
 
+class _Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 class _Spy:
     """Keeps what a stream asks of its screen."""
 
@@ -153,9 +158,13 @@ def test_a_terminal_shows_the_report_and_does_nothing_else(names: Names, samples
 
 @hostile_values
 def test_no_line_of_ours_is_a_command_in_ci(names: Names, samples: Names) -> None:
-    # The last: what a service starts hides its variables (a container, tox).
-    for environ in ({"GITHUB_ACTIONS": "true", "FORCE_COLOR": "1"}, {}):
-        out, err = StringIO(), StringIO()
+    # What a service starts hides its variables (tox), or gives us a terminal, too (a container).
+    for environ, stream in (
+        ({"GITHUB_ACTIONS": "true", "FORCE_COLOR": "1"}, StringIO),
+        ({}, StringIO),
+        ({}, _Terminal),
+    ):
+        out, err = stream(), stream()
         console = Console(out, err, environ)
         for format_name in ("terminal", "markdown", "csv", "junit", "sarif", "json", "html"):
             for name in shown_by(format_name, samples)[-2:]:
@@ -250,6 +259,14 @@ def test_no_title_becomes_a_link_with_the_period_after_it(title: str) -> None:
     text = render(replace(made, findings=(finding,)), "markdown")
     assert isinstance(text, str)
     structure(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["http:` `//e.com", "//e.com", "see #` `12", "GH-`\u00a0`1", "a :` `smile:", "www` `.e.com"],
+)
+def test_blank_code_keeps_apart_what_would_be_a_link(text: str) -> None:
+    structure(prose(text))
 
 
 def test_a_block_of_markdown_begins_with_no_command_of_a_code_host() -> None:
