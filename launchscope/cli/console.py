@@ -131,7 +131,8 @@ class Console(Progress):
 
     def out(self, text: Content, *, commands: bool = False) -> None:
         """The result, to stdout. No line of it is a command to a CI service, unless it is made of
-        them. Blocks are JSON, and hold the same values."""
+        them: what starts us there (a container) may have given us a terminal, and no variable that
+        tells. Blocks are JSON, and hold the same values."""
         self.status("")
         try:
             if isinstance(text, Blocks):
@@ -140,7 +141,7 @@ class Console(Progress):
             else:
                 encoding = getattr(self.stdout, "encoding", None) or "utf-8"
                 text = text.decode() if isinstance(text, bytes) else text
-                text = text if commands else self._inert(text, self.stdout)
+                text = text if commands else without_commands(text)
                 self.stdout.write(text.encode(encoding, "replace").decode(encoding))
             self.stdout.flush()
         except BrokenPipeError:
@@ -230,7 +231,7 @@ class Console(Progress):
 
     def _emit(self, text: str, *, commands: bool = False) -> None:
         """Now, or after what the script prints. Text of several lines is one write, too."""
-        text = text if commands else self._inert(text, self.stderr)
+        text = text if commands else without_commands(text)
         if self._held is None:
             self._bottom.close()
             self._write(text)
@@ -244,11 +245,6 @@ class Console(Progress):
             self.stderr.flush()
         except OSError:
             discard_output(self.stderr)
-
-    def _inert(self, text: str, stream: TextIO) -> str:
-        """The text without commands, but for a person at a terminal. What starts us in a CI service
-        (a container, tox) may hide the variables that tell."""
-        return without_commands(text) if self.runs_commands or not stream.isatty() else text
 
     def _styled(self, text: str, style: str) -> str:
         return f"{_STYLES[style]}{text}{_RESET}" if self.has_color(self.stderr) else text
