@@ -8,7 +8,9 @@ import os
 import resource
 import signal
 import socket
+import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -44,6 +46,31 @@ def test_content_in_blocks_is_made_again_where_the_file_cannot_be_replaced(
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [
         ("trace", b"first second")
     ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the lists are those of Linux")
+def test_a_replaced_file_keeps_its_access_control_list_and_gets_none_of_its_folder(
+    tmp_path: Path,
+) -> None:
+    def access(group: int) -> bytes:
+        """Of a file (mode 0660) or a folder that one more user may write."""
+        entries = ((1, 6, -1), (2, 6, 1000), (4, group, -1), (16, 6, -1), (32, 0, -1))
+        return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+
+    listed, plain = tmp_path / "listed", tmp_path / "plain"
+    for file in (listed, plain):
+        file.touch()
+        file.chmod(0o660)
+    try:
+        os.setxattr(listed, "system.posix_acl_access", access(group=0))
+        os.setxattr(tmp_path, "system.posix_acl_default", access(group=6))
+    except OSError:
+        pytest.skip("a file system without access control lists")
+    for file in (listed, plain):
+        write_whole(file, b"new")
+        assert file.stat().st_mode & 0o777 == 0o660
+    assert os.getxattr(listed, "system.posix_acl_access") == access(group=0)
+    assert os.listxattr(plain) == []
 
 
 def test_a_write_that_fails_keeps_the_old_file_and_leaves_no_part(tmp_path: Path) -> None:
