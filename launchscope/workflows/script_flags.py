@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
@@ -67,7 +68,9 @@ def options_of(target: Target) -> ScriptOptions:
             continue
         seen.add(path)
         try:
-            tree = ast.parse(path.read_bytes())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # they quote the script, which has them itself
+                tree = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError):
             continue
         nodes = list(ast.walk(tree))

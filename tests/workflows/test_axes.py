@@ -143,6 +143,14 @@ def test_a_flag_in_a_module_that_the_script_imports_is_found(tmp_path: Path) -> 
     assert found.spelled("batch-size") == "--batch-size"
 
 
+def test_a_script_whose_reading_gives_a_warning_is_read_without_a_word(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    source = ARGPARSE + 'title = "\\\x1b]0;evil\x07"\n'
+    assert axes(tmp_path, source)[0].flag == "--batch-size"
+    assert recwarn.list == []
+
+
 def test_a_module_target_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "trainer_of_mine").mkdir()
     (tmp_path / "trainer_of_mine" / "__init__.py").write_text("")
