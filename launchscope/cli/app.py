@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from launchscope.cli.console import discard_output, new_console, open_streams
 from launchscope.errors import LaunchscopeError
+from launchscope.visible import visible, without_commands
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 3
@@ -148,6 +149,8 @@ def main(arguments: list[str] | None = None) -> int:
     if words[:1] == ["--"]:
         del words[0]
     open_streams()
+    if _COMPLETION in os.environ:  # typer quotes a shell that it does not know
+        os.environ[_COMPLETION] = without_commands(visible(os.environ[_COMPLETION]))
     console = new_console(words[1:])
     try:
         code = _run(words or ["--help"])

@@ -130,6 +130,16 @@ REFUSED = [
 
 
 @pytest.mark.child
+def test_a_completion_quotes_a_shell_visibly() -> None:
+    shell = {"_LAUNCHSCOPE_COMPLETE": "complete_\x1b]0;evil\x07\n::error::x##[error]"}
+    words = [sys.executable, "-m", "launchscope"]
+    done = subprocess.run(words, env=os.environ | shell, capture_output=True, check=False)
+    (said,) = done.stderr.decode().splitlines()
+    assert visible(said) == said
+    assert "##[" not in said
+
+
+@pytest.mark.child
 def test_the_terminal_shows_names_and_does_nothing_they_say(folder: Path) -> None:
     texts = on_terminal(folder, ON_TERMINAL, GITHUB_ACTIONS="true")
     codes = [int(text.split()[-1]) for text in texts]
