@@ -7,7 +7,7 @@ LaunchscopeError
 ├── MeasureError          exit 3: the run gave nothing to report on
 │   └── NoStepError       exit 3: no repeating step was found
 ├── InputError            exit 3: a trace, Profile or recording could not be read
-└── ScriptError           the script's own exit code: it failed before a verdict
+└── ScriptError           the script's own exit code: it failed, before a verdict or under --full
 
 Each carries a sentence, a hint on what to do about it, and the exit code of the process.
 """
@@ -57,8 +57,9 @@ class InputError(LaunchscopeError):
 
 
 class ScriptError(LaunchscopeError):
-    """The script failed before a verdict was possible. `exit_code` is its own, or 128 + N for death
-    by signal N. `out_of_memory`: it ended because the GPU had no memory left."""
+    """The script failed before a verdict was possible, or later if it was let finish. `exit_code`
+    is its own, or 128 + N for death by signal N. `out_of_memory`: it ended because the GPU had no
+    memory left."""
 
     def __init__(
         self, message: str, *, exit_code: int, hint: str | None = None, out_of_memory: bool = False

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launchscope.config import Settings
-from launchscope.errors import InputError, LaunchscopeError, MeasureError, UsageError
+from launchscope.errors import InputError, LaunchscopeError, MeasureError, ScriptError, UsageError
 from launchscope.host import working_directory
 from launchscope.model import Profile, Recording, Schedule, ShownResult, Target
 from launchscope.reason_text import reason_text
@@ -36,13 +36,14 @@ _LONGEST_STEM = 60  # at four bytes each; file systems take names of 255 bytes
 @dataclass(frozen=True)
 class ScriptRun:
     """One run of the script. With a Profile, `problem` is what went wrong after it was measured;
-    without one, why there is none."""
+    without one, why there is none. `failed_later` is as in the Outcome."""
 
     recording: Recording | None
     profile: Profile | None
     problem: LaunchscopeError | None
     interrupted: bool = False
     loaded: tuple[FilesLoaded, ...] = ()  # below the tree that was named
+    failed_later: ScriptError | None = None
 
     def whole(self) -> Profile:
         """The Profile of a run without a problem. Raises MeasureError for one: a script's own exit
@@ -177,7 +178,14 @@ class ScriptRunner:
             problem = MeasureError(f"interrupted{end}", exit_code=outcome.exit_code)
         if profile is None and problem is None:
             problem = MeasureError(unread) if recording is None else _without_results(recording)
-        return ScriptRun(recording, profile, problem, outcome.interrupted, outcome.loaded)
+        return ScriptRun(
+            recording,
+            profile,
+            problem,
+            outcome.interrupted,
+            outcome.loaded,
+            outcome.failed_later,
+        )
 
     def _new_folder(self, target: Target, label: str) -> Path | TemporaryFolder:
         """A temporary folder, or `train.launchscope` (`train-2.launchscope`, ...) here."""
@@ -246,7 +254,7 @@ def profile(
     if run.profile is None:
         assert run.problem is not None
         raise run.problem
-    return ProfileResult(run.profile, run.problem)
+    return ProfileResult(run.profile, run.problem or run.failed_later)
 
 
 def _load_analysis() -> None:

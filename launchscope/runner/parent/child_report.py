@@ -195,22 +195,37 @@ def problem_of(
     lost = None
     if report.write_error is not None:
         lost = cannot_write(report.folder.parent, report.write_error)
-    code, raised = report.exit_code, report.script_error
-    if not code:
+    if not report.exit_code:
         return lost if lost or measured else _nothing_measured(report, step_from)
-    how = f"was ended by {cause_of_death(code)}" if code < 0 else f"ended with exit code {code}"
-    exception = raised.error if raised is not None and not raised.exits else None
-    what = f" ({exception})" if exception else ""
     when = "before every pass was done" if measured else "before it was measured"
     if ran_well:
         when = f"{when}, although an earlier run went well"
     elif report.raised_in is not None:
         when = f"{when}, while launchscope looked into its steps"
+    hint = f"{lost}; {lost.hint}" if lost else _hint_after(report, ran_well)
+    return _script_error(report, report.exit_code, when, hint)
+
+
+def failure_after(report: ChildReport) -> ScriptError | None:
+    """How the script itself failed once everything was measured; None if it did not."""
+    ended_by_us = report.interrupted or report.timed_out or report.killed
+    if not report.exit_code or ended_by_us or report.broken_pass() is not None:
+        return None
+    return _script_error(report, report.exit_code, "after it was measured")
+
+
+def _script_error(
+    report: ChildReport, code: int, when: str, hint: str | None = None
+) -> ScriptError:
+    how = f"was ended by {cause_of_death(code)}" if code < 0 else f"ended with exit code {code}"
+    raised = report.script_error
+    exception = raised.error if raised is not None and not raised.exits else None
+    what = f" ({exception})" if exception else ""
     return ScriptError(
         f"the script {how}{what} {when}",
         exit_code=128 - code if code < 0 else code,
         out_of_memory=raised is not None and raised.out_of_memory,
-        hint=f"{lost}; {lost.hint}" if lost else _hint_after(report, ran_well),
+        hint=hint,
     )
 
 

@@ -12,12 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from launchscope.errors import LaunchscopeError, MeasureError
+from launchscope.errors import LaunchscopeError, MeasureError, ScriptError
 from launchscope.host import working_directory
 from launchscope.model import Reason, Schedule, Target
-from launchscope.reason_text import cause_of_death, reason_text
+from launchscope.reason_text import reason_text
 from launchscope.runner.child.passes import AnyPass, all_passes
-from launchscope.runner.parent.child_report import ChildReport, cannot_write, problem_of
+from launchscope.runner.parent.child_report import (
+    ChildReport,
+    cannot_write,
+    failure_after,
+    problem_of,
+)
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.gpu_clock import ClockWatch
@@ -49,7 +54,8 @@ class RunOptions:
 @dataclass(frozen=True)
 class Outcome:
     """`directory` holds recording.json even when there is a problem. `settle` waits for the last
-    process of the script to end, so that nothing it prints comes after the report."""
+    process of the script to end, so that nothing it prints comes after the report. `failed_later`:
+    how a script that was let finish failed once it was measured, which is no problem of the run."""
 
     directory: Path
     problem: LaunchscopeError | None
@@ -57,6 +63,7 @@ class Outcome:
     exit_code: int
     settle: Callable[[], None] = lambda: None
     loaded: tuple[FilesLoaded, ...] = ()  # of the tree that the options name
+    failed_later: ScriptError | None = None
 
 
 def record(
@@ -86,6 +93,7 @@ class _Session:
         self._ran_well = False  # in a run before the last
         self._left_out: str | None = None  # a pass during which the script failed
         self._deferred: set[str] = set()  # passes that need a process of their own
+        self._failed_later: ScriptError | None = None
         self._start = working_directory()
         self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.schedule.full)
 
@@ -104,8 +112,15 @@ class _Session:
         code = problem.exit_code if problem is not None else 0
         if number is not None:  # as a shell gives it
             code = 128 + number
-        loaded = tuple(self.collected.loaded)
-        return Outcome(self.directory, problem, number is not None, code, self._watch.close, loaded)
+        return Outcome(
+            self.directory,
+            problem,
+            number is not None,
+            code,
+            self._watch.close,
+            tuple(self.collected.loaded),
+            self._failed_later,
+        )
 
     def _run_as_often_as_needed(self) -> ChildReport:
         collected, most = self.collected, self.options.max_runs
@@ -154,10 +169,10 @@ class _Session:
         problem = problem_of(
             report, measured=measured, step_from=self.schedule.step_from, ran_well=self._ran_well
         )
-        if problem is None and self.schedule.full and report.exit_code and not report.interrupted:
-            how = "was ended by" if report.exit_code < 0 else "ended with"
-            cause = cause_of_death(report.exit_code)
-            collected.note(f"after it was measured, the script {how} {cause}")
+        if problem is None and self.schedule.full:
+            self._failed_later = failure_after(report)
+        if self._failed_later is not None:
+            collected.note(str(self._failed_later))
         try:
             collected.write_recording(self.target, self.schedule, report.exit_code)
         except OSError as error:

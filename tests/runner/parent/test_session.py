@@ -22,7 +22,7 @@ from launchscope.model import (
 )
 from launchscope.reason_text import reason_text
 from launchscope.runner.child.passes import AnyPass, all_passes
-from launchscope.runner.parent.child_report import ChildReport, problem_of
+from launchscope.runner.parent.child_report import ChildReport, failure_after, problem_of
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.events import (
@@ -99,6 +99,24 @@ def test_a_script_that_ends_in_the_second_timing_window_was_measured() -> None:
     assert not report.failed
     assert report.remarks() == []
     assert problem_of(report, measured=True) is None
+
+
+@pytest.mark.parametrize(
+    ("report", "code"),
+    [
+        (ChildReport(exit_code=7, done=True), 7),
+        (ChildReport(exit_code=-9, done=True), 137),
+        (ChildReport(exit_code=0, done=True), None),
+        (ChildReport(exit_code=-15, done=True, signal=15), None),
+        (ChildReport(exit_code=-15, done=True, timed_out=True, killed=True), None),
+        (ChildReport(exit_code=-11, enough=True, current_pass="timing_second"), None),
+    ],
+)
+def test_a_script_fails_after_it_was_measured_unless_launchscope_ends_it(
+    report: ChildReport, code: int | None
+) -> None:
+    failed = failure_after(report)
+    assert (None if failed is None else failed.exit_code) == code
 
 
 @pytest.mark.parametrize(
