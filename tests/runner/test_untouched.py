@@ -179,6 +179,7 @@ for step in range(60):
     loss = (net(data[step % 4].to(device)) * net.scale).sum() + data[0].tag.to(device).sum()
     loss.backward()
     opt.step()
+    data[0].sum().cpu(), data[0].tolist(), data[0].numpy(force=True), data[0].detach().cpu()
 weights = list(net.parameters())
 """,
     "function mode around the loop": """

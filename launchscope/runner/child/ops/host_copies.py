@@ -127,6 +127,7 @@ def make_host_copy_mode(
     tensor_class = torch.Tensor
     cpu, to, to_device = tensor_class.cpu, tensor_class.to, tensor_class.cuda
     tolist, numpy = tensor_class.tolist, tensor_class.numpy
+    plain = tensor_class, torch.nn.Parameter  # another class may run code of its own
     # By id: a function of the script is not asked for its hash.
     factories = {id(getattr(torch, name)) for name in _FACTORIES} if host.devices_named else ()
 
@@ -203,7 +204,7 @@ def make_host_copy_mode(
                 host.discard(source)  # it may well go to the device
             elif by_script and (func is torch.tensor or func is torch.as_tensor):
                 stream.copy(stream.line())
-        elif (func is tolist or forced) and on_device(source):
+        elif (func is tolist or forced) and type(source) in plain and on_device(source):
             args = (copy(args[0].detach(), cpu, cpu), *args[1:])
         return run(*args, **kwargs)
 

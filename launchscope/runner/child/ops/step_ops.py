@@ -38,6 +38,7 @@ from launchscope.runner.child.plain_values import (
     is_tensor,
     loaded_torch,
     shape_of,
+    tensor_field,
     tensors_in,
     values_of,
 )
@@ -229,7 +230,7 @@ class HostTensors:
         """Whether a GPU would hold this tensor: everything not known to stay on the host."""
         if self.holds(tensor):
             return False
-        return tensor.ndim > 0 or weak_storage(tensor) not in self.step_counts
+        return weak_storage(tensor) not in self.step_counts or tensor_field(tensor, "ndim") > 0
 
     def add(self, tensor: Tensor) -> None:
         self._storages |= {weak_storage(tensor)} - {None}
