@@ -20,6 +20,9 @@ from launchscope.parser import columns as c
 from launchscope.parser.trace import ints
 
 LARGE_KERNEL_US = 100.0
+# Waits of the traced steps that exceed the untraced idle time by more than this share of the
+# iteration are not those of the timed steps: other processes on the GPU make both vary.
+_WAITS_TOLERANCE_PCT = 5.0
 
 
 class ProfileBuilder:
@@ -165,28 +168,28 @@ class ProfileBuilder:
             between = min(1.0, float(np.median(times.host_between)) / (traced_ns / 1e6))
         waits = _waits(traced.timeline.iteration_idle, between)
         self._add_idle(traced.timeline.iteration_idle, times.iteration_ms, busy, waits)
-        if step and step_busy is not None:
+        if step and step_busy is not None and self.facts.waits_exceed_idle_pct is None:
             step_waits = sum(_waits(traced.timeline.step_idle, between).values())
             self.set("step_overhead_pct", 100 * max(step - step_busy - step_waits, 0.0) / step)
 
     def _add_idle(
         self, traced: IdleParts, iteration_ms: float, busy: float, waits: dict[str, float]
     ) -> None:
-        """The untraced idle time is the trace's waits in absolute ms; launching is the rest."""
+        """The untraced idle time is the trace's waits in absolute ms; launching is the rest.
+
+        Its parts stay unknown if the waits are longer than all of it."""
         idle = max(iteration_ms - busy, 0.0)
+        self.set("gpu_idle_ms", idle)
         exposed = idle - sum(waits.values())
+        excess = 100 * -exposed / iteration_ms
+        if excess > _WAITS_TOLERANCE_PCT:
+            self.facts = replace(self.facts, waits_exceed_idle_pct=excess)
+            return
         if exposed < 0:
-            # The traced waits are longer than the untraced idle time: keep the sum, and say so.
-            waits["unattributed_ms"] += exposed
-            if -exposed > 0.03 * iteration_ms:
-                self.notes.append(
-                    f"waits in the trace exceed the untraced idle time by {-exposed:.3g} ms; "
-                    "unattributed_ms holds the difference"
-                )
+            waits["unattributed_ms"] += exposed  # so that the parts add up
             exposed = 0.0
         total = float((traced.framework + traced.launch_call).sum())
         framework = float(traced.framework.sum()) / total if total > 0 else 0.0
-        self.set("gpu_idle_ms", idle)
         for key, ms in waits.items():
             self.set(key, ms)
         self.set("launch_overhead_ms", exposed)

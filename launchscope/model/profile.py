@@ -298,6 +298,7 @@ class Facts:
     unsure_idle_pct: float | None = None  # of the iteration: a replay may remove or keep it
     unusual_idle_pct: float | None = None  # ... and removes, unless the host does other work then
     busy_exceeds_interval_pct: float | None = None  # traced busy time over the untraced iteration
+    waits_exceed_idle_pct: float | None = None  # of the iteration: its idle time has no known parts
 
     # Of the gain.
     gain_unknown: Reason | None = None

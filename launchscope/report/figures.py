@@ -30,7 +30,7 @@ from launchscope.reason_text import failure_text
 from launchscope.report.document import Document, Plot
 from launchscope.report.documents.difference import figure, moved
 from launchscope.report.documents.labels import titled
-from launchscope.report.documents.profile import is_total
+from launchscope.report.documents.profile import is_total, stretched_trace
 from launchscope.report.kernel_names import short_name
 from launchscope.wording import change, count, figures, installed, ms, pct, plural, times, with_unit
 
@@ -139,7 +139,8 @@ def _profile_tiles(profile: Profile) -> Iterator[Tile]:
             ms(projected),
             f"{times(iteration / projected)}, {_basis(profile)}",
         )
-    if iteration and (busy := profile.value("iteration_busy_ms")) is not None:
+    busy = profile.value("iteration_busy_ms")
+    if iteration and busy is not None and not stretched_trace(profile):
         yield Tile("GPU busy", pct(100 * busy / iteration), f"of the eager {whole.lower()}")
     if (launches := profile.value("launches_per_step")) is not None:
         per = "in all" if is_total(profile) else "per eager step"
@@ -249,6 +250,8 @@ def _stack(profile: Profile) -> Iterator[Figure]:
     if not iteration or profile.value("iteration_busy_ms") is None:
         return
     parts = [(tone, label, profile.value(key)) for key, tone, label in _PARTS]
+    if stretched_trace(profile):
+        parts = [("unattributed", "parts not known", iteration)]
     rows = [{"name": "eager", "parts": _parts(parts), "total": ms(iteration)}]
     note = ""
     if projected:

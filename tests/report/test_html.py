@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from launchscope.analysis import build_profile
-from launchscope.model import Comparison, Profile, Target
+from launchscope.model import Comparison, Facts, Profile, Target
 from launchscope.parser import read_recording, read_saved
-from launchscope.report import render
+from launchscope.report import RenderOptions, render, reporter_named
 from launchscope.rules import advise, all_rules, find_rule
 from launchscope.visible import visible
 from tests.report.test_golden import VALUES
@@ -159,6 +159,24 @@ def test_the_bars_of_an_iteration_add_up_to_it(profile: Profile) -> None:
     totals = [sum(part["value"] for part in row["parts"]) for row in stack["data"]["rows"]]
     keys = ("iteration_ms", "projected_iteration_ms")
     assert totals == pytest.approx([profile.value(key) for key in keys])
+
+
+@pytest.mark.parametrize(
+    "facts", [Facts(busy_exceeds_interval_pct=120.0), Facts(waits_exceed_idle_pct=120.0)]
+)
+def test_the_parts_of_a_slower_traced_iteration_are_drawn_nowhere(
+    profile: Profile, facts: Facts
+) -> None:
+    slower = replace(profile, facts=facts)
+    page = page_of(slower)
+    (stack,) = [figure for figure in figures_in(page) if figure["kind"] == "stack"]
+    (eager, _) = stack["data"]["rows"]
+    assert [part["value"] for part in eager["parts"]] == [profile.value("iteration_ms")]
+    for brief in (True, False):
+        text = reporter_named("terminal").render(slower, RenderOptions(width=120, brief=brief))
+        assert "2.20x the timed iteration" in " ".join(str(text).split())
+        assert "█" not in text
+    assert "2.20x the timed iteration" in Page(page).text
 
 
 def test_without_a_trace_there_is_no_timeline_and_nothing_stands_in_for_it() -> None:

@@ -16,6 +16,7 @@ from launchscope.report.document import (
     Document,
     Entries,
     Entry,
+    Paragraph,
     Section,
     Table,
     Tone,
@@ -323,18 +324,34 @@ def iteration(profile: Profile) -> Section:
     iteration = profile.value("iteration_ms")
     if not iteration or profile.value("iteration_busy_ms") is None:
         return Section("", ())
+    total = with_unit(profile.metrics["iteration_ms"], spread=False)
+    whose = "time of the whole span" if is_total(profile) else "iteration time"
+    heading = f"Where the {whose} goes ({total})"
+    if stretched := stretched_trace(profile):
+        return Section(heading, (Paragraph(stretched),))
     places = max(0, decimals(iteration, 3))
     bars = []
     for label, key in _PARTS:
         value = profile.value(key)
         if value is None:
             bars.append(Bar(label, with_unit(None), None))
-        elif abs(value) >= _SMALLEST_PART * iteration or key == "iteration_busy_ms":
+        elif value >= _SMALLEST_PART * iteration or key == "iteration_busy_ms":
             bars.append(Bar(label, f"{value:,.{places}f} ms", 100.0 * value / iteration))
-    total = with_unit(profile.metrics["iteration_ms"], spread=False)
-    block = Bars(("", "time"), tuple(bars), stacked=True)
-    whose = "time of the whole span" if is_total(profile) else "iteration time"
-    return Section(f"Where the {whose} goes ({total})", (block,))
+    return Section(heading, (Bars(("", "time"), tuple(bars), stacked=True),))
+
+
+def stretched_trace(profile: Profile) -> str:
+    """Why the parts of the traced iteration are not those of the timed one; empty if they are."""
+    facts, iteration = profile.facts, profile.value("iteration_ms")
+    excess = facts.busy_exceeds_interval_pct or facts.waits_exceed_idle_pct
+    if not excess or not iteration:
+        return ""
+    ratio = 1 + excess / 100
+    return (
+        "Not known, because the traced steps are slower than the timed ones: in a traced "
+        f"iteration, the GPU works and waits for {ms(ratio * iteration)} or more, {times(ratio)} "
+        "the timed iteration. Another process on the GPU can cause this."
+    )
 
 
 def _step_groups(profile: Profile) -> Section:

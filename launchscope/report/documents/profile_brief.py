@@ -21,8 +21,8 @@ from launchscope.report.documents import profile as full
 from launchscope.report.documents.labels import KNOWN_BY, VERDICTS
 from launchscope.wording import listed, ms, plural, sentence, times
 
-# The gain, the share of graphs, that nothing ran on a GPU.
-_IN_HEADLINE = ("LS001", "LS008", "LS041")
+# The gain, its bounds, the share of graphs, that nothing ran on a GPU.
+_IN_HEADLINE = ("LS001", "LS005", "LS008", "LS041")
 _MOST_ROWS, _MOST_PARTS, _MOST_TO_DO, _MOST_NOTES = 5, 4, 3, 3
 # In a tight report: the bars have the other rows, and parts below this share are left out.
 _FEWEST_ROWS, _SMALLEST_PART_PCT = 3, 2.0
@@ -90,9 +90,9 @@ def _fixes(profile: Profile) -> tuple[Entry, ...]:
 def _doubts(profile: Profile) -> tuple[Entry, ...]:
     """The first warning that is not the reason."""
     _, _, keep_in_mind = full.findings(profile)
-    reason = reason_of(profile)
+    reason, said = reason_of(profile), _said(profile)
     warnings = [entry for entry in _entries(keep_in_mind) if entry.tone in ("bad", "caution")]
-    others = [entry for entry in warnings if reason is None or entry.code != reason.code]
+    others = [entry for entry in warnings if entry.code not in (*said, reason and reason.code)]
     return tuple(replace(entry, advice="") for entry in others[:1])
 
 
@@ -106,8 +106,16 @@ def reason_of(profile: Profile) -> Finding | None:
     """The finding behind the verdict that says more than its headline does."""
     codes = profile.verdict.because if profile.verdict is not None else ()
     by_code = {finding.code: finding for finding in profile.findings}
-    told = (*_IN_HEADLINE, "LS031") if profile.mode == "trace" else _IN_HEADLINE
-    return next((by_code[code] for code in codes if code not in told and code in by_code), None)
+    said = (*_said(profile), "LS031") if profile.mode == "trace" else _said(profile)
+    return next((by_code[code] for code in codes if code not in said and code in by_code), None)
+
+
+def _said(profile: Profile) -> tuple[str, ...]:
+    """The rules whose finding the headline says. One of an unsafe graph says its first reason."""
+    verdict = profile.verdict
+    if verdict is None or verdict.recommendation != "unsafe":
+        return _IN_HEADLINE
+    return (*_IN_HEADLINE, *verdict.because[:1])
 
 
 def closing(profile: Profile) -> Paragraph:
