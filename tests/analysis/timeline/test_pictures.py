@@ -9,18 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from launchscope.analysis import build_profile
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline import pictures
 from launchscope.analysis.timeline.pictures import timelines
 from launchscope.analysis.timeline.timeline import CAUSES, IdleParts, build_timeline, idle_gaps
 from launchscope.analysis.timeline.work import Work, gather
-from launchscope.model import Label, Lane, StepTimeline, Timelines
-from launchscope.parser import read_recording
+from launchscope.model import Label, Lane, Profile, StepTimeline, Timelines
+from launchscope.workflows.load_input import ReadOptions, profile_of
 from tests.builders import TraceBuilder, loop_trace, trace
 
-RECORDINGS = Path(__file__).parents[3] / "sample_workloads" / "recordings"
-NAMES = sorted(folder.name for folder in RECORDINGS.iterdir())
+ROOT = Path(__file__).parents[3]
+MEASURED = [
+    *sorted((ROOT / "sample_workloads/recordings").iterdir()),
+    *sorted((ROOT / "tests/truth").glob("*.json.gz")),
+]
 
 
 def work_of(built: TraceBuilder) -> Work:
@@ -68,9 +70,10 @@ def names(found: Timelines, lane: Lane) -> list[str]:
     return [found.labels[number].name for number in lane.label]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_intervals_add_up_to_the_metrics(name: str) -> None:
-    profile = build_profile(read_recording(RECORDINGS / name))
+@pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.name)
+def test_intervals_add_up_to_the_metrics(path: Path) -> None:
+    profile = profile_of(path, ReadOptions(15.0, None, details=True))
+    assert isinstance(profile, Profile)
     assert profile.timelines is not None
     for step in (profile.timelines.eager, profile.timelines.replay):
         if step is None:
@@ -186,7 +189,8 @@ def test_a_long_step_is_merged_and_its_totals_stay(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_replay_is_one_launch_and_no_wait_of_the_script() -> None:
-    profile = build_profile(read_recording(RECORDINGS / "small_gpt"))
+    profile = profile_of(ROOT / "sample_workloads/recordings/small_gpt", ReadOptions(15.0, None))
+    assert isinstance(profile, Profile)
     found = profile.timelines
     assert found is not None
     assert found.replay is not None
