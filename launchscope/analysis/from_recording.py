@@ -120,7 +120,7 @@ def build_profile(
         kernels=kernel_table(lines) if lines is not None else (),
         ops=op_table(ops),
         between=builder.between,
-        work=(*_blocker_work(inspected), *builder.work),
+        work=(*_step_work(inspected), *builder.work),
         timelines=timelines(traced.work, traced.timeline, replayed) if traced else None,
         notes=tuple(dict.fromkeys(builder.notes)),
         facts=builder.facts,
@@ -318,15 +318,20 @@ def _shapes(inspected: InspectResult | None) -> Shapes:
     return Shapes(len(seen) == 1, tuple(signatures))
 
 
-def _blocker_work(inspected: InspectResult | None) -> tuple[WorkCount, ...]:
-    if inspected is None or not inspected.blockers:
+def _step_work(inspected: InspectResult | None) -> tuple[WorkCount, ...]:
+    """The device ops and the blockers of the inspected steps."""
+    if inspected is None:
         return ()
+    ops = [
+        Counter({Kind("device_ops_per_step", o.op, o.where, o.code): o.count for o in step})
+        for step in inspected.step_ops
+    ]
     counts: list[Counter[Kind]] = [Counter() for _ in range(max(inspected.steps, 1))]
     for record in inspected.blockers:
         kind = Kind("blockers", record.op, record.where, record.code)
         for count, own in zip(counts, record.by_step or repeat(record.count)):
             count[kind] += own
-    return occurrence(counts).work
+    return (*(occurrence(ops).work if ops else ()), *occurrence(counts).work)
 
 
 def _blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:

@@ -12,7 +12,7 @@ from math import ceil
 from typing import Literal
 
 from launchscope.gate import metrics
-from launchscope.gate.measurement import blocker_ranges, explained, totals
+from launchscope.gate.measurement import added, blocker_ranges, explained, totals
 from launchscope.model import Blocker, Change, KernelRow, OpRow, PeriodicWork, Profile, SourceLine
 
 # Kernels are counted per step over several steps; a smaller difference is one odd step.
@@ -92,14 +92,13 @@ def new_blockers(profile: Profile, baseline: Profile) -> tuple[int, int]:
             [w for w in p.work if (w.metric, w.name) == (metrics.BLOCKERS, op)]
             for p in (profile, baseline)
         )
-        counted, reached = float(fewest), float(had)
-        if now:
-            counted = sum(work.low for work in now)
+        more = (sum(work.low for work in now) if now else fewest) - had
         if known:
-            reached = sum(work.low for work in known)
-            reached += explained(metrics.BLOCKERS, profile, baseline, op)
-            reached = max(reached, min(had, sum(work.high for work in known)))
-        always += max(0.0, counted - reached)
+            least = sum(work.low for work in known)
+            reached = least + explained(metrics.BLOCKERS, profile, baseline, op)
+            more += had - max(reached, min(had, sum(work.high for work in known)))
+            more = max(more, added(metrics.BLOCKERS, profile, baseline, least, op))
+        always += max(0.0, more)
     return ceil(always - 1e-9), sometimes
 
 

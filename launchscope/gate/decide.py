@@ -13,6 +13,7 @@ from launchscope.gate.comparability import mismatch, warnings
 from launchscope.gate.limits import Limit
 from launchscope.gate.measurement import (
     Range,
+    added,
     explained,
     noise_of,
     observed_alike,
@@ -21,6 +22,7 @@ from launchscope.gate.measurement import (
 )
 from launchscope.gate.wording import (
     headline,
+    reason_added,
     reason_against_baseline,
     reason_against_limit,
     reason_by_chance,
@@ -155,8 +157,12 @@ def _decide(
     more = new_blockers(profile, baseline) if name == metrics.BLOCKERS else None
     outcome, bound = _against_baseline(limit, now, before, more)
     found = replace(found, outcome=outcome, bound=bound, exact=now.exact and before.exact)
-    undecided = more is not None and outcome == "inconclusive"
-    if undecided or (outcome == "failed" and _may_be_chance(limit, now, before, profile, baseline)):
+    chance = outcome == "failed" and _may_be_chance(limit, now, before, profile, baseline)
+    if more is None and (outcome != "failed" or chance):
+        always = added(name, profile, baseline, before.low)
+        if round(always, 9) > limit.allowance(before.value):
+            return replace(found, outcome="failed", reason=reason_added(found, always))
+    if chance or (more is not None and outcome == "inconclusive"):
         found = replace(found, outcome="inconclusive")
         return replace(found, reason=reason_by_chance(found))
     # The baseline was measured at another time: what is within the noise proves nothing.

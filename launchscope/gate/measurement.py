@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 from statistics import median, mode
+from typing import TypeVar
 
 from launchscope.errors import InputError
 from launchscope.gate import metrics
-from launchscope.model import Blocker, Profile, Shapes, WorkCount
+from launchscope.model import BetweenSteps, Blocker, OpRow, Profile, Shapes, WorkCount
 
+_Row = TypeVar("_Row", OpRow, Blocker)
 _FEWEST_SAMPLES = 8  # so that each half has a median
 
 
@@ -60,7 +64,36 @@ def merged(profiles: Sequence[Profile]) -> Profile:
     )
     shapes = max((p.shapes for p in profiles), key=usual_share)
     work = _joined_work(profiles)
-    return replace(first, metrics=joined, blockers=blockers, facts=facts, shapes=shapes, work=work)
+    return replace(
+        first,
+        metrics=joined,
+        blockers=blockers,
+        ops=_in_all([p.ops for p in profiles]) if len(profiles) > 1 else first.ops,
+        between=_joined_between([p.between for p in profiles if p.between is not None]),
+        facts=facts,
+        shapes=shapes,
+        work=work,
+    )
+
+
+def _joined_between(found: Sequence[BetweenSteps]) -> BetweenSteps | None:
+    """The first, with the ops and blockers of every iteration of every process."""
+    if len(found) < 2:
+        return found[0] if found else None
+    return replace(
+        found[0],
+        ops=_in_all([between.ops for between in found]),
+        blockers=_in_all([between.blockers for between in found]),
+    )
+
+
+def _in_all(found: Sequence[tuple[_Row, ...]]) -> tuple[_Row, ...]:
+    """Rows with the fewest counts of all processes."""
+    counts = [Counter[_Row]() for _ in found]
+    for count, rows in zip(counts, found):
+        for row in rows:
+            count[replace(row, count=0)] += row.count
+    return tuple(replace(row, count=least) for row, least in reduce(and_, counts).items())
 
 
 def _joined_work(profiles: Sequence[Profile]) -> tuple[WorkCount, ...]:
@@ -89,6 +122,33 @@ def explained(metric: str, more: Profile, less: Profile, name: str | None = None
         for work in less.work
         if work.metric == metric and name in (None, work.name)
     )
+
+
+def added(
+    metric: str, profile: Profile, baseline: Profile, fewest: float, name: str | None = None
+) -> float:
+    """How much of a metric every iteration of every process does and none of the baseline did. Each
+    line counts by itself, so that what came or went by chance hides nothing; those that only one
+    has are taken together, as an edited line is in both. `fewest` is what a process of the baseline
+    counts at least. With a name, only work of that name."""
+    if not baseline.work:  # of an older version
+        return 0.0
+    now, before = (
+        {(w.name, w.code): w for w in p.work if w.metric == metric and name in (None, w.name)}
+        for p in (profile, baseline)
+    )
+    always, seen, least, most = (defaultdict[tuple[str, str | None], float](float) for _ in "1234")
+    for key, work in now.items():
+        own = key if key in before else (key[0], None)
+        always[own] += work.low
+        seen[own] += work.most
+    for key, work in before.items():
+        own = key if key in now else (key[0], None)
+        least[own] += work.low
+        most[own] += work.most
+    came = sum(max(0.0, min(most[key], always[key]) - least[key]) for key in [*always])
+    went = sum(max(0.0, min(seen[key], least[key]) - always[key]) for key in [*least])
+    return sum(always.values()) - came - max(fewest, sum(least.values())) + went
 
 
 def usual_share(shapes: Shapes) -> float:

@@ -68,6 +68,13 @@ def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
     return moved
 
 
+def reason_added(limit: LimitCheck, added: float) -> str:
+    """Of a count that may overlap the baseline's, and has work that the baseline never did."""
+    before, now = figure(limit.baseline, limit.unit), figure(limit.value, limit.unit)
+    more = figure(added, limit.unit)
+    return f"{now} ({before} in the baseline): every iteration does {more} that none did before"
+
+
 def reason_by_chance(limit: LimitCheck) -> str:
     """Of a count that is beyond its limit, and may be so in unchanged code."""
     before, now = figure(limit.baseline, limit.unit), figure(limit.value, limit.unit)

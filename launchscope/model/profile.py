@@ -331,7 +331,7 @@ class Profile(Shown):
     timelines: Timelines | None = None  # None: no step was traced
     ops: tuple[OpRow, ...] = ()  # of the inspected step, in the order in which they first ran
     between: BetweenSteps | None = None  # None: not observed
-    work: tuple[WorkCount, ...] = ()  # between steps, and the blockers of the step
+    work: tuple[WorkCount, ...] = ()  # ops and blockers of the step, and between steps
     devices: tuple[DeviceRow, ...] = ()  # of a trace file
     step_groups: tuple[StepGroup, ...] = ()  # where some steps replay a graph and others do not
     # Of the traced steps; None: not recorded, or nothing to show.

@@ -265,6 +265,8 @@ class InspectResult:
     copies: tuple[int, ...] = ()  # per step of a rehearsal, between host and device
     between: tuple[BetweenRecord, ...] = ()  # before each step; none in an old recording
     host_inputs: tuple[HostInput, ...] = ()
+    # The device ops of each step, or of one if they do not differ; none in an old recording.
+    step_ops: tuple[tuple[OpCount, ...], ...] = ()
     graph_breaks: int | None = None  # in all graphs that were compiled before the pass
     partial: bool = False  # autocast or GradScaler did nothing and are not in the count
     notes: tuple[str, ...] = ()

@@ -491,6 +491,31 @@ def test_work_of_some_iterations_hides_nothing_that_was_added() -> None:
     assert limit(checked(did(metric, (LOG, 1, 1)), every_third), metric).outcome == "failed"
 
 
+@pytest.mark.parametrize("metric", ["between_syncs", "device_ops_per_step"])
+def test_a_range_hides_nothing_that_every_iteration_adds(metric: str) -> None:
+    never, ever = did(metric, (LOG, 0, 1)), did(metric, (LOG, 1, 1))
+    before = baseline_of(merged([never, ever]))
+    assert limit(checked(merged([never, ever]), before), metric).outcome == "passed"
+    added = [did(metric, (LOG, low, 1), (PLANTED, 1, 1)) for low in (0, 1)]
+    found = limit(checked(merged(added), before), metric)
+    assert found.outcome == "failed"
+    assert found.reason == "1 (0 in the baseline): every iteration does 1 that none did before"
+    hidden = merged([did(metric, (LOG, 0, 1), (PLANTED, 1, 1))])
+    assert limit(checked(hidden, baseline_of(ever)), metric).outcome == "failed"
+    edited = [did(metric, (f"{LOG}  # edited", low, 1)) for low in (0, 1)]
+    assert limit(checked(merged(edited), before), metric).outcome != "failed"
+
+
+def test_ops_between_steps_are_those_of_every_process() -> None:
+    log, planted = (OpRow(ITEM, 1, SourceLine("train.py", line)) for line in (3, 4))
+    before, now, other = (
+        with_between(gpu(), BetweenSteps(3, ops), between_ops=len(ops))
+        for ops in ((log,), (log, planted), (planted,))
+    )
+    result = checked(merged([now, other]), merged([before, other]))
+    assert [change.where for change in result.changes] == [(planted.where,)]
+
+
 def test_two_kinds_of_chance_add_up() -> None:
     metric = "between_ops"
     first = did(metric, ("a", 2, 2), ("b", 0, 2))
@@ -516,6 +541,9 @@ def test_a_blocker_of_some_steps_does_not_fail_the_gate() -> None:
     assert outcome(always, sometimes) == outcome(sometimes, always) == "passed"
     assert outcome(met((PLANTED, 1, 1)), sometimes) == "failed"
     assert outcome(met((LOG, 0, 1), (PLANTED, 1, 1)), sometimes) == "failed"
+    by_process = merged([sometimes, always])
+    assert outcome(met((LOG, 0, 1), (PLANTED, 1, 1)), by_process) == "failed"
+    assert outcome(always, by_process) == "passed"
     assert outcome(met(("x.item()", 1, 1)), always) == "passed"  # the line was only edited
     reason = limit(checked(sometimes, never), "blockers").reason
     assert reason == "went from 0 to 1, but not in every step"

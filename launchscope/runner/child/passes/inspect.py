@@ -7,6 +7,7 @@ import contextlib
 import sys
 import weakref
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from types import FrameType
 
@@ -211,6 +212,7 @@ class InspectPass(Pass[InspectResult]):
             input_tensors=len(read),
             input_bytes=sum(last.read_bytes[ref] for ref in read),
             forwards=tuple(self._forwards),
+            step_ops=_of_steps(self._streams),
             graph_breaks=self._graph_breaks,
             copies=() if context.on_gpu else tuple(stream.copies for stream in self._streams),
             between=()  # as it is where steps of several threads hide it
@@ -228,12 +230,21 @@ def _records(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:
     )
 
 
-def _between_record(stream: StepStream) -> BetweenRecord:
+def _op_counts(stream: StepStream) -> tuple[OpCount, ...]:
     counted = Counter((record.op, record.where) for record in stream.ops)
+    return tuple(
+        OpCount(op, where, count, source_text(where)) for (op, where), count in counted.items()
+    )
+
+
+def _of_steps(streams: Sequence[StepStream]) -> tuple[tuple[OpCount, ...], ...]:
+    counts = [_op_counts(stream) for stream in streams]
+    return tuple(counts) if len({frozenset(own) for own in counts}) > 1 else (counts[-1],)
+
+
+def _between_record(stream: StepStream) -> BetweenRecord:
     return BetweenRecord(
-        tuple(
-            OpCount(op, where, count, source_text(where)) for (op, where), count in counted.items()
-        ),
+        _op_counts(stream),
         _records(stream.blockers),
         stream.copies,
         complete=stream.device_ops < stream.most_ops,
