@@ -131,12 +131,12 @@ def added(
     line counts by itself, so that what came or went by chance hides nothing; those that only one
     has are taken together, as an edited line is in both. `fewest` is what a process of the baseline
     counts at least. With a name, only work of that name."""
-    if not baseline.work:  # of an older version
-        return 0.0
     now, before = (
         {(w.name, w.code): w for w in p.work if w.metric == metric and name in (None, w.name)}
         for p in (profile, baseline)
     )
+    if not before:  # none, which no chance can hide, or of an older version
+        return 0.0
     always, seen, least, most = (defaultdict[tuple[str, str | None], float](float) for _ in "1234")
     for key, work in now.items():
         own = key if key in before else (key[0], None)

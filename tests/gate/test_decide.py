@@ -500,6 +500,8 @@ def test_a_range_hides_nothing_that_every_iteration_adds(metric: str) -> None:
     found = limit(checked(merged(added), before), metric)
     assert found.outcome == "failed"
     assert found.reason == "1 (0 in the baseline): every iteration does 1 that none did before"
+    old = replace(before, work=tuple(w for w in before.work if w.metric != metric))
+    assert limit(checked(merged(added), old), metric).outcome != "failed"
     hidden = merged([did(metric, (LOG, 0, 1), (PLANTED, 1, 1))])
     assert limit(checked(hidden, baseline_of(ever)), metric).outcome == "failed"
     edited = [did(metric, (f"{LOG}  # edited", low, 1)) for low in (0, 1)]
