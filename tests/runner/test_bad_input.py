@@ -54,8 +54,8 @@ CASES = {
     ),
     "fails_after_the_verdict": Case(
         TRAIN + "for i in range(20): step()\nraise SystemExit(3)",
-        0,
-        "After it was measured, the script ended with exit code 3",
+        3,
+        "the script ended with exit code 3 after it was measured",
         ("--full",),
     ),
     "ends_after_7": Case(TRAIN + "for i in range(7): step()", 0, "its step was seen 7 times"),
