@@ -252,9 +252,9 @@ class WorkCount:
     metric: str
     name: str
     code: str | None
-    low: float
-    high: float
-    most: float
+    low: int | float  # a share of one for what has a period
+    high: int | float
+    most: int | float
 
 
 @dataclass(frozen=True)
