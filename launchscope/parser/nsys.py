@@ -93,7 +93,8 @@ def _opened(path: Path) -> sqlite3.Connection:
                 ) from error
             if not isinstance(error, sqlite3.OperationalError):
                 what = f"{path} is damaged and cannot be read as SQLite: {error}"
-                raise InputError(what, hint="export it again") from error
+                # Python would write what SQLite quotes to the terminal as it is.
+                raise InputError(what, hint="export it again") from None
             failed = error
     raise InputError(f"cannot read {path}: {failed}")
 
@@ -183,7 +184,7 @@ class _Export:
                     raise self._damaged(f"the column {column} of {table} is computed, not recorded")
                 columns.setdefault(str(table), set()).add(str(column))
         except (sqlite3.Error, UnicodeError) as error:
-            raise self._damaged(str(error)) from error
+            raise self._damaged(str(error)) from None
         if not columns.keys() & set(_KNOWN):
             raise InputError(
                 f"{self._path} is an SQLite database, but no export of Nsight Systems with CUDA "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import traceback
 from contextlib import closing
 from pathlib import Path
 
@@ -344,3 +345,16 @@ def test_of_two_processes_without_numbers_none_is_joined(tmp_path: Path) -> None
     built = nsys().launch().process(78, 1).launch()
     found = find_launches(read(tmp_path, built, "CUPTI_ACTIVITY_KIND_KERNEL.globalPid"))
     assert found.coverage_pct == 0.0
+
+
+def test_what_sqlite_quotes_is_visible_in_the_whole_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "export.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+        connection.execute('CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT * FROM "\x1b[2J"')
+        connection.commit()
+    with pytest.raises(InputError) as raised:
+        read_trace(path)
+    text = "".join(traceback.format_exception(raised.value))
+    assert r"\x1b[2J" in text
+    assert "\x1b" not in text

@@ -300,6 +300,18 @@ def test_a_missing_module_is_reported_in_a_sentence(tmp_path: Path) -> None:
 
 
 @real_start
+def test_a_missing_module_is_named_visibly(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    name = "\x1b]0;evil\x07\n::error::x##[error]"
+    code, _, err = under_launchscope(tmp_path / "work", "module", name)
+    assert code == 1
+    (said,) = err.splitlines()
+    assert said.isprintable()
+    assert "No module named" in said
+    assert "##[" not in said
+
+
+@real_start
 def test_the_script_knows_that_it_runs_under_launchscope(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "script.py").write_text(

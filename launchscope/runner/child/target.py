@@ -21,9 +21,12 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from launchscope.visible import visible, without_commands
+
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 # Modules of the child that no file of the script replaces.
 _KEPT = frozenset({"__main__", "launchscope"})
+_NO_MODULE = runpy._Error  # type: ignore[attr-defined]
 _print = print  # not what a script puts there
 _PYC_START = importlib.util.MAGIC_NUMBER
 _PYC_HEADER = 16  # magic number, flags, and a time and a size or a hash
@@ -116,10 +119,15 @@ def _add_to_path(folder: str) -> None:
 
 def _run_module(kind: str, name: str) -> None:
     runner = runpy._run_module_as_main  # type: ignore[attr-defined]
-    if kind == "module":
-        runner(name)
-    else:
-        runner("__main__", alter_argv=False)
+    try:
+        if kind == "module":
+            runner(name)
+        else:
+            runner("__main__", alter_argv=False)
+    except SystemExit as ends:
+        if isinstance(ends.__context__, _NO_MODULE):  # it quotes the name, and nothing has run
+            ends.code = without_commands(visible(str(ends.code)))
+        raise
 
 
 def _read_code(name: str, path: str, main: types.ModuleType) -> types.CodeType:
