@@ -71,7 +71,7 @@ def options_of(target: Target) -> ScriptOptions:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # they quote the script, which has them itself
                 tree = ast.parse(path.read_bytes())
-        except (OSError, SyntaxError, ValueError):
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # nested too deep
             continue
         nodes = list(ast.walk(tree))
         imported = set(_imported(nodes))

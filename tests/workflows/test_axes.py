@@ -329,3 +329,10 @@ def test_secrets_among_the_values_reach_the_script_and_no_report() -> None:
 def test_a_secret_that_is_the_only_value_needs_no_number() -> None:
     (point,) = combinations((Axis("note", ("hf_" + "a" * 20,)),), Target("script", "train.py"))
     assert point.parameters == {"note": "***"}
+
+
+@pytest.mark.parametrize("source", ["x = " + "-" * 200_000 + "1", "x = a" + ".a" * 30_000])
+def test_a_script_that_is_nested_too_deep_has_no_known_options(tmp_path: Path, source: str) -> None:
+    path = tmp_path / "deep.py"
+    path.write_text(source)
+    assert not options_of(Target("script", str(path))).flags
