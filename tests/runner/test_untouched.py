@@ -107,6 +107,101 @@ for step in range(60):
     schedule.step()
 weights = list(inner.parameters())
 """,
+    "classes of tensors": """
+import torch.utils._pytree as pytree
+def asked(name):
+    found = getattr(torch.Tensor, name)
+    if callable(found):
+        def method(self, *args, **kwargs):
+            touch(name)
+            return found(self, *args, **kwargs)
+        return method
+    def read(self):
+        touch(name)
+        return found.__get__(self)
+    return property(read)
+NAMES = ("dtype", "shape", "ndim", "is_leaf", "nbytes", "numel", "untyped_storage", "element_size",
+         "storage_offset", "detach", "clone", "size", "is_pinned", "is_conj")
+class Named(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+for name in NAMES:
+    setattr(Named, name, asked(name))
+class Wrapped(torch.Tensor):
+    @staticmethod
+    def __new__(cls, raw):
+        return torch.Tensor._make_wrapper_subclass(
+            cls, raw.shape, strides=raw.stride(), dispatch_sizes_strides_policy="sizes"
+        )
+    def __init__(self, raw):
+        self.raw = raw
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        touch(str(func))
+        def unwrap(value):
+            return value.raw if type(value) is Wrapped else value
+        result = func(*pytree.tree_map(unwrap, args), **pytree.tree_map(unwrap, kwargs or {}))
+        made = ("aten::detach", "aten::clone", "aten::zeros_like")
+        if func._schema.name in made:
+            return Wrapped(result)
+        return args[0] if func._schema.name.endswith("_") else result
+    __torch_function__ = torch._C._disabled_torch_function_impl
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 8)
+        self.named = nn.Parameter(torch.randn(8, 8))
+        self._parameters["named"] = torch.Tensor._make_subclass(Named, self.named.data, True)
+        self.wrapped = nn.Parameter(Wrapped(torch.randn(2, 8)))
+    def forward(self, more, x):
+        return nn.functional.linear(self.inner(x) @ self.named, self.wrapped)
+net = Net()
+opt = torch.optim.AdamW(net.parameters(), lr=0.01)
+for step in range(60):
+    opt.zero_grad()
+    x = torch.rand(8, 4).as_subclass(Named)
+    net(Wrapped(torch.rand(3)), x.to(device)).square().mean().backward()
+    nn.utils.clip_grad_norm_([net.named, net.inner.weight], 1.0)
+    net.inner.weight.grad = net.inner.weight.grad.as_subclass(Named)
+    opt.step()
+weights = [net.inner.weight, net.inner.bias, net.wrapped.data.raw]
+""",
+    "names and sources of its own": """
+import linecache, sys
+class Word(str):
+    __hash__ = str.__hash__
+    def __eq__(self, other):
+        touch("eq of a word")
+        return str.__eq__(self, other)
+class Loader:
+    def get_source(self, name):
+        touch("source")
+        return SOURCE
+class Held:
+    pass
+SOURCE = "def forward(net, x):\\n    return net(x.to('cpu'))\\n"
+own = {"__name__": "made", "__loader__": Loader()}
+exec(compile(SOURCE, "made.py", "exec"), own)
+linecache.lazycache("made.py", own)
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+shown = warnings.catch_warnings(record=True)
+seen = shown.__enter__()
+def train():
+    step, kept = 0, sys._getframe().f_locals
+    for step in range(60):
+        held = Held()
+        setattr(held, Word("x"), torch.rand(8, 4))
+        warnings.warn(ResourceWarning(f"left open {step}"), source=held)
+        opt.zero_grad()
+        loss = own["forward"](net, held.x.to("cpu"))
+        loss.sum().backward()
+        opt.step()
+        COUNTS[f"kept {kept.get('step')}"] += 1
+warnings.simplefilter("always")
+train()
+COUNTS["sources"] = sum(warning.source is not None for warning in seen)
+weights = list(net.parameters())
+""",
     "dataset in the step": """
 class Data(torch.utils.data.Dataset):
     def __getitem__(self, index):

@@ -80,11 +80,22 @@ def tensor_field(tensor: Tensor, name: str) -> Value:
         return getattr(torch.Tensor, name).__get__(tensor)
 
 
+def tensor_call(tensor: Tensor, name: str) -> Value:
+    """What a method of torch.Tensor without arguments gives, in the same way."""
+    torch = loaded_torch()
+    with torch._C.DisableTorchFunction():
+        return getattr(torch.Tensor, name)(tensor)
+
+
 def dims_of(tensor: Tensor) -> tuple[int, ...]:
     """The sizes of a tensor; of a nested one, whose parts have sizes of their own, how many numbers
     it holds."""
     nested = tensor_field(tensor, "is_nested")
-    return (tensor.numel(),) if nested else tuple(map(int, tensor_field(tensor, "shape")))
+    return (
+        (tensor_call(tensor, "numel"),)
+        if nested
+        else tuple(map(int, tensor_field(tensor, "shape")))
+    )
 
 
 def shape_of(tensor: Tensor) -> TensorShape:
@@ -133,8 +144,8 @@ def attribute(torch: Torch, value: Value, name: str) -> Value:
     if class_attribute(type(entry), "__set__") is not None:
         return None
     own = own_attributes(value)
-    if name in own:
-        return own[name]
+    if found := values_of(own, name):
+        return found[0]
     if entry is not None:
         return entry if class_attribute(type(entry), "__get__") is None else None
     missing = class_attribute(kind, "__getattr__")

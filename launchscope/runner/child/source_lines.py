@@ -106,8 +106,16 @@ def short_path(filename: str) -> str:
     return os.path.relpath(path, _START) if is_inside else path
 
 
+def source_of(filename: str) -> list[str]:
+    """The lines of a file; none where a loader of the script would have to be asked for them."""
+    known = linecache.cache.get(filename)
+    lazy = known is not None and len(known) == 1
+    return [] if lazy and not os.path.exists(filename) else linecache.getlines(filename)
+
+
 def source_text(where: SourceLine | None) -> str | None:
     """The text of the line; None if it is empty, or the file is gone."""
     if where is None:
         return None
-    return linecache.getline(os.path.join(_START, where.file), where.line).strip() or None
+    lines = source_of(os.path.join(_START, where.file))
+    return "".join(lines[where.line - 1 : where.line]).strip() or None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from launchscope.model import TensorShape
 from launchscope.runner.child.plain_values import (
     class_name,
+    computes_itself,
     is_a,
     is_tensor,
     loaded_torch,
@@ -43,15 +44,22 @@ def is_weighted(module: Module) -> bool:
 
 
 def input_shapes(torch: Torch, args: Args, kwargs: Kwargs) -> tuple[TensorShape, ...]:
-    """Of the tensors that a forward gets, nested ones too; 64 at most."""
-    tensors = tensors_in(torch, (args, kwargs))
+    """Of the tensors that a forward gets, nested ones too; 64 at most.
+
+    Those whose class would have to be asked for the shape are left out.
+    """
+    tensors = (t for t in tensors_in(torch, (args, kwargs)) if not computes_itself(torch, t))
     return tuple(map(shape_of, itertools.islice(tensors, _MOST_TENSORS)))
 
 
 def main_input(torch: Torch, args: Args, kwargs: Kwargs) -> TensorShape | None:
-    """The first tensor that a forward gets directly; None if it gets none."""
+    """The first tensor that a forward gets directly; None if it gets none.
+
+    As above, only one that has a shape without its class.
+    """
     values = (*args, *kwargs.values())
-    return next((shape_of(value) for value in values if is_tensor(torch, value)), None)
+    tensors = (value for value in values if is_tensor(torch, value))
+    return next((shape_of(t) for t in tensors if not computes_itself(torch, t)), None)
 
 
 class ObjectKeys:

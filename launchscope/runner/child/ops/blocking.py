@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from launchscope.runner.child.plain_values import is_tensor, tensor_call, tensor_field
 from launchscope.runner.child.torch_types import Args, Kwargs, Op, Tensor, Torch
 
 SYNC, HOST_COPY, DYNAMIC, RNG = "sync", "host_copy", "dynamic_shape", "rng"
@@ -58,20 +59,20 @@ def blocker_of(
     generator = kwargs.get("generator")
     if (
         generator is not None
-        and generator.device.type == "cuda"
+        and torch._C.Generator.device.__get__(generator).type == "cuda"
         and all(generator is not default for default in torch.cuda.default_generators)
     ):
         return RNG
     if name in _COPIES:
         return _copy_blocker(torch, name, args, kwargs)
-    if not any(isinstance(value, torch.Tensor) and on_device(value) for value in args):
+    if not any(is_tensor(torch, value) and on_device(value) for value in args):
         return None
     if name in ("aten::index", "aten::index_put_", "aten::index_put"):
         given = args[1] if len(args) > 1 else ()
-        indices = [index for index in given or () if isinstance(index, torch.Tensor)]
+        indices = [index for index in given or () if is_tensor(torch, index)]
         # index_put_ of one scalar value becomes a masked_fill and needs no indices.
-        scalar = name != "aten::index" and len(args) > 2 and args[2].numel() == 1
-        masked = any(index.dtype in (torch.bool, torch.uint8) for index in indices)
+        scalar = name != "aten::index" and len(args) > 2 and tensor_call(args[2], "numel") == 1
+        masked = any(tensor_field(i, "dtype") in (torch.bool, torch.uint8) for i in indices)
         return DYNAMIC if masked and not scalar else None
     if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
         return DYNAMIC
@@ -80,15 +81,20 @@ def blocker_of(
 
 def _copy_blocker(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str | None:
     if name == "aten::copy_":
-        target, source = args[0].device, args[1]
+        target, source = tensor_field(args[0], "device"), args[1]
         waits = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
     else:
         source = args[0]
         wanted = kwargs.get("device")
-        target = source.device if wanted is None else torch.device(wanted)
+        target = tensor_field(source, "device") if wanted is None else torch.device(wanted)
         waits = not kwargs.get("non_blocking", False)
-    if not isinstance(source, torch.Tensor) or source.device.type == target.type:
+    if not is_tensor(torch, source):
         return None
-    if source.device.type == "cuda":
+    kind = tensor_field(source, "device").type
+    if kind == target.type:
+        return None
+    if kind == "cuda":
         return SYNC if waits else HOST_COPY
-    return HOST_COPY if target.type == "cuda" and (waits or not source.is_pinned()) else None
+    if target.type != "cuda":
+        return None
+    return HOST_COPY if waits or not tensor_call(source, "is_pinned") else None

@@ -10,14 +10,21 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 
 from launchscope.host import free_memory
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import function_mode, without_modes_of_script
-from launchscope.runner.child.plain_values import is_a, is_tensor, tensor_field, values_of
+from launchscope.runner.child.plain_values import (
+    computes_itself,
+    is_a,
+    is_tensor,
+    tensor_call,
+    tensor_field,
+    values_of,
+)
 from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Torch, Value
 
@@ -38,12 +45,15 @@ def foreach_as_on_cuda(torch: Torch, stream: StepStream, host: HostTensors) -> I
             undo.callback(setattr, module, name, getattr(module, name))
             setattr(module, name, ours)
 
-        def supported(*args: Value, **kwargs: Value) -> bool:
+        def many_supported(tensors: Value, device: Value) -> bool:
+            return _are_plain(torch, tensors)
+
+        def device_supported(device: Value) -> bool:
             return True
 
         clip = sys.modules["torch.nn.utils.clip_grad"]  # where both ways compute the same
-        put(clip, "_has_foreach_support", supported)
-        put(clip, "_device_has_foreach_support", supported)
+        put(clip, "_has_foreach_support", many_supported)
+        put(clip, "_device_has_foreach_support", device_supported)
         for name, module in list(sys.modules.items()):
             if name.startswith("torch.optim.") and hasattr(module, _CHOICE):
                 updates = _Updates(torch, module, stream, host)
@@ -73,7 +83,8 @@ class _Updates:
         self, params: Value, differentiable: bool, use_fused: bool = False
     ) -> tuple[bool, bool]:
         fused, foreach = self._functions[_CHOICE](params, differentiable, use_fused)
-        self._thread.undecided = not (fused or foreach or differentiable)
+        chosen = fused or foreach or differentiable
+        self._thread.undecided = not chosen and _are_plain(self._torch, params)
         return fused, foreach or self._thread.undecided
 
     def _single(self, name: str) -> Function:
@@ -90,6 +101,9 @@ class _Updates:
             if not getattr(self._thread, "undecided", False):
                 return many(*args, **kwargs)
             self._thread.undecided = False
+            tensors = (leaf for leaf in _leaves((args, kwargs)) if is_tensor(self._torch, leaf))
+            if any(computes_itself(self._torch, tensor) for tensor in tensors):
+                return one_by_one(*args, **kwargs)  # its class would count what runs on copies
             try:
                 with without_modes_of_script():
                     copies = self._copies((args, kwargs))
@@ -118,9 +132,9 @@ class _Updates:
 
     def _copy(self, value: Value) -> Value:
         if is_tensor(self._torch, value):
-            copy = value.detach().clone()
+            copy = tensor_call(tensor_call(value, "detach"), "clone")
             self._stream.produced.add(weak_storage(copy))  # it is no input
-            if not value.ndim and weak_storage(value) in self._host.step_counts:
+            if not tensor_field(value, "ndim") and weak_storage(value) in self._host.step_counts:
                 self._host.step_counts.add(weak_storage(copy))
             return copy
         if is_a(value, dict):
@@ -141,6 +155,12 @@ def _constants_on_host(torch: Torch, host: HostTensors) -> Mode:
         return run(*args, **kwargs)
 
     return function_mode(on_call)
+
+
+def _are_plain(torch: Torch, tensors: Iterable[Value]) -> bool:
+    """Whether torch updates such tensors at once on CUDA; others it updates one by one."""
+    plain = torch.Tensor, torch.nn.Parameter, type(None)
+    return all(any(type(tensor) is kind for kind in plain) for tensor in tensors)
 
 
 def _leaves(value: Value) -> Iterator[Value]:

@@ -8,7 +8,6 @@ without a device (`torch.randint(n, (8,))`), if the script names devices at all.
 from __future__ import annotations
 
 import contextlib
-import linecache
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -27,11 +26,12 @@ from launchscope.runner.child.plain_values import (
     is_tensor,
     own_attributes,
     parameters_with_state,
+    tensor_call,
     tensor_field,
     tensors_in,
     values_of,
 )
-from launchscope.runner.child.source_lines import is_torch
+from launchscope.runner.child.source_lines import is_torch, source_of
 from launchscope.runner.child.torch_types import (
     Args,
     Function,
@@ -140,7 +140,7 @@ def make_host_copy_mode(
         result = run(source, *args, **kwargs)
         if result is source:  # on the CPU already
             with without_modes_of_script(), torch._C.DisableTorchFunctionSubclass():
-                copied = source.to("cpu", copy=True)
+                copied = to(source, "cpu", copy=True)
             result = copied if is_computed(source) else on_same_memory(source)
         if result is not source:
             host.add(result)
@@ -180,8 +180,7 @@ def make_host_copy_mode(
         known = storage in host.arrived or storage in stream.produced
         if (known and not host.holds(source)) or tensor_field(source, "requires_grad"):
             return False
-        with torch._C.DisableTorchFunction():
-            part = storage, source.storage_offset()
+        part = storage, tensor_call(source, "storage_offset")
         if part in stream.copied:
             return False
         stream.copied.add(part)
@@ -234,12 +233,12 @@ def _call_text(caller: FrameType) -> str:
     """The source of the call that the frame executes, from its last `.to(` on; empty if lost."""
     code, first = caller.f_code, caller.f_lineno
     if sys.version_info < (3, 11):
-        source = linecache.getline(code.co_filename, first)
+        source = "".join(source_of(code.co_filename)[first - 1 : first])
     else:
         begin, end, left, right = next(islice(code.co_positions(), caller.f_lasti // 2, None))
         if begin is None or end is None:
             return ""
-        lines = linecache.getlines(code.co_filename)[begin - 1 : end]
+        lines = source_of(code.co_filename)[begin - 1 : end]
         if not lines:
             return ""
         # Python counts columns in bytes.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
-import linecache
 import operator
 import sys
 from collections.abc import Callable, Iterable
@@ -29,7 +28,7 @@ from launchscope.runner.child.plain_values import (
     shape_of,
     tensor_field,
 )
-from launchscope.runner.child.source_lines import short_path
+from launchscope.runner.child.source_lines import short_path, source_of
 from launchscope.runner.child.torch_types import Torch, Value
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -40,7 +39,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-_READS_LOCALS = frozenset({"locals", "vars", "eval", "exec"})
+_READS_LOCALS = frozenset({"locals", "vars", "eval", "exec", "f_locals"})
 _OWN_REFERENCES = 3  # of a frame's dictionary: the frame, a local name and an argument
 
 
@@ -59,7 +58,7 @@ def host_inputs(
         return None
     unmute = filter_first("ignore", "")  # the script has had the warnings about its source
     try:
-        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+        tree = ast.parse("".join(source_of(frame.f_code.co_filename)))
     finally:
         unmute()
     # Functions and classes beside the loop are not part of it; a closure inside it is.

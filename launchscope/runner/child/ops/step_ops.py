@@ -36,8 +36,8 @@ from launchscope.runner.child.plain_values import (
     dims_of,
     is_a,
     is_tensor,
-    loaded_torch,
     shape_of,
+    tensor_call,
     tensor_field,
     tensors_in,
     values_of,
@@ -89,10 +89,9 @@ def weak_storage(tensor: Tensor) -> StorageRef:
     None for a tensor without its own, such as sparse ones and torch.func's wrappers.
     """
     try:
-        with loaded_torch()._C.DisableTorchFunction():
-            # torch keeps this object for as long as the storage. The end of a StorageWeakRef runs
-            # Python code, where what a signal handler raises is lost.
-            return weakref.ref(tensor.untyped_storage())
+        # torch keeps this object for as long as the storage. The end of a StorageWeakRef runs
+        # Python code, where what a signal handler raises is lost.
+        return weakref.ref(tensor_call(tensor, "untyped_storage"))
     except (RuntimeError, NotImplementedError) as error:
         raise_if_interrupt(error)
         return None
@@ -253,7 +252,8 @@ def make_dispatch_mode(
             ref = weak_storage(tensor)
             if ref not in stream.produced and ref not in stream.read:
                 stream.read[ref] = shape_of(tensor)
-                stream.read_bytes[ref] = tensor.numel() * tensor.element_size()
+                size = tensor_call(tensor, "element_size")
+                stream.read_bytes[ref] = tensor_call(tensor, "numel") * size
         written = filter(on_device, written_by(torch, op, args, kwargs))
         stream.written |= {weak_storage(tensor) for tensor in written} - stream.produced
 
@@ -286,7 +286,7 @@ def make_dispatch_mode(
         if not touches and not any(on_device(tensor) for tensor in made):
             return result
         stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
-        shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
+        shapes = ";".join(f"{dims_of(t)}{tensor_field(t, 'dtype')}" for t in tensors)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
         if not launches_nothing(op):
@@ -351,11 +351,13 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
 
         undo.callback(put_in_place(owner, name, patched))
 
-    original_show = warnings.showwarning
+    # What calls `warnings.showwarning`, which does not get the source of a warning.
+    shows: Value = warnings
+    original_show = shows._showwarnmsg
 
-    def show(message: Warning | str, *args: Value, **kwargs: Value) -> None:
-        if not streams or not _is_sync_warning(message):
-            original_show(message, *args, **kwargs)
+    def show(shown: warnings.WarningMessage) -> None:
+        if not streams or not _is_sync_warning(shown.message):
+            original_show(shown)
             return
         try:
             for stream in streams:
@@ -366,18 +368,13 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
             raise_if_interrupt(error)
             errors.append(error)
 
-    def restore_show() -> None:
-        if warnings.showwarning is show:  # otherwise the step has set its own
-            warnings.showwarning = original_show
-
     with contextlib.ExitStack() as undo:
         for owner, name in sync_calls(cuda):
             patch(owner, name, SYNC)
         for name in RNG_CALLS:
             patch(cuda, name, RNG)
         undo.callback(filter_first("always", _SYNC_WARNING))
-        warnings.showwarning = show
-        undo.callback(restore_show)
+        undo.callback(put_in_place(shows, "_showwarnmsg", show))
         if cuda.is_initialized():
             undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
             unmute = filter_first("ignore", "")  # torch warns that the mode is a prototype
