@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from launchscope.model import TensorShape
 from launchscope.runner.child.plain_values import (
+    class_attribute,
     class_name,
     computes_itself,
     is_a,
@@ -48,7 +49,7 @@ def input_shapes(torch: Torch, args: Args, kwargs: Kwargs) -> tuple[TensorShape,
 
     Those whose class would have to be asked for the shape are left out.
     """
-    tensors = (t for t in tensors_in(torch, (args, kwargs)) if not computes_itself(torch, t))
+    tensors = (t for t in tensors_in(torch, (args, kwargs)) if _has_shape(torch, t))
     return tuple(map(shape_of, itertools.islice(tensors, _MOST_TENSORS)))
 
 
@@ -59,7 +60,14 @@ def main_input(torch: Torch, args: Args, kwargs: Kwargs) -> TensorShape | None:
     """
     values = (*args, *kwargs.values())
     tensors = (value for value in values if is_tensor(torch, value))
-    return next((shape_of(t) for t in tensors if not computes_itself(torch, t)), None)
+    return next((shape_of(t) for t in tensors if _has_shape(torch, t)), None)
+
+
+def _has_shape(torch: Torch, tensor: Value) -> bool:
+    """Whether its shape takes no code of the script: a class of torch (DTensor, nested) may run."""
+    module = class_attribute(type(tensor), "__module__")
+    of_torch = type(module) is str and module.startswith("torch.")
+    return of_torch or not computes_itself(torch, tensor)
 
 
 class ObjectKeys:
