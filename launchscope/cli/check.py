@@ -106,5 +106,5 @@ def _next_commands(plan: CheckPlan, result: CheckResult) -> tuple[str, ...]:
         return (update,)
     if any(d.outcome == "failed" for d in relative):
         # On a line of its own: zsh knows no comments in what is typed.
-        return (update, "# if the change is intended")
+        return ("# If the change is intended:", update)
     return ()

@@ -144,7 +144,8 @@ def test_a_single_file_does_not_change_its_device(capsys: Streams) -> None:
         (("--baseline", "bl", "now.json"), "--update-baseline now.json"),
         (("--baseline", "before.json", "better.json"), "--update-baseline better.json"),
         (("--baseline", "before.json", "--workload", "a b", "worse.json"),
-         "--update-baseline --workload 'a b' worse.json # if the change is intended"),
+         "# If the change is intended: launchscope check --baseline before.json --update-baseline "
+         "--workload 'a b' worse.json"),
         (("--baseline", "before.json", "--limit", "launches_per_step=9", "now.json"), None),
         (("--baseline", "before.json", "other.json"), None),
         (("--baseline", "dry.json", "--limit", "step_ms=+5%", "dry.json"), None),

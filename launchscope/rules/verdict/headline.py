@@ -181,8 +181,6 @@ def structure_clear(profile: Profile) -> str:
     ops = profile.value("device_ops_per_step")
     count = "" if ops is None else f" ({plural(ops, 'device operation')})"
     but = " Autocast and GradScaler were not checked." if profile.facts.amp_left_out else ""
-    if profile.facts.scheduler_live:
-        but += " A replay would keep the learning rate at its captured value unless it is a tensor."
     return (
         f"{_UNDECIDED}: the structure of the step{count} allows a capture, and its shapes are "
         f"stable.{but}"
