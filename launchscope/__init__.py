@@ -7,7 +7,7 @@ nothing inside a training script.
 from __future__ import annotations
 
 __version__ = "0.1.0"
-__all__ = ["check", "compare", "load", "measure", "profile", "region", "step"]
+__all__ = ["check", "compare", "graphed", "load", "measure", "profile", "region", "step"]
 
 # Under `python -m launchscope` the working directory is still on sys.path: a typing.py in it would
 # be imported here.
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from launchscope.api import check, compare, load, measure, profile
+    from launchscope.graph_step import graphed
     from launchscope.markers import region, step
 
 
@@ -24,7 +25,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'launchscope' has no attribute {name!r}")
     from importlib import import_module
 
-    module = "markers" if name in ("step", "region") else "api"
+    modules = {"step": "markers", "region": "markers", "graphed": "graph_step"}
+    module = modules.get(name, "api")
     return getattr(import_module(f"launchscope.{module}"), name)
 
 

@@ -1,0 +1,1871 @@
+"""`graphed`: a training or inference step as one CUDA graph, replayed only while nothing changed.
+
+    @graphed
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+The life of a step, in the order of this file:
+
+1. The first calls run eagerly on a side stream and are watched (`_Watch`): the Python that runs,
+   the operations, what they read. `_Reach` finds the Python values that this code can see.
+2. `_Guard` holds those values, and says later whether all of them are still the same.
+3. Two watched calls of one kind that did the same are followed by a capture (`_Program`), which is
+   replayed at once: each call is a real step. `_Form` holds the optimizers as a graph needs them.
+4. A call whose arguments (the key) and guard match a graph is a replay. Anything else runs eagerly.
+
+It needs torch 2.6 or later and nothing else, so this file can be copied beside a script.
+`LAUNCHSCOPE_GRAPHED=0` in the environment turns it off.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dis
+import functools
+import gc
+import io
+import operator
+import os
+import random
+import sys
+import sysconfig
+import threading
+import types
+import warnings
+import weakref
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.hooks import RemovableHandle
+
+__all__ = ["EagerReason", "GraphedError", "GraphedStep", "GraphedWarning", "Stats", "graphed"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Tensor = torch.Tensor
+Optimizer = torch.optim.Optimizer
+OnDifference = Literal["raise", "warn", "eager"]
+
+_SWITCH = "LAUNCHSCOPE_GRAPHED"
+_DDP_WARMUP = 11  # DistributedDataParallel rebuilds its buckets in the first calls
+_ALIKE = 2  # watched calls of one kind before its capture
+_MOST_KINDS = 16  # remembered for one key
+_MOST_MISSES = 40  # watched calls in a row, then the step is taken to be different every time
+_MOST_PARTS = 1000  # elements of a container that are looked into
+_TOLERANCE = 1e-3  # of an update, for `check_every`
+
+
+class GraphedWarning(UserWarning):
+    """A step, or some of its calls, run eagerly; the text says why and where."""
+
+
+class GraphedError(RuntimeError):
+    """CUDA is unusable after a failed capture, or a replay was not what eager computes."""
+
+
+@dataclass(frozen=True)
+class EagerReason:
+    """Why calls ran eagerly. `code` is for programs, `message` and `where` are for people."""
+
+    code: str
+    message: str
+    where: str | None = None  # file:line
+    calls: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.where}]" if self.where else self.message
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What became of the calls so far; every call is in exactly one of the first three."""
+
+    eager: int
+    captured: int
+    replayed: int
+    checked: int  # replayed calls that were also computed eagerly and compared
+    graphs: int  # held now
+    reasons: tuple[EagerReason, ...]  # of the eager calls
+
+    def __str__(self) -> str:
+        text = f"{self.eager} eager, {self.captured} captured, {self.replayed} replayed"
+        told = [reason for reason in self.reasons if reason.code != "warmup"]
+        if told:
+            most = max(told, key=lambda reason: reason.calls)
+            text += f"; {most} ({most.calls} call{'' if most.calls == 1 else 's'})"
+        return text
+
+
+class _RefusedError(Exception):
+    """This call cannot be captured."""
+
+    def __init__(self, code: str, message: str, where: str | None = None):
+        super().__init__(message)
+        self.reason = EagerReason(code, message, where)
+
+
+@overload
+def graphed(step: Callable[P, R], /) -> GraphedStep[P, R]: ...
+@overload
+def graphed(
+    step: Callable[P, R],
+    /,
+    *,
+    warmup: int = ...,
+    max_graphs: int = ...,
+    copy_outputs: bool = ...,
+    check_every: int = ...,
+    on_difference: OnDifference = ...,
+) -> GraphedStep[P, R]: ...
+@overload
+def graphed(
+    *,
+    warmup: int = ...,
+    max_graphs: int = ...,
+    copy_outputs: bool = ...,
+    check_every: int = ...,
+    on_difference: OnDifference = ...,
+) -> Callable[[Callable[P, R]], GraphedStep[P, R]]: ...
+def graphed(
+    step: Callable[..., Any] | None = None,
+    /,
+    *,
+    warmup: int = 3,
+    max_graphs: int = 8,
+    copy_outputs: bool = True,
+    check_every: int = 0,
+    on_difference: OnDifference = "raise",
+) -> Any:
+    """Replay `step` as a CUDA graph wherever that gives what an eager call would give.
+
+    At least `warmup` calls run eagerly first. Up to `max_graphs` graphs are held, one per kind of
+    call. With `copy_outputs=False` a call returns the graph's own tensors, which the next call
+    overwrites. Every `check_every`-th replay is also computed eagerly from the same state and
+    compared; a difference raises GraphedError, warns, or turns the step to eager for good
+    (`on_difference`). Raises ValueError for settings out of range.
+    """
+    if warmup < 0 or max_graphs < 1 or check_every < 0:
+        raise ValueError("warmup and check_every must be at least 0, max_graphs at least 1")
+    if on_difference not in ("raise", "warn", "eager"):
+        raise ValueError('on_difference must be "raise", "warn" or "eager"')
+
+    def wrap(function: Callable[..., Any]) -> GraphedStep[Any, Any]:
+        return GraphedStep(function, warmup, max_graphs, copy_outputs, check_every, on_difference)
+
+    return wrap if step is None else wrap(step)
+
+
+# --- The GPU -------------------------------------------------------------------------------------
+
+
+class _Gpu:
+    """All that this file asks of CUDA; tests put an emulation in its place."""
+
+    type = "cuda"
+
+    def available(self) -> bool:
+        return torch.cuda.is_available()
+
+    def capturing(self) -> bool:
+        return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+    def device(self) -> int:
+        return torch.cuda.current_device()
+
+    def stream(self) -> Any:
+        return torch.cuda.current_stream()
+
+    def make_stream(self) -> Any:
+        return torch.cuda.Stream()
+
+    @contextlib.contextmanager
+    def on(self, side: Any) -> Iterator[None]:
+        """Inside, work goes to the side stream, ordered with the caller's at both ends.
+
+        Autograd remembers the stream on which a parameter was first used; for a capture that must
+        not be the default stream.
+        """
+        outer = torch.cuda.current_stream()
+        side.wait_stream(outer)
+        try:
+            with torch.cuda.stream(side):
+                yield
+        finally:
+            outer.wait_stream(side)
+
+    def make_pool(self) -> Any:
+        return torch.cuda.graph_pool_handle()
+
+    def begin(self, pool: Any, generators: Iterable[torch.Generator]) -> Any:
+        graph = torch.cuda.CUDAGraph()
+        for generator in generators:
+            graph.register_generator_state(generator)
+        # In the global mode a DataLoader's pin-memory thread breaks a capture.
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        return graph
+
+    def end(self, graph: Any) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a part without GPU work is an empty graph
+            graph.capture_end()
+
+    def generators(self, more: Iterable[torch.Generator]) -> list[torch.Generator]:
+        return [torch.cuda.default_generators[torch.cuda.current_device()], *more]
+
+    def clone_state(self, generator: torch.Generator) -> Any:
+        return generator.clone_state()
+
+    def repair(self, generator: torch.Generator, clone: Any) -> None:
+        generator.graphsafe_set_state(clone)
+
+    def usable(self) -> bool:
+        """Whether GPU work runs, random numbers included."""
+        try:
+            torch.rand(1, device="cuda")
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return False
+        return True
+
+    def make_event(self) -> Any:
+        return torch.cuda.Event()
+
+    def pinned(self, tensor: Tensor) -> Tensor:
+        return torch.empty_like(tensor, pin_memory=True).copy_(tensor)
+
+    def collect(self) -> None:
+        """A collection during a capture could free CUDA objects, which would break it."""
+        torch.cuda.synchronize()
+        gc.collect()
+        torch.cuda.empty_cache()
+
+    def host_random_state(self) -> Tensor:
+        return torch.get_rng_state()
+
+    def flags(self) -> tuple[Any, ...]:
+        """Global settings that choose kernels."""
+        cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
+        return (
+            cuda.matmul.allow_tf32,
+            cuda.matmul.allow_fp16_reduced_precision_reduction,
+            cuda.matmul.allow_bf16_reduced_precision_reduction,
+            cuda.flash_sdp_enabled(),
+            cuda.mem_efficient_sdp_enabled(),
+            cuda.math_sdp_enabled(),
+            cuda.cudnn_sdp_enabled(),
+            cudnn.enabled,
+            cudnn.benchmark,
+            cudnn.deterministic,
+            cudnn.allow_tf32,
+        )
+
+
+_gpu: Any = _Gpu()
+
+
+# --- Where code is -------------------------------------------------------------------------------
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_PACKAGES = os.path.join(_STDLIB, "site-packages") + os.sep
+
+
+@functools.cache
+def _is_torch(file: str) -> bool:
+    return file.startswith(_TORCH) or file == __file__
+
+
+@functools.cache
+def _is_library(file: str) -> bool:
+    """Code of torch, of Python, or ours: what it does is not the step's doing."""
+    standard = file.startswith(_STDLIB) and not file.startswith(_PACKAGES)
+    return standard or file.startswith("<frozen") or _is_torch(file)
+
+
+def _line(frame: types.FrameType | None) -> str | None:
+    """The innermost line that is neither torch's nor Python's own."""
+    while frame is not None and _is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _raising_line(error: BaseException) -> str | None:
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        if not _is_library(trace.tb_frame.f_code.co_filename):
+            found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
+def _line_of_name(codes: Iterable[types.CodeType], name: str) -> str | None:
+    """The first line that stores to `name`, or else the first that uses it."""
+    used = None
+    for code in codes:
+        lines = dict(dis.findlinestarts(code))
+        line: int | None = code.co_firstlineno
+        for instruction in dis.get_instructions(code):
+            line = lines.get(instruction.offset) or line
+            if instruction.argval == name:
+                if instruction.opname.startswith(("STORE", "DELETE")):
+                    return f"{code.co_filename}:{line}"
+                used = used or f"{code.co_filename}:{line}"
+    return used
+
+
+# --- 1. What the step can see --------------------------------------------------------------------
+
+_PLAIN = frozenset(
+    (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+)
+_MISSING, _KEPT = object(), object()
+
+
+def _is_plain(value: Any) -> bool:
+    """Immutable, and compared by value."""
+    kind = type(value)
+    return kind in _PLAIN or (kind is tuple and all(map(_is_plain, value)))
+
+
+@functools.cache
+def _names(code: types.CodeType) -> frozenset[str]:
+    """Of globals and attributes, in nested functions too."""
+    nested = (c for c in code.co_consts if isinstance(c, types.CodeType))
+    return frozenset(code.co_names).union(*map(_names, nested))
+
+
+@functools.cache
+def _names_of_class(kind: type) -> frozenset[str]:
+    """What the methods of a module's class use, beside what only makes or describes the module."""
+    found: set[str] = set()
+    for base in kind.__mro__:
+        if base in (torch.nn.Module, object):
+            continue
+        for name, method in vars(base).items():
+            if isinstance(method, types.FunctionType) and name not in (
+                "__init__",
+                "__setstate__",
+                "reset_parameters",
+                "extra_repr",
+            ):
+                found |= _names(method.__code__)
+    return frozenset(found)
+
+
+class _Reach:
+    """The Python values that the step's code can reach by name.
+
+    `codes` are the functions that ran in watched calls, with their globals. Of an object only those
+    attributes count whose names occur in them.
+    """
+
+    def __init__(
+        self, function: Any, codes: dict[types.CodeType, dict[str, Any]], roots: Iterable[Any]
+    ):
+        self.codes = codes
+        self.modules: dict[int, torch.nn.Module] = {}
+        self.optimizers: list[Optimizer] = []
+        self.scalers: list[Any] = []
+        self.slots: dict[tuple[int, str], tuple[Any, str, str]] = {}  # namespace, key, label
+        self.cells: list[tuple[Any, str]] = []
+        self.containers: list[tuple[Any, str]] = []
+        self.compiled = False
+        self._known: dict[int, Any] = {}
+        self._names = frozenset[str]().union(*map(_names, codes))
+        self._visit(function, getattr(function, "__name__", "the step"))
+        for root in roots:
+            self._visit(root, type(root).__name__)
+
+    def _slot(self, space: Any, key: str, label: str) -> None:
+        if (id(space), key) not in self.slots:
+            self.slots[id(space), key] = space, key, label
+            self._visit(space[key], label)
+
+    def _visit(self, value: Any, label: str) -> None:
+        if _is_plain(value) or isinstance(value, Tensor) or id(value) in self._known:
+            return
+        self._known[id(value)] = value
+        if isinstance(value, Optimizer):
+            self.optimizers.append(value)
+        elif isinstance(value, torch.amp.GradScaler):
+            self.scalers.append(value)
+        elif isinstance(value, torch.nn.Module):
+            for name, module in value.named_modules():
+                self._visit_module(module, f"{label}.{name}".rstrip("."))
+        elif isinstance(value, types.FunctionType):
+            self._visit_function(value)
+        elif isinstance(value, types.MethodType):
+            self._visit(value.__func__, label)
+            self._visit(value.__self__, label)
+        elif isinstance(value, functools.partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self._visit(part, label)
+        elif isinstance(value, list | dict | set | deque):
+            self.containers.append((value, label))
+            parts = value.values() if isinstance(value, dict) else value
+            for part in list(parts)[:_MOST_PARTS]:
+                self._visit(part, label)
+        elif isinstance(value, tuple):
+            for part in value:
+                self._visit(part, label)
+        else:
+            self._visit_object(value, label)
+
+    def _visit_function(self, function: types.FunctionType) -> None:
+        code = function.__code__
+        if hasattr(function, "_torchdynamo_orig_callable"):
+            self.compiled = True
+        if code not in self.codes and not _is_library(code.co_filename):
+            return  # it did not run
+        if code in self.codes:
+            space = function.__globals__
+            for name in _names(code):
+                if name in space:
+                    self._slot(space, name, name)
+        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self._visit(default, f"a default of {function.__name__}()")
+        for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+            with contextlib.suppress(ValueError):  # not filled yet
+                self._visit(cell.cell_contents, name)
+                self.cells.append((cell, name))
+
+    def _visit_object(self, value: Any, label: str) -> None:
+        """A class, a module of Python, or an instance."""
+        kind = value if isinstance(value, type) else type(value)
+        if isinstance(value, types.ModuleType):
+            file = getattr(value, "__file__", None) or "<frozen"
+            if _is_library(file) or file.startswith(_PACKAGES):
+                return
+        elif kind.__module__ != "__main__":
+            file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+            scheduler = isinstance(value, torch.optim.lr_scheduler.LRScheduler)
+            if not scheduler and (file is None or _is_library(file)):
+                return
+        space = getattr(value, "__dict__", {})
+        for key in self._names.intersection(space):
+            self._slot(space, key, f"{label}.{key}")
+        if not isinstance(value, type | types.ModuleType):
+            self._visit(kind, kind.__name__)
+
+    def _visit_module(self, module: torch.nn.Module, label: str) -> None:
+        if id(module) in self.modules:
+            return
+        self._known[id(module)] = self.modules[id(module)] = module
+        space = vars(module)
+        if space.get("_compiled_call_impl") is not None or "_orig_mod" in module._modules:
+            self.compiled = True
+        own = (self._names | _names_of_class(type(module))).intersection(space)
+        for key in own - {"_parameters", "_buffers", "_modules"}:
+            if not key.endswith("_hooks"):
+                self._slot(space, key, f"{label}.{key}")
+        if "require_backward_grad_sync" in space:  # no_sync() of DistributedDataParallel
+            self._slot(space, "require_backward_grad_sync", f"{label}.require_backward_grad_sync")
+
+
+def _hooks(modules: Iterable[torch.nn.Module], parameters: Iterable[Tensor]) -> Iterator[Any]:
+    """What Python runs inside each forward or backward, torch's own aside."""
+    everywhere = vars(torch.nn.modules.module)
+    holders = [
+        *(value for name, value in everywhere.items() if name.startswith("_global_")),
+        *(v for m in modules for k, v in vars(m).items() if k.endswith("_hooks") and v),
+        *(parameter._backward_hooks for parameter in parameters),
+        *(getattr(parameter, "_post_accumulate_grad_hooks", None) for parameter in parameters),
+    ]
+    for holder in holders:
+        for hook in holder.values() if isinstance(holder, dict) else ():
+            code = getattr(getattr(hook, "__func__", hook), "__code__", None)
+            if code is None or not _is_torch(code.co_filename):
+                yield hook
+
+
+# --- 2. The guard --------------------------------------------------------------------------------
+
+_contents = operator.attrgetter("cell_contents")
+_grad = operator.attrgetter("grad")
+_requires_grad = operator.attrgetter("requires_grad")
+_same_pointers: Callable[[list[Tensor], list[int], list[int]], bool] = getattr(
+    torch._C,
+    "_tensors_data_ptrs_at_indices_equal",
+    lambda tensors, pointers, indices: list(map(Tensor.data_ptr, tensors)) == pointers,
+)
+
+
+def _equal(now: Any, then: Any) -> bool:
+    """One and the same object, or equal values of one immutable kind."""
+    return now is then or (
+        type(now) is type(then) and _is_plain(now) and _is_plain(then) and bool(now == then)
+    )
+
+
+class _Guard:
+    """What a graph depends on beside its arguments, as it was; `holds` compares in C.
+
+    `structure` are the containers of parameters, buffers, modules and optimizer state: once they
+    hold something else, the graph can never serve again. Values of the script may come back.
+    """
+
+    def __init__(self, reach: _Reach, inside: Iterable[Optimizer], moving: set[Any]):
+        self.modules = list(reach.modules.values())
+        self.optimizers = list(inside)
+        self.scalers = reach.scalers
+        tables = [t for m in self.modules for t in (m._parameters, m._buffers, m._modules)]
+        structure: list[tuple[Any, str]] = [
+            (t.values(), "the model's parameters, buffers or modules") for t in tables if t
+        ]
+        self._empty = [table for table in tables if not table]
+        slots = list(reach.slots.values())
+        for o in self.optimizers:
+            kind = type(o).__name__
+            slots += [(vars(o), key, f"{kind}.{key}") for key in ("state", "param_groups")]
+            structure += [(s.values(), f"the state of {kind}") for s in o.state.values()]
+            structure += [(o.state.values(), f"the state of {kind}"), (o.param_groups, kind)]
+            for number, group in enumerate(o.param_groups):
+                structure.append((group["params"], f"the parameters of {kind}"))
+                slots += [
+                    (group, key, f"{key} of {kind}")
+                    for key in group
+                    if key != "params" and key in o.defaults and (id(o), number, key) not in moving
+                ]
+        for scaler in self.scalers:
+            names = ("_growth_factor", "_backoff_factor", "_growth_interval", "_enabled", "_scale",
+                     "_growth_tracker")  # fmt: skip
+            slots += [(vars(scaler), name, f"GradScaler.{name}") for name in names
+                      if name in vars(scaler)]  # fmt: skip
+        values: list[tuple[Any, str]] = []
+        for container, label in reach.containers:
+            values.append((container, label))
+            if isinstance(container, dict):
+                values.append((container.values(), label))
+        self._values = [(v, label) for v, label in values if len(v) <= _MOST_PARTS]
+        self._long = [(v, label) for v, label in values if len(v) > _MOST_PARTS]
+        self._structure, self._slots, self._cells = structure, slots, reach.cells
+        self._structure_views = [view for view, _ in structure]
+        self._views = [view for view, _ in self._values]
+        self._spaces, self._keys = [s[0] for s in slots], [s[1] for s in slots]
+        self._cell_list = [cell for cell, _ in reach.cells]
+        self._lengths = [len(view) for view in self._all_views()]
+        self._held_structure = list(chain.from_iterable(self._structure_views))
+        self._held = self._read()
+        self._types = list(map(type, self.modules))
+
+        owned = [p for o in self.optimizers for g in o.param_groups for p in g["params"]]
+        held = [p for m in self.modules for p in m._parameters.values() if p is not None]
+        self.parameters: list[Tensor] = list({id(p): p for p in (*held, *owned)}.values())
+        self._requires_grad = list(map(_requires_grad, self.parameters))
+        buffers = [b for m in self.modules for b in m._buffers.values() if b is not None]
+        state = [
+            t
+            for o in self.optimizers
+            for s in (*o.state.values(), *o.param_groups)
+            for t in s.values()
+            if isinstance(t, Tensor)
+        ]
+        state += [v for v in self._held if isinstance(v, Tensor)]
+        self.tensors = [t for t in (*self.parameters, *buffers, *state) if _address(t)]
+        self._pointers = [t.data_ptr() for t in self.tensors]
+        self._indices = list(range(len(self.tensors)))
+        self._hooked = -1
+        self.hooks_hold()
+
+    def _all_views(self) -> list[Any]:
+        return [*self._structure_views, *self._views, *(v for v, _ in self._long)]
+
+    def _read(self) -> list[Any]:
+        return [
+            *map(operator.getitem, self._spaces, self._keys),
+            *map(_contents, self._cell_list),
+            *chain.from_iterable(self._views),
+        ]
+
+    def alive(self) -> bool:
+        """Whether the model and the optimizers still consist of the same tensors and objects."""
+        return (
+            all(map(operator.is_, chain.from_iterable(self._structure_views), self._held_structure))
+            and list(map(len, self._all_views()))[: len(self._structure_views)]
+            == self._lengths[: len(self._structure_views)]
+            and not any(self._empty)
+            and list(map(type, self.modules)) == self._types
+            and _same_pointers(self.tensors, self._pointers, self._indices)
+        )
+
+    def holds(self) -> bool:
+        """Whether nothing that the graph depends on is different."""
+        try:
+            now = self._read()
+        except (KeyError, ValueError):  # a name is gone
+            return False
+        return (
+            list(map(len, self._all_views())) == self._lengths
+            and (all(map(operator.is_, now, self._held)) or all(map(_equal, now, self._held)))
+            and list(map(_requires_grad, self.parameters)) == self._requires_grad
+            and self.hooks_hold()
+            and self.alive()
+        )
+
+    def hooks_hold(self) -> bool:
+        """No hook was there, and none was added: each new one raises the number that is read."""
+        if self._hooked != RemovableHandle.next_id:
+            if any(True for _ in _hooks(self.modules, self.parameters)):
+                return False
+            self._hooked = RemovableHandle.next_id
+        return True
+
+    def difference(self) -> str | None:
+        """The name of something that has changed; None if nothing has."""
+        number = 0
+        for space, key, label in self._slots:
+            if not _equal(space.get(key, _MISSING), self._held[number]):
+                return label
+            number += 1
+        for cell, label in self._cells:
+            if not _equal(getattr(cell, "cell_contents", _MISSING), self._held[number]):
+                return label
+            number += 1
+        lengths = iter(self._lengths)
+        for views, held, start in (
+            (self._structure, self._held_structure, 0),
+            (self._values, self._held, number),
+            (self._long, None, 0),
+        ):
+            for view, label in views:
+                length = next(lengths)
+                then = held[start : start + length] if held is not None else []
+                if len(view) != length or not all(map(_equal, view, then)):
+                    return label
+                start += length
+        if list(map(_requires_grad, self.parameters)) != self._requires_grad:
+            return "requires_grad"
+        if not self.hooks_hold():
+            return "a hook"
+        return None if self.alive() else "the memory of the model"
+
+
+# --- The watched call ----------------------------------------------------------------------------
+
+_SYNC_OPS = {"aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero"}
+_DYNAMIC_OPS = {"aten::nonzero", "aten::argwhere", "aten::masked_select", "aten::bincount"}
+_COPY_OPS = {"aten::copy_", "aten::_to_copy", "aten::to", "aten::_copy_from"}
+_INDEX_OPS = {"aten::index", "aten::index_put", "aten::index_put_"}
+_CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns",
+           "process_time", "process_time_ns", "thread_time", "sleep"}  # fmt: skip
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def _identity(tensor: Tensor) -> int:
+    """Of its storage, whatever becomes of its memory."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return -1
+
+
+def _address(tensor: Tensor) -> int:
+    """Of its storage's memory; 0 without one."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):  # sparse tensors and the like
+        return 0
+
+
+class _Watch(TorchDispatchMode):
+    """One eager call under observation: its Python, its operations, what they read."""
+
+    def __init__(self, arguments: Iterable[Any], codes: dict[types.CodeType, dict[str, Any]]):
+        super().__init__()
+        self._arguments = {_address(a) for a in arguments if isinstance(a, Tensor)}
+        self._codes = codes
+        self._depth = 0  # within an optimizer's step, whose numbers are not the step's
+        self.new_code = False
+        self.effects: dict[str, str | None] = {}  # what it did, with its line
+        self.blockers: list[tuple[str, str | None]] = []
+        self.external: dict[int, tuple[Tensor, str | None]] = {}  # by address, the first use
+        self.generators: dict[int, torch.Generator] = {}
+        self.optimizers: dict[int, Optimizer] = {}
+        self.scalers: dict[int, Any] = {}
+        self.modules: dict[int, torch.nn.Module] = {}
+        self.done: set[Any] = set()  # autograd nodes that a backward of the step went through
+        self.backward = False
+        self.signature = 0  # of all operations with their plain arguments
+        self.ops = 0
+        self._made: set[int] = set()
+        self._references: list[StorageWeakRef] = []  # so that no identity is used twice
+        self._calls: dict[types.CodeType, Callable[[dict[str, Any]], None]] = {
+            torch.nn.Module._call_impl.__code__: self._on_module,
+            torch.autograd.backward.__code__: self._on_backward,
+            torch.autograd.grad.__code__: self._on_backward,
+            torch.amp.GradScaler.scale.__code__: self._on_scaler,
+            torch.amp.GradScaler.step.__code__: self._on_scaler_step,
+        }
+
+    def run(self, call: Callable[[], Any], compiled: bool) -> Any:
+        """The result of the call. Its errors come through."""
+        numpy = sys.modules.get("numpy")
+        host, python = _gpu.host_random_state(), random.getstate()
+        of_numpy = None if numpy is None else numpy.random.get_state()
+        hooks = (
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        )
+        previous = sys.getprofile()
+        try:
+            # Code of torch.compile would run eagerly under a dispatch mode, from then on.
+            with contextlib.nullcontext() if compiled else self:
+                sys.setprofile(self._on_python)
+                result = call()
+        finally:
+            sys.setprofile(previous)
+            for hook in hooks:
+                hook.remove()
+        if python != random.getstate():
+            self._effect("draws from random", "random")
+        if numpy is not None and of_numpy is not None:
+            now = numpy.random.get_state()
+            if now[2:] != of_numpy[2:] or (now[1] != of_numpy[1]).any():
+                self._effect("draws from numpy.random", "random")
+        if not bool((host == _gpu.host_random_state()).all()):
+            self._effect("draws random numbers of torch on the CPU", "torch")
+        return result
+
+    def _effect(self, what: str, name: str) -> None:
+        self.effects.setdefault(what, _line_of_name(self._codes, name))
+
+    # Python.
+
+    def _on_python(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        """Each call of a Python or a built-in function in this thread."""
+        code = frame.f_code
+        if event == "call":
+            if code in self._calls:
+                self._calls[code](frame.f_locals)
+            elif code not in self._codes and not _is_library(code.co_filename):
+                self._codes[code] = frame.f_globals
+                self.new_code = True
+        elif event == "return":
+            if code is torch.amp.GradScaler.step.__code__:
+                self._depth -= 1
+        elif event == "c_call":
+            name = getattr(arg, "__name__", "")
+            if name in ("_cuda_synchronize", "synchronize") and code.co_filename != __file__:
+                text = "the host waits for the GPU (synchronize())"
+                self.blockers.append((text, _line(frame)))
+            what = _impure(arg, name)
+            if what is not None and not _by_torch(frame):
+                self.effects.setdefault(f"calls {what}", _line(frame))
+
+    def _on_module(self, local: dict[str, Any]) -> None:
+        self.modules[id(local["self"])] = local["self"]
+
+    def _on_backward(self, local: dict[str, Any]) -> None:
+        self.backward = True
+        roots = local.get("tensors", local.get("outputs"))
+        left = [root.grad_fn for root in ([roots] if isinstance(roots, Tensor) else roots)]
+        while left:
+            node = left.pop()
+            if node is not None and node not in self.done:
+                self.done.add(node)
+                left += [function for function, _ in node.next_functions]
+
+    def _on_scaler(self, local: dict[str, Any]) -> None:
+        self.scalers[id(local["self"])] = local["self"]
+
+    def _on_scaler_step(self, local: dict[str, Any]) -> None:
+        self._depth += 1  # its .item() is no blocker: an optimizer that needs it stays eager
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self.optimizers[id(optimizer)] = optimizer
+        self._depth += 1
+        if args[1:] or kwargs:
+            text = "an optimizer's step() gets a closure"
+            self.blockers.append((text, _line(sys._getframe(1))))
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._depth -= 1
+
+    # Operations.
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._depth > 0:
+            return func(*args, **kwargs)
+        name = func._schema.name
+        leaves = pytree.tree_leaves((args, kwargs))
+        inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        self.ops += 1
+        described = [
+            (*leaf.shape, leaf.dtype) if isinstance(leaf, Tensor)
+            else repr(leaf) if _is_plain(leaf) else type(leaf)
+            for leaf in leaves
+        ]  # fmt: skip
+        self.signature = hash((self.signature, str(func), *described))
+        where = _line(sys._getframe(1))
+        problem = self._blocker(name, args, kwargs, inputs)
+        if problem:
+            self.blockers.append((problem, where))
+        generator = kwargs.get("generator")
+        if generator is not None and generator.device.type == _gpu.type:
+            self.generators[id(generator)] = generator
+        for tensor in inputs:
+            address = _address(tensor)
+            if address and _identity(tensor) not in self._made:
+                if tensor.device.type != _gpu.type and name not in _COPY_OPS:
+                    text = f"a tensor in host memory is read ({name.removeprefix('aten::')})"
+                    self.blockers.append((text, where))
+                if address not in self._arguments:
+                    self.external.setdefault(address, (tensor.detach(), where))
+        result = func(*args, **kwargs)
+        known = set(map(_identity, inputs))
+        for tensor in _tensors(result):
+            made = _identity(tensor)
+            if made not in known and made not in self._made:
+                self._made.add(made)
+                if _address(tensor):
+                    self._references.append(StorageWeakRef(tensor.untyped_storage()))
+        return result
+
+    def _blocker(self, name: str, args: Any, kwargs: Any, inputs: list[Tensor]) -> str | None:
+        """What a capture cannot contain, in the words that a person would search for."""
+        if name in _COPY_OPS:
+            return self._copy_blocker(name, args, kwargs)
+        if not any(tensor.device.type == _gpu.type for tensor in inputs):
+            return None
+        if name in _SYNC_OPS:
+            return "a value is read on the host (.item(), if tensor:, ...)"
+        if name in _INDEX_OPS:
+            masks = [i for i in args[1] or () if isinstance(i, Tensor)]
+            scalar = name != "aten::index" and len(args) > 2 and args[2].numel() == 1
+            if not scalar and any(i.dtype in (torch.bool, torch.uint8) for i in masks):
+                return "a boolean mask makes a shape that depends on values"
+        dynamic = name in _DYNAMIC_OPS or name.startswith(("aten::unique", "aten::_unique"))
+        if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
+            dynamic = True
+        short = name.removeprefix("aten::")
+        return f"the shape of {short}() depends on values" if dynamic else None
+
+    def _copy_blocker(self, name: str, args: Any, kwargs: Any) -> str | None:
+        if name == "aten::copy_":
+            target, source = args[0].device.type, args[1]
+            waits = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+        else:
+            source, wanted = args[0], kwargs.get("device")
+            target = source.device.type if wanted is None else torch.device(wanted).type
+            waits = not kwargs.get("non_blocking", False)
+        if source.device.type == target or _gpu.type not in (source.device.type, target):
+            return None
+        if target != _gpu.type:
+            return "a tensor is copied to the host"
+        if waits:
+            return "a tensor is copied to the GPU; do that before the call, or non_blocking=True"
+        if _address(source) not in self._arguments and not source.is_pinned():
+            return "a tensor is copied to the GPU from memory that is not pinned"
+        return None
+
+
+def _impure(function: Any, name: str) -> str | None:
+    """What a built-in function does that no replay would do again; None if nothing is known."""
+    module = getattr(function, "__module__", None)
+    if module == "builtins" and name in ("print", "input"):
+        return f"{name}()"
+    if module in ("io", "_io") and name == "open":
+        return "open()"
+    if module == "time" and name in _CLOCKS:
+        return f"time.{name}()"
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, io.IOBase) and name.startswith("write"):
+        return "write() of a file"
+    if isinstance(owner, type) and name in ("now", "utcnow", "today"):
+        return f"{owner.__name__}.{name}()" if owner.__module__ == "datetime" else None
+    return None
+
+
+def _by_torch(frame: types.FrameType | None) -> bool:
+    """Whether code of torch stands between this call and the script."""
+    while frame is not None and _is_library(frame.f_code.co_filename):
+        if _is_torch(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
+
+
+# --- 3. Optimizers -------------------------------------------------------------------------------
+
+# Optimizers of torch whose numbers can all be on the GPU: with `capturable`, or with `fused`.
+_CAPTURABLE = {
+    getattr(torch.optim, name)
+    for name in (
+        "Adadelta",
+        "Adam",
+        "AdamW",
+        "Adamax",
+        "ASGD",
+        "NAdam",
+        "RAdam",
+        "RMSprop",
+        "Rprop",
+    )
+}
+_FUSED = {torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW}
+
+
+def _hypers(optimizers: Iterable[Optimizer]) -> dict[Any, Any]:
+    """Plain hyperparameters by optimizer, number of the group, and name."""
+    return {
+        (id(optimizer), number, name): value
+        for optimizer in optimizers
+        for number, group in enumerate(optimizer.param_groups)
+        for name, value in group.items()
+        if name in optimizer.defaults and _is_plain(value)
+    }
+
+
+def _fits(optimizer: Optimizer, moving: set[Any], scaled: bool) -> bool:
+    """Whether a graph can contain the optimizer's step; otherwise it runs eagerly after the graph.
+
+    A graph has plain numbers in it as constants. Of those that move only a learning rate can be a
+    tensor, and only some classes take one. Under a GradScaler the optimizer must be able to skip a
+    step without asking the host, which the fused ones can.
+    """
+    kind, groups = type(optimizer), optimizer.param_groups
+    names = {name for owner, _, name in moving if owner == id(optimizer)}
+    fused = kind in _FUSED and all(group.get("fused") for group in groups)
+    if names - {"lr"} or any(group.get("differentiable") for group in groups):
+        return False
+    if fused or scaled:
+        return fused
+    if kind is torch.optim.SGD:
+        return not names and not any(isinstance(group["lr"], Tensor) for group in groups)
+    on_host = any(
+        isinstance(value, Tensor) and value.device.type != _gpu.type and name != "step"
+        for state in optimizer.state.values()
+        for name, value in state.items()
+    )
+    return kind in _CAPTURABLE and not on_host
+
+
+class _Form:
+    """Optimizers in the form that a graph contains, while `with` lasts.
+
+    Outside, a learning rate is what the script has put there and step counts are on the CPU. The
+    counts are views of one tensor, so that one addition keeps them right after a replay.
+    """
+
+    def __init__(self, optimizers: Iterable[Optimizer], moving: set[Any]):
+        self._swaps: list[tuple[dict[str, Any], str, Any]] = []
+        self._theirs: list[Any] = []
+        self._rates: list[tuple[dict[str, Any], Tensor]] = []
+        self._rate_values: list[Any] = []
+        counted: list[dict[str, Any]] = []
+        for optimizer in optimizers:
+            for number, group in enumerate(optimizer.param_groups):
+                device = next((p.device for p in group["params"]), torch.device(_gpu.type))
+                on_host = isinstance(group["lr"], Tensor) and group["lr"].device != device
+                if (id(optimizer), number, "lr") in moving or on_host:
+                    rate = torch.zeros((), dtype=torch.float32, device=device)
+                    self._rates.append((group, rate))
+                    self._rate_values.append(None)
+                    self._swaps.append((group, "lr", rate))
+                if group.get("capturable") is False and not group.get("fused"):
+                    self._swaps.append((group, "capturable", True))
+                    states = [optimizer.state.get(p, {}) for p in group["params"]]
+                    counted += [s for s in states if isinstance(s.get("step"), Tensor)]
+        self.on_host = torch.tensor([float(s["step"]) for s in counted], dtype=torch.float32)
+        self.on_device: Tensor | None = None
+        if counted:
+            self.on_device = self.on_host.to(_gpu.type, copy=True)
+            for index, state in enumerate(counted):
+                state["step"] = self.on_host[index]
+                self._swaps.append((state, "step", self.on_device[index]))
+        self._synced = self.on_host._version
+
+    def __enter__(self) -> None:
+        self._theirs = [table[key] for table, key, _ in self._swaps]
+        for table, key, ours in self._swaps:
+            table[key] = ours
+
+    def __last_(self, *error: Any) -> None:
+        for (table, key, _), theirs in zip(self._swaps, self._theirs):
+            table[key] = theirs
+
+    def refresh(self) -> None:
+        """Put the learning rates and counts of this moment where the graph reads them."""
+        for index, (group, rate) in enumerate(self._rates):
+            value = float(group["lr"])
+            if value != self._rate_values[index]:
+                rate.fill_(value)
+                self._rate_values[index] = value
+        if self.on_device is not None and self.on_host._version != self._synced:
+            self.on_device.copy_(self.on_host)  # the script, or an eager call, has counted
+            self._synced = self.on_host._version
+
+    def count(self, increments: Tensor) -> None:
+        """After a replay, whose counts on the GPU are ahead by the same."""
+        if self.on_device is not None:
+            self.on_host.add_(increments)
+            self._synced = self.on_host._version
+
+    def tensors(self) -> list[Tensor]:
+        counts = [] if self.on_device is None else [self.on_device]
+        return [*(rate for _, rate in self._rates), *counts, self.on_host]
+
+
+# --- Saved state ---------------------------------------------------------------------------------
+
+
+def _clone(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone(memory_format=torch.preserve_format)
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """All elements of the tensor's storage, in one dimension."""
+    storage = tensor.untyped_storage()
+    flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return flat.set_(storage, 0, (storage.nbytes() // tensor.element_size(),))
+
+
+def _scaler_state(scaler: Any) -> dict[int, dict[str, Any]]:
+    """What a GradScaler knows about this iteration: which optimizer is unscaled, found_inf."""
+    return {
+        key: {k: dict(v) if isinstance(v, dict) else v for k, v in state.items()}
+        for key, state in scaler._per_optimizer_states.items()
+    }
+
+
+def _set_scaler_state(scaler: Any, state: dict[int, dict[str, Any]]) -> None:
+    if state or scaler._per_optimizer_states:
+        fresh: Any = defaultdict(scaler._per_optimizer_states.default_factory)
+        fresh.update({key: dict(value) for key, value in state.items()})
+        scaler._per_optimizer_states = fresh
+
+
+class _Saved:
+    """What the step may change, to put back: objects, and with `contents` the tensors' values."""
+
+    def __init__(self, step: GraphedStep[Any, Any], guard: _Guard, more: Iterable[Tensor] | None):
+        self._parameters = guard.parameters
+        self._gradients = list(map(_grad, guard.parameters))
+        self._scalers = [(scaler, _scaler_state(scaler)) for scaler in guard.scalers]
+        optimizers = [*guard.optimizers, *step._outside]
+        self._states = [
+            (state, dict(state)) for o in optimizers for state in (o.state, *o.state.values())
+        ]
+        self._generators = [
+            (generator, generator.get_state()) for generator in _gpu.generators(step._generators)
+        ]
+        self.live: list[Tensor] = []
+        if more is not None:
+            gradients = [g for g in self._gradients if g is not None]
+            states = [t for _, s in self._states for t in s.values() if isinstance(t, Tensor)]
+            tensors = (*guard.tensors, *more, *states, *step._form.tensors(), *gradients)
+            # Whole storages, because several tensors may share one.
+            self.live = list({_address(t): _whole(t) for t in tensors if _address(t)}.values())
+        self.copies = list(map(_clone, self.live))
+
+    def restore(self) -> None:
+        for state, copy in self._states:
+            state.clear()
+            state.update(copy)
+        with torch.no_grad():
+            for live, copy in zip(self.live, self.copies):
+                live.copy_(copy)
+        for parameter, gradient in zip(self._parameters, self._gradients):
+            parameter.grad = gradient
+        for scaler, kept in self._scalers:
+            _set_scaler_state(scaler, kept)
+        for generator, position in self._generators:
+            generator.set_state(position)
+
+
+# --- A captured call -----------------------------------------------------------------------------
+
+
+@dataclass
+class _Part:
+    """A graph, where it leaves gradients and scalers, and maybe a call that stays eager."""
+
+    graph: Any
+    gradients: list[Any]  # _KEPT where it makes no new one
+    scalers: list[tuple[Any, dict[int, dict[str, Any]]]]
+    then: Callable[[], Any] | None = None
+
+
+class _Program:
+    """One captured call of the step: graphs, and between them the optimizers that stay eager."""
+
+    def __init__(self, step: GraphedStep[Any, Any], kind: _Kind, leaves: list[Any]):
+        self._step, self._kind = step, kind
+        self.form = step._form
+        self.external = kind.external  # held, because the graph reads and writes this memory
+        self.parts: list[_Part] = []
+        self._at_start: list[Tensor | None] = []  # gradients
+        self._graph: Any = None  # the one that is being captured
+        self._leaves = list(leaves)
+        self.targets: list[Tensor] = []
+        self.sources: list[int] = []
+        self._done: Any = None
+        seen: dict[int, Tensor] = {}
+        for index, leaf in enumerate(leaves):
+            if isinstance(leaf, Tensor):
+                if id(leaf) not in seen:
+                    on_gpu = leaf.device.type == _gpu.type
+                    if not on_gpu and self._done is None:
+                        self._done = _gpu.make_event()
+                    seen[id(leaf)] = _clone(leaf) if on_gpu else _gpu.pinned(leaf)
+                    self.targets.append(seen[id(leaf)])
+                    self.sources.append(index)
+                self._leaves[index] = seen[id(leaf)]
+        self.form.refresh()
+        counts = self.form.on_device
+        self._before = None if counts is None else counts.clone()
+        self._increments = torch.zeros_like(self.form.on_host)
+
+    def capture(self, spec: Any, pool: Any) -> None:
+        """Run the step's Python once. Raises what that raises; undoing it is the caller's business.
+
+        Each part but the last is replayed as soon as it is there, because an eager call follows.
+        """
+        step = self._step
+        args, kwargs = _unflatten(spec, iter(self._leaves))
+        with contextlib.ExitStack() as stack:
+            if gc.isenabled():
+                gc.disable()
+                stack.callback(gc.enable)
+            stack.enter_context(_gpu.on(step._side))
+            torch.clear_autocast_cache()
+            stack.callback(torch.clear_autocast_cache)
+            self.form.refresh()
+            stack.enter_context(self.form)
+            self._intercept(stack, pool)
+            self._begin(pool)
+            try:
+                output = step._function(*args, **kwargs)
+                self._end(None)
+            except BaseException:
+                if self._graph is not None:
+                    with contextlib.suppress(RuntimeError):  # torch has said what is wrong
+                        _gpu.end(self._graph)
+                raise
+        self._keep_outputs(output)
+
+    def _intercept(self, stack: contextlib.ExitStack, pool: Any) -> None:
+        """Optimizers that stay eager end a part. What a GradScaler steps for them does, too."""
+        step = self._step
+        scalers = [s for s in self._kind.guard.scalers if s.is_enabled()]
+
+        def eager(run: Any, *args: Any, **kwargs: Any) -> Any:
+            self._end(functools.partial(run, *args, **kwargs))
+            self.form.__last_()
+            try:
+                return run(*args, **kwargs)
+            finally:
+                self.form.__enter__()
+                self._begin(pool)
+
+        def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if self._graph is not None and optimizer not in self._kind.guard.optimizers:
+                text = f"the step() of {type(optimizer).__name__} cannot be taken out of the graph"
+                raise _RefusedError("optimizer", text, _line(sys._getframe(1)))
+
+        if step._outside:
+            for owner in scalers or step._outside:
+                _around(stack, owner, "step", eager)
+                if owner in scalers:
+                    _around(stack, owner, "update", eager)
+        stack.callback(register_optimizer_step_pre_hook(before_step).remove)
+
+    def _begin(self, pool: Any) -> None:
+        self._at_start = list(map(_grad, self._kind.guard.parameters))
+        self._graph = _gpu.begin(pool, self._step._generators)
+
+    def _end(self, then: Callable[[], Any] | None) -> None:
+        graph, guard = self._graph, self._kind.guard
+        _gpu.end(graph)
+        self._graph = None
+        scalers = [(scaler, _scaler_state(scaler)) for scaler in guard.scalers]
+        now = map(_grad, guard.parameters)
+        gradients = [_KEPT if g is old else g for g, old in zip(now, self._at_start)]
+        self.parts.append(_Part(graph, gradients, scalers, then))
+        if then is not None:
+            graph.replay()  # a capture runs nothing
+
+    def _keep_outputs(self, output: Any) -> None:
+        """Refuses an output that the watched calls did not announce."""
+        leaves, self._output_spec = pytree.tree_flatten(output)
+        if _plain_outputs(leaves, self._output_spec) != self._kind.outputs:
+            raise _RefusedError("output", "it returns something else in each call")
+        own = {id(p) for p in self._kind.guard.tensors}
+        arguments = {id(leaf): index for index, leaf in enumerate(self._leaves)
+                     if isinstance(leaf, Tensor)}  # fmt: skip
+        self._outputs = [
+            _Argument(arguments[id(leaf)]) if id(leaf) in arguments
+            else leaf.detach() if isinstance(leaf, Tensor) and id(leaf) not in own
+            else leaf
+            for leaf in leaves
+        ]  # fmt: skip
+        self._made = {id(o) for o in self._outputs if isinstance(o, Tensor) and id(o) not in own}
+
+    def run_last(self) -> None:
+        """The rest of the captured call's own work."""
+        self.parts[-1].graph.replay()
+        if self._before is not None and self.form.on_device is not None:
+            self._increments = (self.form.on_device - self._before).to("cpu")
+            self.form.count(self._increments)
+        if self._done is not None:
+            self._done.record()
+
+    def replay(self, leaves: list[Any], current: list[Tensor | None]) -> Any:
+        """One step. `current` are the gradients that the parameters have now."""
+        if self._done is not None:
+            self._done.synchronize()  # the previous replay has read the host inputs
+        with torch.no_grad():
+            for index, target in zip(self.sources, self.targets):
+                target.copy_(leaves[index], non_blocking=True)
+            self.form.refresh()
+        parameters = self._kind.guard.parameters
+        for part in self.parts:
+            part.graph.replay()
+            if not all(map(operator.is_, current, part.gradients)):
+                for parameter, gradient in zip(parameters, part.gradients):
+                    if gradient is not _KEPT:
+                        parameter.grad = gradient
+            for scaler, state in part.scalers:
+                _set_scaler_state(scaler, state)
+            if part.then is not None:
+                part.then()
+                current = list(map(_grad, parameters))
+        with torch.no_grad():
+            self.form.count(self._increments)
+        if self._done is not None:
+            self._done.record()
+        return self.outputs(leaves)
+
+    def outputs(self, leaves: list[Any]) -> Any:
+        """What the call returns: copies, the caller's own arguments, or the model's tensors."""
+        copied = self._step._copy_outputs
+        values = [
+            leaves[output.index] if isinstance(output, _Argument)
+            else _clone(output) if copied and id(output) in self._made
+            else output
+            for output in self._outputs
+        ]  # fmt: skip
+        return pytree.tree_unflatten(values, self._output_spec)
+
+    def release(self) -> None:
+        for part in self.parts:
+            part.graph.reset()
+        self.parts, self._outputs, self.external = [], [], []
+
+
+@dataclass(frozen=True)
+class _Argument:
+    """An output that is an argument."""
+
+    index: int
+
+
+def _plain_outputs(leaves: list[Any], spec: Any) -> list[Any]:
+    """What two calls of one kind return alike: everything but the values of tensors."""
+    described = [(leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    return [spec, *described]
+
+
+def _around(stack: contextlib.ExitStack, owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Until the stack closes, calls of `owner.name` go through `around(original, ...)`."""
+    original, own = getattr(owner, name), name in vars(owner)
+    setattr(owner, name, functools.wraps(original)(functools.partial(around, original)))
+    stack.callback(*((setattr, owner, name, original) if own else (delattr, owner, name)))
+
+
+# --- The arguments -------------------------------------------------------------------------------
+
+
+class _Same:
+    """Part of a key: this very object."""
+
+    def __init__(self, value: Any):
+        self._value = value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other._value is self._value
+
+
+def _flatten(value: Any, leaves: list[Any]) -> Any:
+    """The form of nested lists, tuples and dictionaries; what they hold goes to `leaves`."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind, tuple([_flatten(part, leaves) for part in value])
+    if kind is dict:
+        return kind, tuple(value), tuple([_flatten(part, leaves) for part in value.values()])
+    leaves.append(value)
+    return None
+
+
+def _unflatten(form: Any, leaves: Iterator[Any]) -> Any:
+    if form is None:
+        return next(leaves)
+    parts = [_unflatten(part, leaves) for part in form[-1]]
+    return dict(zip(form[1], parts)) if form[0] is dict else form[0](parts)
+
+
+def _key(leaves: list[Any], spec: Any) -> Any:
+    """All that belongs to the call itself. Raises _RefusedError if no graph can serve it."""
+    parts: list[Any] = []
+    storages: dict[int, int] = {}
+    for index, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            if type(leaf) is not Tensor or leaf.layout != torch.strided:
+                text = f"an argument is a {type(leaf).__name__}, not a plain strided tensor"
+                raise _RefusedError("argument", text)
+            if leaf.requires_grad and torch.is_grad_enabled():
+                raise _RefusedError("argument", "an argument requires a gradient")
+            first = storages.setdefault(_address(leaf) or -index - 1, index)
+            if first != index and leaves[first] is not leaf:
+                raise _RefusedError("argument", "two arguments share memory")
+            parts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device, first))
+        else:
+            parts.append((type(leaf), leaf) if _is_plain(leaf) else _Same(leaf))
+    autocast = torch.is_autocast_enabled(_gpu.type)
+    return (
+        tuple(parts),
+        spec,
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        (torch.get_autocast_dtype(_gpu.type), torch.is_autocast_cache_enabled()) if autocast else 0,
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
+        torch.get_default_dtype(),
+        _gpu.flags(),
+        _gpu.device(),
+    )
+
+
+# --- 4. The step ---------------------------------------------------------------------------------
+
+
+class _Kind:
+    """Calls with one key and one guard: watched, then refused or captured."""
+
+    def __init__(self, guard: _Guard):
+        self.guard = guard
+        self.watched = 0
+        self.refusal: EagerReason | None = None
+        self.program: _Program | None = None
+        self.signature: Any = None  # of the operations of the last watched call
+        self.outputs: list[Any] = []
+        self.external: list[Tensor] = []  # read, and neither an argument nor guarded
+        self.addresses: set[int] = set()  # of these
+        self.uses_gradients = True
+        self.makes: frozenset[int] = frozenset()  # indices of gradients that it replaces
+        self.read_gradients: set[int] = set()  # indices of those whose values at entry it reads
+        self._at_entry = [g is None for g in map(_grad, guard.parameters)]
+        self._pointers: dict[int, int] = {}
+
+    def holds(self) -> bool:
+        return self.guard.holds() and self._gradients_hold()
+
+    def _gradients_hold(self) -> bool:
+        if not self.uses_gradients:
+            return True
+        now = list(map(_grad, self.guard.parameters))
+        program = self.program
+        if program is not None and self._loops:
+            return all(map(operator.is_, now, program.parts[-1].gradients)) or self._fit(now)
+        return self._fit(now)
+
+    def _fit(self, now: list[Tensor | None]) -> bool:
+        """Whether gradients are None where they were, and at the addresses that the graph reads."""
+        pointers = {i: now[i].data_ptr() for i in self._pointers if now[i] is not None}  # type: ignore[union-attr]
+        return [g is None for g in now] == self._at_entry and pointers == self._pointers
+
+    def captured(self, program: _Program, entry: list[Tensor | None]) -> None:
+        self.program = program
+        self._pointers = {
+            i: gradient.data_ptr()
+            for i in self.read_gradients
+            if (gradient := entry[i]) is not None
+        }
+        last = program.parts[-1].gradients
+        self._loops = not any(g is _KEPT for g in last) and self._fit(last)
+
+
+_running = threading.local()
+_all_steps: weakref.WeakSet[GraphedStep[Any, Any]] = weakref.WeakSet()
+
+
+class GraphedStep(Generic[P, R]):
+    """A step that is replayed as a CUDA graph where that is safe. Made by `graphed`."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        warmup: int,
+        max_graphs: int,
+        copy_outputs: bool,
+        check_every: int,
+        on_difference: OnDifference,
+    ):
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._name = getattr(function, "__qualname__", type(function).__name__)
+        self._codes: dict[types.CodeType, dict[str, Any]] = {}
+        self._where: str | None = None
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            self._where = f"{code.co_filename}:{code.co_firstlineno}"
+            self._codes[code] = function.__globals__  # type: ignore[attr-defined]
+        self._warmup, self._max_graphs = warmup, max_graphs
+        self._copy_outputs, self._check_every = copy_outputs, check_every
+        self._on_difference = on_difference
+        self._eager = self._captured = self._replayed = self._checked = self._misses = 0
+        self._reasons: Counter[EagerReason] = Counter()
+        self._warned: set[str] = set()
+        self._never: EagerReason | None = None
+        self._thread = threading.get_ident()
+        self._side: Any = None
+        self._stream: Any = None
+        self._pools: dict[Any, Any] = {}
+        self._kinds: dict[Any, list[_Kind]] = {}
+        self._roots: dict[int, Any] = {}  # objects that watched calls have used
+        self._effects: set[str] = set()
+        self._inside: list[Optimizer] = []
+        self._outside: list[Optimizer] = []
+        self._form = _Form((), set())
+        self._moving: set[Any] = set()  # hyperparameters that have changed
+        self._hypers: dict[Any, Any] = {}
+        self._generators: list[torch.Generator] = []
+        if os.environ.get(_SWITCH, "").strip() == "0":
+            self._never = EagerReason("disabled", f"{_SWITCH}=0 is set")
+        _all_steps.add(self)
+
+    @property
+    def stats(self) -> Stats:
+        """What became of the calls so far, and why some were eager."""
+        reasons = tuple(
+            EagerReason(r.code, r.message, r.where, calls) for r, calls in self._reasons.items()
+        )
+        counts = (self._eager, self._captured, self._replayed, self._checked, self._graphs())
+        return Stats(*counts, reasons)
+
+    def reset(self) -> None:
+        """Free all graphs. Calls of each kind are watched again before the next capture."""
+        for kind in chain.from_iterable(self._kinds.values()):
+            if kind.program is not None:
+                kind.program.release()
+        self._kinds.clear()
+        self._pools.clear()
+        self._misses = 0
+
+    def _graphs(self) -> int:
+        kinds = chain.from_iterable(self._kinds.values())
+        return sum(kind.program is not None for kind in kinds)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._never is not None:
+            return self._run_eagerly(self._never, args, kwargs)
+        if getattr(_running, "step", False) or _gpu.capturing():
+            return self._function(*args, **kwargs)  # part of what another one does
+        _running.step = True
+        try:
+            return self._call(args, kwargs)
+        finally:
+            _running.step = False
+
+    def _call(self, args: Any, kwargs: Any) -> R:
+        if not _gpu.available():
+            self._never = EagerReason("no_cuda", "there is no CUDA device")
+            return self._run_eagerly(self._never, args, kwargs)
+        if threading.get_ident() != self._thread:
+            reason = EagerReason("thread", "it is called from a second thread")
+            return self._run_eagerly(reason, args, kwargs)
+        if torch.is_anomaly_enabled():
+            reason = EagerReason("anomaly", "the anomaly detection of autograd is on")
+            return self._run_eagerly(reason, args, kwargs)
+        leaves: list[Any] = []
+        spec = _flatten((args, kwargs), leaves)
+        try:
+            key = _key(leaves, spec)
+        except _RefusedError as refused:
+            return self._run_eagerly(refused.reason, args, kwargs)
+        kind = next((k for k in self._kinds.get(key, ()) if k.holds()), None)
+        if kind is None:
+            return self._watch(key, None, leaves, args, kwargs)
+        if kind.refusal is not None:
+            return self._run_eagerly(kind.refusal, args, kwargs)
+        if any(scaler._per_optimizer_states for scaler in kind.guard.scalers):
+            reason = EagerReason("scaler", "a GradScaler is in the middle of an iteration")
+            return self._run_eagerly(reason, args, kwargs)
+        if kind.program is None:
+            if kind.watched < _ALIKE:
+                return self._watch(key, kind, leaves, args, kwargs)
+            if self._eager < self._needed_warmup():
+                return self._run_eagerly(_WARMUP, args, kwargs)
+            return self._capture(kind, leaves, spec, args, kwargs)
+        self._misses = 0
+        self._replayed += 1
+        stream = _gpu.stream()
+        if stream != self._stream:
+            if self._stream is not None:
+                stream.wait_stream(self._stream)
+            self._stream = stream
+        gradients = list(map(_grad, kind.guard.parameters))
+        if self._check_every and self._replayed % self._check_every == 0:
+            return self._checked_replay(kind, leaves, gradients, args, kwargs)
+        return kind.program.replay(leaves, gradients)  # type: ignore[no-any-return]
+
+    def _needed_warmup(self) -> int:
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        return max(self._warmup, _DDP_WARMUP) if distributed else self._warmup
+
+    # Eager calls.
+
+    def _note(self, reason: EagerReason) -> None:
+        self._reasons[reason] += 1
+        if reason.code not in ("warmup", "disabled"):
+            self._warn(reason)
+
+    def _warn(self, reason: EagerReason) -> None:
+        """Once per step and kind of reason."""
+        if reason.code in self._warned:
+            return
+        self._warned.add(reason.code)
+        depth, frame = 1, sys._getframe()
+        while frame.f_back is not None and frame.f_code.co_filename == __file__:
+            depth, frame = depth + 1, frame.f_back
+        text = reason if reason.where else f"{reason} [{self._where}]"
+        warnings.warn(f"{self._name} runs eagerly: {text}", GraphedWarning, stacklevel=depth)
+
+    def _run_eagerly(self, reason: EagerReason, args: Any, kwargs: Any) -> R:
+        """As without us, but for the stream."""
+        self._eager += 1
+        self._note(reason)
+        if reason.code in ("disabled", "no_cuda", "thread"):
+            return self._function(*args, **kwargs)
+        return self._on_side(lambda: self._function(*args, **kwargs))  # type: ignore[no-any-return]
+
+    def _on_side(self, call: Callable[[], Any]) -> Any:
+        """Eager work on our stream. Out of memory frees the graphs, and tries again if it can."""
+        if self._side is None:
+            self._side = _gpu.make_stream()
+        kinds = [k for k in chain.from_iterable(self._kinds.values()) if k.program is not None]
+        tensors = kinds[0].guard.tensors if kinds else []
+        saved = _Saved(self, kinds[0].guard, None) if kinds else None
+        versions = [t._version for t in tensors]
+        try:
+            with _gpu.on(self._side):
+                return call()
+        except torch.cuda.OutOfMemoryError:
+            if saved is None:
+                raise
+            unchanged = versions == [t._version for t in tensors]
+            del kinds
+            self._give_up_memory()
+            if not unchanged:
+                raise
+        saved.restore()
+        with _gpu.on(self._side):
+            return call()
+
+    def _give_up_memory(self) -> None:
+        self.reset()
+        _gpu.collect()
+        self._never = EagerReason("memory", "the GPU has no room for its graphs")
+        self._warn(self._never)
+
+    # Watched calls.
+
+    def _watch(self, key: Any, kind: _Kind | None, leaves: list[Any], args: Any, kwargs: Any) -> R:
+        """Run eagerly and see whether the calls of this kind can be captured."""
+        self._misses += 1
+        if self._misses > _MOST_MISSES:
+            self._never = self._why_unstable(key)
+            self.reset()
+            return self._run_eagerly(self._never, args, kwargs)
+        others = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
+        reach = self._look_around(others)
+        if kind is not None and not kind.holds():  # looking around has renewed the form
+            kind = None
+        if kind is None:
+            kind = _Kind(_Guard(reach, self._inside, self._moving))
+        guard = kind.guard
+        versions = [_version(leaf) for leaf in leaves]
+        gradients = list(map(_grad, guard.parameters))
+        watch = _Watch(leaves, self._codes)
+        self._eager += 1
+        self._note(_WARMUP)
+        output = self._on_side(
+            lambda: watch.run(lambda: self._function(*args, **kwargs), reach.compiled)
+        )
+        used = (*watch.modules.values(), *watch.optimizers.values(), *watch.scalers.values())
+        fresh = {id(value): value for value in used if id(value) not in self._roots}
+        known = {id(o) for o in (*reach.optimizers, *reach.scalers)} | set(reach.modules)
+        self._roots.update(fresh)
+        changed = guard.difference()
+        if changed is not None:
+            name = changed.rpartition(".")[2].split(" ")[0]
+            watch.effects.setdefault(f"changes {changed}", _line_of_name(self._codes, name))
+        if any(_version(leaf) != version for leaf, version in zip(leaves, versions)):
+            watch.effects.setdefault("writes into an argument", None)
+        for what, where in watch.effects.items():
+            if what in self._effects:  # once may be the making of something
+                self._never = EagerReason("side_effect", f"the step {what}", where)
+                self._warn(self._never)
+                self.reset()
+                return output  # type: ignore[no-any-return]
+        self._effects = set(watch.effects)
+        if changed is None and not watch.new_code and not fresh.keys() - known:
+            self._judge(key, kind, watch, gradients, output, reach.compiled)
+        return output  # type: ignore[no-any-return]
+
+    def _look_around(self, others: Iterable[Any]) -> _Reach:
+        """Find what there is now; decide which optimizers a graph can contain."""
+        reach = _Reach(self._function, self._codes, (*self._roots.values(), *others))
+        hypers = _hypers(reach.optimizers)
+        moved = {k for k, v in self._hypers.items() if k in hypers and hypers[k] != v}
+        self._hypers = hypers
+        grown = moved - self._moving
+        self._moving |= moved
+        scaled = any(scaler.is_enabled() for scaler in reach.scalers)
+        inside = [o for o in reach.optimizers if _fits(o, self._moving, scaled)]
+        self._outside = [o for o in reach.optimizers if o not in inside]
+        for key, kinds in list(self._kinds.items()):
+            for kind in [k for k in kinds if not k.guard.alive()]:
+                kinds.remove(kind)
+                if kind.program is not None:
+                    kind.program.release()
+            if not kinds:
+                del self._kinds[key]
+        if grown or inside != self._inside or not self._kinds:
+            with torch.inference_mode(False):
+                self._inside, self._form = inside, _Form(inside, self._moving)
+        return reach
+
+    def _judge(
+        self,
+        key: Any,
+        kind: _Kind,
+        watch: _Watch,
+        gradients: list[Tensor | None],
+        output: Any,
+        compiled: bool,
+    ) -> None:
+        """Note what the call did. The second of its kind decides whether the third is captured."""
+        kinds = self._kinds.setdefault(key, [])
+        if kind not in kinds:
+            spare = [k for k in kinds if k.program is None]
+            if len(kinds) >= _MOST_KINDS and spare:
+                kinds.remove(spare[0])
+            kinds.append(kind)
+        guard, before = kind.guard, kind.signature
+        at = {_address(g): i for i, g in enumerate(gradients) if g is not None}
+        guarded = {_address(t) for t in guard.tensors} | at.keys()
+        unknown = {a: found for a, found in watch.external.items() if a not in guarded}
+        strangers = [found for a, found in unknown.items() if a not in kind.addresses]
+        leaves, spec = pytree.tree_flatten(output)
+        kind.watched += 1
+        kind.signature = watch.signature
+        kind.external = [tensor for tensor, _ in unknown.values()]
+        kind.addresses = set(unknown)
+        kind.read_gradients |= {i for a, i in at.items() if a in watch.external}
+        now = list(map(_grad, guard.parameters))
+        kind.makes = frozenset(i for i, (g, old) in enumerate(zip(now, gradients)) if g is not old)
+        kind.uses_gradients = watch.backward or bool(kind.read_gradients) or bool(kind.makes)
+        outputs, kind.outputs = kind.outputs, _plain_outputs(leaves, spec)
+        generators = (*self._generators, *watch.generators.values())
+        self._generators = list({id(generator): generator for generator in generators}.values())
+        if kind.watched < _ALIKE:
+            return
+        refusal: tuple[str, str, str | None] | None = None
+        hook = next(_hooks(guard.modules, guard.parameters), None)
+        pending = [
+            leaf for leaf in leaves
+            if isinstance(leaf, Tensor) and leaf.grad_fn not in {None, *watch.done}
+        ]  # fmt: skip
+        if compiled:
+            refusal = "compiled", "it uses torch.compile, which makes graphs of its own", None
+        elif watch.blockers:
+            refusal = "blocker", *watch.blockers[0]
+        elif hook is not None:
+            code = getattr(getattr(hook, "__func__", hook), "__code__", None)
+            where = None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+            refusal = "hook", "a hook runs Python in each step", where
+        elif pending:
+            refusal = "output", "it returns a tensor that still needs a backward", None
+        elif not all(isinstance(leaf, Tensor) or _is_plain(leaf) for leaf in leaves):
+            refusal = "output", "it returns something that is neither a tensor nor a number", None
+        elif outputs != kind.outputs:
+            refusal = "output", "it returns a Python value that changes", None
+        elif strangers:
+            text = "it reads a tensor that is another one in each call; make it an argument"
+            refusal = "external", text, strangers[0][1]
+        elif before != watch.signature:
+            text = "its operations, or the numbers in them, change in calls that look alike"
+            refusal = "signature", text, None
+        elif not watch.ops:
+            refusal = "no_gpu_work", "it runs no operation of torch", None
+        elif self._graphs() >= self._max_graphs:
+            text = f"there are max_graphs={self._max_graphs} graphs for other kinds of calls"
+            refusal = "max_graphs", text, None
+        if refusal is not None:
+            kind.refusal = EagerReason(*refusal)
+            self._warn(kind.refusal)
+
+    def _why_unstable(self, key: Any) -> EagerReason:
+        kinds = self._kinds.get(key)
+        name = None if not kinds else kinds[-1].guard.difference()
+        if name is not None:
+            where = _line_of_name(self._codes, name.rpartition(".")[2])
+            return EagerReason("unstable", f"{name} is different in every call", where)
+        return EagerReason("unstable", "an argument or what it reads is different in every call")
+
+    # Graphs.
+
+    def _capture(self, kind: _Kind, leaves: list[Any], spec: Any, args: Any, kwargs: Any) -> R:
+        """Capture this call, which also runs it. After a failure it runs eagerly."""
+        guard = kind.guard
+        entry = list(map(_grad, guard.parameters))
+        _gpu.collect()
+        # Where parts run before the next one is captured, a failure has to be undone.
+        saved = _Saved(self, guard, kind.external if self._outside else None)
+        clones = [(g, _gpu.clone_state(g)) for g in _gpu.generators(self._generators)]
+        # Graphs share memory if each replaces the gradients that another one may have left.
+        pool = self._pools.get(kind.makes)
+        program: _Program | None = None
+        try:
+            if pool is None:
+                pool = self._pools[kind.makes] = _gpu.make_pool()
+            program = _Program(self, kind, leaves)
+            program.capture(spec, pool)
+            if not guard.holds() and not self._outside:
+                text = f"the capture changed {guard.difference()}, which the warm-up did not"
+                raise _RefusedError("state_created", text)
+        except BaseException as error:
+            self._pools.pop(kind.makes, None)
+            self._repair(clones, error)
+            saved.restore()
+            if program is not None:
+                program.release()
+            if not isinstance(error, Exception):
+                raise
+            if isinstance(error, torch.cuda.OutOfMemoryError):
+                self._give_up_memory()
+                assert self._never is not None
+                return self._run_eagerly(self._never, args, kwargs)
+            kind.refusal = self._failure(error)
+            return self._run_eagerly(kind.refusal, args, kwargs)
+        kind.captured(program, entry)
+        self._captured += 1
+        self._misses = 0
+        with _gpu.on(self._side):
+            program.run_last()
+        return program.outputs(leaves)  # type: ignore[no-any-return]
+
+    def _repair(self, clones: list[tuple[torch.Generator, Any]], error: BaseException) -> None:
+        """After some failures a generator still counts on a capture, and no GPU work runs.
+
+        It gets a new inner state, which no graph made so far knows: they are given up.
+        """
+        if _gpu.usable():
+            return
+        for generator, clone in clones:
+            _gpu.repair(generator, clone)
+        for step in list(_all_steps):
+            for kind in chain.from_iterable(step._kinds.values()):
+                if kind.program is not None:
+                    kind.program.release()
+                    kind.program = None
+        if not _gpu.usable():
+            text = f"CUDA is unusable after {self._name} could not be captured; set {_SWITCH}=0"
+            raise GraphedError(text) from error
+
+    def _failure(self, error: Exception) -> EagerReason:
+        if isinstance(error, _RefusedError):
+            return error.reason
+        text = f"the capture failed: {type(error).__name__}: {error}".splitlines()[0]
+        return EagerReason("capture_failed", text, _raising_line(error))
+
+    def _checked_replay(
+        self, kind: _Kind, leaves: list[Any], gradients: list[Any], args: Any, kwargs: Any
+    ) -> R:
+        """Compute the call eagerly first, from the same state and in the form that was captured."""
+        program = kind.program
+        assert program is not None
+        self._checked += 1
+        saved = _Saved(self, kind.guard, program.external)
+        program.form.refresh()
+        with _gpu.on(self._side), program.form:
+            expected = list(map(_clone, _tensors(self._function(*args, **kwargs))))
+            state = list(map(_clone, saved.live))
+        counts = {_address(t) for t in program.form.tensors()}
+        saved.restore()
+        output: R = program.replay(leaves, gradients)
+        results = [(e, f, None) for e, f in zip(expected, _tensors(output))]
+        results += [
+            (e, live, before) for e, live, before in zip(state, saved.live, saved.copies)
+            if _address(live) not in counts and not self._is_gradient(gradients, live)
+        ]  # type: ignore[misc]  # fmt: skip
+        worst = max((_error(*result) for result in results), default=0.0)
+        if worst > _TOLERANCE:
+            text = f"a replay of {self._name} differs from eager by {worst:.1e} of the update"
+            if self._on_difference == "raise":
+                raise GraphedError(text)
+            reason = EagerReason("difference", text)
+            self._warn(reason)
+            if self._on_difference == "eager":
+                self._never = reason
+                self.reset()
+        return output
+
+    @staticmethod
+    def _is_gradient(gradients: list[Tensor | None], live: Tensor) -> bool:
+        return any(g is not None and _address(g) == _address(live) for g in gradients)
+
+
+_WARMUP = EagerReason("warmup", "the first calls of each kind run eagerly")
+
+
+def _version(leaf: Any) -> int:
+    """Of the writes to a tensor."""
+    return leaf._version if isinstance(leaf, Tensor) and not leaf.is_inference() else 0
+
+
+def _error(expected: Tensor, found: Tensor, before: Tensor | None) -> float:
+    """The difference relative to the update, or to the value of an output."""
+    if torch.equal(expected, found) or not expected.is_floating_point():
+        return 0.0 if torch.equal(expected, found) else float("inf")
+    wanted, got = expected.double(), found.double()
+    if bool((wanted.isnan() == got.isnan()).all()):
+        wanted, got = wanted.nan_to_num(), got.nan_to_num()
+    scale = wanted if before is None else wanted - before.double().nan_to_num()
+    return float((wanted - got).norm() / scale.norm().clamp_min(1e-30))
+
+
+@atexit.register
+def _print_summary() -> None:
+    for step in list(_all_steps):
+        stats = step.stats
+        disabled = step._never is not None and step._never.code == "disabled"
+        if stats.eager + stats.captured + stats.replayed and not disabled:
+            print(f"launchscope.graphed: {step._name}: {stats}", file=sys.stderr)

@@ -1,0 +1,186 @@
+"""A CUDA graph on the CPU: records the operations of a capture, and runs them again in a replay.
+
+It keeps what matters to `graphed`: nothing has run after a capture, a replay reads and writes the
+memory of the capture and draws new random numbers, blocking operations end a capture, and a failed
+capture leaves the generator unusable until it is repaired.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from launchscope import graph_step
+
+_REFUSED = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select"}
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+class Graph:
+    """The operations of one capture."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, Any, Any, list[torch.Tensor | None]]] = []
+        self.saved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.made: set[int] = set()
+        self.replays = 0
+
+    def add(self, func: Any, args: Any, kwargs: Any) -> Any:
+        inputs = {_storage(tensor): tensor for tensor in _tensors((args, kwargs))}
+        for key, tensor in inputs.items():
+            if key not in self.made and key not in self.saved:
+                whole = graph_step._whole(tensor)
+                self.saved[key] = whole, whole.clone()
+        result = func(*args, **kwargs)
+        outputs: list[torch.Tensor | None] = []
+        for tensor in _tensors(result):
+            mine = _storage(tensor) not in inputs
+            outputs.append(tensor.detach() if mine else None)
+            if mine:
+                self.made.add(_storage(tensor))
+        self.calls.append((func, args, kwargs, outputs))
+        return result
+
+    def undo(self) -> None:
+        """A capture computes nothing."""
+        with torch.no_grad():
+            for whole, copy in self.saved.values():
+                whole.copy_(copy)
+        self.saved = {}
+
+    def replay(self) -> None:
+        self.replays += 1
+        with torch.no_grad():
+            for func, args, kwargs, outputs in self.calls:
+                for old, new in zip(outputs, _tensors(func(*args, **kwargs))):
+                    if old is not None:
+                        graph_step._whole(old).copy_(graph_step._whole(new))
+
+    def reset(self) -> None:
+        self.calls = []
+
+
+class _Recording(TorchDispatchMode):
+    def __init__(self, gpu: EmulatedGpu):
+        super().__init__()
+        self.gpu = gpu
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.gpu.graph is None:
+            return func(*args, **kwargs)
+        if self.gpu.fail_at is not None and len(self.gpu.graph.calls) >= self.gpu.fail_at:
+            raise self.gpu.failure
+        if func._schema.name in _REFUSED:
+            self.gpu.poisoned = True
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return self.gpu.graph.add(func, args, kwargs)
+
+
+class Stream:
+    def wait_stream(self, other: Any) -> None: ...
+
+
+class Event:
+    def record(self) -> None: ...
+    def synchronize(self) -> None: ...
+
+
+class EmulatedGpu(graph_step._Gpu):
+    type = "cpu"
+
+    def __init__(self) -> None:
+        self.graph: Graph | None = None
+        self.graphs: list[Graph] = []
+        self.poisoned = False
+        self.broken = False
+        self.fail_at: int | None = None  # the operation of a capture that fails
+        self.failure: Exception = RuntimeError("no luck")
+        self._stream = Stream()
+        self._random: list[Any] = []
+
+    def available(self) -> bool:
+        return True
+
+    def capturing(self) -> bool:
+        return self.graph is not None
+
+    def device(self) -> int:
+        return 0
+
+    def stream(self) -> Any:
+        return self._stream
+
+    def make_stream(self) -> Any:
+        return Stream()
+
+    @contextlib.contextmanager
+    def on(self, side: Any) -> Iterator[None]:
+        with _Recording(self):
+            yield
+
+    def make_pool(self) -> Any:
+        return object()
+
+    def begin(self, pool: Any, generators: Iterable[torch.Generator]) -> Any:
+        self.graph = Graph()
+        self._random = [(g, g.get_state()) for g in self.generators(generators)]
+        return self.graph
+
+    def end(self, graph: Any) -> None:
+        self.graph = None
+        graph.undo()
+        for generator, state in self._random:
+            generator.set_state(state)
+        self.graphs.append(graph)
+
+    def generators(self, more: Iterable[torch.Generator]) -> list[torch.Generator]:
+        return [torch.default_generator, *more]
+
+    def clone_state(self, generator: torch.Generator) -> Any:
+        return None
+
+    def repair(self, generator: torch.Generator, clone: Any) -> None:
+        self.poisoned = False
+
+    def usable(self) -> bool:
+        return not self.poisoned and not self.broken
+
+    def make_event(self) -> Any:
+        return Event()
+
+    def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone()
+
+    def collect(self) -> None: ...
+
+    def host_random_state(self) -> torch.Tensor:
+        return torch.zeros(1)  # the host's generator is the GPU's here
+
+    def flags(self) -> tuple[Any, ...]:
+        return (torch.backends.mkldnn.enabled,)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedGpu:
+    """The emulation in place of CUDA; optimizers may be capturable on the CPU."""
+    made = EmulatedGpu()
+    monkeypatch.setattr(graph_step, "_gpu", made)
+    for name in ("adam", "adadelta", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop"):
+        module = importlib.import_module(f"torch.optim.{name}")
+        monkeypatch.setattr(module, "_get_capturable_supported_devices", lambda *_, **__: ["cpu"])
+    return made

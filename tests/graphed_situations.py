@@ -1,0 +1,1344 @@
+"""Training loops in the situations that a graph of the step must survive.
+
+Each situation is a function of `wrap`, which puts the step under a graph (or leaves it alone), and of
+the number of steps. It returns what it trained: losses and final weights. The same loop runs with
+and without graphs, and the two are compared bit for bit: on a GPU by `tests/benchmarks/graphed.py`,
+on the CPU with an emulated graph by `tests/graph_step/test_situations.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import lr_scheduler
+
+Tensor = torch.Tensor
+DEVICE = "cuda"
+CAPTURING = torch.cuda.is_current_stream_capturing
+WIDTH = 64
+
+
+class Wrap(Protocol):
+    def __call__(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]: ...
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What a loop trained."""
+
+    losses: list[float]
+    weights: list[Tensor]
+
+
+@dataclass(frozen=True)
+class Situation:
+    name: str
+    run: Callable[[Wrap, int], Trajectory]
+    replays: bool  # whether any call may be replayed; otherwise it has to say why not
+    warns: bool  # whether some calls run eagerly for a reason
+
+
+SITUATIONS: dict[str, Situation] = {}
+
+
+def situation(
+    replays: bool = True, warns: bool = False
+) -> Callable[[Callable[[Wrap, int], Trajectory]], Callable[[Wrap, int], Trajectory]]:
+    def add(run: Callable[[Wrap, int], Trajectory]) -> Callable[[Wrap, int], Trajectory]:
+        SITUATIONS[run.__name__] = Situation(run.__name__, run, replays, warns)
+        return run
+
+    return add
+
+
+def mlp(dropout: float = 0.0, norm: bool = False) -> nn.Sequential:
+    torch.manual_seed(0)
+    layers: list[nn.Module] = [nn.Linear(WIDTH, WIDTH), nn.ReLU()]
+    if norm:
+        layers.append(nn.BatchNorm1d(WIDTH))
+    if dropout:
+        layers.append(nn.Dropout(dropout))
+    return nn.Sequential(*layers, nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 8)).to(
+        DEVICE
+    )
+
+
+def batches(count: int, size: int | Callable[[int], int] = 32) -> Iterable[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(1)
+    torch.manual_seed(2)  # for what draws on the device
+    for index in range(count):
+        rows = size(index) if callable(size) else size
+        x = torch.randn(rows, WIDTH, generator=generator)
+        y = torch.randint(0, 8, (rows,), generator=generator)
+        yield x.to(DEVICE), y.to(DEVICE)
+
+
+def ended(losses: list[Any], *modules: nn.Module) -> Trajectory:
+    values = [float(loss) for loss in losses]
+    weights = [t.detach().cpu().clone() for m in modules for t in m.state_dict().values()]
+    return Trajectory(values, weights)
+
+
+def fused(model: nn.Module, lr: Any = 1e-2) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=lr, fused=True)
+
+
+def plain_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer
+) -> Callable[[Tensor, Tensor], Tensor]:
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def trained(
+    wrap: Wrap,
+    steps: int,
+    make: Callable[[nn.Module], torch.optim.Optimizer] = fused,
+    after: Callable[[int, nn.Module, torch.optim.Optimizer, Tensor], None] | None = None,
+    schedule: Callable[[torch.optim.Optimizer], Any] | None = None,
+    size: int | Callable[[int], int] = 32,
+    **model_options: Any,
+) -> Trajectory:
+    """The plain loop; `after` runs behind each step."""
+    model = mlp(**model_options)
+    optimizer = make(model)
+    scheduler = None if schedule is None else schedule(optimizer)
+    step = wrap(plain_step(model, optimizer))
+    losses = []
+    for index, (x, y) in enumerate(batches(steps, size)):
+        loss = step(x, y)
+        losses.append(loss)
+        if isinstance(scheduler, lr_scheduler.ReduceLROnPlateau):
+            scheduler.step(float(loss))
+        elif scheduler is not None:
+            scheduler.step()
+        if after is not None:
+            after(index, model, optimizer, loss)
+    return ended(losses, model)
+
+
+# --- Optimizers ----------------------------------------------------------------------------------
+
+
+def _add_optimizers() -> None:
+    makers: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
+        "sgd": lambda m: torch.optim.SGD(m.parameters(), lr=0.05),
+        "sgd_momentum": lambda m: torch.optim.SGD(
+            m.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-4
+        ),
+        "sgd_fused": lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9, fused=True),
+        "adam": lambda m: torch.optim.Adam(m.parameters(), lr=1e-2),
+        "adam_amsgrad": lambda m: torch.optim.Adam(m.parameters(), lr=1e-2, amsgrad=True),
+        "adam_no_foreach": lambda m: torch.optim.Adam(m.parameters(), lr=1e-2, foreach=False),
+        "adamw": lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2),
+        "adamw_fused": fused,
+        "adamw_capturable": lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2, capturable=True),
+        "adadelta": lambda m: torch.optim.Adadelta(m.parameters(), lr=1.0),
+        "adagrad": lambda m: torch.optim.Adagrad(m.parameters(), lr=1e-2),
+        "adamax": lambda m: torch.optim.Adamax(m.parameters(), lr=1e-2),
+        "asgd": lambda m: torch.optim.ASGD(m.parameters(), lr=1e-2),
+        "nadam": lambda m: torch.optim.NAdam(m.parameters(), lr=1e-2),
+        "radam": lambda m: torch.optim.RAdam(m.parameters(), lr=1e-2),
+        "rmsprop": lambda m: torch.optim.RMSprop(m.parameters(), lr=1e-3, momentum=0.9),
+        "rprop": lambda m: torch.optim.Rprop(m.parameters(), lr=1e-3),
+        "two_groups": lambda m: torch.optim.AdamW(
+            [
+                {"params": [p for p in m.parameters() if p.dim() > 1], "weight_decay": 0.1},
+                {"params": [p for p in m.parameters() if p.dim() <= 1], "lr": 1e-3},
+            ],
+            lr=1e-2,
+            fused=True,
+        ),
+    }
+    for name, make in makers.items():
+
+        def run(wrap: Wrap, steps: int, make: Any = make) -> Trajectory:
+            return trained(wrap, steps, make)
+
+        run.__name__ = f"optimizer_{name}"
+        situation()(run)
+
+
+def _add_schedulers() -> None:
+    s = lr_scheduler
+    makers: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
+        "lambda": lambda o: s.LambdaLR(o, lambda i: 0.97**i),
+        "multiplicative": lambda o: s.MultiplicativeLR(o, lambda i: 0.98),
+        "step": lambda o: s.StepLR(o, 7, 0.7),
+        "multi_step": lambda o: s.MultiStepLR(o, [5, 11, 40], 0.5),
+        "constant": lambda o: s.ConstantLR(o, 0.5, 9),
+        "linear": lambda o: s.LinearLR(o, 0.1, 1.0, 20),
+        "exponential": lambda o: s.ExponentialLR(o, 0.98),
+        "cosine": lambda o: s.CosineAnnealingLR(o, 50),
+        "polynomial": lambda o: s.PolynomialLR(o, 150, 2.0),
+        "plateau": lambda o: s.ReduceLROnPlateau(o, factor=0.5, patience=3),
+        "cyclic": lambda o: s.CyclicLR(o, 1e-3, 1e-2, 10, cycle_momentum=False),
+        "one_cycle": lambda o: s.OneCycleLR(o, 1e-2, total_steps=400),
+        "warm_restarts": lambda o: s.CosineAnnealingWarmRestarts(o, 13),
+        "sequential": lambda o: s.SequentialLR(
+            o, [s.LinearLR(o, 0.1, 1.0, 10), s.ExponentialLR(o, 0.95)], [10]
+        ),
+        "chained": lambda o: s.ChainedScheduler(
+            [s.ConstantLR(o, 0.5, 9), s.ExponentialLR(o, 0.98)]
+        ),
+    }
+    for name, schedule in makers.items():
+
+        def run(wrap: Wrap, steps: int, schedule: Any = schedule) -> Trajectory:
+            return trained(wrap, steps, schedule=schedule)
+
+        run.__name__ = f"scheduler_{name}"
+        situation()(run)
+
+
+_add_optimizers()
+_add_schedulers()
+
+
+@situation()
+def rate_as_tensor_with_cosine(wrap: Wrap, steps: int) -> Trajectory:
+    def make(model: nn.Module) -> torch.optim.Optimizer:
+        return fused(model, torch.tensor(1e-2, device=DEVICE))
+
+    return trained(wrap, steps, make, schedule=lambda o: lr_scheduler.CosineAnnealingLR(o, 50))
+
+
+@situation()
+def sgd_with_a_moving_rate(wrap: Wrap, steps: int) -> Trajectory:
+    return trained(
+        wrap,
+        steps,
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
+        schedule=lambda o: lr_scheduler.ExponentialLR(o, 0.99),
+    )
+
+
+@situation()
+def sgd_with_momentum_cycled(wrap: Wrap, steps: int) -> Trajectory:
+    return trained(
+        wrap,
+        steps,
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
+        schedule=lambda o: lr_scheduler.CyclicLR(o, 1e-3, 1e-1, 10),
+    )
+
+
+@situation()
+def adam_with_a_moving_rate(wrap: Wrap, steps: int) -> Trajectory:
+    return trained(
+        wrap,
+        steps,
+        lambda m: torch.optim.Adam(m.parameters(), lr=1e-2),
+        schedule=lambda o: lr_scheduler.ExponentialLR(o, 0.99),
+    )
+
+
+@situation()
+def rate_set_by_hand_at_each_step(wrap: Wrap, steps: int) -> Trajectory:
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2 / (1 + index / 50)
+
+    return trained(wrap, steps, after=after)
+
+
+@situation()
+def rate_set_by_hand_once_late(wrap: Wrap, steps: int) -> Trajectory:
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        if index == steps // 2:
+            optimizer.param_groups[0]["lr"] = 1e-3
+
+    return trained(wrap, steps, after=after)
+
+
+@situation()
+def weight_decay_set_by_hand(wrap: Wrap, steps: int) -> Trajectory:
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        if index % (steps // 4) == 0:
+            optimizer.param_groups[0]["weight_decay"] = 0.01 * index
+
+    return trained(wrap, steps, after=after)
+
+
+@situation()
+def new_optimizer_after_a_warm_restart(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    held = {"optimizer": fused(model)}
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        held["optimizer"].zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        held["optimizer"].step()
+        return loss.detach()
+
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        if index == steps // 2:
+            held["optimizer"] = fused(model, 2e-3)
+        losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def two_optimizers_of_one_model(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    first = torch.optim.AdamW(model[0].parameters(), lr=1e-2, fused=True)
+    second = torch.optim.SGD(model[2:].parameters(), lr=5e-2)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        first.zero_grad()
+        second.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        first.step()
+        second.step()
+        return loss.detach()
+
+    return ended([step(x, y) for x, y in batches(steps)], model)
+
+
+@situation()
+def generator_and_discriminator(wrap: Wrap, steps: int) -> Trajectory:
+    torch.manual_seed(3)
+    maker = nn.Sequential(nn.Linear(8, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)).to(DEVICE)
+    judge = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1)).to(DEVICE)
+    of_maker, of_judge = fused(maker, 1e-3), fused(judge, 1e-3)
+
+    @wrap
+    def step(x: Tensor) -> tuple[Tensor, Tensor]:
+        noise = torch.randn(x.shape[0], 8, device=x.device)
+        fake = maker(noise)
+        of_judge.zero_grad()
+        loss = F.softplus(-judge(x)).mean() + F.softplus(judge(fake.detach())).mean()
+        loss.backward()
+        of_judge.step()
+        of_maker.zero_grad()
+        lured = F.softplus(-judge(fake)).mean()
+        lured.backward()
+        of_maker.step()
+        return loss.detach(), lured.detach()
+
+    losses = [part for x, _ in batches(steps) for part in step(x)]
+    return ended(losses, maker, judge)
+
+
+# --- Mixed precision -----------------------------------------------------------------------------
+
+
+@situation()
+def autocast_bf16(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        with torch.autocast(DEVICE, torch.bfloat16):
+            loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return ended([step(x, y) for x, y in batches(steps)], model)
+
+
+@situation()
+def autocast_around_the_call(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+    step = wrap(plain_step(model, optimizer))
+    losses = []
+    for x, y in batches(steps):
+        with torch.autocast(DEVICE, torch.bfloat16):
+            losses.append(step(x, y))
+    return ended(losses, model)
+
+
+def _scaled(
+    wrap: Wrap,
+    steps: int,
+    make: Callable[[nn.Module], torch.optim.Optimizer],
+    clip: bool = False,
+    overflows: Callable[[int], bool] = lambda index: False,
+) -> Trajectory:
+    model = mlp()
+    optimizer = make(model)
+    scaler = torch.amp.GradScaler(DEVICE, init_scale=2.0**10, growth_interval=20)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        with torch.autocast(DEVICE, torch.float16 if DEVICE == "cuda" else torch.bfloat16):
+            loss = F.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        if clip:
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    losses: list[Any] = []
+    for index, (x, y) in enumerate(batches(steps)):
+        losses.append(step(x * float("inf") if overflows(index) else x, y))
+    scale = scaler.get_scale()
+    result = ended([loss for loss in losses if loss == loss], model)
+    return Trajectory([*result.losses, scale], result.weights)
+
+
+@situation()
+def scaler_with_a_fused_optimizer(wrap: Wrap, steps: int) -> Trajectory:
+    return _scaled(wrap, steps, fused)
+
+
+@situation()
+def scaler_with_skipped_steps(wrap: Wrap, steps: int) -> Trajectory:
+    return _scaled(wrap, steps, fused, overflows=lambda index: index % 17 in (2, 9))
+
+
+@situation()
+def scaler_that_unscales_and_clips(wrap: Wrap, steps: int) -> Trajectory:
+    return _scaled(wrap, steps, fused, clip=True, overflows=lambda index: index % 23 == 8)
+
+
+@situation()
+def scaler_with_an_eager_optimizer(wrap: Wrap, steps: int) -> Trajectory:
+    return _scaled(
+        wrap,
+        steps,
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9),
+        overflows=lambda index: index % 17 in (2, 9),
+    )
+
+
+@situation()
+def scaler_eager_that_unscales_and_clips(wrap: Wrap, steps: int) -> Trajectory:
+    return _scaled(
+        wrap,
+        steps,
+        lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2),
+        clip=True,
+        overflows=lambda index: index % 23 == 8,
+    )
+
+
+# --- Gradients -----------------------------------------------------------------------------------
+
+
+@situation()
+def accumulation_inside_the_step(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
+        optimizer.zero_grad()
+        total = torch.zeros((), device=DEVICE)
+        for x, y in parts:
+            loss = F.cross_entropy(model(x), y) / len(parts)
+            loss.backward()
+            total = total + loss.detach()
+        optimizer.step()
+        return total
+
+    stream = iter(batches(4 * steps, 8))
+    return ended([step([next(stream) for _ in range(4)]) for _ in range(steps)], model)
+
+
+@situation()
+def accumulation_over_calls(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def micro(x: Tensor, y: Tensor) -> Tensor:
+        loss = F.cross_entropy(model(x), y) / 4
+        loss.backward()
+        return loss.detach()
+
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        losses.append(micro(x, y))
+        if index % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+    return ended(losses, model)
+
+
+@situation()
+def accumulation_over_calls_zeroed_in_place(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def micro(x: Tensor, y: Tensor, last: bool) -> Tensor:
+        loss = F.cross_entropy(model(x), y) / 4
+        loss.backward()
+        if last:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+        return loss.detach()
+
+    losses = [micro(x, y, last=i % 4 == 3) for i, (x, y) in enumerate(batches(steps))]
+    return ended(losses, model)
+
+
+@situation()
+def gradients_cleared_behind_the_step(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return ended([step(x, y) for x, y in batches(steps)], model)
+
+
+@situation()
+def gradients_read_behind_the_step(wrap: Wrap, steps: int) -> Trajectory:
+    norms: list[Any] = []
+
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        norms.append(sum(float(p.grad.norm()) for p in model.parameters() if p.grad is not None))
+
+    result = trained(wrap, steps, after=after)
+    return Trajectory([*result.losses, *norms], result.weights)
+
+
+@situation()
+def optimizer_outside_the_step(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp(dropout=0.1)
+    optimizer = torch.optim.Adagrad(model.parameters(), lr=1e-2)
+
+    @wrap
+    def gradients(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss.detach()
+
+    losses = []
+    for x, y in batches(steps):
+        losses.append(gradients(x, y))
+        optimizer.step()
+    return ended(losses, model)
+
+
+@situation()
+def gradient_clipping(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.3)
+        optimizer.step()
+        return loss.detach(), norm
+
+    return ended([part for x, y in batches(steps) for part in step(x, y)], model)
+
+
+@situation()
+def no_optimizer_of_torch(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        model.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                if p.grad is not None:
+                    p.add_(p.grad, alpha=-0.05)
+        return loss.detach()
+
+    return ended([step(x, y) for x, y in batches(steps)], model)
+
+
+# --- Batches -------------------------------------------------------------------------------------
+
+
+@situation()
+def changing_batch_sizes(wrap: Wrap, steps: int) -> Trajectory:
+    return trained(wrap, steps, size=lambda index: (32, 16, 24)[index * index % 3])
+
+
+@situation()
+def a_smaller_last_batch(wrap: Wrap, steps: int) -> Trajectory:
+    return trained(wrap, steps, size=lambda index: 20 if index % 8 == 7 else 32, norm=True)
+
+
+@situation(warns=True)
+def more_batch_sizes_than_graphs(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    step = wrap(plain_step(model, fused(model)), max_graphs=2)
+    sizes = (16, 20, 24, 28)
+    return ended([step(x, y) for x, y in batches(steps, lambda index: sizes[index % 4])], model)
+
+
+@situation()
+def a_dictionary_of_tensors(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(batch: dict[str, Any], *, weight: float = 1.0) -> dict[str, Tensor]:
+        optimizer.zero_grad()
+        logits = model(batch["x"])
+        loss = weight * F.cross_entropy(logits, batch["y"], reduction=batch["mode"])
+        loss.backward()
+        optimizer.step()
+        return {"loss": loss.detach(), "logits": logits.detach()}
+
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        weight = 0.5 if index % 2 else 1.0
+        result = step({"x": x, "y": y, "mode": "mean"}, weight=weight)
+        losses += [result["loss"], result["logits"].sum()]
+    return ended(losses, model)
+
+
+@situation()
+def outputs_without_copies(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    step = wrap(plain_step(model, fused(model)), copy_outputs=False)
+    return ended([float(step(x, y)) for x, y in batches(steps)], model)
+
+
+@situation()
+def batches_from_pinned_memory(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        x, y = x.to(DEVICE, non_blocking=True), y.to(DEVICE, non_blocking=True)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = []
+    for x, y in batches(steps):
+        x, y = x.cpu(), y.cpu()
+        if DEVICE == "cuda":
+            x, y = x.pin_memory(), y.pin_memory()
+        losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def a_buffer_filled_before_each_call(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+    held = [torch.zeros(32, WIDTH, device=DEVICE), torch.zeros(32, dtype=torch.long, device=DEVICE)]
+
+    @wrap
+    def step() -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(held[0]), held[1])
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = []
+    for x, y in batches(steps):
+        held[0].copy_(x)
+        held[1].copy_(y)
+        losses.append(step())
+    return ended(losses, model)
+
+
+# --- The model -----------------------------------------------------------------------------------
+
+
+@situation()
+def dropout(wrap: Wrap, steps: int) -> Trajectory:
+    return trained(wrap, steps, dropout=0.3)
+
+
+@situation()
+def batch_norm_and_dropout(wrap: Wrap, steps: int) -> Trajectory:
+    return trained(wrap, steps, dropout=0.3, norm=True)
+
+
+@situation()
+def random_numbers_between_the_calls(wrap: Wrap, steps: int) -> Trajectory:
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        torch.rand(index % 5 + 1, device=DEVICE)
+
+    return trained(wrap, steps, after=after, dropout=0.3)
+
+
+@situation()
+def the_seed_set_again(wrap: Wrap, steps: int) -> Trajectory:
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        if index % 30 == 0:
+            torch.manual_seed(index)
+
+    return trained(wrap, steps, after=after, dropout=0.3)
+
+
+@situation()
+def a_generator_of_its_own(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+    generator = torch.Generator(DEVICE).manual_seed(9)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        noise = torch.empty_like(x).normal_(generator=generator)
+        loss = F.cross_entropy(model(x + 0.1 * noise), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return ended([step(x, y) for x, y in batches(steps)], model)
+
+
+class Convolutions(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(1, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.second = nn.Conv2d(8, 8, 3, padding=1)
+        self.last = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.view(-1, 1, 8, WIDTH // 8)
+        x = F.relu(self.norm(self.first(x)))
+        return self.last(F.relu(self.second(x)).mean((2, 3)))  # type: ignore[no-any-return]
+
+
+@situation()
+def convolutions(wrap: Wrap, steps: int) -> Trajectory:
+    torch.manual_seed(0)
+    model = Convolutions().to(DEVICE)
+    step = wrap(plain_step(model, fused(model)))
+    return ended([step(x, y) for x, y in batches(steps)], model)
+
+
+class Tied(nn.Module):
+    """A small language model whose last layer is its embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(50, 32)
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.out = nn.Linear(32, 50, bias=False)
+        self.out.weight = self.embed.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.out(self.body(self.embed(tokens)))  # type: ignore[no-any-return]
+
+
+@situation()
+def tied_weights_of_a_transformer(wrap: Wrap, steps: int) -> Trajectory:
+    torch.manual_seed(0)
+    model = Tied().to(DEVICE)
+    optimizer = fused(model, 1e-3)
+
+    @wrap
+    def step(tokens: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = []
+    for x, _ in batches(steps, 8):
+        losses.append(step((x[:, :17] * 1000).long() % 50))
+    return ended(losses, model)
+
+
+@situation()
+def frozen_layers_that_thaw(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    model[0].requires_grad_(False)
+    optimizer = fused(model)
+    step = wrap(plain_step(model, optimizer))
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        if index == steps // 2:
+            model[0].requires_grad_(True)
+        losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def layers_added_to_the_optimizer(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = torch.optim.AdamW(model[2:].parameters(), lr=1e-2, fused=True)
+    step = wrap(plain_step(model, optimizer))
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        if index == steps // 2:
+            optimizer.add_param_group({"params": list(model[0].parameters()), "lr": 1e-3})
+        losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def a_layer_replaced(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    held = {"optimizer": fused(model)}
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        model.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        held["optimizer"].step()
+        return loss.detach()
+
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        if index == steps // 2:
+            model[2] = nn.Linear(WIDTH, WIDTH).to(DEVICE)
+            nn.init.eye_(model[2].weight)  # type: ignore[arg-type]
+            held["optimizer"] = fused(model)
+        losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def parameters_given_other_memory(wrap: Wrap, steps: int) -> Trajectory:
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        if index == steps // 2:
+            for p in model.parameters():
+                p.data = p.data.clone() * 0.5
+
+    return trained(wrap, steps, after=after)
+
+
+@situation()
+def an_average_kept_inside(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    average = copy.deepcopy(model)
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for kept, p in zip(average.parameters(), model.parameters()):
+                kept.lerp_(p, 0.05)
+        return loss.detach()
+
+    return ended([step(x, y) for x, y in batches(steps)], model, average)
+
+
+@situation()
+def an_average_kept_outside(wrap: Wrap, steps: int) -> Trajectory:
+    average = mlp()
+
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        with torch.no_grad():
+            for kept, p in zip(average.parameters(), model.parameters()):
+                kept.lerp_(p, 0.05)
+
+    result = trained(wrap, steps, after=after)
+    return Trajectory(result.losses, [*result.weights, *ended([], average).weights])
+
+
+@situation()
+def an_attribute_that_the_forward_reads(wrap: Wrap, steps: int) -> Trajectory:
+    class Warm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.temperature = mlp(), 1.0
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.body(x) / self.temperature  # type: ignore[no-any-return]
+
+    model = Warm()
+    step = wrap(plain_step(model, fused(model)))
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        model.temperature = 2.0 if index > steps // 2 else 1.0
+        losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def a_setting_in_a_dictionary(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+    settings = {"smoothing": 0.0}
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y, label_smoothing=settings["smoothing"])
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        settings["smoothing"] = 0.1 if index > steps // 2 else 0.0
+        losses.append(step(x, y))
+    return ended(losses, model)
+
+
+# --- Around the step -----------------------------------------------------------------------------
+
+
+@situation()
+def evaluation_in_between(wrap: Wrap, steps: int) -> Trajectory:
+    checks: list[float] = []
+    held = list(batches(3))
+
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        if index % 10 == 9:
+            model.eval()
+            with torch.no_grad():
+                checks.extend(float(F.cross_entropy(model(x), y)) for x, y in held)
+            model.train()
+
+    result = trained(wrap, steps, after=after, dropout=0.2, norm=True)
+    return Trajectory([*result.losses, *checks], result.weights)
+
+
+@situation()
+def evaluation_by_the_same_function(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp(dropout=0.2, norm=True)
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        loss = F.cross_entropy(model(x), y)
+        if model.training:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return loss.detach()
+
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        if index % 10 >= 8:
+            model.eval()
+            with torch.no_grad():
+                losses.append(step(x, y))
+            model.train()
+        else:
+            losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def inference(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp(norm=True).eval()
+
+    @wrap
+    def predict(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return model(x).softmax(-1)  # type: ignore[no-any-return]
+
+    return ended([predict(x).max() for x, _ in batches(steps)], model)
+
+
+@situation()
+def inference_mode_around_the_call(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp(norm=True).eval()
+
+    @wrap
+    def predict(x: Tensor) -> Tensor:
+        return model(x).softmax(-1)  # type: ignore[no-any-return]
+
+    losses = []
+    for x, _ in batches(steps):
+        with torch.inference_mode():
+            losses.append(predict(x).max())
+    return ended(losses, model)
+
+
+def _resumed(first: Wrap, second: Wrap, steps: int) -> Trajectory:
+    model = mlp(dropout=0.1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    step = first(plain_step(model, optimizer))
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        if index == steps // 2:
+            saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+            model = mlp(dropout=0.1)
+            optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+            model.load_state_dict(saved[0])
+            optimizer.load_state_dict(saved[1])
+            torch.manual_seed(7)
+            step = second(plain_step(model, optimizer))
+        losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def resumed_into_graphed(wrap: Wrap, steps: int) -> Trajectory:
+    return _resumed(lambda step: step, wrap, steps)
+
+
+@situation()
+def resumed_into_eager(wrap: Wrap, steps: int) -> Trajectory:
+    return _resumed(wrap, lambda step: step, steps)
+
+
+@situation()
+def resumed_from_graphed_into_graphed(wrap: Wrap, steps: int) -> Trajectory:
+    return _resumed(wrap, wrap, steps)
+
+
+def _loaded(wrap: Wrap, steps: int, assign: bool) -> Trajectory:
+    saved: list[Any] = []
+
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        if index == steps // 3:
+            saved.append(copy.deepcopy((model.state_dict(), optimizer.state_dict())))
+        if index == 2 * steps // 3:
+            model.load_state_dict(saved[0][0], assign=assign)
+            optimizer.load_state_dict(saved[0][1])
+            if assign:
+                new = dict(zip(optimizer.param_groups[0]["params"], model.parameters()))
+                optimizer.param_groups[0]["params"] = list(model.parameters())
+                for old, p in new.items():
+                    optimizer.state[p] = optimizer.state.pop(old)
+
+    def make(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.Adam(model.parameters(), lr=1e-2)
+
+    return trained(wrap, steps, make, after=after)
+
+
+@situation()
+def state_loaded_after_the_capture(wrap: Wrap, steps: int) -> Trajectory:
+    return _loaded(wrap, steps, assign=False)
+
+
+@situation()
+def state_assigned_after_the_capture(wrap: Wrap, steps: int) -> Trajectory:
+    return _loaded(wrap, steps, assign=True)
+
+
+@situation()
+def two_steps_in_any_order(wrap: Wrap, steps: int) -> Trajectory:
+    """Two functions of one model, each with several graphs."""
+    model = mlp(dropout=0.2)
+    optimizer = fused(model)
+    ahead = wrap(plain_step(model, optimizer))
+
+    @wrap
+    def back(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = -0.1 * F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    order, losses = random.Random(5), []
+    for x, y in batches(steps, lambda index: (32, 16)[index * index % 5 % 2]):
+        losses.append((ahead if order.random() < 0.6 else back)(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def gradients_of_several_graphs(wrap: Wrap, steps: int) -> Trajectory:
+    """Each kind of call leaves gradients of another half of the model, which are used later."""
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def half(x: Tensor, y: Tensor, first: bool) -> Tensor:
+        loss = F.cross_entropy(model(x), y)
+        part = list(model[0].parameters()) if first else list(model[2:].parameters())
+        for p, g in zip(part, torch.autograd.grad(loss, part)):
+            p.grad = g
+        return loss.detach()
+
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        losses.append(half(x, y, index % 2 == 0))
+        if index % 3 == 2:
+            optimizer.step()
+    return ended(losses, model)
+
+
+@situation()
+def an_exception_inside(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor, fail: bool = False) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        if fail:
+            raise ValueError("a bad batch")
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses: list[Any] = []
+    for index, (x, y) in enumerate(batches(steps)):
+        try:
+            losses.append(step(x, y, fail=True) if index % 9 == 2 else step(x, y))
+        except ValueError:
+            losses.append(-1.0)
+    return ended(losses, model)
+
+
+# --- Steps that have to stay eager ---------------------------------------------------------------
+
+
+def _spoilt(
+    wrap: Wrap, steps: int, spoil: Callable[[Tensor], Any], more: list[float] | None = None
+) -> Trajectory:
+    model = mlp(dropout=0.1)
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        factor = spoil(loss)
+        if factor is not None:
+            loss = loss * factor
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = [step(x, y) for x, y in batches(steps)]
+    return ended([*losses, *(more or [])], model)
+
+
+@situation(replays=False, warns=True)
+def prints(wrap: Wrap, steps: int) -> Trajectory:
+    return _spoilt(wrap, steps, lambda loss: print(end=""))
+
+
+@situation(replays=False, warns=True)
+def reads_the_clock(wrap: Wrap, steps: int) -> Trajectory:
+    return _spoilt(wrap, steps, lambda loss: time.time() and None)
+
+
+@situation(replays=False, warns=True)
+def appends_to_a_list(wrap: Wrap, steps: int) -> Trajectory:
+    seen: list[Tensor] = []
+    result = _spoilt(wrap, steps, lambda loss: seen.append(loss.detach()))
+    return Trajectory([*result.losses, *map(float, seen)], result.weights)
+
+
+@situation(replays=False, warns=True)
+def draws_from_random(wrap: Wrap, steps: int) -> Trajectory:
+    random.seed(4)
+    return _spoilt(wrap, steps, lambda loss: 0.5 + random.random())
+
+
+@situation(replays=False, warns=True)
+def draws_from_a_random_object(wrap: Wrap, steps: int) -> Trajectory:
+    source = random.Random(4)
+    return _spoilt(wrap, steps, lambda loss: 0.5 + source.random())
+
+
+@situation(replays=False, warns=True)
+def counts_in_an_attribute(wrap: Wrap, steps: int) -> Trajectory:
+    class Counter:
+        calls = 0
+
+    counter = Counter()
+
+    def spoil(loss: Tensor) -> float:
+        counter.calls += 1
+        return 1.0 / counter.calls
+
+    return _spoilt(wrap, steps, spoil)
+
+
+@situation(replays=False, warns=True)
+def reads_a_value(wrap: Wrap, steps: int) -> Trajectory:
+    return _spoilt(wrap, steps, lambda loss: 2.0 if loss.item() > 1.5 else 1.0)
+
+
+@situation(replays=False, warns=True)
+def a_shape_that_depends_on_values(wrap: Wrap, steps: int) -> Trajectory:
+    return _spoilt(wrap, steps, lambda loss: 1 + 0.01 * torch.nonzero(loss > 1.5).shape[0])
+
+
+@situation(replays=False, warns=True)
+def a_capture_that_fails(wrap: Wrap, steps: int) -> Trajectory:
+    def spoil(loss: Tensor) -> Tensor | None:
+        if CAPTURING():
+            loss.item()
+        return loss * 0 + 1
+
+    return _spoilt(wrap, steps, spoil)
+
+
+@situation(replays=False, warns=True)
+def a_step_of_a_scheduler_inside(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+    scheduler = lr_scheduler.ExponentialLR(optimizer, 0.98)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        return loss.detach()
+
+    return ended([step(x, y) for x, y in batches(steps)], model)
+
+
+@situation(replays=False, warns=True)
+def a_hook_in_python(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    scale = iter(range(1, 10**6))
+    model[0].register_forward_hook(lambda module, args, output: output * (1 + 1 / next(scale)))
+    step = wrap(plain_step(model, fused(model)))
+    return ended([step(x, y) for x, y in batches(steps)], model)
+
+
+@situation(warns=True)
+def a_hook_added_late(wrap: Wrap, steps: int) -> Trajectory:
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        if index == steps // 2:
+            model.register_forward_hook(lambda module, args, output: output * 2)
+
+    return trained(wrap, steps, after=after)
+
+
+@situation(replays=False, warns=True)
+def outputs_that_need_a_backward(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(model(x), y)
+
+    losses = []
+    for x, y in batches(steps):
+        optimizer.zero_grad()
+        loss = forward(x, y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return ended(losses, model)
+
+
+@situation(replays=False, warns=True)
+def a_number_that_changes_in_each_call(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor, index: int) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y) / (1 + index)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return ended([step(x, y, i) for i, (x, y) in enumerate(batches(steps))], model)
+
+
+@situation(warns=True)
+def calls_from_two_threads(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    step = wrap(plain_step(model, fused(model)))
+    losses: list[Any] = []
+    for index, (x, y) in enumerate(batches(steps)):
+        if index % 7 == 6:
+            thread = threading.Thread(target=lambda x=x, y=y: losses.append(step(x, y)))
+            if DEVICE == "cuda":
+                torch.cuda.synchronize()
+            thread.start()
+            thread.join()
+            if DEVICE == "cuda":
+                torch.cuda.synchronize()
+        else:
+            losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def a_step_that_calls_a_step(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def inner(x: Tensor, y: Tensor) -> Tensor:
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss.detach()
+
+    @wrap
+    def outer(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = inner(x, y)
+        optimizer.step()
+        return loss
+
+    return ended([outer(x, y) for x, y in batches(steps)], model)
+
+
+@situation()
+def grad_and_no_grad_in_turn(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp(dropout=0.1)
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        loss = F.cross_entropy(model(x), y)
+        if torch.is_grad_enabled():
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return loss.detach()
+
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        with torch.set_grad_enabled(index % 3 != 1):
+            losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def checked_at_every_tenth_replay(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp(dropout=0.2, norm=True)
+    step = wrap(plain_step(model, fused(model)), check_every=10)
+    return ended([step(x, y) for x, y in batches(steps)], model)
