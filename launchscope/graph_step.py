@@ -1000,7 +1000,7 @@ class _Form:
         for table, key, ours in self._swaps:
             table[key] = ours
 
-    def __last_(self, *error: Any) -> None:
+    def __exit__(self, *error: Any) -> None:
         for (table, key, _), theirs in zip(self._swaps, self._theirs):
             table[key] = theirs
 
@@ -1171,7 +1171,7 @@ class _Program:
 
         def eager(run: Any, *args: Any, **kwargs: Any) -> Any:
             self._end(functools.partial(run, *args, **kwargs))
-            self.form.__last_()
+            self.form.__exit__()
             try:
                 return run(*args, **kwargs)
             finally:
