@@ -66,7 +66,7 @@ _SWITCH = "LAUNCHSCOPE_GRAPHED"
 _DDP_WARMUP = 11  # DistributedDataParallel rebuilds its buckets in the first calls
 _ALIKE = 2  # watched calls of one kind before its capture
 _MOST_KINDS = 16  # remembered for one key
-_MOST_MISSES = 40  # watched calls in a row, then the step is taken to be different every time
+_MOST_MISSES = 30  # watched calls in a row, then the step is taken to be different every time
 _MOST_PARTS = 1000  # elements of a container that are looked into
 _TOLERANCE = 1e-3  # of an update, for `check_every`
 
@@ -388,6 +388,9 @@ class _Reach:
         self.compiled = False
         self._known: dict[int, Any] = {}
         self._names = frozenset[str]().union(*map(_names, codes))
+        for code, space in codes.items():
+            for name in _names(code).intersection(space):
+                self._slot(space, name, name)
         self._visit(function, getattr(function, "__name__", "the step"))
         for root in roots:
             self._visit(root, type(root).__name__)
@@ -410,6 +413,8 @@ class _Reach:
                 self._visit_module(module, f"{label}.{name}".rstrip("."))
         elif isinstance(value, types.FunctionType):
             self._visit_function(value)
+        elif isinstance(value, GraphedStep):
+            self._visit(value._function, label)
         elif isinstance(value, types.MethodType):
             self._visit(value.__func__, label)
             self._visit(value.__self__, label)
@@ -433,11 +438,6 @@ class _Reach:
             self.compiled = True
         if code not in self.codes and not _is_library(code.co_filename):
             return  # it did not run
-        if code in self.codes:
-            space = function.__globals__
-            for name in _names(code):
-                if name in space:
-                    self._slot(space, name, name)
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._visit(default, f"a default of {function.__name__}()")
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):
@@ -563,6 +563,7 @@ class _Guard:
         self._held_structure = list(chain.from_iterable(self._structure_views))
         self._held = self._read()
         self._types = list(map(type, self.modules))
+        self._tables = [(o, o.state, o.param_groups) for o in self.optimizers]
 
         owned = [p for o in self.optimizers for g in o.param_groups for p in g["params"]]
         held = [p for m in self.modules for p in m._parameters.values() if p is not None]
@@ -580,8 +581,7 @@ class _Guard:
         self.tensors = [t for t in (*self.parameters, *buffers, *state) if _address(t)]
         self._pointers = [t.data_ptr() for t in self.tensors]
         self._indices = list(range(len(self.tensors)))
-        self._hooked = -1
-        self.hooks_hold()
+        self._hooks, self._hooked = self.hooks(), RemovableHandle.next_id
 
     def _all_views(self) -> list[Any]:
         return [*self._structure_views, *self._views, *(v for v, _ in self._long)]
@@ -600,6 +600,7 @@ class _Guard:
             and list(map(len, self._all_views()))[: len(self._structure_views)]
             == self._lengths[: len(self._structure_views)]
             and not any(self._empty)
+            and all(o.state is state and o.param_groups is g for o, state, g in self._tables)
             and list(map(type, self.modules)) == self._types
             and _same_pointers(self.tensors, self._pointers, self._indices)
         )
@@ -618,10 +619,13 @@ class _Guard:
             and self.alive()
         )
 
+    def hooks(self) -> list[Any]:
+        return list(_hooks(self.modules, self.parameters))
+
     def hooks_hold(self) -> bool:
-        """No hook was there, and none was added: each new one raises the number that is read."""
+        """Whether no hook was added: each new one raises the number that is compared first."""
         if self._hooked != RemovableHandle.next_id:
-            if any(True for _ in _hooks(self.modules, self.parameters)):
+            if not _same_leaves(self.hooks(), self._hooks):
                 return False
             self._hooked = RemovableHandle.next_id
         return True
@@ -804,11 +808,24 @@ class _Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self._depth > 0:
-            return func(*args, **kwargs)
-        name = func._schema.name
         leaves = pytree.tree_leaves((args, kwargs))
         inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if self._depth == 0:
+            self._look_at(func, args, kwargs, leaves, inputs)
+        result = func(*args, **kwargs)
+        known = set(map(_identity, inputs))
+        for tensor in _tensors(result):
+            made = _identity(tensor)
+            if made not in known and made not in self._made:
+                self._made.add(made)
+                if _address(tensor):
+                    self._references.append(StorageWeakRef(tensor.untyped_storage()))
+        return result
+
+    def _look_at(
+        self, func: Any, args: Any, kwargs: Any, leaves: list[Any], inputs: list[Tensor]
+    ) -> None:
+        name = func._schema.name
         self.ops += 1
         described = [
             (*leaf.shape, leaf.dtype) if isinstance(leaf, Tensor)
@@ -831,15 +848,6 @@ class _Watch(TorchDispatchMode):
                     self.blockers.append((text, where))
                 if address not in self._arguments:
                     self.external.setdefault(address, (tensor.detach(), where))
-        result = func(*args, **kwargs)
-        known = set(map(_identity, inputs))
-        for tensor in _tensors(result):
-            made = _identity(tensor)
-            if made not in known and made not in self._made:
-                self._made.add(made)
-                if _address(tensor):
-                    self._references.append(StorageWeakRef(tensor.untyped_storage()))
-        return result
 
     def _blocker(self, name: str, args: Any, kwargs: Any, inputs: list[Tensor]) -> str | None:
         """What a capture cannot contain, in the words that a person would search for."""
@@ -972,8 +980,8 @@ class _Form:
         self._theirs: list[Any] = []
         self._rates: list[tuple[dict[str, Any], Tensor]] = []
         self._rate_values: list[Any] = []
-        counted: list[dict[str, Any]] = []
-        for optimizer in optimizers:
+        self._optimizers = list(optimizers)
+        for optimizer in self._optimizers:
             for number, group in enumerate(optimizer.param_groups):
                 device = next((p.device for p in group["params"]), torch.device(_gpu.type))
                 on_host = isinstance(group["lr"], Tensor) and group["lr"].device != device
@@ -984,8 +992,8 @@ class _Form:
                     self._swaps.append((group, "lr", rate))
                 if group.get("capturable") is False and not group.get("fused"):
                     self._swaps.append((group, "capturable", True))
-                    states = [optimizer.state.get(p, {}) for p in group["params"]]
-                    counted += [s for s in states if isinstance(s.get("step"), Tensor)]
+        self._groups = [group for o in self._optimizers for group in o.param_groups]
+        counted = self._counted()
         self.on_host = torch.tensor([float(s["step"]) for s in counted], dtype=torch.float32)
         self.on_device: Tensor | None = None
         if counted:
@@ -993,7 +1001,29 @@ class _Form:
             for index, state in enumerate(counted):
                 state["step"] = self.on_host[index]
                 self._swaps.append((state, "step", self.on_device[index]))
+        self._counts = [(state, state["step"]) for state in counted]
         self._synced = self.on_host._version
+
+    def _counted(self) -> list[dict[str, Any]]:
+        """The states whose step count is on the CPU."""
+        return [
+            state
+            for optimizer in self._optimizers
+            for group in optimizer.param_groups
+            if group.get("capturable") is False and not group.get("fused")
+            for state in (optimizer.state.get(p, {}) for p in group["params"])
+            if isinstance(state.get("step"), Tensor)
+        ]
+
+    def serves(self, optimizers: list[Optimizer]) -> bool:
+        """Whether these are the optimizers, and hold what they held."""
+        groups, counted = [g for o in optimizers for g in o.param_groups], self._counted()
+        return (
+            optimizers == self._optimizers
+            and list(map(id, groups)) == list(map(id, self._groups))
+            and list(map(id, counted)) == [id(state) for state, _ in self._counts]
+            and all(state["step"] is count for state, count in self._counts)
+        )
 
     def __enter__(self) -> None:
         self._theirs = [table[key] for table, key, _ in self._swaps]
@@ -1046,6 +1076,11 @@ def _scaler_state(scaler: Any) -> dict[int, dict[str, Any]]:
         key: {k: dict(v) if isinstance(v, dict) else v for k, v in state.items()}
         for key, state in scaler._per_optimizer_states.items()
     }
+
+
+def _same_leaves(one: Any, other: Any) -> bool:
+    first, second = pytree.tree_leaves(one), pytree.tree_leaves(other)
+    return len(first) == len(second) and all(map(operator.is_, first, second))
 
 
 def _set_scaler_state(scaler: Any, state: dict[int, dict[str, Any]]) -> None:
@@ -1114,7 +1149,7 @@ class _Program:
         self.form = step._form
         self.external = kind.external  # held, because the graph reads and writes this memory
         self.parts: list[_Part] = []
-        self._at_start: list[Tensor | None] = []  # gradients
+        self._at_start: tuple[list[Tensor | None], Any] = [], ()  # gradients, scalers
         self._graph: Any = None  # the one that is being captured
         self._leaves = list(leaves)
         self.targets: list[Tensor] = []
@@ -1191,16 +1226,21 @@ class _Program:
         stack.callback(register_optimizer_step_pre_hook(before_step).remove)
 
     def _begin(self, pool: Any) -> None:
-        self._at_start = list(map(_grad, self._kind.guard.parameters))
+        guard = self._kind.guard
+        self._at_start = list(map(_grad, guard.parameters)), list(map(_scaler_state, guard.scalers))
         self._graph = _gpu.begin(pool, self._step._generators)
 
     def _end(self, then: Callable[[], Any] | None) -> None:
         graph, guard = self._graph, self._kind.guard
         _gpu.end(graph)
         self._graph = None
-        scalers = [(scaler, _scaler_state(scaler)) for scaler in guard.scalers]
-        now = map(_grad, guard.parameters)
-        gradients = [_KEPT if g is old else g for g, old in zip(now, self._at_start)]
+        before, states = self._at_start
+        gradients = [_KEPT if g is b else g for g, b in zip(map(_grad, guard.parameters), before)]
+        scalers = [
+            (scaler, state)
+            for scaler, old in zip(guard.scalers, states)
+            if not _same_leaves(state := _scaler_state(scaler), old)
+        ]
         self.parts.append(_Part(graph, gradients, scalers, then))
         if then is not None:
             graph.replay()  # a capture runs nothing
@@ -1451,6 +1491,7 @@ class GraphedStep(Generic[P, R]):
         self._outside: list[Optimizer] = []
         self._form = _Form((), set())
         self._moving: set[Any] = set()  # hyperparameters that have changed
+        self._tried: set[Any] = set()  # learning rates that were tensors in a capture that failed
         self._hypers: dict[Any, Any] = {}
         self._generators: list[torch.Generator] = []
         if os.environ.get(_SWITCH, "").strip() == "0":
@@ -1522,6 +1563,9 @@ class GraphedStep(Generic[P, R]):
                 return self._watch(key, kind, leaves, args, kwargs)
             if self._eager < self._needed_warmup():
                 return self._run_eagerly(_WARMUP, args, kwargs)
+            if self._graphs() >= self._max_graphs:
+                text = f"there are max_graphs={self._max_graphs} graphs for other kinds of calls"
+                return self._run_eagerly(EagerReason("max_graphs", text), args, kwargs)
             return self._capture(kind, leaves, spec, args, kwargs)
         self._misses = 0
         self._replayed += 1
@@ -1610,7 +1654,7 @@ class GraphedStep(Generic[P, R]):
         if kind is None:
             kind = _Kind(_Guard(reach, self._inside, self._moving))
         guard = kind.guard
-        versions = [_version(leaf) for leaf in leaves]
+        versions, hypers = [_version(leaf) for leaf in leaves], _hypers(reach.optimizers)
         gradients = list(map(_grad, guard.parameters))
         watch = _Watch(leaves, self._codes)
         self._eager += 1
@@ -1623,6 +1667,10 @@ class GraphedStep(Generic[P, R]):
         known = {id(o) for o in (*reach.optimizers, *reach.scalers)} | set(reach.modules)
         self._roots.update(fresh)
         changed = guard.difference()
+        now = _hypers(reach.optimizers)
+        for hyper, value in hypers.items():
+            if now.get(hyper, value) != value:
+                changed = f"{hyper[2]} of an optimizer"
         if changed is not None:
             name = changed.rpartition(".")[2].split(" ")[0]
             watch.effects.setdefault(f"changes {changed}", _line_of_name(self._codes, name))
@@ -1657,7 +1705,7 @@ class GraphedStep(Generic[P, R]):
                     kind.program.release()
             if not kinds:
                 del self._kinds[key]
-        if grown or inside != self._inside or not self._kinds:
+        if grown or not self._form.serves(inside):
             with torch.inference_mode(False):
                 self._inside, self._form = inside, _Form(inside, self._moving)
         return reach
@@ -1698,7 +1746,7 @@ class GraphedStep(Generic[P, R]):
         if kind.watched < _ALIKE:
             return
         refusal: tuple[str, str, str | None] | None = None
-        hook = next(_hooks(guard.modules, guard.parameters), None)
+        hook = next(iter(guard.hooks()), None)
         pending = [
             leaf for leaf in leaves
             if isinstance(leaf, Tensor) and leaf.grad_fn not in {None, *watch.done}
@@ -1725,9 +1773,6 @@ class GraphedStep(Generic[P, R]):
             refusal = "signature", text, None
         elif not watch.ops:
             refusal = "no_gpu_work", "it runs no operation of torch", None
-        elif self._graphs() >= self._max_graphs:
-            text = f"there are max_graphs={self._max_graphs} graphs for other kinds of calls"
-            refusal = "max_graphs", text, None
         if refusal is not None:
             kind.refusal = EagerReason(*refusal)
             self._warn(kind.refusal)
@@ -1773,6 +1818,13 @@ class GraphedStep(Generic[P, R]):
                 self._give_up_memory()
                 assert self._never is not None
                 return self._run_eagerly(self._never, args, kwargs)
+            moving = {key for key in self._moving if key[2] == "lr" and key not in self._tried}
+            if moving and not isinstance(error, _RefusedError):
+                # Not every form of an optimizer takes a learning rate that is a tensor.
+                self._tried |= moving
+                self._moving |= {(owner, number, "any") for owner, number, _ in moving}
+                self.reset()
+                return self._run_eagerly(_WARMUP, args, kwargs)
             kind.refusal = self._failure(error)
             return self._run_eagerly(kind.refusal, args, kwargs)
         kind.captured(program, entry)

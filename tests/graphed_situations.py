@@ -1,7 +1,7 @@
 """Training loops in the situations that a graph of the step must survive.
 
-Each situation is a function of `wrap`, which puts the step under a graph (or leaves it alone), and of
-the number of steps. It returns what it trained: losses and final weights. The same loop runs with
+Each situation is a function of `wrap`, which puts the step under a graph (or leaves it alone), and
+of the number of steps. It returns what it trained: losses and final weights. The same loop runs with
 and without graphs, and the two are compared bit for bit: on a GPU by `tests/benchmarks/graphed.py`,
 on the CPU with an emulated graph by `tests/graph_step/test_situations.py`.
 """
@@ -9,6 +9,7 @@ on the CPU with an emulated graph by `tests/graph_step/test_situations.py`.
 from __future__ import annotations
 
 import copy
+import functools
 import random
 import threading
 import time
@@ -170,8 +171,14 @@ def _add_optimizers() -> None:
         def run(wrap: Wrap, steps: int, make: Any = make) -> Trajectory:
             return trained(wrap, steps, make)
 
+        def run_with_a_moving_rate(wrap: Wrap, steps: int, make: Any = make) -> Trajectory:
+            schedule = functools.partial(lr_scheduler.ExponentialLR, gamma=0.99)
+            return trained(wrap, steps, make, schedule=schedule)
+
         run.__name__ = f"optimizer_{name}"
+        run_with_a_moving_rate.__name__ = f"moving_rate_{name}"
         situation()(run)
+        situation()(run_with_a_moving_rate)
 
 
 def _add_schedulers() -> None:
@@ -219,32 +226,12 @@ def rate_as_tensor_with_cosine(wrap: Wrap, steps: int) -> Trajectory:
 
 
 @situation()
-def sgd_with_a_moving_rate(wrap: Wrap, steps: int) -> Trajectory:
-    return trained(
-        wrap,
-        steps,
-        lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
-        schedule=lambda o: lr_scheduler.ExponentialLR(o, 0.99),
-    )
-
-
-@situation()
 def sgd_with_momentum_cycled(wrap: Wrap, steps: int) -> Trajectory:
     return trained(
         wrap,
         steps,
         lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
         schedule=lambda o: lr_scheduler.CyclicLR(o, 1e-3, 1e-1, 10),
-    )
-
-
-@situation()
-def adam_with_a_moving_rate(wrap: Wrap, steps: int) -> Trajectory:
-    return trained(
-        wrap,
-        steps,
-        lambda m: torch.optim.Adam(m.parameters(), lr=1e-2),
-        schedule=lambda o: lr_scheduler.ExponentialLR(o, 0.99),
     )
 
 

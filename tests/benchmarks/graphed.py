@@ -205,7 +205,8 @@ def line(result: dict[str, Any]) -> str:
     if "error" in result:
         return f"ERROR {result['error'].strip().splitlines()[-1]}"
     if "call_us" in result:
-        return f"{result['beyond_the_replay_us']:.0f} us beyond a replay of {result['replay_us']:.0f} us"
+        beyond, replay = result["beyond_the_replay_us"], result["replay_us"]
+        return f"{beyond:.0f} us beyond a replay of {replay:.0f} us"
     eager, form = result["against_eager"], result.get("against_form", {})
     noise = result["eager_against_eager"]
     text = (
