@@ -990,7 +990,7 @@ class _Form:
                     self._rates.append((group, rate))
                     self._rate_values.append(None)
                     self._swaps.append((group, "lr", rate))
-                if group.get("capturable") is False and not group.get("fused"):
+                if group.get("capturable") is False:
                     self._swaps.append((group, "capturable", True))
         self._groups = [group for o in self._optimizers for group in o.param_groups]
         counted = self._counted()

@@ -1,9 +1,9 @@
 """Training loops in the situations that a graph of the step must survive.
 
 Each situation is a function of `wrap`, which puts the step under a graph (or leaves it alone), and
-of the number of steps. It returns what it trained: losses and final weights. The same loop runs with
-and without graphs, and the two are compared bit for bit: on a GPU by `tests/benchmarks/graphed.py`,
-on the CPU with an emulated graph by `tests/graph_step/test_situations.py`.
+of the number of steps. It returns what it trained: losses and final weights. Runs with and without
+graphs are compared bit for bit: on a GPU by `tests/benchmarks/graphed.py`, on the CPU with an
+emulated graph by `tests/graph_step/test_situations.py`.
 """
 
 from __future__ import annotations

@@ -130,6 +130,7 @@ def situation(name: str, steps: int) -> dict[str, Any]:
             any(step.stats.replayed for step in made) == SITUATIONS[name].replays,
             bool(told) == SITUATIONS[name].warns,
         ],
+        # Of the whole loop: with the warm-up, the captures, and what the loop does between steps.
         "eager_ms": 1e3 * min(eager_s, again_s) / steps,
         "graphed_ms": 1e3 * graphed_s / steps,
     }
