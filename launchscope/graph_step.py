@@ -124,17 +124,6 @@ class _RefusedError(Exception):
 def graphed(step: Callable[P, R], /) -> GraphedStep[P, R]: ...
 @overload
 def graphed(
-    step: Callable[P, R],
-    /,
-    *,
-    warmup: int = ...,
-    max_graphs: int = ...,
-    copy_outputs: bool = ...,
-    check_every: int = ...,
-    on_difference: OnDifference = ...,
-) -> GraphedStep[P, R]: ...
-@overload
-def graphed(
     *,
     warmup: int = ...,
     max_graphs: int = ...,
@@ -334,7 +323,7 @@ def _line_of_name(codes: Iterable[types.CodeType], name: str) -> str | None:
 _PLAIN = frozenset(
     (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 )
-_MISSING, _KEPT = object(), object()
+_KEPT = object()
 
 
 def _is_plain(value: Any) -> bool:
@@ -353,19 +342,16 @@ def _names(code: types.CodeType) -> frozenset[str]:
 @functools.cache
 def _names_of_class(kind: type) -> frozenset[str]:
     """What the methods of a module's class use, beside what only makes or describes the module."""
-    found: set[str] = set()
-    for base in kind.__mro__:
-        if base in (torch.nn.Module, object):
-            continue
-        for name, method in vars(base).items():
-            if isinstance(method, types.FunctionType) and name not in (
-                "__init__",
-                "__setstate__",
-                "reset_parameters",
-                "extra_repr",
-            ):
-                found |= _names(method.__code__)
-    return frozenset(found)
+    apart = {"__init__", "__setstate__", "reset_parameters", "extra_repr"}
+    return frozenset[str]().union(
+        *(
+            _names(method.__code__)
+            for base in kind.__mro__
+            if base not in (torch.nn.Module, object)
+            for name, method in vars(base).items()
+            if isinstance(method, types.FunctionType) and name not in apart
+        )
+    )
 
 
 class _Reach:
@@ -525,43 +511,39 @@ class _Guard:
         self.optimizers = list(inside)
         self.scalers = reach.scalers
         tables = [t for m in self.modules for t in (m._parameters, m._buffers, m._modules)]
+        self._empty = [table for table in tables if not table]
         structure: list[tuple[Any, str]] = [
             (t.values(), "the model's parameters, buffers or modules") for t in tables if t
         ]
-        self._empty = [table for table in tables if not table]
         slots = list(reach.slots.values())
         for o in self.optimizers:
             kind = type(o).__name__
             slots += [(vars(o), key, f"{kind}.{key}") for key in ("state", "param_groups")]
-            structure += [(s.values(), f"the state of {kind}") for s in o.state.values()]
-            structure += [(o.state.values(), f"the state of {kind}"), (o.param_groups, kind)]
-            for number, group in enumerate(o.param_groups):
-                structure.append((group["params"], f"the parameters of {kind}"))
-                slots += [
-                    (group, key, f"{key} of {kind}")
-                    for key in group
-                    if key != "params" and key in o.defaults and (id(o), number, key) not in moving
-                ]
+            parts = (o.state.values(), *(s.values() for s in o.state.values()), o.param_groups,
+                     *(group["params"] for group in o.param_groups))  # fmt: skip
+            structure += [(part, f"the state of {kind}") for part in parts]
+            slots += [
+                (group, key, f"{key} of {kind}")
+                for number, group in enumerate(o.param_groups)
+                for key in o.defaults
+                if key in group and (id(o), number, key) not in moving
+            ]
         for scaler in self.scalers:
-            names = ("_growth_factor", "_backoff_factor", "_growth_interval", "_enabled", "_scale",
-                     "_growth_tracker")  # fmt: skip
-            slots += [(vars(scaler), name, f"GradScaler.{name}") for name in names
-                      if name in vars(scaler)]  # fmt: skip
-        values: list[tuple[Any, str]] = []
-        for container, label in reach.containers:
-            values.append((container, label))
-            if isinstance(container, dict):
-                values.append((container.values(), label))
-        self._values = [(v, label) for v, label in values if len(v) <= _MOST_PARTS]
-        self._long = [(v, label) for v, label in values if len(v) > _MOST_PARTS]
-        self._structure, self._slots, self._cells = structure, slots, reach.cells
-        self._structure_views = [view for view, _ in structure]
-        self._views = [view for view, _ in self._values]
+            slots += [(vars(scaler), name, f"GradScaler.{name}") for name in vars(scaler)
+                      if name != "_per_optimizer_states"]  # fmt: skip
+        values = [*reach.containers]
+        values += [(c.values(), label) for c, label in reach.containers if isinstance(c, dict)]
+        short = [(view, label) for view, label in values if len(view) <= _MOST_PARTS]
         self._spaces, self._keys = [s[0] for s in slots], [s[1] for s in slots]
-        self._cell_list = [cell for cell, _ in reach.cells]
-        self._lengths = [len(view) for view in self._all_views()]
-        self._held_structure = list(chain.from_iterable(self._structure_views))
-        self._held = self._read()
+        self._cells = [cell for cell, _ in reach.cells]
+        self._views = [view for view, _ in short]
+        self._structure = [view for view, _ in structure]
+        self._sized = [*structure, *values]
+        self._sizes = [len(view) for view, _ in self._sized]
+        self._held, self._held_structure = self._read(), list(chain.from_iterable(self._structure))
+        # The names of what is held, for people.
+        self._labels = [label for _, _, label in slots] + [label for _, label in reach.cells]
+        self._labels += [label for view, label in (*short, *structure) for _ in view]
         self._types = list(map(type, self.modules))
         self._tables = [(o, o.state, o.param_groups) for o in self.optimizers]
 
@@ -583,22 +565,18 @@ class _Guard:
         self._indices = list(range(len(self.tensors)))
         self._hooks, self._hooked = self.hooks(), RemovableHandle.next_id
 
-    def _all_views(self) -> list[Any]:
-        return [*self._structure_views, *self._views, *(v for v, _ in self._long)]
-
     def _read(self) -> list[Any]:
         return [
             *map(operator.getitem, self._spaces, self._keys),
-            *map(_contents, self._cell_list),
+            *map(_contents, self._cells),
             *chain.from_iterable(self._views),
         ]
 
     def alive(self) -> bool:
         """Whether the model and the optimizers still consist of the same tensors and objects."""
         return (
-            all(map(operator.is_, chain.from_iterable(self._structure_views), self._held_structure))
-            and list(map(len, self._all_views()))[: len(self._structure_views)]
-            == self._lengths[: len(self._structure_views)]
+            all(map(operator.is_, chain.from_iterable(self._structure), self._held_structure))
+            and sum(map(len, self._structure)) == len(self._held_structure)
             and not any(self._empty)
             and all(o.state is state and o.param_groups is g for o, state, g in self._tables)
             and list(map(type, self.modules)) == self._types
@@ -612,7 +590,7 @@ class _Guard:
         except (KeyError, ValueError):  # a name is gone
             return False
         return (
-            list(map(len, self._all_views())) == self._lengths
+            [len(view) for view, _ in self._sized] == self._sizes
             and (all(map(operator.is_, now, self._held)) or all(map(_equal, now, self._held)))
             and list(map(_requires_grad, self.parameters)) == self._requires_grad
             and self.hooks_hold()
@@ -632,27 +610,16 @@ class _Guard:
 
     def difference(self) -> str | None:
         """The name of something that has changed; None if nothing has."""
-        number = 0
-        for space, key, label in self._slots:
-            if not _equal(space.get(key, _MISSING), self._held[number]):
+        for (view, label), size in zip(self._sized, self._sizes):
+            if len(view) != size:
                 return label
-            number += 1
-        for cell, label in self._cells:
-            if not _equal(getattr(cell, "cell_contents", _MISSING), self._held[number]):
+        try:
+            now = [*self._read(), *chain.from_iterable(self._structure)]
+        except (KeyError, ValueError):
+            return "a name"
+        for label, new, old in zip(self._labels, now, [*self._held, *self._held_structure]):
+            if not _equal(new, old):
                 return label
-            number += 1
-        lengths = iter(self._lengths)
-        for views, held, start in (
-            (self._structure, self._held_structure, 0),
-            (self._values, self._held, number),
-            (self._long, None, 0),
-        ):
-            for view, label in views:
-                length = next(lengths)
-                then = held[start : start + length] if held is not None else []
-                if len(view) != length or not all(map(_equal, view, then)):
-                    return label
-                start += length
         if list(map(_requires_grad, self.parameters)) != self._requires_grad:
             return "requires_grad"
         if not self.hooks_hold():
@@ -1382,6 +1349,8 @@ def _key(leaves: list[Any], spec: Any) -> Any:
             if first != index and leaves[first] is not leaf:
                 raise _RefusedError("argument", "two arguments share memory")
             parts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device, first))
+        elif type(leaf).__module__ == "numpy":
+            raise _RefusedError("argument", "an argument is a NumPy array, whose values may change")
         else:
             parts.append((type(leaf), leaf) if _is_plain(leaf) else _Same(leaf))
     autocast = torch.is_autocast_enabled(_gpu.type)
@@ -1447,6 +1416,11 @@ class _Kind:
         last = program.parts[-1].gradients
         self._loops = not any(g is _KEPT for g in last) and self._fit(last)
 
+    def release(self) -> None:
+        if self.program is not None:
+            self.program.release()
+            self.program = None
+
 
 _running = threading.local()
 _all_steps: weakref.WeakSet[GraphedStep[Any, Any]] = weakref.WeakSet()
@@ -1480,7 +1454,7 @@ class GraphedStep(Generic[P, R]):
         self._reasons: Counter[EagerReason] = Counter()
         self._warned: set[str] = set()
         self._never: EagerReason | None = None
-        self._thread = threading.get_ident()
+        self._thread: int | None = None
         self._side: Any = None
         self._stream: Any = None
         self._pools: dict[Any, Any] = {}
@@ -1509,16 +1483,17 @@ class GraphedStep(Generic[P, R]):
 
     def reset(self) -> None:
         """Free all graphs. Calls of each kind are watched again before the next capture."""
-        for kind in chain.from_iterable(self._kinds.values()):
-            if kind.program is not None:
-                kind.program.release()
+        for kind in self._all_kinds():
+            kind.release()
         self._kinds.clear()
         self._pools.clear()
         self._misses = 0
 
+    def _all_kinds(self) -> list[_Kind]:
+        return list(chain.from_iterable(self._kinds.values()))
+
     def _graphs(self) -> int:
-        kinds = chain.from_iterable(self._kinds.values())
-        return sum(kind.program is not None for kind in kinds)
+        return sum(kind.program is not None for kind in self._all_kinds())
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -1538,6 +1513,7 @@ class GraphedStep(Generic[P, R]):
         if not _gpu.available():
             self._never = EagerReason("no_cuda", "there is no CUDA device")
             return self._run_eagerly(self._never, args, kwargs)
+        self._thread = self._thread or threading.get_ident()
         if threading.get_ident() != self._thread:
             reason = EagerReason("thread", "it is called from a second thread")
             return self._run_eagerly(reason, args, kwargs)
@@ -1613,30 +1589,29 @@ class GraphedStep(Generic[P, R]):
         """Eager work on our stream. Out of memory frees the graphs, and tries again if it can."""
         if self._side is None:
             self._side = _gpu.make_stream()
-        kinds = [k for k in chain.from_iterable(self._kinds.values()) if k.program is not None]
-        tensors = kinds[0].guard.tensors if kinds else []
-        saved = _Saved(self, kinds[0].guard, None) if kinds else None
-        versions = [t._version for t in tensors]
+        guard = next((k.guard for k in self._all_kinds() if k.program is not None), None)
+        saved = None if guard is None else _Saved(self, guard, None)
+        versions = [] if guard is None else list(map(_version, guard.tensors))
         try:
             with _gpu.on(self._side):
                 return call()
         except torch.cuda.OutOfMemoryError:
-            if saved is None:
+            if guard is None or saved is None:
                 raise
-            unchanged = versions == [t._version for t in tensors]
-            del kinds
-            self._give_up_memory()
-            if not unchanged:
+            if list(map(_version, guard.tensors)) != versions:
+                self._give_up_memory()
                 raise
+        self._give_up_memory()
         saved.restore()
         with _gpu.on(self._side):
             return call()
 
-    def _give_up_memory(self) -> None:
+    def _give_up_memory(self) -> EagerReason:
         self.reset()
         _gpu.collect()
         self._never = EagerReason("memory", "the GPU has no room for its graphs")
         self._warn(self._never)
+        return self._never
 
     # Watched calls.
 
@@ -1644,7 +1619,9 @@ class GraphedStep(Generic[P, R]):
         """Run eagerly and see whether the calls of this kind can be captured."""
         self._misses += 1
         if self._misses > _MOST_MISSES:
-            self._never = self._why_unstable(key)
+            kinds = self._kinds.get(key, ())
+            name = kinds[-1].guard.difference() if kinds else "an argument or what it reads"
+            self._never = EagerReason("unstable", f"{name} is different in every call")
             self.reset()
             return self._run_eagerly(self._never, args, kwargs)
         others = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
@@ -1701,8 +1678,7 @@ class GraphedStep(Generic[P, R]):
         for key, kinds in list(self._kinds.items()):
             for kind in [k for k in kinds if not k.guard.alive()]:
                 kinds.remove(kind)
-                if kind.program is not None:
-                    kind.program.release()
+                kind.release()
             if not kinds:
                 del self._kinds[key]
         if grown or not self._form.serves(inside):
@@ -1777,14 +1753,6 @@ class GraphedStep(Generic[P, R]):
             kind.refusal = EagerReason(*refusal)
             self._warn(kind.refusal)
 
-    def _why_unstable(self, key: Any) -> EagerReason:
-        kinds = self._kinds.get(key)
-        name = None if not kinds else kinds[-1].guard.difference()
-        if name is not None:
-            where = _line_of_name(self._codes, name.rpartition(".")[2])
-            return EagerReason("unstable", f"{name} is different in every call", where)
-        return EagerReason("unstable", "an argument or what it reads is different in every call")
-
     # Graphs.
 
     def _capture(self, kind: _Kind, leaves: list[Any], spec: Any, args: Any, kwargs: Any) -> R:
@@ -1815,9 +1783,7 @@ class GraphedStep(Generic[P, R]):
             if not isinstance(error, Exception):
                 raise
             if isinstance(error, torch.cuda.OutOfMemoryError):
-                self._give_up_memory()
-                assert self._never is not None
-                return self._run_eagerly(self._never, args, kwargs)
+                return self._run_eagerly(self._give_up_memory(), args, kwargs)
             moving = {key for key in self._moving if key[2] == "lr" and key not in self._tried}
             if moving and not isinstance(error, _RefusedError):
                 # Not every form of an optimizer takes a learning rate that is a tensor.
@@ -1825,7 +1791,11 @@ class GraphedStep(Generic[P, R]):
                 self._moving |= {(owner, number, "any") for owner, number, _ in moving}
                 self.reset()
                 return self._run_eagerly(_WARMUP, args, kwargs)
-            kind.refusal = self._failure(error)
+            if isinstance(error, _RefusedError):
+                kind.refusal = error.reason
+            else:
+                text = f"the capture failed: {type(error).__name__}: {error}".splitlines()[0]
+                kind.refusal = EagerReason("capture_failed", text, _raising_line(error))
             return self._run_eagerly(kind.refusal, args, kwargs)
         kind.captured(program, entry)
         self._captured += 1
@@ -1843,20 +1813,11 @@ class GraphedStep(Generic[P, R]):
             return
         for generator, clone in clones:
             _gpu.repair(generator, clone)
-        for step in list(_all_steps):
-            for kind in chain.from_iterable(step._kinds.values()):
-                if kind.program is not None:
-                    kind.program.release()
-                    kind.program = None
+        for kind in chain.from_iterable(step._all_kinds() for step in list(_all_steps)):
+            kind.release()
         if not _gpu.usable():
             text = f"CUDA is unusable after {self._name} could not be captured; set {_SWITCH}=0"
             raise GraphedError(text) from error
-
-    def _failure(self, error: Exception) -> EagerReason:
-        if isinstance(error, _RefusedError):
-            return error.reason
-        text = f"the capture failed: {type(error).__name__}: {error}".splitlines()[0]
-        return EagerReason("capture_failed", text, _raising_line(error))
 
     def _checked_replay(
         self, kind: _Kind, leaves: list[Any], gradients: list[Any], args: Any, kwargs: Any
@@ -1870,14 +1831,16 @@ class GraphedStep(Generic[P, R]):
         with _gpu.on(self._side), program.form:
             expected = list(map(_clone, _tensors(self._function(*args, **kwargs))))
             state = list(map(_clone, saved.live))
-        counts = {_address(t) for t in program.form.tensors()}
+        # The counts have two forms; a gradient that was there need not be the one that is left.
+        apart = {_address(t) for t in (*program.form.tensors(), *gradients) if t is not None}
         saved.restore()
         output: R = program.replay(leaves, gradients)
-        results = [(e, f, None) for e, f in zip(expected, _tensors(output))]
+        results: list[Any] = [(e, f, None) for e, f in zip(expected, _tensors(output))]
         results += [
-            (e, live, before) for e, live, before in zip(state, saved.live, saved.copies)
-            if _address(live) not in counts and not self._is_gradient(gradients, live)
-        ]  # type: ignore[misc]  # fmt: skip
+            (e, live, before)
+            for e, live, before in zip(state, saved.live, saved.copies)
+            if _address(live) not in apart
+        ]
         worst = max((_error(*result) for result in results), default=0.0)
         if worst > _TOLERANCE:
             text = f"a replay of {self._name} differs from eager by {worst:.1e} of the update"
@@ -1889,10 +1852,6 @@ class GraphedStep(Generic[P, R]):
                 self._never = reason
                 self.reset()
         return output
-
-    @staticmethod
-    def _is_gradient(gradients: list[Tensor | None], live: Tensor) -> bool:
-        return any(g is not None and _address(g) == _address(live) for g in gradients)
 
 
 _WARMUP = EagerReason("warmup", "the first calls of each kind run eagerly")
