@@ -456,7 +456,8 @@ class _Reach:
         space = vars(module)
         if space.get("_compiled_call_impl") is not None or "_orig_mod" in module._modules:
             self.compiled = True
-        own = (self._names | _names_of_class(type(module))).intersection(space)
+        kind: Any = type(module)
+        own = (self._names | _names_of_class(kind)).intersection(space)
         for key in own - {"_parameters", "_buffers", "_modules"}:
             if not key.endswith("_hooks"):
                 self._slot(space, key, f"{label}.{key}")
@@ -551,7 +552,7 @@ class _Guard:
         held = [p for m in self.modules for p in m._parameters.values() if p is not None]
         self.parameters: list[Tensor] = list({id(p): p for p in (*held, *owned)}.values())
         self._requires_grad = list(map(_requires_grad, self.parameters))
-        buffers = [b for m in self.modules for b in m._buffers.values() if b is not None]
+        self.buffers = [b for m in self.modules for b in m._buffers.values() if b is not None]
         state = [
             t
             for o in self.optimizers
@@ -560,7 +561,7 @@ class _Guard:
             if isinstance(t, Tensor)
         ]
         state += [v for v in self._held if isinstance(v, Tensor)]
-        self.tensors = [t for t in (*self.parameters, *buffers, *state) if _address(t)]
+        self.tensors = [t for t in (*self.parameters, *self.buffers, *state) if _address(t)]
         self._pointers = [t.data_ptr() for t in self.tensors]
         self._indices = list(range(len(self.tensors)))
         self._hooks, self._hooked = self.hooks(), RemovableHandle.next_id
@@ -661,7 +662,7 @@ class _Watch(TorchDispatchMode):
     """One eager call under observation: its Python, its operations, what they read."""
 
     def __init__(self, arguments: Iterable[Any], codes: dict[types.CodeType, dict[str, Any]]):
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._arguments = {_address(a) for a in arguments if isinstance(a, Tensor)}
         self._codes = codes
         self._depth = 0  # within an optimizer's step, whose numbers are not the step's
@@ -747,7 +748,7 @@ class _Watch(TorchDispatchMode):
 
     def _on_backward(self, local: dict[str, Any]) -> None:
         self.backward = True
-        roots = local.get("tensors", local.get("outputs"))
+        roots: Any = local.get("tensors", local.get("outputs"))
         left = [root.grad_fn for root in ([roots] if isinstance(roots, Tensor) else roots)]
         while left:
             node = left.pop()
@@ -804,6 +805,11 @@ class _Watch(TorchDispatchMode):
         problem = self._blocker(name, args, kwargs, inputs)
         if problem:
             self.blockers.append((problem, where))
+        if func._schema.is_mutable:
+            for argument, value in zip(func._schema.arguments, args):
+                written = argument.alias_info is not None and argument.alias_info.is_write
+                if written and any(_address(t) in self._arguments for t in _tensors(value)):
+                    self.effects.setdefault("writes into an argument", where)
         generator = kwargs.get("generator")
         if generator is not None and generator.device.type == _gpu.type:
             self.generators[id(generator)] = generator
@@ -969,7 +975,7 @@ class _Form:
                 state["step"] = self.on_host[index]
                 self._swaps.append((state, "step", self.on_device[index]))
         self._counts = [(state, state["step"]) for state in counted]
-        self._synced = self.on_host._version
+        self._synced = self.on_host.clone()
 
     def _counted(self) -> list[dict[str, Any]]:
         """The states whose step count is on the CPU."""
@@ -1008,15 +1014,15 @@ class _Form:
             if value != self._rate_values[index]:
                 rate.fill_(value)
                 self._rate_values[index] = value
-        if self.on_device is not None and self.on_host._version != self._synced:
+        if self.on_device is not None and not torch.equal(self.on_host, self._synced):
             self.on_device.copy_(self.on_host)  # the script, or an eager call, has counted
-            self._synced = self.on_host._version
+            self._synced.copy_(self.on_host)
 
     def count(self, increments: Tensor) -> None:
         """After a replay, whose counts on the GPU are ahead by the same."""
         if self.on_device is not None:
             self.on_host.add_(increments)
-            self._synced = self.on_host._version
+            self._synced.add_(increments)
 
     def tensors(self) -> list[Tensor]:
         counts = [] if self.on_device is None else [self.on_device]
@@ -1033,8 +1039,9 @@ def _clone(tensor: Tensor) -> Tensor:
 def _whole(tensor: Tensor) -> Tensor:
     """All elements of the tensor's storage, in one dimension."""
     storage = tensor.untyped_storage()
-    flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return flat.set_(storage, 0, (storage.nbytes() // tensor.element_size(),))
+    flat: Any = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    whole: Tensor = flat.set_(storage, 0, (storage.nbytes() // tensor.element_size(),))
+    return whole
 
 
 def _scaler_state(scaler: Any) -> dict[int, dict[str, Any]]:
@@ -1058,32 +1065,24 @@ def _set_scaler_state(scaler: Any, state: dict[int, dict[str, Any]]) -> None:
 
 
 class _Saved:
-    """What the step may change, to put back: objects, and with `contents` the tensors' values."""
+    """What the step may change, to put back: objects, and the values of `tensors`."""
 
-    def __init__(self, step: GraphedStep[Any, Any], guard: _Guard, more: Iterable[Tensor] | None):
+    def __init__(self, step: GraphedStep[Any, Any], guard: _Guard, tensors: Iterable[Tensor]):
         self._parameters = guard.parameters
         self._gradients = list(map(_grad, guard.parameters))
         self._scalers = [(scaler, _scaler_state(scaler)) for scaler in guard.scalers]
-        optimizers = [*guard.optimizers, *step._outside]
-        self._states = [
-            (state, dict(state)) for o in optimizers for state in (o.state, *o.state.values())
-        ]
+        self._states = [(state, dict(state)) for state in step._optimizer_states()]
         self._generators = [
             (generator, generator.get_state()) for generator in _gpu.generators(step._generators)
         ]
-        self.live: list[Tensor] = []
-        if more is not None:
-            gradients = [g for g in self._gradients if g is not None]
-            states = [t for _, s in self._states for t in s.values() if isinstance(t, Tensor)]
-            tensors = (*guard.tensors, *more, *states, *step._form.tensors(), *gradients)
-            # Whole storages, because several tensors may share one.
-            self.live = list({_address(t): _whole(t) for t in tensors if _address(t)}.values())
+        # Whole storages, because several tensors may share one.
+        self.live = list({_address(t): _whole(t) for t in tensors if _address(t)}.values())
         self.copies = list(map(_clone, self.live))
 
     def restore(self) -> None:
-        for state, copy in self._states:
+        for state, entries in self._states:
             state.clear()
-            state.update(copy)
+            state.update(entries)
         with torch.no_grad():
             for live, copy in zip(self.live, self.copies):
                 live.copy_(copy)
@@ -1489,6 +1488,17 @@ class GraphedStep(Generic[P, R]):
         self._pools.clear()
         self._misses = 0
 
+    def _optimizer_states(self) -> list[dict[Any, Any]]:
+        optimizers = (*self._inside, *self._outside)
+        return [state for o in optimizers for state in (o.state, *o.state.values())]
+
+    def _everything(self, kind: _Kind) -> list[Tensor]:
+        """All tensors that the step may change."""
+        gradients = [g for g in map(_grad, kind.guard.parameters) if g is not None]
+        values = chain.from_iterable(map(dict.values, self._optimizer_states()))
+        states = [t for t in values if isinstance(t, Tensor)]
+        return [*kind.guard.tensors, *kind.external, *states, *self._form.tensors(), *gradients]
+
     def _all_kinds(self) -> list[_Kind]:
         return list(chain.from_iterable(self._kinds.values()))
 
@@ -1590,17 +1600,23 @@ class GraphedStep(Generic[P, R]):
         if self._side is None:
             self._side = _gpu.make_stream()
         guard = next((k.guard for k in self._all_kinds() if k.program is not None), None)
-        saved = None if guard is None else _Saved(self, guard, None)
-        versions = [] if guard is None else list(map(_version, guard.tensors))
+        if guard is None:
+            with _gpu.on(self._side):
+                return call()
+        stepped: list[Any] = []
+        saved, versions = _Saved(self, guard, guard.buffers), list(map(_version, guard.tensors))
+        hook = register_optimizer_step_pre_hook(lambda optimizer, *_: stepped.append(optimizer))
         try:
             with _gpu.on(self._side):
                 return call()
         except torch.cuda.OutOfMemoryError:
-            if guard is None or saved is None:
-                raise
-            if list(map(_version, guard.tensors)) != versions:
+            buffers = set(map(id, guard.buffers))
+            pairs = zip(guard.tensors, versions)
+            if stepped or any(id(t) not in buffers and _version(t) != v for t, v in pairs):
                 self._give_up_memory()
                 raise
+        finally:
+            hook.remove()
         self._give_up_memory()
         saved.restore()
         with _gpu.on(self._side):
@@ -1631,7 +1647,7 @@ class GraphedStep(Generic[P, R]):
         if kind is None:
             kind = _Kind(_Guard(reach, self._inside, self._moving))
         guard = kind.guard
-        versions, hypers = [_version(leaf) for leaf in leaves], _hypers(reach.optimizers)
+        hypers = _hypers(reach.optimizers)
         gradients = list(map(_grad, guard.parameters))
         watch = _Watch(leaves, self._codes)
         self._eager += 1
@@ -1651,8 +1667,6 @@ class GraphedStep(Generic[P, R]):
         if changed is not None:
             name = changed.rpartition(".")[2].split(" ")[0]
             watch.effects.setdefault(f"changes {changed}", _line_of_name(self._codes, name))
-        if any(_version(leaf) != version for leaf, version in zip(leaves, versions)):
-            watch.effects.setdefault("writes into an argument", None)
         for what, where in watch.effects.items():
             if what in self._effects:  # once may be the making of something
                 self._never = EagerReason("side_effect", f"the step {what}", where)
@@ -1761,7 +1775,7 @@ class GraphedStep(Generic[P, R]):
         entry = list(map(_grad, guard.parameters))
         _gpu.collect()
         # Where parts run before the next one is captured, a failure has to be undone.
-        saved = _Saved(self, guard, kind.external if self._outside else None)
+        saved = _Saved(self, guard, self._everything(kind) if self._outside else ())
         clones = [(g, _gpu.clone_state(g)) for g in _gpu.generators(self._generators)]
         # Graphs share memory if each replaces the gradients that another one may have left.
         pool = self._pools.get(kind.makes)
@@ -1826,7 +1840,7 @@ class GraphedStep(Generic[P, R]):
         program = kind.program
         assert program is not None
         self._checked += 1
-        saved = _Saved(self, kind.guard, program.external)
+        saved = _Saved(self, kind.guard, self._everything(kind))
         program.form.refresh()
         with _gpu.on(self._side), program.form:
             expected = list(map(_clone, _tensors(self._function(*args, **kwargs))))

@@ -32,6 +32,10 @@ class Wrap(Protocol):
     def __call__(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]: ...
 
 
+def as_it_is(step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return step
+
+
 @dataclass(frozen=True)
 class Trajectory:
     """What a loop trained."""
@@ -45,17 +49,17 @@ class Situation:
     name: str
     run: Callable[[Wrap, int], Trajectory]
     replays: bool  # whether any call may be replayed; otherwise it has to say why not
-    warns: bool  # whether some calls run eagerly for a reason
+    code: str | None  # of the reason for which some calls run eagerly
 
 
 SITUATIONS: dict[str, Situation] = {}
 
 
 def situation(
-    replays: bool = True, warns: bool = False
+    replays: bool = True, code: str | None = None
 ) -> Callable[[Callable[[Wrap, int], Trajectory]], Callable[[Wrap, int], Trajectory]]:
     def add(run: Callable[[Wrap, int], Trajectory]) -> Callable[[Wrap, int], Trajectory]:
-        SITUATIONS[run.__name__] = Situation(run.__name__, run, replays, warns)
+        SITUATIONS[run.__name__] = Situation(run.__name__, run, replays, code)
         return run
 
     return add
@@ -582,7 +586,7 @@ def a_smaller_last_batch(wrap: Wrap, steps: int) -> Trajectory:
     return trained(wrap, steps, size=lambda index: 20 if index % 8 == 7 else 32, norm=True)
 
 
-@situation(warns=True)
+@situation(code="max_graphs")
 def more_batch_sizes_than_graphs(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
     step = wrap(plain_step(model, fused(model)), max_graphs=2)
@@ -994,12 +998,12 @@ def _resumed(first: Wrap, second: Wrap, steps: int) -> Trajectory:
 
 @situation()
 def resumed_into_graphed(wrap: Wrap, steps: int) -> Trajectory:
-    return _resumed(lambda step: step, wrap, steps)
+    return _resumed(as_it_is, wrap, steps)
 
 
 @situation()
 def resumed_into_eager(wrap: Wrap, steps: int) -> Trajectory:
-    return _resumed(wrap, lambda step: step, steps)
+    return _resumed(wrap, as_it_is, steps)
 
 
 @situation()
@@ -1129,36 +1133,36 @@ def _spoilt(
     return ended([*losses, *(more or [])], model)
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="side_effect")
 def prints(wrap: Wrap, steps: int) -> Trajectory:
     return _spoilt(wrap, steps, lambda loss: print(end=""))
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="side_effect")
 def reads_the_clock(wrap: Wrap, steps: int) -> Trajectory:
     return _spoilt(wrap, steps, lambda loss: time.time() and None)
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="side_effect")
 def appends_to_a_list(wrap: Wrap, steps: int) -> Trajectory:
     seen: list[Tensor] = []
     result = _spoilt(wrap, steps, lambda loss: seen.append(loss.detach()))
     return Trajectory([*result.losses, *map(float, seen)], result.weights)
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="side_effect")
 def draws_from_random(wrap: Wrap, steps: int) -> Trajectory:
     random.seed(4)
     return _spoilt(wrap, steps, lambda loss: 0.5 + random.random())
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="signature")
 def draws_from_a_random_object(wrap: Wrap, steps: int) -> Trajectory:
     source = random.Random(4)
     return _spoilt(wrap, steps, lambda loss: 0.5 + source.random())
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="side_effect")
 def counts_in_an_attribute(wrap: Wrap, steps: int) -> Trajectory:
     class Counter:
         calls = 0
@@ -1172,17 +1176,17 @@ def counts_in_an_attribute(wrap: Wrap, steps: int) -> Trajectory:
     return _spoilt(wrap, steps, spoil)
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="blocker")
 def reads_a_value(wrap: Wrap, steps: int) -> Trajectory:
     return _spoilt(wrap, steps, lambda loss: 2.0 if loss.item() > 1.5 else 1.0)
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="blocker")
 def a_shape_that_depends_on_values(wrap: Wrap, steps: int) -> Trajectory:
     return _spoilt(wrap, steps, lambda loss: 1 + 0.01 * torch.nonzero(loss > 1.5).shape[0])
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="capture_failed")
 def a_capture_that_fails(wrap: Wrap, steps: int) -> Trajectory:
     def spoil(loss: Tensor) -> Tensor | None:
         if CAPTURING():
@@ -1192,7 +1196,7 @@ def a_capture_that_fails(wrap: Wrap, steps: int) -> Trajectory:
     return _spoilt(wrap, steps, spoil)
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="side_effect")
 def a_step_of_a_scheduler_inside(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
     optimizer = fused(model)
@@ -1210,7 +1214,7 @@ def a_step_of_a_scheduler_inside(wrap: Wrap, steps: int) -> Trajectory:
     return ended([step(x, y) for x, y in batches(steps)], model)
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="hook")
 def a_hook_in_python(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
     scale = iter(range(1, 10**6))
@@ -1219,7 +1223,7 @@ def a_hook_in_python(wrap: Wrap, steps: int) -> Trajectory:
     return ended([step(x, y) for x, y in batches(steps)], model)
 
 
-@situation(warns=True)
+@situation(code="hook")
 def a_hook_added_late(wrap: Wrap, steps: int) -> Trajectory:
     def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
         if index == steps // 2:
@@ -1228,7 +1232,104 @@ def a_hook_added_late(wrap: Wrap, steps: int) -> Trajectory:
     return trained(wrap, steps, after=after)
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="external")
+def a_tensor_that_is_another_in_each_call(wrap: Wrap, steps: int) -> Trajectory:
+    source = iter([torch.full((), 1.0 + i / 10, device=DEVICE) for i in range(steps)])
+    return _spoilt(wrap, steps, lambda loss: next(source))
+
+
+@situation(replays=False, code="side_effect")
+def writes_into_an_argument(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        x.mul_(0.5)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses: list[Any] = []
+    for x, y in batches(steps):
+        losses += [step(x, y), x.sum()]
+    return ended(losses, model)
+
+
+@situation(replays=False, code="output")
+def returns_a_number_that_changes(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+    names = iter(range(10**6))
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> tuple[Tensor, int]:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), next(names)
+
+    return ended([part for x, y in batches(steps) for part in step(x, y)], model)
+
+
+@situation(code="argument")
+def arguments_that_share_memory(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, more: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x + more), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        losses.append(step(x, x.flip(0) if index % 4 else x[:], y))
+    return ended(losses, model)
+
+
+@situation(code="scaler")
+def a_scaler_in_the_middle_of_an_iteration(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+    scaler = torch.amp.GradScaler(DEVICE, init_scale=2.0**10)
+
+    @wrap
+    def finish() -> None:
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        scaler.step(optimizer)
+        scaler.update()
+
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        optimizer.zero_grad(set_to_none=False)
+        loss = F.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        if index > 8 and index % 3 == 0:
+            scaler.unscale_(optimizer)
+        finish()
+        losses.append(loss.detach())
+    return ended(losses, model)
+
+
+@situation()
+def autocast_in_turn(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    step = wrap(plain_step(model, fused(model)))
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=index % 3 == 0):
+            losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation(replays=False, code="output")
 def outputs_that_need_a_backward(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
     optimizer = fused(model)
@@ -1247,7 +1348,7 @@ def outputs_that_need_a_backward(wrap: Wrap, steps: int) -> Trajectory:
     return ended(losses, model)
 
 
-@situation(replays=False, warns=True)
+@situation(replays=False, code="unstable")
 def a_number_that_changes_in_each_call(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
     optimizer = fused(model)
@@ -1263,7 +1364,7 @@ def a_number_that_changes_in_each_call(wrap: Wrap, steps: int) -> Trajectory:
     return ended([step(x, y, i) for i, (x, y) in enumerate(batches(steps))], model)
 
 
-@situation(warns=True)
+@situation(code="thread")
 def calls_from_two_threads(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
     step = wrap(plain_step(model, fused(model)))
@@ -1296,7 +1397,7 @@ def a_step_that_calls_a_step(wrap: Wrap, steps: int) -> Trajectory:
     @wrap
     def outer(x: Tensor, y: Tensor) -> Tensor:
         optimizer.zero_grad()
-        loss = inner(x, y)
+        loss: Tensor = inner(x, y)
         optimizer.step()
         return loss
 

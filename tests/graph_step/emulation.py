@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -76,12 +76,14 @@ class Graph:
 
 class _Recording(TorchDispatchMode):
     def __init__(self, gpu: EmulatedGpu):
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.gpu = gpu
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.gpu.graph is None:
+            if self.gpu.poisoned:
+                raise RuntimeError("Offset increment outside graph capture")
             return func(*args, **kwargs)
         if self.gpu.fail_at is not None and len(self.gpu.graph.calls) >= self.gpu.fail_at:
             raise self.gpu.failure
@@ -175,12 +177,25 @@ class EmulatedGpu(graph_step._Gpu):
         return (torch.backends.mkldnn.enabled,)
 
 
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedGpu:
-    """The emulation in place of CUDA; optimizers may be capturable on the CPU."""
+def emulated(patch: Callable[[Any, str, Any], None]) -> EmulatedGpu:
+    """The emulation in place of CUDA; the optimizers take the CPU for a GPU."""
     made = EmulatedGpu()
-    monkeypatch.setattr(graph_step, "_gpu", made)
+    patch(graph_step, "_gpu", made)
+
+    def check(optimizer: torch.optim.Optimizer) -> None:
+        """As torch checks where there is CUDA."""
+        if made.capturing() and not all(g["capturable"] for g in optimizer.param_groups):
+            raise RuntimeError("Attempting CUDA graph capture of step(), capturable is False.")
+
+    patch(torch.optim.Optimizer, "_cuda_graph_capture_health_check", check)
+    module = importlib.import_module("torch.optim.optimizer")
+    patch(module, "_get_foreach_kernels_supported_devices", lambda: ["cpu"])
     for name in ("adam", "adadelta", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop"):
         module = importlib.import_module(f"torch.optim.{name}")
-        monkeypatch.setattr(module, "_get_capturable_supported_devices", lambda *_, **__: ["cpu"])
+        patch(module, "_get_capturable_supported_devices", lambda *_, **__: ["cpu"])
     return made
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedGpu:
+    return emulated(monkeypatch.setattr)
