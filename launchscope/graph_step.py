@@ -519,7 +519,6 @@ class _Guard:
         slots = list(reach.slots.values())
         for o in self.optimizers:
             kind = type(o).__name__
-            slots += [(vars(o), key, f"{kind}.{key}") for key in ("state", "param_groups")]
             parts = (o.state.values(), *(s.values() for s in o.state.values()), o.param_groups,
                      *(group["params"] for group in o.param_groups))  # fmt: skip
             structure += [(part, f"the state of {kind}") for part in parts]
@@ -1148,7 +1147,7 @@ class _Program:
             if gc.isenabled():
                 gc.disable()
                 stack.callback(gc.enable)
-            stack.enter_context(_gpu.on(step._side))
+            stack.enter_context(_gpu.on(step._side()))
             torch.clear_autocast_cache()
             stack.callback(torch.clear_autocast_cache)
             self.form.refresh()
@@ -1445,7 +1444,7 @@ class GraphedStep(Generic[P, R]):
         code = getattr(function, "__code__", None)
         if code is not None:
             self._where = f"{code.co_filename}:{code.co_firstlineno}"
-            self._codes[code] = function.__globals__  # type: ignore[attr-defined]
+            self._codes[code] = function.__globals__
         self._warmup, self._max_graphs = warmup, max_graphs
         self._copy_outputs, self._check_every = copy_outputs, check_every
         self._on_difference = on_difference
@@ -1454,7 +1453,7 @@ class GraphedStep(Generic[P, R]):
         self._warned: set[str] = set()
         self._never: EagerReason | None = None
         self._thread: int | None = None
-        self._side: Any = None
+        self._sides: dict[int, Any] = {}  # the side stream of each device
         self._stream: Any = None
         self._pools: dict[Any, Any] = {}
         self._kinds: dict[Any, list[_Kind]] = {}
@@ -1498,6 +1497,13 @@ class GraphedStep(Generic[P, R]):
         values = chain.from_iterable(map(dict.values, self._optimizer_states()))
         states = [t for t in values if isinstance(t, Tensor)]
         return [*kind.guard.tensors, *kind.external, *states, *self._form.tensors(), *gradients]
+
+    def _side(self) -> Any:
+        """Our stream on the current device."""
+        device = _gpu.device()
+        if device not in self._sides:
+            self._sides[device] = _gpu.make_stream()
+        return self._sides[device]
 
     def _all_kinds(self) -> list[_Kind]:
         return list(chain.from_iterable(self._kinds.values()))
@@ -1597,17 +1603,15 @@ class GraphedStep(Generic[P, R]):
 
     def _on_side(self, call: Callable[[], Any]) -> Any:
         """Eager work on our stream. Out of memory frees the graphs, and tries again if it can."""
-        if self._side is None:
-            self._side = _gpu.make_stream()
         guard = next((k.guard for k in self._all_kinds() if k.program is not None), None)
         if guard is None:
-            with _gpu.on(self._side):
+            with _gpu.on(self._side()):
                 return call()
         stepped: list[Any] = []
         saved, versions = _Saved(self, guard, guard.buffers), list(map(_version, guard.tensors))
         hook = register_optimizer_step_pre_hook(lambda optimizer, *_: stepped.append(optimizer))
         try:
-            with _gpu.on(self._side):
+            with _gpu.on(self._side()):
                 return call()
         except torch.cuda.OutOfMemoryError:
             buffers = set(map(id, guard.buffers))
@@ -1619,7 +1623,7 @@ class GraphedStep(Generic[P, R]):
             hook.remove()
         self._give_up_memory()
         saved.restore()
-        with _gpu.on(self._side):
+        with _gpu.on(self._side()):
             return call()
 
     def _give_up_memory(self) -> EagerReason:
@@ -1814,7 +1818,7 @@ class GraphedStep(Generic[P, R]):
         kind.captured(program, entry)
         self._captured += 1
         self._misses = 0
-        with _gpu.on(self._side):
+        with _gpu.on(self._side()):
             program.run_last()
         return program.outputs(leaves)  # type: ignore[no-any-return]
 
@@ -1842,7 +1846,7 @@ class GraphedStep(Generic[P, R]):
         self._checked += 1
         saved = _Saved(self, kind.guard, self._everything(kind))
         program.form.refresh()
-        with _gpu.on(self._side), program.form:
+        with _gpu.on(self._side()), program.form:
             expected = list(map(_clone, _tensors(self._function(*args, **kwargs))))
             state = list(map(_clone, saved.live))
         # The counts have two forms; a gradient that was there need not be the one that is left.

@@ -260,7 +260,7 @@ def rate_set_by_hand_once_late(wrap: Wrap, steps: int) -> Trajectory:
 @situation()
 def weight_decay_set_by_hand(wrap: Wrap, steps: int) -> Trajectory:
     def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-        if index % (steps // 4) == 0:
+        if index > 0 and index % (steps // 4) == 0:
             optimizer.param_groups[0]["weight_decay"] = 0.01 * index
 
     return trained(wrap, steps, after=after)
@@ -949,6 +949,30 @@ def evaluation_by_the_same_function(wrap: Wrap, steps: int) -> Trajectory:
         else:
             losses.append(step(x, y))
     return ended(losses, model)
+
+
+@situation()
+def train_and_eval_mode_in_turn(wrap: Wrap, steps: int) -> Trajectory:
+    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        model.train(index % 4 != 1)
+
+    return trained(wrap, steps, after=after, dropout=0.4, norm=True)
+
+
+@situation()
+def a_loss_returned_with_its_graph(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return ended([step(x, y).item() for x, y in batches(steps)], model)
 
 
 @situation()

@@ -49,7 +49,7 @@ class EagerInForm(graph_step._Program):
         self.form.refresh()
         device = self.form.on_device
         before = None if device is None else device.clone()
-        with graph_step._gpu.on(self._step._side), self.form:
+        with graph_step._gpu.on(self._step._side()), self.form:
             result = self._step._function(*args, **kwargs)
         if before is not None and device is not None:
             self.form.count((device - before).cpu())

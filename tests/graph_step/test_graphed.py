@@ -1,0 +1,301 @@
+"""What `graphed` promises around its replays; tried on an emulated CUDA graph."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import launchscope
+from launchscope import graph_step
+from launchscope.graph_step import GraphedError, GraphedStep, GraphedWarning, graphed
+from tests.graph_step.emulation import EmulatedGpu, gpu
+
+__all__ = ["gpu"]
+Tensor = torch.Tensor
+X = torch.ones(4, 8)
+
+
+class Loop:
+    """A step over a small model; `inside` runs in it."""
+
+    def __init__(self, inside: Callable[[], Any] = lambda: None, **options: Any):
+        torch.manual_seed(0)
+        self.model = model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+        self.optimizer = optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+
+        def step(x: Tensor) -> Tensor:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            inside()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        self.step: GraphedStep[Any, Any] = graphed(**options)(step)
+
+    def run(self, calls: int) -> list[float]:
+        return [float(self.step(X)) for _ in range(calls)]
+
+
+def counts(step: GraphedStep[Any, Any]) -> tuple[int, int, int]:
+    return step.stats.eager, step.stats.captured, step.stats.replayed
+
+
+def test_it_is_a_function_of_the_package() -> None:
+    assert launchscope.graphed is graphed
+
+
+def test_importing_the_package_does_not_import_it() -> None:
+    code = "import sys, launchscope; assert 'launchscope.graph_step' not in sys.modules"
+    assert "torch" not in code
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_first_calls_are_eager_and_the_fourth_is_captured(gpu: EmulatedGpu) -> None:
+    loop = Loop()
+    loop.run(10)
+    assert counts(loop.step) == (3, 1, 6)
+    assert [reason.code for reason in loop.step.stats.reasons] == ["warmup"]
+
+
+def test_more_warm_up_can_be_asked_for(gpu: EmulatedGpu) -> None:
+    loop = Loop(warmup=7)
+    loop.run(10)
+    assert counts(loop.step) == (7, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"warmup": -1}, {"max_graphs": 0}, {"check_every": -1}, {"on_difference": "no"}]
+)
+def test_a_setting_out_of_range_is_an_error(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        graphed(**wrong)
+
+
+def test_outputs_keep_their_values_unless_copies_are_switched_off(gpu: EmulatedGpu) -> None:
+    kept, shared = Loop(), Loop(copy_outputs=False)
+    first, second = [[loop.step(X) for _ in range(8)][5:] for loop in (kept, shared)]
+    assert len({float(loss) for loss in first}) == 3
+    assert len({float(loss) for loss in second}) == 1
+
+
+def test_it_decorates_a_method(gpu: EmulatedGpu) -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.weight = torch.ones(8)
+
+        @graphed
+        def step(self, x: Tensor) -> Tensor:
+            return (x * self.weight).sum()
+
+    one, other = Trainer(), Trainer()
+    other.weight = 2 * other.weight
+    assert [float(one.step(X)) for _ in range(6)] == [32.0] * 6
+    assert [float(other.step(X)) for _ in range(6)] == [64.0] * 6
+
+
+def test_without_a_gpu_it_is_eager_and_says_so() -> None:
+    loop = Loop()
+    with pytest.warns(GraphedWarning, match="there is no CUDA device"):
+        loop.run(5)
+    assert counts(loop.step) == (5, 0, 0)
+
+
+def test_the_environment_switches_it_off(monkeypatch: pytest.MonkeyPatch, gpu: EmulatedGpu) -> None:
+    monkeypatch.setenv("LAUNCHSCOPE_GRAPHED", "0")
+    loop = Loop()
+    loop.run(6)
+    assert counts(loop.step) == (6, 0, 0)
+
+
+def test_an_error_of_the_step_comes_through(gpu: EmulatedGpu) -> None:
+    calls = iter(range(100))
+
+    def fail() -> None:
+        if next(calls) == 2:
+            raise KeyError("third call")
+
+    loop = Loop(fail)
+    loop.run(2)
+    with pytest.raises(KeyError, match="third call"):
+        loop.run(1)
+    loop.run(5)
+    assert loop.step.stats.replayed
+
+
+def test_an_interrupted_capture_is_undone(gpu: EmulatedGpu) -> None:
+    once, capturing = iter([KeyboardInterrupt]), gpu.capturing
+
+    def interrupt() -> None:
+        if capturing():
+            for interruption in once:
+                raise interruption
+
+    loop = Loop(interrupt)
+    loop.run(3)
+    before = [p.detach().clone() for p in loop.model.parameters()]
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(1)
+    assert all(map(torch.equal, before, loop.model.parameters()))
+    loop.run(3)
+    assert loop.step.stats.captured == 1
+
+
+def test_a_failed_capture_leaves_everything_as_it_was(gpu: EmulatedGpu) -> None:
+    loop, eager = Loop(), Loop(warmup=100)
+    torch.manual_seed(1)
+    expected = eager.run(8)
+    torch.manual_seed(1)
+    gpu.fail_at = 4
+    with pytest.warns(GraphedWarning, match="the capture failed: RuntimeError: no luck"):
+        assert loop.run(8) == expected
+    assert counts(loop.step) == (8, 0, 0)
+
+
+def test_a_capture_without_room_gives_up_the_graphs(gpu: EmulatedGpu) -> None:
+    gpu.failure, gpu.fail_at = torch.cuda.OutOfMemoryError("no memory"), 2
+    loop = Loop()
+    with pytest.warns(GraphedWarning, match="no room"):
+        loop.run(6)
+    assert (counts(loop.step), loop.step.stats.graphs) == ((6, 0, 0), 0)
+
+
+def test_an_eager_call_without_room_takes_the_memory_of_the_graphs(gpu: EmulatedGpu) -> None:
+    failures = iter([torch.cuda.OutOfMemoryError("no memory")])
+    full = [False]
+
+    def allocate() -> None:
+        if full[0]:
+            for failure in failures:
+                raise failure
+
+    loop = Loop(allocate)
+    loop.run(6)
+    full[0] = True
+    with pytest.warns(GraphedWarning, match="no room"):
+        loop.run(2)
+    assert loop.step.stats.graphs == 0
+
+
+def test_a_gpu_that_no_longer_works_is_an_error_that_names_the_switch(gpu: EmulatedGpu) -> None:
+    gpu.fail_at, gpu.broken = 3, True
+    with pytest.raises(GraphedError, match="LAUNCHSCOPE_GRAPHED=0"):
+        Loop().run(6)
+
+
+@pytest.mark.parametrize("how", ["raise", "warn", "eager"])
+def test_a_replay_that_differs_is_found(gpu: EmulatedGpu, how: Any) -> None:
+    model = nn.Linear(8, 1)
+
+    @graphed(check_every=1, on_difference=how)
+    def step(x: Tensor) -> Any:
+        with torch.no_grad():
+            return model(x).sum()
+
+    for _ in range(6):
+        step(X)
+    program = step._all_kinds()[-1].program
+    assert program is not None
+    program.parts[-1].graph.calls = []  # a graph from which work is missing
+    program._outputs[0].fill_(7.0)
+    if how == "raise":
+        with pytest.raises(GraphedError, match="differs from eager"):
+            step(X)
+        return
+    with pytest.warns(GraphedWarning, match="differs from eager"):
+        step(X)
+    assert step.stats.graphs == (how == "warn")
+
+
+def test_checked_replays_are_counted_and_change_nothing(gpu: EmulatedGpu) -> None:
+    plain, checked = Loop(), Loop(check_every=2)
+    torch.manual_seed(1)
+    expected = plain.run(12)
+    torch.manual_seed(1)
+    assert checked.run(12) == expected
+    assert checked.step.stats.checked == 4
+
+
+def test_calls_of_another_thread_are_eager(gpu: EmulatedGpu) -> None:
+    loop = Loop()
+    loop.run(6)
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        thread = threading.Thread(target=lambda: loop.run(2))
+        thread.start()
+        thread.join()
+    assert counts(loop.step) == (5, 1, 2)
+
+
+def test_a_program_that_only_ever_calls_from_one_other_thread_is_replayed(gpu: EmulatedGpu) -> None:
+    loop = Loop()
+    thread = threading.Thread(target=lambda: loop.run(8))
+    thread.start()
+    thread.join()
+    assert counts(loop.step) == (3, 1, 4)
+
+
+def test_graphs_can_be_given_up_and_made_again(gpu: EmulatedGpu) -> None:
+    loop = Loop()
+    loop.run(6)
+    loop.step.reset()
+    assert loop.step.stats.graphs == 0
+    loop.run(6)
+    assert loop.step.stats.graphs == 1
+
+
+def test_a_replaced_model_releases_its_graph(gpu: EmulatedGpu) -> None:
+    loop = Loop()
+    loop.run(6)
+    for _ in range(3):
+        loop.model.load_state_dict(
+            {k: v.clone() for k, v in loop.model.state_dict().items()}, assign=True
+        )
+        loop.optimizer.param_groups[0]["params"] = list(loop.model.parameters())
+        loop.run(6)
+    assert loop.step.stats.graphs == 1
+
+
+def test_the_summary_at_exit_is_one_line(
+    gpu: EmulatedGpu, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = Loop()
+    loop.run(8)
+    graph_step._all_steps.clear()
+    graph_step._all_steps.add(loop.step)
+    graph_step._print_summary()
+    text = "launchscope.graphed: Loop.__init__.<locals>.step: 3 eager, 1 captured, 4 replayed\n"
+    assert capsys.readouterr().err == text
+
+
+def test_the_most_frequent_reason_is_part_of_the_summary(gpu: EmulatedGpu) -> None:
+    loop = Loop(lambda: print(end=""))
+    with pytest.warns(GraphedWarning) as caught:
+        loop.run(8)
+    assert len(caught) == 1
+    assert f"the step calls print() [{__file__}:" in str(caught[0].message)
+    assert "8 eager, 0 captured, 0 replayed; the step calls print()" in str(loop.step.stats)
+
+
+def test_a_numpy_array_keeps_a_call_eager(gpu: EmulatedGpu) -> None:
+    numpy = pytest.importorskip("numpy")
+
+    @graphed
+    def step(x: Tensor, factor: Any) -> Tensor:
+        return x * float(factor[0])
+
+    factor = numpy.ones(1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for index in range(6):
+            factor[0] = index
+            assert float(step(X, factor).sum()) == 32.0 * index
+    assert ["NumPy" in str(w.message) for w in caught] == [True]
