@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-import torch
 
 from launchscope import graph_step
 from launchscope.graph_step import GraphedStep, GraphedWarning, graphed
@@ -47,7 +46,9 @@ def check(case: Situation) -> None:
     told = "\n".join(str(step.stats) for step in steps)
     assert replayed.losses == pytest.approx(expected.losses, rel=1e-3, abs=1e-4), told
     for ours, theirs in zip(replayed.weights, expected.weights):
-        torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-4)
+        difference = (ours.double() - theirs.double()).norm()
+        # An optimizer that a graph contains computes in another order: `capturable`.
+        assert difference <= 1e-3 * theirs.double().norm() + 1e-6, told
     assert any(step.stats.replayed for step in steps) == case.replays, told
     codes = {reason.code for step in steps for reason in step.stats.reasons} - {"warmup"}
     assert codes == {case.code} - {None}, told
@@ -111,7 +112,6 @@ REMOVALS = [
     Removal(GUARD, "alive", always, "parameters_given_other_memory"),
     Removal(GUARD, "alive", always, "state_loaded_after_the_capture"),
     Removal(GUARD, "alive", always, "state_assigned_after_the_capture"),
-    Removal(GUARD, "alive", always, "layers_added_to_the_optimizer"),
     Removal(graph_step, "_same_pointers", always, "parameters_given_other_memory"),
     Removal(graph_step, "_requires_grad", nothing, "frozen_layers_that_thaw"),
     Removal(GUARD, "hooks_hold", always, "a_hook_added_late"),
