@@ -250,19 +250,14 @@ class _Gpu:
     def flags(self) -> tuple[Any, ...]:
         """Global settings that choose kernels."""
         cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
-        return (
-            cuda.matmul.allow_tf32,
-            cuda.matmul.allow_fp16_reduced_precision_reduction,
-            cuda.matmul.allow_bf16_reduced_precision_reduction,
-            cuda.flash_sdp_enabled(),
-            cuda.mem_efficient_sdp_enabled(),
-            cuda.math_sdp_enabled(),
-            cuda.cudnn_sdp_enabled(),
-            cudnn.enabled,
-            cudnn.benchmark,
-            cudnn.deterministic,
-            cudnn.allow_tf32,
+        matmul, sdp = cuda.matmul, (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(),
+                                    cuda.math_sdp_enabled(), cuda.cudnn_sdp_enabled())  # fmt: skip
+        reduced = (
+            matmul.allow_fp16_reduced_precision_reduction,
+            matmul.allow_bf16_reduced_precision_reduction,
         )
+        flags = (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32)
+        return matmul.allow_tf32, reduced, sdp, flags
 
 
 _gpu: Any = _Gpu()
@@ -272,7 +267,7 @@ _gpu: Any = _Gpu()
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
-_PACKAGES = os.path.join(_STDLIB, "site-packages") + os.sep
+_PACKAGES = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
 
 
 @functools.cache
@@ -281,9 +276,14 @@ def _is_torch(file: str) -> bool:
 
 
 @functools.cache
+def _is_installed(file: str) -> bool:
+    return any(folder in file for folder in _PACKAGES)
+
+
+@functools.cache
 def _is_library(file: str) -> bool:
     """Code of torch, of Python, or ours: what it does is not the step's doing."""
-    standard = file.startswith(_STDLIB) and not file.startswith(_PACKAGES)
+    standard = file.startswith(_STDLIB) and not _is_installed(file)
     return standard or file.startswith("<frozen") or _is_torch(file)
 
 
@@ -436,7 +436,7 @@ class _Reach:
         kind = value if isinstance(value, type) else type(value)
         if isinstance(value, types.ModuleType):
             file = getattr(value, "__file__", None) or "<frozen"
-            if _is_library(file) or file.startswith(_PACKAGES):
+            if _is_library(file) or _is_installed(file):
                 return
         elif kind.__module__ != "__main__":
             file = getattr(sys.modules.get(kind.__module__), "__file__", None)
@@ -467,18 +467,23 @@ class _Reach:
 
 def _hooks(modules: Iterable[torch.nn.Module], parameters: Iterable[Tensor]) -> Iterator[Any]:
     """What Python runs inside each forward or backward, torch's own aside."""
-    everywhere = vars(torch.nn.modules.module)
-    holders = [
-        *(value for name, value in everywhere.items() if name.startswith("_global_")),
-        *(v for m in modules for k, v in vars(m).items() if k.endswith("_hooks") and v),
-        *(parameter._backward_hooks for parameter in parameters),
-        *(getattr(parameter, "_post_accumulate_grad_hooks", None) for parameter in parameters),
-    ]
-    for holder in holders:
-        for hook in holder.values() if isinstance(holder, dict) else ():
-            code = getattr(getattr(hook, "__func__", hook), "__code__", None)
-            if code is None or not _is_torch(code.co_filename):
-                yield hook
+    holders = [v for k, v in vars(torch.nn.modules.module).items() if k.startswith("_global_")]
+    holders += [v for m in modules for k, v in vars(m).items() if k.endswith("_hooks") and v]
+    for parameter in parameters:
+        holders.append(parameter._backward_hooks)
+        holders.append(getattr(parameter, "_post_accumulate_grad_hooks", None))
+    for hook in chain.from_iterable(h.values() for h in holders if isinstance(h, dict)):
+        code = _code_of(hook)
+        if code is None or not _is_torch(code.co_filename):
+            yield hook
+
+
+def _code_of(function: Any) -> types.CodeType | None:
+    return getattr(getattr(function, "__func__", function), "__code__", None)
+
+
+def _place(code: types.CodeType | None) -> str | None:
+    return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 # --- 2. The guard --------------------------------------------------------------------------------
@@ -540,6 +545,8 @@ class _Guard:
         self._structure = [view for view, _ in structure]
         self._sized = [*structure, *values]
         self._sizes = [len(view) for view, _ in self._sized]
+        self._values = [view for view, _ in values]
+        self._value_sizes = list(map(len, self._values))
         self._held, self._held_structure = self._read(), list(chain.from_iterable(self._structure))
         # The names of what is held, for people.
         self._labels = [label for _, _, label in slots] + [label for _, label in reach.cells]
@@ -590,7 +597,7 @@ class _Guard:
         except (KeyError, ValueError):  # a name is gone
             return False
         return (
-            [len(view) for view, _ in self._sized] == self._sizes
+            list(map(len, self._values)) == self._value_sizes
             and (all(map(operator.is_, now, self._held)) or all(map(_equal, now, self._held)))
             and list(map(_requires_grad, self.parameters)) == self._requires_grad
             and self.hooks_hold()
@@ -1440,10 +1447,9 @@ class GraphedStep(Generic[P, R]):
         self._function = function
         self._name = getattr(function, "__qualname__", type(function).__name__)
         self._codes: dict[types.CodeType, dict[str, Any]] = {}
-        self._where: str | None = None
-        code = getattr(function, "__code__", None)
+        code = _code_of(function)
+        self._where = _place(code)
         if code is not None:
-            self._where = f"{code.co_filename}:{code.co_firstlineno}"
             self._codes[code] = function.__globals__
         self._warmup, self._max_graphs = warmup, max_graphs
         self._copy_outputs, self._check_every = copy_outputs, check_every
@@ -1739,37 +1745,30 @@ class GraphedStep(Generic[P, R]):
         self._generators = list({id(generator): generator for generator in generators}.values())
         if kind.watched < _ALIKE:
             return
-        refusal: tuple[str, str, str | None] | None = None
         hook = next(iter(guard.hooks()), None)
         pending = [
             leaf for leaf in leaves
             if isinstance(leaf, Tensor) and leaf.grad_fn not in {None, *watch.done}
         ]  # fmt: skip
-        if compiled:
-            refusal = "compiled", "it uses torch.compile, which makes graphs of its own", None
-        elif watch.blockers:
-            refusal = "blocker", *watch.blockers[0]
-        elif hook is not None:
-            code = getattr(getattr(hook, "__func__", hook), "__code__", None)
-            where = None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
-            refusal = "hook", "a hook runs Python in each step", where
-        elif pending:
-            refusal = "output", "it returns a tensor that still needs a backward", None
-        elif not all(isinstance(leaf, Tensor) or _is_plain(leaf) for leaf in leaves):
-            refusal = "output", "it returns something that is neither a tensor nor a number", None
-        elif outputs != kind.outputs:
-            refusal = "output", "it returns a Python value that changes", None
-        elif strangers:
-            text = "it reads a tensor that is another one in each call; make it an argument"
-            refusal = "external", text, strangers[0][1]
-        elif before != watch.signature:
-            text = "its operations, or the numbers in them, change in calls that look alike"
-            refusal = "signature", text, None
-        elif not watch.ops:
-            refusal = "no_gpu_work", "it runs no operation of torch", None
-        if refusal is not None:
-            kind.refusal = EagerReason(*refusal)
-            self._warn(kind.refusal)
+        foreign = [leaf for leaf in leaves if not isinstance(leaf, Tensor) and not _is_plain(leaf)]
+        findings: list[tuple[Any, str, str, str | None]] = [
+            (compiled, "compiled", "it uses torch.compile, which makes graphs of its own", None),
+            *((True, "blocker", text, where) for text, where in watch.blockers),
+            (hook, "hook", "a hook runs Python in each step", _place(_code_of(hook))),
+            (pending, "output", "it returns a tensor that still needs a backward", None),
+            (foreign, "output", "it returns something that is no tensor and no plain value", None),
+            (outputs != kind.outputs, "output", "it returns a Python value that changes", None),
+            *((True, "external", "it reads a tensor that is another one in each call; make it an "
+               "argument", where) for _, where in strangers),
+            (before != watch.signature, "signature", "its operations, or the numbers in them, "
+             "change in calls that look alike", None),
+            (not watch.ops, "no_gpu_work", "it runs no operation of torch", None),
+        ]  # fmt: skip
+        for found, code, text, where in findings:
+            if found:
+                kind.refusal = EagerReason(code, text, where)
+                self._warn(kind.refusal)
+                return
 
     # Graphs.
 
