@@ -371,6 +371,7 @@ class _Reach:
         self.slots: dict[tuple[int, str], tuple[Any, str, str]] = {}  # namespace, key, label
         self.cells: list[tuple[Any, str]] = []
         self.containers: list[tuple[Any, str]] = []
+        self.objects: list[tuple[Any, str]] = []  # their attributes: a new one may hide another
         self.compiled = False
         self._known: dict[int, Any] = {}
         self._names = frozenset[str]().union(*map(_names, codes))
@@ -446,18 +447,22 @@ class _Reach:
         space = getattr(value, "__dict__", {})
         for key in self._names.intersection(space):
             self._slot(space, key, f"{label}.{key}")
-        if not isinstance(value, type | types.ModuleType):
-            self._visit(kind, kind.__name__)
+        if not isinstance(value, types.ModuleType):
+            self.objects.append((space, label))
+            for base in kind.__mro__:
+                self._visit(base, base.__name__)
 
     def _visit_module(self, module: torch.nn.Module, label: str) -> None:
         if id(module) in self.modules:
             return
         self._known[id(module)] = self.modules[id(module)] = module
         space = vars(module)
+        self.objects.append((space, label))
         if space.get("_compiled_call_impl") is not None or "_orig_mod" in module._modules:
             self.compiled = True
         kind: Any = type(module)
-        own = (self._names | _names_of_class(kind)).intersection(space)
+        self._visit(kind, kind.__name__)
+        own = (self._names | _names_of_class(kind) | {"forward"}).intersection(space)
         for key in own - {"_parameters", "_buffers", "_modules"}:
             if not key.endswith("_hooks"):
                 self._slot(space, key, f"{label}.{key}")
@@ -543,9 +548,9 @@ class _Guard:
         self._cells = [cell for cell, _ in reach.cells]
         self._views = [view for view, _ in short]
         self._structure = [view for view, _ in structure]
-        self._sized = [*structure, *values]
+        self._sized = [*structure, *values, *reach.objects]
         self._sizes = [len(view) for view, _ in self._sized]
-        self._values = [view for view, _ in values]
+        self._values = [view for view, _ in (*values, *reach.objects)]
         self._value_sizes = list(map(len, self._values))
         self._held, self._held_structure = self._read(), list(chain.from_iterable(self._structure))
         # The names of what is held, for people.
@@ -1539,8 +1544,8 @@ class GraphedStep(Generic[P, R]):
         if threading.get_ident() != self._thread:
             reason = EagerReason("thread", "it is called from a second thread")
             return self._run_eagerly(reason, args, kwargs)
-        if torch.is_anomaly_enabled():
-            reason = EagerReason("anomaly", "the anomaly detection of autograd is on")
+        if torch.is_anomaly_enabled() or torch._C._len_torch_dispatch_stack():
+            reason = EagerReason("mode", "anomaly detection or a dispatch mode of torch is on")
             return self._run_eagerly(reason, args, kwargs)
         leaves: list[Any] = []
         spec = _flatten((args, kwargs), leaves)

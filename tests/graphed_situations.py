@@ -885,6 +885,86 @@ def an_attribute_that_the_forward_reads(wrap: Wrap, steps: int) -> Trajectory:
     return ended(losses, model)
 
 
+class Scaled(nn.Module):
+    factor = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = mlp()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x) * self.factor  # type: ignore[no-any-return]
+
+
+@situation()
+def an_attribute_that_hides_that_of_the_class(wrap: Wrap, steps: int) -> Trajectory:
+    model = Scaled()
+    step = wrap(plain_step(model, fused(model)))
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        if index == steps // 2:
+            model.factor = 3.0
+        losses.append(step(x, y))
+    return ended(losses, model)
+
+
+@situation()
+def an_attribute_of_a_base_class(wrap: Wrap, steps: int) -> Trajectory:
+    class Special(Scaled): ...
+
+    model = Special()
+    step = wrap(plain_step(model, fused(model)))
+    losses = []
+    try:
+        for index, (x, y) in enumerate(batches(steps)):
+            Scaled.factor = 3.0 if index > steps // 2 else 1.0
+            losses.append(step(x, y))
+    finally:
+        Scaled.factor = 1.0
+    return ended(losses, model)
+
+
+@situation()
+def a_forward_replaced(wrap: Wrap, steps: int) -> Trajectory:
+    model = Scaled()
+    step = wrap(plain_step(model, fused(model)))
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        if index == steps // 2:
+            model.forward = lambda x: model.body(x) * 3.0  # type: ignore[method-assign]
+        losses.append(step(x, y))
+    return ended(losses, model)
+
+
+RATE = 1.0
+
+
+def _rated(loss: Tensor) -> float:
+    return RATE
+
+
+@situation()
+def a_global_of_another_function(wrap: Wrap, steps: int) -> Trajectory:
+    global RATE
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        (loss * _rated(loss)).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1 * _rated(loss))
+        optimizer.step()
+        return loss.detach() * _rated(loss)
+
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        RATE = 2.0 if index > steps // 2 else 1.0
+        losses.append(step(x, y))
+    return ended(losses, model)
+
+
 @situation()
 def a_setting_in_a_dictionary(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()

@@ -109,6 +109,8 @@ REMOVALS = [
     Removal(GUARD, "_read", lambda self: [], "a_setting_in_a_dictionary"),
     Removal(GUARD, "_read", lambda self: [], "weight_decay_set_by_hand"),
     Removal(GUARD, "_read", lambda self: [], "train_and_eval_mode_in_turn"),
+    Removal(GUARD, "_read", lambda self: [], "an_attribute_of_a_base_class"),
+    Removal(GUARD, "_read", lambda self: [], "a_global_of_another_function"),
     Removal(GUARD, "alive", always, "parameters_given_other_memory"),
     Removal(GUARD, "alive", always, "state_loaded_after_the_capture"),
     Removal(GUARD, "alive", always, "state_assigned_after_the_capture"),
