@@ -22,6 +22,7 @@ import copy
 import ctypes
 import gc
 import importlib
+import importlib.util
 import inspect
 import io
 import json
@@ -275,6 +276,8 @@ class _Shelf:
         """Import everything, and leave in sys.modules what Python itself starts with."""
         before = set(sys.modules)
         for name in _AHEAD:
+            if importlib.util.find_spec(name) is None:
+                continue  # not every version of typer has its adapters
             importlib.import_module(name)
             if name == _EVERYTHING:
                 package = sys.modules["launchscope"]
