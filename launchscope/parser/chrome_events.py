@@ -73,30 +73,30 @@ _MOST_MISSES = 8
 
 
 class _CallArgs(msgspec.Struct, gc=False, frozen=True):
-    correlation: Any = -1
+    correlation: object = -1
 
 
 class _OpArgs(msgspec.Struct, gc=False, frozen=True):
-    sequence: Any = msgspec.field(default=-1, name="Sequence number")
-    forward_thread: Any = msgspec.field(default=-1, name="Fwd thread id")
+    sequence: object = msgspec.field(default=-1, name="Sequence number")
+    forward_thread: object = msgspec.field(default=-1, name="Fwd thread id")
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
     """Of any event."""
 
-    correlation: Any = -1
-    device: Any = None
-    stream: Any = None
-    blocks: Any = msgspec.field(default=None, name="blocks per SM")
-    warps: Any = msgspec.field(default=None, name="warps per SM")
-    registers: Any = msgspec.field(default=None, name="registers per thread")
-    shared: Any = msgspec.field(default=None, name="shared memory")
-    sequence: Any = msgspec.field(default=-1, name="Sequence number")
-    forward_thread: Any = msgspec.field(default=-1, name="Fwd thread id")
-    collective: Any = msgspec.field(default=None, name="Collective name")
-    group: Any = msgspec.field(default=None, name="Process Group Name")
-    group_is: Any = msgspec.field(default=None, name="Process Group Description")
-    ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    correlation: object = -1
+    device: object = None
+    stream: object = None
+    blocks: object = msgspec.field(default=None, name="blocks per SM")
+    warps: object = msgspec.field(default=None, name="warps per SM")
+    registers: object = msgspec.field(default=None, name="registers per thread")
+    shared: object = msgspec.field(default=None, name="shared memory")
+    sequence: object = msgspec.field(default=-1, name="Sequence number")
+    forward_thread: object = msgspec.field(default=-1, name="Fwd thread id")
+    collective: object = msgspec.field(default=None, name="Collective name")
+    group: object = msgspec.field(default=None, name="Process Group Name")
+    group_is: object = msgspec.field(default=None, name="Process Group Description")
+    ranks: object = msgspec.field(default=None, name="Process Group Ranks")
 
 
 _NO_ARGS = _Args()
@@ -111,13 +111,13 @@ _UNNAMED = ("undefined", "")
 class _Event(msgspec.Struct, gc=False):
     """Any event. In a table come those of which `_set_right` has made the next."""
 
-    ph: Any = None
-    cat: Any = None
-    name: Any = None
+    ph: object = None
+    cat: object = None
+    name: object = None
     ts: int | float | None = None
-    dur: Any = None
-    pid: Any = -1
-    tid: Any = -1
+    dur: object = None
+    pid: object = -1
+    tid: object = -1
     args: _Args | None = None
 
 
@@ -126,8 +126,8 @@ class _Work(msgspec.Struct, gc=False, kw_only=True):
 
     ph: Literal["X"]
     name: str
-    pid: Any = -1
-    tid: Any = -1
+    pid: object = -1
+    tid: object = -1
     ts: int | float
     dur: int | float
 
@@ -135,8 +135,8 @@ class _Work(msgspec.Struct, gc=False, kw_only=True):
 class _Exact(msgspec.Struct, gc=False):
     """For files whose times do not fit in a double."""
 
-    ph: Any = None
-    cat: Any = None
+    ph: object = None
+    cat: object = None
     ts: Decimal | None = None
 
 
@@ -207,7 +207,7 @@ class Decoder:
             events = self._set_right(_EVENTS.decode(text))
         except _UNDECODABLE:
             return False
-        self._add_events(text, events, [self._number[event.cat] for event in events])
+        self._add_events(text, events, [self._number[str(event.cat)] for event in events])
         return True
 
     def repair(self, pieces: list[bytes], *, kineto_layout: bool) -> None:
@@ -344,7 +344,7 @@ class Decoder:
             if event.ph == "X" and event.ts is not None
             and type(event.cat) is str and event.cat in self._number
         ]  # fmt: skip
-        return sorted(found, key=lambda event: self._number[event.cat])
+        return sorted(found, key=lambda event: self._number[str(event.cat)])
 
 
 def _exact_ns(events: list[_Exact], scale: int) -> Ints:
@@ -355,7 +355,7 @@ def _exact_ns(events: list[_Exact], scale: int) -> Ints:
     return np.asarray([int(time.to_integral_value(ROUND_HALF_UP)) for time in bounded], np.int64)
 
 
-def _numbers(values: list[int | float]) -> Any:
+def _numbers(values: list[int | float]) -> Numbers:
     """An int64 array, or a float64 array where one is no such integer."""
     for typecode in ("q", "d"):
         with suppress(TypeError, OverflowError):
@@ -363,7 +363,7 @@ def _numbers(values: list[int | float]) -> Any:
     return np.asarray([max(min(value, 1e19), -1e19) for value in values], np.float64)
 
 
-def _nanoseconds(values: Any, scale: int) -> Ints:
+def _nanoseconds(values: Numbers, scale: int) -> Ints:
     """The fraction is scaled by itself, so that a large clock keeps its last digits; what does not
     fit comes out beyond `_MAX_NS`."""
     edge = _MAX_NS // scale + 1
