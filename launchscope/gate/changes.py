@@ -84,22 +84,30 @@ def new_blockers(profile: Profile, baseline: Profile) -> tuple[int, int]:
     """How many blockers a step has, by op, that no step of the baseline had: in every step, or with
     a period, of every process, and in any."""
     before, after = blocker_ranges(baseline), blocker_ranges(profile)
-    always, sometimes = 0.0, 0
-    for op, (fewest, most) in after.items():
-        had = before.get(op, (0, 0))[1]
-        sometimes += max(0, most - had)
-        now, known = (
-            [w for w in p.work if (w.metric, w.name) == (metrics.BLOCKERS, op)]
-            for p in (profile, baseline)
-        )
-        more = (sum(work.low for work in now) if now else fewest) - had
-        if known:
-            least = sum(work.low for work in known)
-            reached = least + explained(metrics.BLOCKERS, profile, baseline, op)
-            more += had - max(reached, min(had, sum(work.high for work in known)))
-            more = max(more, added(metrics.BLOCKERS, profile, baseline, least, op))
-        always += max(0.0, more)
-    return ceil(always - 1e-9), sometimes
+    had = {op: before.get(op, (0, 0))[1] for op in after}
+    always = sum(
+        max(0.0, _surely_new(op, fewest, had[op], profile, baseline))
+        for op, (fewest, _) in after.items()
+    )
+    return ceil(always - 1e-9), sum(max(0, most - had[op]) for op, (_, most) in after.items())
+
+
+def _surely_new(op: str, fewest: int, had: int, profile: Profile, baseline: Profile) -> float:
+    """Blockers of this op in every step beyond those that a step of the baseline had, or could have
+    had if all of its occasional work met in one."""
+    now, known = (
+        [work for work in p.work if (work.metric, work.name) == (metrics.BLOCKERS, op)]
+        for p in (profile, baseline)
+    )
+    surely = sum(work.low for work in now) if now else fewest
+    if not known:
+        return surely - had
+    least = sum(work.low for work in known)
+    by_chance = max(
+        least + explained(metrics.BLOCKERS, profile, baseline, op),
+        min(had, sum(work.high for work in known)),
+    )
+    return max(surely - by_chance, added(metrics.BLOCKERS, profile, baseline, least, op))
 
 
 def _changed(
