@@ -1124,6 +1124,8 @@ class _Program:
     def __init__(self, step: GraphedStep[Any, Any], kind: _Kind, leaves: list[Any]):
         self._step, self._kind = step, kind
         self.form = step._form
+        self.makes = kind.makes
+        self.pool: Any = None
         self.external = kind.external  # held, because the graph reads and writes this memory
         self.parts: list[_Part] = []
         self._at_start: tuple[list[Tensor | None], Any] = [], ()  # gradients, scalers
@@ -1466,7 +1468,6 @@ class GraphedStep(Generic[P, R]):
         self._thread: int | None = None
         self._sides: dict[int, Any] = {}  # the side stream of each device
         self._stream: Any = None
-        self._pools: dict[Any, Any] = {}
         self._kinds: dict[Any, list[_Kind]] = {}
         self._roots: dict[int, Any] = {}  # objects that watched calls have used
         self._effects: set[str] = set()
@@ -1487,7 +1488,7 @@ class GraphedStep(Generic[P, R]):
         reasons = tuple(
             EagerReason(r.code, r.message, r.where, calls) for r, calls in self._reasons.items()
         )
-        counts = (self._eager, self._captured, self._replayed, self._checked, self._graphs())
+        counts = (self._eager, self._captured, self._replayed, self._checked, len(self._programs()))
         return Stats(*counts, reasons)
 
     def reset(self) -> None:
@@ -1495,7 +1496,6 @@ class GraphedStep(Generic[P, R]):
         for kind in self._all_kinds():
             kind.release()
         self._kinds.clear()
-        self._pools.clear()
         self._misses = 0
 
     def _optimizer_states(self) -> list[dict[Any, Any]]:
@@ -1519,8 +1519,8 @@ class GraphedStep(Generic[P, R]):
     def _all_kinds(self) -> list[_Kind]:
         return list(chain.from_iterable(self._kinds.values()))
 
-    def _graphs(self) -> int:
-        return sum(kind.program is not None for kind in self._all_kinds())
+    def _programs(self) -> list[_Program]:
+        return [kind.program for kind in self._all_kinds() if kind.program is not None]
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -1566,7 +1566,7 @@ class GraphedStep(Generic[P, R]):
                 return self._watch(key, kind, leaves, args, kwargs)
             if self._eager < self._needed_warmup():
                 return self._run_eagerly(_WARMUP, args, kwargs)
-            if self._graphs() >= self._max_graphs:
+            if len(self._programs()) >= self._max_graphs:
                 text = f"there are max_graphs={self._max_graphs} graphs for other kinds of calls"
                 return self._run_eagerly(EagerReason("max_graphs", text), args, kwargs)
             return self._capture(kind, leaves, spec, args, kwargs)
@@ -1785,22 +1785,21 @@ class GraphedStep(Generic[P, R]):
         # Where parts run before the next one is captured, a failure has to be undone.
         saved = _Saved(self, guard, self._everything(kind) if self._outside else ())
         clones = [(g, _gpu.clone_state(g)) for g in _gpu.generators(self._generators)]
-        # Graphs share memory if each replaces the gradients that another one may have left.
-        pool = self._pools.get(kind.makes)
         program: _Program | None = None
         try:
-            if pool is None:
-                pool = self._pools[kind.makes] = _gpu.make_pool()
             program = _Program(self, kind, leaves)
-            program.capture(spec, pool)
+            program.pool = self._pool(kind)
+            program.capture(spec, program.pool)
             if not guard.holds() and not self._outside:
                 text = f"the capture changed {guard.difference()}, which the warm-up did not"
                 raise _RefusedError("state_created", text)
         except BaseException as error:
-            self._pools.pop(kind.makes, None)
             self._repair(clones, error)
             saved.restore()
             if program is not None:
+                for other in self._programs():
+                    if other.pool is program.pool:
+                        other.pool = None  # a failed capture leaves it recording
                 program.release()
             if not isinstance(error, Exception):
                 raise
@@ -1825,6 +1824,16 @@ class GraphedStep(Generic[P, R]):
         with _gpu.on(self._side()):
             program.run_last()
         return program.outputs(leaves)  # type: ignore[no-any-return]
+
+    def _pool(self, kind: _Kind) -> Any:
+        """Graphs share memory if each replaces the gradients that another one may have left.
+
+        A pool is dead once all of its graphs are gone, so only a graph that is alive has one.
+        """
+        for other in self._programs():
+            if other.pool is not None and other.makes == kind.makes:
+                return other.pool
+        return _gpu.make_pool()
 
     def _repair(self, clones: list[tuple[torch.Generator, Any]], error: BaseException) -> None:
         """After some failures a generator still counts on a capture, and no GPU work runs.

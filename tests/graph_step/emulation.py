@@ -1,8 +1,9 @@
 """A CUDA graph on the CPU: records the operations of a capture, and runs them again in a replay.
 
 It keeps what matters to `graphed`: nothing has run after a capture, a replay reads and writes the
-memory of the capture and draws new random numbers, blocking operations end a capture, and a failed
-capture leaves the generator unusable until it is repaired.
+memory of the capture and draws new random numbers, blocking operations end a capture, a failed
+capture leaves the generator unusable until it is repaired and its pool recording for good, and a
+pool without graphs is dead.
 """
 
 from __future__ import annotations
@@ -30,10 +31,28 @@ def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
+class Pool:
+    """Memory that graphs share."""
+
+    def __init__(self) -> None:
+        self.users: set[Graph] | None = None  # None before the first
+        self.recording: Graph | None = None
+
+    def begin(self, graph: Graph) -> None:
+        if self.users is not None and not self.users:
+            raise RuntimeError("it->second->use_count > 0 INTERNAL ASSERT FAILED")
+        if self.recording is not None:
+            raise RuntimeError("beginAllocateToPool: already recording to mempool_id")
+        self.users = {*(self.users or ()), graph}
+        self.recording = graph
+
+
 class Graph:
     """The operations of one capture."""
 
-    def __init__(self) -> None:
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.failed = False
         self.calls: list[tuple[Any, Any, Any, list[torch.Tensor | None]]] = []
         self.saved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.made: set[int] = set()
@@ -72,6 +91,8 @@ class Graph:
 
     def reset(self) -> None:
         self.calls = []
+        if self.pool.users is not None:
+            self.pool.users.discard(self)
 
 
 class _Recording(TorchDispatchMode):
@@ -86,9 +107,10 @@ class _Recording(TorchDispatchMode):
                 raise RuntimeError("Offset increment outside graph capture")
             return func(*args, **kwargs)
         if self.gpu.fail_at is not None and len(self.gpu.graph.calls) >= self.gpu.fail_at:
+            self.gpu.graph.failed = True
             raise self.gpu.failure
         if func._schema.name in _REFUSED:
-            self.gpu.poisoned = True
+            self.gpu.poisoned = self.gpu.graph.failed = True
             raise RuntimeError("operation not permitted when stream is capturing")
         return self.gpu.graph.add(func, args, kwargs)
 
@@ -136,15 +158,19 @@ class EmulatedGpu(graph_step._Gpu):
             yield
 
     def make_pool(self) -> Any:
-        return object()
+        return Pool()
 
     def begin(self, pool: Any, generators: Iterable[torch.Generator]) -> Any:
-        self.graph = Graph()
+        graph = Graph(pool)
+        pool.begin(graph)
+        self.graph = graph
         self._random = [(g, g.get_state()) for g in self.generators(generators)]
         return self.graph
 
     def end(self, graph: Any) -> None:
         self.graph = None
+        if not graph.failed:
+            graph.pool.recording = None
         graph.undo()
         for generator, state in self._random:
             generator.set_state(state)
@@ -197,5 +223,10 @@ def emulated(patch: Callable[[Any, str, Any], None]) -> EmulatedGpu:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedGpu:
-    return emulated(monkeypatch.setattr)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedGpu]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the tensors are tiny: handing them to threads takes most of the time
+    try:
+        yield emulated(monkeypatch.setattr)
+    finally:
+        torch.set_num_threads(threads)
