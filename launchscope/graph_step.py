@@ -214,6 +214,15 @@ class _Gpu:
             warnings.simplefilter("ignore")  # a part without GPU work is an empty graph
             graph.capture_end()
 
+    def clear_workspaces(self) -> None:
+        """The next product of matrices gets new scratch memory from cuBLAS.
+
+        cuBLAS keeps one piece for each stream. A graph that used the piece of the warm-up would
+        write into freed memory as soon as somebody clears it, as torch.compile does for its own
+        graphs; made in a capture, it belongs to the graph. Another capture has to make its own.
+        """
+        torch._C._cuda_clearCublasWorkspaces()
+
     def generators(self, more: Iterable[torch.Generator]) -> list[torch.Generator]:
         return [torch.cuda.default_generators[torch.cuda.current_device()], *more]
 
@@ -1175,6 +1184,7 @@ class _Program:
                 if self._graph is not None:
                     with contextlib.suppress(RuntimeError):  # torch has said what is wrong
                         _gpu.end(self._graph)
+                    _gpu.clear_workspaces()
                 raise
         self._keep_outputs(output)
 
@@ -1207,11 +1217,13 @@ class _Program:
     def _begin(self, pool: Any) -> None:
         guard = self._kind.guard
         self._at_start = list(map(_grad, guard.parameters)), list(map(_scaler_state, guard.scalers))
+        _gpu.clear_workspaces()
         self._graph = _gpu.begin(pool, self._step._generators)
 
     def _end(self, then: Callable[[], Any] | None) -> None:
         graph, guard = self._graph, self._kind.guard
         _gpu.end(graph)
+        _gpu.clear_workspaces()
         self._graph = None
         before, states = self._at_start
         gradients = [_KEPT if g is b else g for g, b in zip(map(_grad, guard.parameters), before)]

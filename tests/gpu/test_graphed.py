@@ -43,3 +43,26 @@ def test_memory_that_is_needed_elsewhere_comes_from_the_graphs() -> None:
     with pytest.warns(GraphedWarning, match="no room"):
         large = spread(torch.ones(rows * 8 // 5, 1, device="cuda"))
     assert float(small.mean()) == float(large.mean()) == 3 * 1024
+
+
+def test_a_graph_lives_on_beside_a_model_that_is_compiled_to_graphs() -> None:
+    """Inductor's graphs clear the scratch memory of cuBLAS, which frees what no graph owns."""
+    linear = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Dropout(0.0)).cuda()
+    x = torch.randn(64, 256, device="cuda")
+
+    @graphed
+    def step(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return linear(x).sum()  # type: ignore[no-any-return]
+
+    wanted = float(step(x))
+    for _ in range(5):
+        step(x)
+    assert step.stats.replayed
+    compiled = torch.compile(torch.nn.Linear(256, 256).cuda(), mode="reduce-overhead")
+    for _ in range(5):
+        compiled(x).sum().backward()
+    torch.cuda.empty_cache()
+    torch.full((1 << 28,), float("nan"), device="cuda")
+    for _ in range(5):
+        assert float(step(x)) == wanted

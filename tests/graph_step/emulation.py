@@ -2,8 +2,8 @@
 
 It keeps what matters to `graphed`: nothing has run after a capture, a replay reads and writes the
 memory of the capture and draws new random numbers, blocking operations end a capture, a failed
-capture leaves the generator unusable until it is repaired and its pool recording for good, and a
-pool without graphs is dead.
+capture leaves the generator unusable until it is repaired and its pool recording for good, a pool
+without graphs is dead, and products of matrices use scratch memory that anybody may clear.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from launchscope import graph_step
 
+_PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm"}
 _REFUSED = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select"}
 
 
@@ -47,6 +49,19 @@ class Pool:
         self.recording = graph
 
 
+class Workspace:
+    """Scratch memory of cuBLAS; what a capture makes is in the pool of its graph."""
+
+    def __init__(self, of_a_graph: bool) -> None:
+        self.of_a_graph = of_a_graph
+        self.freed = False
+
+
+# Of the only stream. Not an attribute of the emulation: some steps of the tests reach that, and
+# would then change what they depend on.
+_workspace: ContextVar[Workspace | None] = ContextVar("_workspace", default=None)
+
+
 class Graph:
     """The operations of one capture."""
 
@@ -57,6 +72,7 @@ class Graph:
         self.saved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.made: set[int] = set()
         self.replays = 0
+        self.workspace: Workspace | None = None
 
     def add(self, func: Any, args: Any, kwargs: Any) -> Any:
         inputs = {_storage(tensor): tensor for tensor in _tensors((args, kwargs))}
@@ -83,6 +99,8 @@ class Graph:
 
     def replay(self) -> None:
         self.replays += 1
+        if self.workspace is not None and self.workspace.freed:
+            raise RuntimeError("an illegal memory access was encountered")
         with torch.no_grad():
             for func, args, kwargs, outputs in self.calls:
                 for old, new in zip(outputs, _tensors(func(*args, **kwargs))):
@@ -102,6 +120,11 @@ class _Recording(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func._schema.name in _PRODUCTS:
+            used = _workspace.get() or Workspace(self.gpu.graph is not None)
+            _workspace.set(used)
+            if self.gpu.graph is not None:
+                self.gpu.graph.workspace = used
         if self.gpu.graph is None:
             if self.gpu.poisoned:
                 raise RuntimeError("Offset increment outside graph capture")
@@ -175,6 +198,12 @@ class EmulatedGpu(graph_step._Gpu):
         for generator, state in self._random:
             generator.set_state(state)
         self.graphs.append(graph)
+
+    def clear_workspaces(self) -> None:
+        kept = _workspace.get()
+        if kept is not None and not kept.of_a_graph:
+            kept.freed = True
+        _workspace.set(None)
 
     def generators(self, more: Iterable[torch.Generator]) -> list[torch.Generator]:
         return [torch.default_generator, *more]

@@ -66,6 +66,18 @@ def test_the_first_calls_are_eager_and_the_fourth_is_captured(gpu: EmulatedGpu) 
     assert [reason.code for reason in loop.step.stats.reasons] == ["warmup"]
 
 
+def test_scratch_memory_that_others_clear_is_not_the_graph_s(gpu: EmulatedGpu) -> None:
+    loop = Loop()
+    loop.run(6)
+    gpu.clear_workspaces()
+    other = Loop()
+    other.run(6)
+    gpu.clear_workspaces()
+    loop.run(2)
+    other.run(2)
+    assert counts(loop.step) == counts(other.step) == (3, 1, 4)
+
+
 def test_more_warm_up_can_be_asked_for(gpu: EmulatedGpu) -> None:
     loop = Loop(warmup=7)
     loop.run(10)
