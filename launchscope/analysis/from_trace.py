@@ -439,10 +439,17 @@ def _add_projection(
     # Nobody knows how much of the longer gaps in the step a replay removes, or of those behind its
     # last launch. What the host does between steps is not removed.
     between = median_or_none(times.host_between) or 0.0
-    unsure_ms, unusual_ms = (
+    unsure_ms, unusual_ms, outside_ms = (
         max(float(np.median(inside)), float(np.median(gaps)) - between)
-        for inside, gaps in ((step_idle.unsure, idle.unsure), (step_idle.unusual, idle.unusual))
+        for inside, gaps in (
+            (step_idle.unsure, idle.unsure),
+            (step_idle.unusual, idle.unusual),
+            (step_idle.outside, idle.outside),
+        )
     )
+    # What recording added was spread over all that the host did.
+    exposed_ms = float(np.median(idle.framework + idle.launch_call))
+    outside_ms *= 1 - min((traced_ms - iteration) / max(exposed_ms, 1e-9), _MAX_RECORDING_SHARE[0])
     per_step = np.isin(work.iteration, used).sum() / max(len(used), 1)
     if work.iterations.single or per_step > _MAX_LAUNCHES:
         projection = _project_from_idle(timeline, predicted, iteration)
@@ -461,9 +468,17 @@ def _add_projection(
         whole = _with_pauses(simulated, timeline, predicted)
         projection = projector.with_waits(whole, float(np.median(step_idle.data)))
         # A longer projection holds them already.
-        unusual_ms = max(unusual_ms - (projection.projected_ms - whole.projected_ms), 0.0)
-    unsure_pct, unusual_pct = (100 * ms / iteration for ms in (unsure_ms, unusual_ms))
-    builder.facts = replace(builder.facts, unsure_idle_pct=unsure_pct, unusual_idle_pct=unusual_pct)
+        held_ms = projection.projected_ms - whole.projected_ms
+        unusual_ms, outside_ms = (max(ms - held_ms, 0.0) for ms in (unusual_ms, outside_ms))
+    unsure_pct, unusual_pct, outside_pct = (
+        100 * ms / iteration for ms in (unsure_ms, unusual_ms, max(unusual_ms, outside_ms))
+    )
+    builder.facts = replace(
+        builder.facts,
+        unsure_idle_pct=unsure_pct,
+        unusual_idle_pct=unusual_pct,
+        outside_idle_pct=outside_pct,
+    )
     low = projection.low_pct - unsure_pct / 2 - unusual_pct
     high = projection.high_pct + unsure_pct / 2
     # A projection keeps the host's work between steps, which shrinks with the iteration.

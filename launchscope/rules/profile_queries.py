@@ -26,7 +26,8 @@ class Gain:
     """What a replay removes from the iteration, in percent of it. The bounds are those of the
     timings, widened by an error of the queue simulation that is above its tolerance. `unsure_pct`
     of the iteration is idle time of which nobody knows whether a replay removes it; half of it
-    counts as removed. All of `unusual_pct` does, unless it matters."""
+    counts as removed. All of `unusual_pct` does, unless it matters, and all of `outside_pct`,
+    which holds it."""
 
     removable_pct: float
     low_pct: float
@@ -36,6 +37,7 @@ class Gain:
     basis: Basis
     unsure_pct: float = 0.0
     unusual_pct: float = 0.0
+    outside_pct: float = 0.0
 
     @property
     def pays(self) -> bool:
@@ -63,8 +65,18 @@ class Gain:
     def rests_on_unsure(self) -> bool:
         """Whether the threshold is reached with all of the unsure idle time, and not without."""
         half = self.unsure_pct / 2
-        least = self.removable_pct - half - self.unusual_pct
-        return least < self.threshold_pct <= self.removable_pct + half
+        return self.least_pct < self.threshold_pct <= self.removable_pct + half
+
+    @property
+    def rests_on_outside(self) -> bool:
+        """Whether only the host's time outside of operators leaves that open."""
+        longer_gaps = self.unsure_pct / 2 + self.unusual_pct
+        return self.rests_on_unsure and self.removable_pct - longer_gaps >= self.threshold_pct
+
+    @property
+    def least_pct(self) -> float:
+        """The gain where a replay removes nothing that is unsure."""
+        return self.removable_pct - self.unsure_pct / 2 - max(self.unusual_pct, self.outside_pct)
 
 
 def gain(profile: Profile) -> Gain | None:
@@ -76,16 +88,19 @@ def gain(profile: Profile) -> Gain | None:
     margin = error if error > TOLERANCE_PCT else 0.0
     low = (removable if metric.low is None else metric.low) - margin
     high = (removable if metric.high is None else metric.high) + margin
-    unsure, unusual = profile.facts.unsure_idle_pct or 0.0, profile.facts.unusual_idle_pct or 0.0
+    facts = profile.facts
+    unsure, unusual = facts.unsure_idle_pct or 0.0, facts.unusual_idle_pct or 0.0
+    outside = facts.outside_idle_pct or 0.0
     return Gain(
         removable,
-        min(low, removable - unsure / 2 - unusual),
+        min(low, removable - unsure / 2 - max(unusual, outside)),
         max(min(high, _most_removable(profile)), min(removable + unsure / 2, 100.0), removable),
-        profile.facts.removable_step_pct,
+        facts.removable_step_pct,
         profile.threshold_pct,
         basis(profile),
         unsure,
         unusual,
+        outside,
     )
 
 

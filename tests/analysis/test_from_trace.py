@@ -288,6 +288,35 @@ def test_gaps_that_decide_the_verdict_are_told() -> None:
     assert "LS005" in {finding.code for finding in read.findings}
 
 
+def between_operators(host_us: float, *, syncs: bool = False) -> TraceBuilder:
+    """Steps of 40 operators that each launch a kernel, with Python between them."""
+    built = trace()
+    for _ in range(9):
+        built.step()
+        for _ in range(40):
+            built.work(host_us).inside("aten::mul", lambda b: b.work(15).launch(kernel_us=3))
+            if syncs:
+                built.sync()
+    return built.end()
+
+
+@pytest.mark.parametrize(("host_us", "syncs"), [(250, False), (150, True)])
+def test_python_between_operators_that_may_have_to_stay_decides_nothing(
+    host_us: float, syncs: bool
+) -> None:
+    read = profile(between_operators(host_us, syncs=syncs))
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "inconclusive"
+    assert "may or may not need what the host does between the operators" in read.verdict.headline
+
+
+def test_little_python_between_operators_does_not_keep_a_graph_from_paying() -> None:
+    read = profile(between_operators(10))
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "adopt"
+    assert known(read.facts.outside_idle_pct) == pytest.approx(20, abs=3)
+
+
 def waiting(kernel_us: float, host_us: float, after_us: float = 0) -> TraceBuilder:
     """Steps of 100 launches that end with a synchronization, as `.item()` makes one, and time that
     the host takes between them."""

@@ -62,8 +62,9 @@ CAUSES: tuple[IdleCause, ...] = (
 class IdleParts:
     """Idle milliseconds per used iteration, by cause; they sum to `idle`. `stalled` is a part of
     `dispatch`. Of `paused` and `stalled` together, half of `unsure` more or less may stay in a
-    replay, and `unusual` more of the rest. `gaps` counts all gaps and `pauses` those with a pause.
-    `exposed_ns` are the nanoseconds of `launch_call` and `framework`, but of each launch."""
+    replay, and of the rest `unusual` more, or even `outside`: then the host was in no operator.
+    `gaps` counts all gaps and `pauses` those with a pause. `exposed_ns` are the nanoseconds of
+    `launch_call` and `framework`, but of each launch."""
 
     idle: Floats
     dispatch: Floats
@@ -77,6 +78,7 @@ class IdleParts:
     unattributed: Floats
     unsure: Floats
     unusual: Floats
+    outside: Floats
     gaps: Floats
     pauses: Floats
     exposed_ns: Ints
@@ -90,8 +92,8 @@ class IdleParts:
 @dataclass(frozen=True)
 class Gaps:
     """Idle gaps [start, end), by time, and nanoseconds of each by cause: the parts sum to its
-    length. `stalled`, `unsure` and `unusual` are as in `IdleParts`. `launch`: the one that ended
-    it, and `group`: a row of the iterations; -1 for none."""
+    length. `stalled`, `unsure`, `unusual` and `outside` are as in `IdleParts`. `launch`: the one
+    that ended it, and `group`: a row of the iterations; -1 for none."""
 
     start: Ints
     end: Ints
@@ -108,6 +110,7 @@ class Gaps:
     unattributed: Ints
     unsure: Ints
     unusual: Ints
+    outside: Ints
 
     def parts(self, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """The parts of these gaps, side by side: begins, ends, rows of `CAUSES`, and gaps."""
@@ -250,8 +253,8 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
     open_ = known & ~queued
     stalled, unsure = (np.where(known, ns, 0) for ns in stalled_ns(start, end, call_end))
     parts = _host_parts(work, start[open_], (end - stalled)[open_], launch[open_])
-    data, in_sync, setup, in_call = np.zeros((4, len(total)), np.int64)
-    data[open_], in_sync[open_], setup[open_], in_call[open_] = parts
+    data, in_sync, setup, in_call, outside = np.zeros((5, len(total)), np.int64)
+    data[open_], in_sync[open_], setup[open_], in_call[open_], outside[open_] = parts
     rest = np.where(open_, total - stalled - data, 0)
     in_sync = np.minimum(in_sync, rest)
     setup = np.minimum(setup, rest - in_sync)
@@ -284,6 +287,7 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
         unattributed=np.where(known, 0, total),
         unsure=unsure + unsure_pause,
         unusual=unusual,
+        outside=np.maximum(unusual, np.minimum(outside, exposed - launch_call) * pauses),
     )
 
 
@@ -312,6 +316,7 @@ def _summed(work: Work, gaps: Gaps) -> IdleParts:
         unattributed=counted(gaps.unattributed) / 1e6,
         unsure=counted(gaps.unsure) / 1e6,
         unusual=counted(gaps.unusual) / 1e6,
+        outside=counted(gaps.outside) / 1e6,
         gaps=counted(total > 0),
         pauses=counted(gaps.paused > 0),
         exposed_ns=exposed_ns,
@@ -320,7 +325,8 @@ def _summed(work: Work, gaps: Gaps) -> IdleParts:
 
 def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints, ...]:
     """Of gaps that these launches ended late: how long the launching thread was in the data loader
-    and in synchronizations before its call, in set-up, and in launch calls otherwise."""
+    and in synchronizations before its call, in set-up, and in launch calls otherwise; and how long
+    no thread that launches did what the trace shows to launch."""
     call_start, call_end, thread = (
         ints(work.launches, column)[launch] for column in (c.START, c.END, c.TID)
     )
@@ -335,7 +341,10 @@ def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints
     # A launch call loads the module of its kernel.
     loads = set_up.inside(np.maximum(begin, call_start), np.minimum(stop, call_end), thread)
     waited = _sync_cover(work).inside(begin, until, thread)
-    return data, waited, before + loads, np.maximum(in_call - loads, 0)
+    outside = np.zeros(len(begin), np.int64)
+    if work.launching is not None:
+        outside = np.maximum(until - begin, 0) - work.launching.inside(begin, until)
+    return data, waited, before + loads, np.maximum(in_call - loads, 0), outside
 
 
 def kept_host_ns(work: Work, begin: Ints, end: Ints) -> Ints:

@@ -10,7 +10,13 @@ from functools import cached_property
 
 import numpy as np
 
-from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE, Iterations, ranges_named
+from launchscope.analysis.steps.iterations import (
+    DATA_RANGE,
+    OPTIMIZER_RANGE,
+    Iterations,
+    ranges_named,
+)
+from launchscope.analysis.timeline.intervals import Cover, latest
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches, synchronizations
 from launchscope.parser.rows import Rows
@@ -77,6 +83,29 @@ class Work:
     def launches_kernel(self) -> Bools:
         """Whether each launch is of one kernel, and of no graph."""
         return np.asarray(self.launches[c.KIND] == c.KERNEL, bool)
+
+    @cached_property
+    def launching(self) -> Cover | None:
+        """When one of the threads that launch was in an operator that launches work, in a call or
+        in an optimizer's step. What a thread does otherwise may be of any use. None if the trace
+        has no operators."""
+        if not len(self.trace.ops[c.START]):
+            return None
+        loads = ranges_named(self.trace, DATA_RANGE)
+        ops, *others = (
+            table[np.isin(table[c.TID], self.threads)]
+            for table in map(self.iterations.of_process, (self.trace.ops, self.trace.calls, loads))
+        )
+        outer = Cover.of(*(ints(ops, column) for column in (c.START, c.END, c.TID)))
+        launch = ints(self.launches, c.START)
+        row = latest(outer.starts, outer.groups, launch, ints(self.launches, c.TID))
+        row = np.unique(row[(row >= 0) & (launch < np.append(outer.ends, 0)[row])])
+        others.append(self.optimizer_ranges)
+        start, end = (
+            np.concatenate([mine[row], *(ints(table, column) for table in others)])
+            for mine, column in ((outer.starts, c.START), (outer.ends, c.END))
+        )
+        return Cover.of(start, end)
 
     def behind_backward(self, time: Ints, step: Ints) -> Bools:
         """Whether each host time of these steps is in an optimizer's step or between it and the

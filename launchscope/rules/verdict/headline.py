@@ -132,7 +132,9 @@ def within_spread(profile: Profile, found: Gain) -> str:
         then = "A trace cannot decide this"
         then += ", so profile the script itself." if runs_torch(profile) else "."
     why = ""
-    if found.rests_on_unsure:
+    if found.rests_on_outside:
+        why = ", because a replay may or may not need what the host does between the operators"
+    elif found.rests_on_unsure:
         why = ", because a replay may or may not remove the longer gaps between launches"
     return f"Inconclusive: the gain is {bounds}{why}. {then}"
 

@@ -123,6 +123,7 @@ def test_gaps_by_cause_sum_to_the_idle_time_of_every_iteration() -> None:
         "stalled",
         "unsure",
         "unusual",
+        "outside",
         "gaps",
         "pauses",
         "exposed_ns",
