@@ -98,6 +98,19 @@ class Hostile(Exception):
     def __setattr__(self, name, value): print("set", name)
 raise Hostile
 """
+# Streams that say when Python flushes them, and an error between what they get.
+OWN_STREAMS = """\
+import os, sys
+class Stream:
+    def __init__(self, name): self.name = name
+    def write(self, text): self.say(text)
+    def flush(self): self.say("flushed")
+    def say(self, what): os.write(1, f"{self.name}: {what!r}\\n".encode())
+sys.stdout, sys.stderr = Stream("stdout"), Stream("stderr")
+sys.excepthook = lambda *error: print(error[0])
+print("before")
+raise ValueError
+"""
 # Names that launchscope itself imports before the script runs.
 LIBRARY_NAMES = (
     "json", "dataclasses", "threading", "signal", "typing", "tempfile", "random", "queue",
@@ -159,12 +172,13 @@ CASES = {
             "fails", "own_str", "exits_huge", "exits_bad", "exits_float", "crlf", "no_newline",
             "bom", "latin", "empty_file", "null_bytes", "hook_exits", "recursion", "interrupted",
             "last_error", "stderr_none", "thread_fails", "unraisable", "bad_atexit",
-            "closed_stdout",
+            "closed_stdout", "own_streams",
         )
     },
     "fails: a module that is not there": case("-m nothing.here"),
     "fails: a package without a main": case("-m sub"),
     "fails: a package that fails": case("-m broken"),
+    "fails: a module with streams of its own": case("-m own_streams"),
     "fails: a module in a package that fails": case("-m broken.mod"),
     "fails: bad bytecode": case("bad.pyc"),
     "fails: a main in a folder": case("failing_folder"),
@@ -215,6 +229,7 @@ def make_files(here: Path) -> None:
         "unraisable.py": "class A:\n  def __del__(self): 1/0\na = A()\ndel a\n",
         "bad_atexit.py": "import atexit\natexit.register(lambda: 1/0)\nprint('bye')\n",
         "closed_stdout.py": "import sys\nsys.stdout.close()\n",
+        "own_streams.py": OWN_STREAMS,
         "own/script.py": "".join(
             f"import {name}\nprint({name}.__file__, {name}.OWN)\n" for name in LIBRARY_NAMES
         ),

@@ -612,6 +612,28 @@ for step in range(60):
     torch.eye(2).to_sparse().cpu(), torch.ones(2, dtype=torch.complex64).conj().cpu()
 weights = list(net.parameters())
 """,
+    "a model that is exported and saved in the loop": """
+import io
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+    def forward(self, x):
+        return self.layer(x).relu()
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+warnings.simplefilter("ignore")  # TorchScript is deprecated
+for step in range(40):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).sum().backward()
+    optimizer.step()
+    scripted, traced = torch.jit.script(model), torch.jit.trace(model, torch.ones(1, 4))
+    COUNTS[scripted.code + str(scripted(torch.ones(1, 4)).shape) + traced.code] += 1
+    shared, file = torch.zeros(1000), io.BytesIO()
+    torch.save({"first": shared[:10].cpu(), "rest": shared[10:].cpu()}, file)
+    COUNTS[f"{len(file.getvalue())} bytes"] += 1
+weights = list(model.parameters())
+""",
     "modes around the optimizer": """
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -99,7 +99,17 @@ def load_target(
     _add_to_path("" if name == "-" else os.path.dirname(os.path.realpath(path)))
     code = _read_code(name, path, main)
     _forget_shadowed(startup)
-    return functools.partial(exec, code, main.__dict__)
+    return functools.partial(_run_file, code, main.__dict__)
+
+
+def _run_file(code: types.CodeType, names: dict[str, Any]) -> None:
+    """What a file has printed appears before the error that ends it, but not of a module."""
+    try:
+        exec(code, names)
+    finally:
+        for stream in ("stderr", "stdout"):
+            with contextlib.suppress(BaseException):  # of a class of the script, or not there
+                getattr(sys, stream).flush()
 
 
 def _as_python_names(name: str) -> str:

@@ -158,9 +158,18 @@ def make_host_copy_mode(
         if source.is_conj() or source.is_neg():  # their memory holds other numbers
             return source
         try:
-            with without_modes_of_script(), host.recording_nothing():
-                return torch._C._from_dlpack(torch._C._to_dlpack(source))
-        except (RuntimeError, BufferError) as error:  # a layout or a dtype that it does not know
+            storage = source.untyped_storage()
+            if storage.is_shared():  # with other processes, to which nothing else may go
+                return source
+            with (
+                without_modes_of_script(),
+                host.recording_nothing(),
+                torch.inference_mode(source.is_inference()),
+            ):
+                whole = host.same_memory(torch, storage)
+                part = torch.empty(0, dtype=source.dtype, device="cpu")
+                return part.set_(whole, source.storage_offset(), source.shape, source.stride())
+        except (RuntimeError, NotImplementedError) as error:  # a layout without a storage
             raise_if_interrupt(error)
             return source
 

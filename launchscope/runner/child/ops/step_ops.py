@@ -199,6 +199,7 @@ class HostTensors:
         self.error: Exception | None = None  # of our own, in a call of the script
         self.arrived: set[StorageRef] = {None}  # on the device without a copy of the script
         self.zeroed: dict[StorageRef, SourceLine | None] = {}  # memory set to 0, and the line
+        self._same_memory: dict[StorageRef, StorageRef] = {}
 
     @property
     def unrecorded(self) -> bool:
@@ -221,6 +222,18 @@ class HostTensors:
             tensor = run(*args, **kwargs)
         self.add(tensor)
         return tensor
+
+    def same_memory(self, torch: Torch, storage: Storage) -> Storage:
+        """Another storage on the same memory: always the same one, because files hold tensors that
+        share a storage once."""
+        ref = weakref.ref(storage)
+        known = self._same_memory.get(ref)
+        found = None if known is None else alive(known)
+        if found is None:
+            flat = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
+            found = torch._C._from_dlpack(torch._C._to_dlpack(flat)).untyped_storage()
+            self._same_memory[ref] = weakref.ref(found)
+        return found
 
     def holds(self, tensor: Tensor) -> bool:
         return bool(self._storages) and weak_storage(tensor) in self._storages
