@@ -272,6 +272,19 @@ class _Gpu:
 _gpu: Any = _Gpu()
 
 
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """What a collection runs is no part of the step (a library's callback, a finalizer), and a CUDA
+    object that it frees would break a capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 # --- Where code is -------------------------------------------------------------------------------
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -720,7 +733,7 @@ class _Watch(TorchDispatchMode):
         previous = sys.getprofile()
         try:
             # Code of torch.compile would run eagerly under a dispatch mode, from then on.
-            with contextlib.nullcontext() if compiled else self:
+            with contextlib.nullcontext() if compiled else self, _no_collection():
                 sys.setprofile(self._on_python)
                 result = call()
         finally:
@@ -1167,9 +1180,7 @@ class _Program:
         step = self._step
         args, kwargs = _unflatten(spec, iter(self._leaves))
         with contextlib.ExitStack() as stack:
-            if gc.isenabled():
-                gc.disable()
-                stack.callback(gc.enable)
+            stack.enter_context(_no_collection())
             stack.enter_context(_gpu.on(step._side()))
             torch.clear_autocast_cache()
             stack.callback(torch.clear_autocast_cache)

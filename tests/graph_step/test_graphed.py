@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -76,6 +77,27 @@ def test_scratch_memory_that_others_clear_is_not_the_graph_s(gpu: EmulatedGpu) -
     loop.run(2)
     other.run(2)
     assert counts(loop.step) == counts(other.step) == (3, 1, 4)
+
+
+collections = 0
+
+
+def test_what_runs_in_a_garbage_collection_is_no_part_of_the_step(gpu: EmulatedGpu) -> None:
+    def count(phase: str, info: dict[str, int]) -> None:
+        global collections
+        collections += 1
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(count)
+    gc.set_threshold(10)
+    try:
+        loop = Loop()
+        loop.run(8)
+    finally:
+        gc.callbacks.remove(count)
+        gc.set_threshold(*thresholds)
+    assert collections
+    assert counts(loop.step) == (3, 1, 4)
 
 
 def test_more_warm_up_can_be_asked_for(gpu: EmulatedGpu) -> None:
