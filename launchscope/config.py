@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from launchscope.errors import ConfigError, UsageError
+from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import Schedule
 

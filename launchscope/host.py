@@ -8,8 +8,9 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from launchscope.frozen import dataclass
 
 # A folder or a file that is not ours, or a file that is mounted by itself. EINVAL: its owner is
 # unknown in this container.

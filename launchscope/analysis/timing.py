@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from launchscope.frozen import dataclass
 from launchscope.model import TimingResult
 from launchscope.parser.trace import Floats
 

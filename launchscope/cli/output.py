@@ -6,13 +6,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launchscope.cli.console import Console
 from launchscope.cli.options import Typed
 from launchscope.errors import LaunchscopeError, UsageError
+from launchscope.frozen import dataclass
 from launchscope.report import Content, RenderOptions, Reporter, reporter_for_path, reporter_named
 from launchscope.workflows.save import require_writable, shown_path, write_report
 

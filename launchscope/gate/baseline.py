@@ -10,13 +10,14 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from launchscope.errors import InputError, UsageError
+from launchscope.frozen import dataclass
 from launchscope.gate.measurement import range_of, sound
 from launchscope.gate.metrics import is_count
 from launchscope.git import commit_of, content_at, kind_at

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePath
 
+from launchscope.frozen import dataclass
 from launchscope.model import Environment, Profile, Target
 from launchscope.reason_text import step_summary
 from launchscope.wording import plural

@@ -11,9 +11,10 @@ allowed (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3rd ed
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from statistics import median
+
+from launchscope.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isinf
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from msgspec import Meta
 
 from launchscope.config import convert
 from launchscope.errors import ConfigError, UsageError
+from launchscope.frozen import dataclass
 from launchscope.gate import metrics
 from launchscope.model.gate import LimitSource
 from launchscope.model.recording import Mode

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import and_
 from statistics import median, mode
 from typing import TypeVar
 
 from launchscope.errors import InputError
+from launchscope.frozen import dataclass
 from launchscope.gate import metrics
 from launchscope.model import BetweenSteps, Blocker, OpRow, Profile, Shapes, WorkCount
 

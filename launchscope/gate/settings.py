@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +23,7 @@ from launchscope.config import (
     convert_table,
     kinds_of,
 )
+from launchscope.frozen import dataclass
 from launchscope.gate.baseline import baseline_path
 from launchscope.gate.limits import Limits, limits_from_config
 from launchscope.host import working_directory

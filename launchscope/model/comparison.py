@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from launchscope.frozen import dataclass
 from launchscope.model.profile import Metric, Profile, Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (

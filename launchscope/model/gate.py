@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from launchscope.frozen import dataclass
 from launchscope.model.profile import PeriodicWork
 from launchscope.model.recording import Environment, Mode, SourceLine, Target
 from launchscope.model.shown import Shown

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from launchscope.frozen import dataclass
 from launchscope.model.recording import SourceLine
 
 

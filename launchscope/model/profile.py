@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from statistics import median, quantiles
 from typing import Any, Literal
 
+from launchscope.frozen import dataclass
 from launchscope.model.launching import Histograms, OverheadRow, QueueDepth, StreamRow
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import field
 from typing import Any, Literal
 
+from launchscope.frozen import dataclass
 from launchscope.model.reason import Reason
 
 # Names of ranges in traces: the prefix of each step's, the profiler's calibration loop, and
@@ -24,7 +26,7 @@ LibraryStep = Literal["optimizer", "lbfgs", "grad_scaler"]
 Mode = Literal["gpu", "rehearsal", "trace"]
 
 
-@dataclass(frozen=True, order=True)
+@dataclasses.dataclass(frozen=True, order=True)
 class SourceLine:
     """`file` is relative to the working directory where it lies below it; lines count from 1."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from launchscope.frozen import dataclass
 
 IdleCause = Literal[
     "data", "sync", "setup", "paused", "framework", "launch_call", "dispatch", "unattributed"

@@ -5,11 +5,11 @@ launches on real traces). One graph launch reaches many kernels and is one launc
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, Table, Texts, Trace, distinct, ints, where
 

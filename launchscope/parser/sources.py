@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from launchscope.errors import InputError
+from launchscope.frozen import dataclass
 from launchscope.host import free_memory
 from launchscope.parser.trace import Trace, deduplicate
 from launchscope.plugins import load_plugins
@@ -39,6 +39,9 @@ class Source:
     read: Callable[[Path, Reading], Trace]
 
 
+DEFAULTS = Reading()
+
+
 @cache
 def sources() -> tuple[Source, ...]:
     """All trace formats, by name."""
@@ -51,7 +54,7 @@ def is_trace(path: str | Path) -> bool:
     return path.is_file() and any(source.detect(path) for source in sources())
 
 
-def read_trace(path: str | Path, reading: Reading = Reading()) -> Trace:
+def read_trace(path: str | Path, reading: Reading = DEFAULTS) -> Trace:
     """The trace in this file. Raises InputError when the file is missing, of no known format,
     beyond repair, or too large for the memory that `reading` allows."""
     # A recording names its traces as they were written; stored ones may be gzipped since.

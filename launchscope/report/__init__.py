@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from launchscope.errors import UsageError
+from launchscope.frozen import dataclass
 from launchscope.host import Blocks
 from launchscope.plugins import load_plugin, load_plugins
 from launchscope.visible import visible

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Literal, TypeVar
 
+from launchscope.frozen import dataclass
 from launchscope.model import Metric
 from launchscope.wording import SPREAD, count, pct, sentence, shows_spread, with_unit
 

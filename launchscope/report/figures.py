@@ -7,9 +7,9 @@ in them is also in a table of the report, or in the JSON file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from launchscope.frozen import dataclass
 from launchscope.model import (
     BucketPlan,
     CheckResult,

@@ -8,13 +8,13 @@ JSON is written from its columns; a Profile without its trace shows its typical 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from launchscope.errors import UsageError
+from launchscope.frozen import dataclass
 from launchscope.host import Blocks
 from launchscope.model import IdleCause, Profile, Timelines
 from launchscope.report import RenderOptions, Reporter

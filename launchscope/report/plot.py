@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
 
 from rich.text import Text
 
+from launchscope.frozen import dataclass
 from launchscope.report.document import Plot
 
 _LINES = 13

@@ -5,8 +5,7 @@ Nothing here decides. A function returns None for what was not measured.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from launchscope.frozen import dataclass
 from launchscope.model import Basis, Profile
 
 # Above this the timings contradict themselves.

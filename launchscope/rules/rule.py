@@ -6,10 +6,10 @@ The rules are the modules of `findings` that expose a RULE.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from inspect import cleandoc
 
+from launchscope.frozen import dataclass
 from launchscope.model import Finding, Profile, Severity, SourceLine
 from launchscope.plugins import load_plugins
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from launchscope.frozen import dataclass
 from launchscope.model import Profile, TensorShape
 
 

@@ -6,13 +6,14 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from math import prod
 from types import MappingProxyType
 
 from launchscope.config import BATCH_VARIABLE, Positive, convert
 from launchscope.errors import UsageError
+from launchscope.frozen import dataclass
 from launchscope.model import Target
 from launchscope.recorded import masked_value
 from launchscope.workflows.script_flags import ScriptOptions

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from launchscope.config import Settings, load_settings
 from launchscope.errors import InputError, MeasureError, MissingOptionError, UsageError
+from launchscope.frozen import dataclass
 from launchscope.gate.baseline import Baseline, BaselinePlace, baseline_place
 from launchscope.gate.comparability import mismatch
 from launchscope.gate.decide import check_profile, confirmed

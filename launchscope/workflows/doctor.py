@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
 
 import msgspec
 
 from launchscope import __version__
+from launchscope.frozen import dataclass
 
 _TIMEOUT_S = 120
 

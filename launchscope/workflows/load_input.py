@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.analysis.timeline.work import Work
 from launchscope.errors import InputError, LaunchscopeError, UsageError
+from launchscope.frozen import dataclass
 from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks, Recording
 from launchscope.model.comparison import RankRow
 from launchscope.parser import (

@@ -7,12 +7,12 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launchscope.config import Settings
 from launchscope.errors import InputError, LaunchscopeError, MeasureError, ScriptError, UsageError
+from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import Profile, Recording, Schedule, ShownResult, Target
 from launchscope.reason_text import reason_text

@@ -7,10 +7,10 @@ import ast
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import Target
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -17,6 +17,7 @@ from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.steps.shapes import Varying, phases_of, varying_of
 from launchscope.analysis.timeline.work import gather
 from launchscope.errors import InputError
+from launchscope.frozen import dataclass
 from launchscope.model import (
     Bucket,
     BucketPlan,

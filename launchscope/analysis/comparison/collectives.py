@@ -10,11 +10,11 @@ for as long as theirs lasted longer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from launchscope.analysis.timeline.communication import is_collective
+from launchscope.frozen import dataclass
 from launchscope.model.comparison import Arrival
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
 from statistics import median
 from typing import Literal
 
+from launchscope.frozen import dataclass
 from launchscope.model import (
     Metric,
     PointFailure,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 from typing import Literal
 
@@ -17,6 +17,7 @@ from launchscope.analysis.timeline.accounting import Accounting, account
 from launchscope.analysis.timeline.timeline import Timeline, build_timeline
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes
+from launchscope.frozen import dataclass
 from launchscope.model import HostInput, Recording, ReplayResult, ScopeReplay
 
 # Inputs to copy in per step where the recording does not say: a batch and its targets.

@@ -18,12 +18,12 @@ two and three layers, one bidirectional; chains of matrix products on two and fo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
 
 from launchscope.analysis.timeline.work import Work
+from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.occupancy import WHOLE
 from launchscope.parser.trace import Floats, Ints, ints, where

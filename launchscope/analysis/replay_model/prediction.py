@@ -23,7 +23,7 @@ cold caches and clocks; the bounds allow for them, and for half a microsecond a 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from launchscope.analysis.replay_model.overlap import side_by_side_ns
 from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE
 from launchscope.analysis.timeline.intervals import union_ns_by_group
 from launchscope.analysis.timeline.work import Work
+from launchscope.frozen import dataclass
 from launchscope.model import InspectResult
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, distinct, ints, where
@@ -70,6 +71,9 @@ class Optimizer:
         return ADDED_PER_TENSOR * self.tensors + ADDED_PER_GROUP * self.groups
 
 
+_NO_OPTIMIZER = Optimizer()
+
+
 @dataclass(frozen=True)
 class StepWork:
     """Device work of one eager step, or medians over several."""
@@ -91,7 +95,7 @@ class Prediction:
     high_ms: float
 
 
-def predict(work: StepWork, optimizer: Optimizer = Optimizer()) -> Prediction:
+def predict(work: StepWork, optimizer: Optimizer = _NO_OPTIMIZER) -> Prediction:
     """The model in the module's docstring. The bounds are not a confidence interval: they span
     the errors seen, and the overlap of streams that is possible."""
     nodes = work.kernels + work.copies
@@ -148,7 +152,7 @@ def made_capturable(work: Work) -> Optimizer:
     """
     windows, ranges = work.iterations, work.optimizer_ranges
     if not len(ranges):
-        return Optimizer()
+        return _NO_OPTIMIZER
     begin, end = ints(ranges, c.START), ints(ranges, c.END)
     tensors = _parameters(work, begin, end, int(ints(ranges, c.TID)[0]))
     named = where(ranges[c.NAME], _STEP.fullmatch)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
 
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline.work import Work, gather
+from launchscope.frozen import dataclass
 from launchscope.model import (
     SAME_FLAGS_RANGE,
     Correctness,

@@ -10,7 +10,7 @@ the untraced times, and simulates it with its step replayed.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, fields, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from launchscope.analysis.timeline.timeline import (
 )
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes
+from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, ints, where
 
@@ -50,6 +51,9 @@ class Costs:
     dispatch_ns: float = 800.0  # from one kernel's end to the next one's start, if it is queued
     wake_ns: float = 6000.0  # from the GPU's last work to the return of a synchronization
     queue_limit: int = QUEUE_LIMIT
+
+
+_USUAL = Costs()
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Run:
     host_between: Floats
 
 
-def simulate(loop: Loop, iterations: int, costs: Costs = Costs()) -> Run:
+def simulate(loop: Loop, iterations: int, costs: Costs = _USUAL) -> Run:
     """Run `iterations` of the loop one after another on a machine that was idle: in a closed form
     (a running maximum) if nothing waits and the queue does not fill, else event by event."""
     repeats = -(-iterations // max(loop.iterations, 1))
@@ -354,14 +358,13 @@ def _gpu(work: Work) -> tuple[Floats, Costs]:
     # What kept queued work waiting keeps it waiting again. The first has no idle time before it.
     stalled = np.where(idle > 0, stalled_ns(before, start, call_end)[0], 0)
     np.add.at(total, launch[known], (added + np.where(same, idle, stalled))[known])
-    usual = Costs()
     late = known & ~same & (before < call_start)
     queued = known & ~same & (call_end <= before) & (idle < 5000)
     woke = (ints(work.syncs, c.END) - work.drained)[work.waited > 0]
     return total, Costs(
-        latency_ns=_median((start - call_start)[late], usual.latency_ns),
-        dispatch_ns=_median(idle[queued], usual.dispatch_ns),
-        wake_ns=_median(np.maximum(woke, 0), usual.wake_ns),
+        latency_ns=_median((start - call_start)[late], _USUAL.latency_ns),
+        dispatch_ns=_median(idle[queued], _USUAL.dispatch_ns),
+        wake_ns=_median(np.maximum(woke, 0), _USUAL.wake_ns),
     )
 
 

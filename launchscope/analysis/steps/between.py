@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import repeat
 from operator import and_
@@ -14,6 +14,7 @@ import numpy as np
 from launchscope.analysis.steps.occurrence import Kind, Occurrence, occurrence, totals
 from launchscope.analysis.timeline.intervals import median_by_group
 from launchscope.analysis.timeline.work import Work
+from launchscope.frozen import dataclass
 from launchscope.model import BetweenRecord, BetweenSteps, Blocker, KernelRow, OpRow, WorkCount
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Texts, ints, where

@@ -6,10 +6,11 @@ what the host launched in that window, whenever it ran.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from launchscope.frozen import dataclass
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, where

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
+from launchscope.frozen import dataclass
 from launchscope.model import PeriodicWork, SourceLine, WorkCount
 
 _SEEN_AT_LEAST = 3

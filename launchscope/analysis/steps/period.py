@@ -6,10 +6,9 @@ earlier is mostly the same, in spite of a prologue, an epilogue and steps that d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from launchscope.frozen import dataclass
 from launchscope.parser.trace import Bools, Ints
 
 MIN_STEPS = 3

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from launchscope.frozen import dataclass
 from launchscope.model import TensorShape
 from launchscope.parser.trace import Bools, Ints
 

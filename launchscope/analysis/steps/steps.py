@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from launchscope.analysis.steps.iterations import (
 )
 from launchscope.analysis.steps.period import MIN_DEVICE, MIN_STEPS, find_period
 from launchscope.errors import InputError
+from launchscope.frozen import dataclass
 from launchscope.model import StepBoundary
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches

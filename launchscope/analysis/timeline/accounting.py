@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from launchscope.analysis.timeline.intervals import median_by_group
 from launchscope.analysis.timeline.work import Work
+from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, Table, ints
 

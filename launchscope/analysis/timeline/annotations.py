@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from launchscope.analysis.timeline.communication import find_collectives
 from launchscope.analysis.timeline.queue_depth import depth_changes
 from launchscope.analysis.timeline.timeline import CAUSES, idle_gaps, iteration_spans
 from launchscope.analysis.timeline.work import Work
+from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Insertion, Ints, Texts, Trace, ints
 

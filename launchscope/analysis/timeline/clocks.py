@@ -8,10 +8,11 @@ public traces, 15 recordings and tests/truth (H200) no such bound is off by more
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
 from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, where

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from launchscope.frozen import dataclass
 from launchscope.parser.trace import Floats, Ints
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from launchscope.analysis.timeline.backward import forward_operators
 from launchscope.analysis.timeline.nesting import Nesting, count_until
 from launchscope.analysis.timeline.work import Work
+from launchscope.frozen import dataclass
 from launchscope.model import OpRecord, OverheadRow
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, ints, numbered

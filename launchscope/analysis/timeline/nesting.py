@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from launchscope.analysis.timeline.intervals import latest
+from launchscope.frozen import dataclass
 from launchscope.parser.trace import Ints, distinct
 
 

@@ -5,7 +5,6 @@ Device work belongs to the step or iteration that launched it (by correlation id
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +16,7 @@ from launchscope.analysis.steps.iterations import (
     ranges_named,
 )
 from launchscope.analysis.timeline.intervals import Cover, latest
+from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches, synchronizations
 from launchscope.parser.rows import Rows

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
+from launchscope.frozen import dataclass
 from launchscope.model import Profile, Severity
 from launchscope.reason_text import step_summary
 from launchscope.report.document import (

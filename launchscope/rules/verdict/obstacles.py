@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+from launchscope.frozen import dataclass
 from launchscope.model import Profile
 from launchscope.reason_text import as_written
 from launchscope.rules.profile_queries import on_legacy_stream
