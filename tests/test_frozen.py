@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -39,6 +40,10 @@ BY_IDENTITY: Any = _class(frozen.dataclass(frozen=True, eq=False))
 class Point:
     x: float
     y: float = 0.0
+
+    @cached_property
+    def length(self) -> float:
+        return float(abs(self.x + self.y * 1j))
 
 
 def _outcome(do: Callable[[Any], Any], kind: Any) -> Any:
@@ -103,6 +108,14 @@ def test_a_value_survives_a_pickle_and_json() -> None:
     point = Point(1.5)
     assert pickle.loads(pickle.dumps(point)) == point
     assert msgspec.json.decode(msgspec.json.encode(point), type=Point) == point
+
+
+def test_neither_the_order_of_json_nor_what_a_value_caches_makes_it_another_one() -> None:
+    point, decoded = Point(3.0, 4.0), msgspec.json.decode('{"y": 4.0, "x": 3.0}', type=Point)
+    assert point.length == 5.0
+    assert point == decoded
+    assert hash(point) == hash(decoded)
+    assert repr(point) == repr(decoded)
 
 
 def test_a_pattern_takes_it_apart() -> None:

@@ -26,6 +26,7 @@ LibraryStep = Literal["optimizer", "lbfgs", "grad_scaler"]
 Mode = Literal["gpu", "rehearsal", "trace"]
 
 
+# These two are made while steps are timed, where launchscope.frozen would take longer.
 @dataclasses.dataclass(frozen=True, order=True)
 class SourceLine:
     """`file` is relative to the working directory where it lies below it; lines count from 1."""
@@ -38,7 +39,7 @@ class SourceLine:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TensorShape:
     """`dtype` as PyTorch names it, without the module: "float32"."""
 
