@@ -62,6 +62,8 @@ _OF_CALLS = (
 _MAX_ELSEWHERE = 0.1
 # A rank whose GPU spends more of its iteration in collectives alone waits for another rank.
 _MAX_EXPOSED_PCT = 50.0
+# Less of the iteration, in which the host may do other work than launch, is not noted.
+_LEAST_OUTSIDE_PCT = 5.0
 _SHARED_IDS = (
     "several calls of one process share a correlation id, as in merged files of processes with the "
     "same number"
@@ -468,8 +470,10 @@ def _add_projection(
         whole = _with_pauses(simulated, timeline, predicted)
         projection = projector.with_waits(whole, float(np.median(step_idle.data)))
         # A longer projection holds them already.
-        held_ms = projection.projected_ms - whole.projected_ms
-        unusual_ms, outside_ms = (max(ms - held_ms, 0.0) for ms in (unusual_ms, outside_ms))
+        held_ms = min(unusual_ms, projection.projected_ms - whole.projected_ms)
+        unusual_ms, outside_ms = unusual_ms - held_ms, max(outside_ms - held_ms, 0.0)
+    # What stays is part of what the projection removes: eager is possible, too.
+    outside_ms = min(outside_ms, max(projection.eager_ms - projection.projected_ms, 0.0))
     unsure_pct, unusual_pct, outside_pct = (
         100 * ms / iteration for ms in (unsure_ms, unusual_ms, max(unusual_ms, outside_ms))
     )
@@ -479,6 +483,12 @@ def _add_projection(
         unusual_idle_pct=unusual_pct,
         outside_idle_pct=outside_pct,
     )
+    if outside_pct >= _LEAST_OUTSIDE_PCT:
+        builder.notes.append(
+            f"for {outside_pct:.0f} % of the iteration the GPU waits while the host is in no "
+            "operator or call that launches: the prediction assumes that a replay does not need "
+            "what the host does then, and the lower bound that it needs all of it"
+        )
     low = projection.low_pct - unsure_pct / 2 - unusual_pct
     high = projection.high_pct + unsure_pct / 2
     # A projection keeps the host's work between steps, which shrinks with the iteration.

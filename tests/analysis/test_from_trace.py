@@ -164,7 +164,7 @@ def test_graphs_of_a_whole_span_are_told_and_decide_nothing() -> None:
 def test_a_step_of_a_few_launches_has_nothing_to_replay(launches: int, reason: str | None) -> None:
     def body(builder: TraceBuilder) -> None:
         for _ in range(launches):
-            builder.work(400).launch()
+            builder.op("aten::mul").work(400).launch()
 
     assert why_unknown(profile(loop_trace(6, body))) == reason
 
@@ -255,7 +255,7 @@ def test_a_pause_in_every_iteration_is_told_and_stays_in_a_replay(inside: bool) 
 
 def with_gap_of(host_us: float) -> TraceBuilder:
     def busy(builder: TraceBuilder, _: int) -> None:
-        builder.work(host_us)
+        builder.op("aten::mul").work(host_us)
         for _ in range(40):
             builder.work(16).launch(kernel_us=20)
 
@@ -315,6 +315,59 @@ def test_little_python_between_operators_does_not_keep_a_graph_from_paying() -> 
     assert read.verdict is not None
     assert read.verdict.recommendation == "adopt"
     assert known(read.facts.outside_idle_pct) == pytest.approx(20, abs=3)
+    assert any("does not need what the host does then" in note for note in read.notes)
+
+
+@pytest.mark.parametrize(
+    ("host_us", "syncs", "wanted"),
+    [
+        (8, False, "adopt"),
+        (30, False, "adopt"),
+        (150, False, "inconclusive"),
+        (150, True, "inconclusive"),
+    ],
+)
+def test_without_operators_little_host_time_is_that_of_launches(
+    host_us: float, syncs: bool, wanted: str
+) -> None:
+    """As in an export of Nsight Systems, of a program in any language."""
+
+    def body(builder: TraceBuilder, _: int) -> None:
+        for _ in range(60):
+            builder.work(host_us).launch(kernel_us=3)
+            if syncs:
+                builder.sync()
+
+    read = profile(marked(8, body))
+    assert read.verdict is not None
+    assert read.verdict.recommendation == wanted
+    if wanted == "inconclusive":
+        assert "may not need what the host does between the launches" in read.verdict.headline
+
+
+def test_operators_that_launch_nothing_may_be_needed_as_well() -> None:
+    """As of an environment that computes with tensors on the CPU."""
+
+    def acting(builder: TraceBuilder, _: int) -> None:
+        for _ in range(12):
+            for _ in range(4):
+                builder.inside("aten::mul", lambda b: b.work(2).launch(kernel_us=6))
+            builder.sync().inside("aten::sort", lambda b: b.work(190))
+
+    read = profile(marked(8, acting))
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "inconclusive"
+
+
+def test_the_python_of_an_optimizer_is_its_own() -> None:
+    def body(builder: TraceBuilder, _: int) -> None:
+        for _ in range(4):
+            builder.inside("aten::mul", lambda b: b.work(5).launch(kernel_us=100))
+        builder.optimizer(lambda b: [b.work(150).launch(kernel_us=4) for _ in range(6)])
+
+    read = profile(marked(8, body))
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "adopt"
 
 
 def waiting(kernel_us: float, host_us: float, after_us: float = 0) -> TraceBuilder:

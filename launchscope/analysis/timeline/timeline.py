@@ -287,7 +287,8 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
         unattributed=np.where(known, 0, total),
         unsure=unsure + unsure_pause,
         unusual=unusual,
-        outside=np.maximum(unusual, np.minimum(outside, exposed - launch_call) * pauses),
+        # A replay removes what is charged to a wait before, too.
+        outside=np.maximum(unusual, np.minimum(outside, exposed - launch_call + refill) * pauses),
     )
 
 
@@ -341,9 +342,7 @@ def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints
     # A launch call loads the module of its kernel.
     loads = set_up.inside(np.maximum(begin, call_start), np.minimum(stop, call_end), thread)
     waited = _sync_cover(work).inside(begin, until, thread)
-    outside = np.zeros(len(begin), np.int64)
-    if work.launching is not None:
-        outside = np.maximum(until - begin, 0) - work.launching.inside(begin, until)
+    outside = np.maximum(until - begin, 0) - work.launching.inside(begin, until)
     return data, waited, before + loads, np.maximum(in_call - loads, 0), outside
 
 

@@ -59,9 +59,12 @@ def under_threshold(profile: Profile, found: Gain) -> str:
     iteration = profile.value("iteration_ms")
     of = "the iteration" if iteration is None else f"the {ms(iteration)} iteration"
     measured, threshold = found.basis == "measured", found.threshold_pct
-    if found.is_loss:
-        makes = "makes" if measured else "would make"
-        return f"Stay eager: a replay {makes} {of} {pct(-found.removable_pct)} longer."
+    if found.is_loss or found.removable_pct <= -0.05:
+        effect = f"{'makes' if measured else 'would make'} {of} {pct(-found.removable_pct)} longer"
+        if not found.is_loss:
+            best = f"at most {pct_beside(found.high_pct, threshold)} shorter"
+            effect += f" ({best}), which is within the spread of the timings"
+        return f"Stay eager: a replay {effect}."
     removes = "removes" if measured else "would remove"
     share = share_of(found.removable_pct, threshold)
     why = f", below your threshold of {pct(threshold)}"
@@ -133,7 +136,8 @@ def within_spread(profile: Profile, found: Gain) -> str:
         then += ", so profile the script itself." if runs_torch(profile) else "."
     why = ""
     if found.rests_on_outside:
-        why = ", because a replay may or may not need what the host does between the operators"
+        between = "operators" if runs_torch(profile) else "launches"
+        why = f", because a replay may or may not need what the host does between the {between}"
     elif found.rests_on_unsure:
         why = ", because a replay may or may not remove the longer gaps between launches"
     return f"Inconclusive: the gain is {bounds}{why}. {then}"

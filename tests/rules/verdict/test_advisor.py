@@ -281,6 +281,14 @@ def test_a_loss_within_the_spread_is_not_clamped() -> None:
     )
 
 
+def test_the_headline_of_a_loss_within_the_spread_says_the_same_as_its_times() -> None:
+    given = verdict(profile(metrics={"removable_pct": share(-5.1, -9.0, 20.0)}))
+    assert given.headline == (
+        "Stay eager: a replay makes the 9.39 ms iteration 5.1 % longer (at most 20 % shorter), "
+        "which is within the spread of the timings."
+    )
+
+
 def test_an_iteration_projected_without_a_trace_has_less_confidence() -> None:
     given = verdict(profile(facts={"projected_from_bursts": True}))
     assert (given.recommendation, given.confidence) == ("adopt", "medium")
