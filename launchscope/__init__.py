@@ -4,13 +4,11 @@ Nothing heavy is imported until one of the functions is used, so that `import la
 nothing inside a training script.
 """
 
-from __future__ import annotations
-
 __version__ = "0.1.0"
 __all__ = ["check", "compare", "graphed", "load", "measure", "profile", "region", "step"]
 
-# Under `python -m launchscope` the working directory is still on sys.path: a typing.py in it would
-# be imported here.
+# Under `python -m launchscope` the working directory is still on sys.path: a typing.py or a
+# __future__.py in it would be imported here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from launchscope.markers import region, step
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in __all__:
         raise AttributeError(f"module 'launchscope' has no attribute {name!r}")
     from importlib import import_module

@@ -56,6 +56,7 @@ from tests.forkserver import main
 main(startup, int(sys.argv[2]))
 """
 _CHILD, _EVERYTHING = "launchscope.runner.child.main", "launchscope.cli.app"
+_START = "/launchscope/runner/child/start.py"
 _LAUNCHING = ("cli", "runner.parent.session")
 _NOT_AHEAD = ("launchscope.__main__", "launchscope.pytest_plugin")
 # What is imported ahead, each with what is to be in sys.modules beside it. launchscope comes in two
@@ -231,10 +232,7 @@ def _launches(command: Sequence[str]) -> bool:
 
 def _is_launchscope(arguments: Sequence[str]) -> bool:
     """Whether this is the command, or the process in which it runs a script."""
-    kind, code = (*arguments, "")[:2]
-    return (kind, code) == ("-m", "launchscope") or (
-        kind == "-c" and f"from {_CHILD} import main" in code
-    )
+    return arguments[:2] == ["-m", "launchscope"] or arguments[0].endswith(_START)
 
 
 def _fixed(environ: dict[str, str]) -> dict[str, str]:

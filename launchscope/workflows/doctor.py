@@ -16,7 +16,8 @@ from launchscope.frozen import dataclass
 _TIMEOUT_S = 120
 
 # Runs in the interpreter that would run the script, in a process of its own: it may crash.
-# Python puts the working directory on sys.path, whose files are not to run here.
+# Python puts the working directory on sys.path, whose files are not to run here. For `-c`, 3.13
+# imports from there before the first statement, so this comes through the standard input.
 _PROBE = """
 import sys
 if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated): del sys.path[0]
@@ -107,7 +108,8 @@ def _probe(interpreter: str) -> list[Diagnosis]:
     """What the interpreter reports, until it crashes if it does."""
     try:
         result = subprocess.run(
-            [interpreter, "-c", _PROBE],
+            [interpreter, "-"],
+            input=_PROBE,
             capture_output=True,
             text=True,
             errors="replace",

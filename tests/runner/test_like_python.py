@@ -324,14 +324,24 @@ def comparable(printed: str) -> str:
     return printed if "SyntaxError" not in printed else "SyntaxError"
 
 
+def full_of_names(folder: Path) -> Path:
+    """A new folder in which every name that somebody may import is a file that leaves a mark."""
+    folder.mkdir()
+    for name in sys.stdlib_module_names | {"torch", "numpy", "rich", "typer", "msgspec", "nvtx"}:
+        (folder / f"{name}.py").write_text("open('ran', 'a').write(__name__ + ' ')\n")
+    return folder
+
+
+def ran_in(folder: Path) -> set[str]:
+    marks = folder / "ran"
+    return set(marks.read_text().split()) if marks.exists() else set()
+
+
 def test_no_file_of_the_working_directory_runs_before_the_script(tmp_path: Path) -> None:
     """Neither in the command nor in the script's process; `python -m` alone imports runpy."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "script.py").write_text("import sys, json\nprint(json.__file__)\n")
-    here = tmp_path / "here"
-    here.mkdir()
-    for name in sys.stdlib_module_names | {"torch", "numpy", "rich", "typer", "msgspec", "nvtx"}:
-        (here / f"{name}.py").write_text("open('ran', 'a').write(__name__ + ' ')\n")
+    here = full_of_names(tmp_path / "here")
     script = "../elsewhere/script.py"
     for words in (
         ["--help"],
@@ -351,5 +361,41 @@ def test_no_file_of_the_working_directory_runs_before_the_script(tmp_path: Path)
         )
         assert "Traceback" not in done.stderr
         assert script not in words or done.stdout.strip() == json.__file__
-    ran = (here / "ran").read_text().split() if (here / "ran").exists() else []
-    assert set(ran) <= ({"runpy"} if sys.version_info < (3, 11) else set())
+    assert ran_in(here) <= ({"runpy"} if sys.version_info < (3, 11) else set())
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14"])
+def test_nor_does_one_under_another_version_of_python(tmp_path: Path, version: str) -> None:
+    """For `-c`, Python 3.13 imports linecache before the first statement."""
+    python = f"python{version}"
+    try:
+        subprocess.run([python, "-c", ""], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip(f"no {python} on this machine")
+    here = full_of_names(tmp_path / "here")
+    (tmp_path / "script.py").write_text("print('the script')\n")
+    for words in (
+        ["profile", "-q", "--python", python, "../script.py"],
+        ["doctor", "--python", python],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "launchscope", *words],
+            cwd=here,
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "AttributeError" not in done.stdout + done.stderr
+        assert ("the script" if words[0] == "profile" else f"python       {version}") in done.stdout
+    assert ran_in(here) <= ({"runpy"} if sys.version_info < (3, 11) else set())
+
+
+def test_the_package_imports_nothing_by_itself(tmp_path: Path) -> None:
+    """`python -m launchscope` imports it before the working directory is off the path. Without
+    site: where an editable installation has imported a module, its name does not count."""
+    here = full_of_names(tmp_path / "here")
+    code = f"import sys; sys.path.append({str(Path(__file__).parents[2])!r}); import launchscope"
+    subprocess.run([sys.executable, "-S", "-"], input=code.encode(), cwd=here, check=True)
+    assert not ran_in(here)

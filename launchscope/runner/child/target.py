@@ -82,7 +82,7 @@ def load_target(
     if sys.version_info < (3, 14):
         main.__annotations__ = {}
     sys.modules["__main__"] = main
-    options = sys.orig_argv[1 : sys.orig_argv.index("-c")]
+    options = sys.orig_argv[1 : -len(sys.argv)]
     words = ["-m", name] if kind == "module" else [name]
     sys.orig_argv[1:] = [*options, *words, *args]
     path = _as_python_names(name)

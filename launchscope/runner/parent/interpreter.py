@@ -15,44 +15,17 @@ from typing import IO
 
 from launchscope.model import Target
 
-# The script's interpreter runs this first. Nothing but the standard library is imported from here,
-# and only from its own folder: neither the working directory nor PYTHONPATH is on sys.path while
-# launchscope's modules are loaded, so no file of the person runs before the script does.
-_BOOTSTRAP = """\
-import sys
-startup = frozenset(sys.modules)
-if not (getattr(sys.flags, 'safe_path', False) or sys.flags.isolated): del sys.path[0]
-library = 'python%d%d.zip' % sys.version_info[:2]
-ahead = next((n for n, entry in enumerate(sys.path) if entry.endswith(library)), 0)
-before = sys.path[:ahead]
-del sys.path[:ahead]
-try:
-    import importlib.util
-    folder = sys.argv[1]
-    spec = importlib.util.spec_from_file_location(
-        'launchscope', folder + '/__init__.py', submodule_search_locations=[folder])
-    sys.modules['launchscope'] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    from launchscope.runner.child.main import main
-    sys.path[:0] = before
-    code = main(*sys.argv[2:4], startup)
-except KeyboardInterrupt:  # not in the script, so there is nothing to show
-    code = 130
-sys.exit(code)
-"""
 _WITH_ARGUMENT = ("W", "X")
 _ENDS_OPTIONS = ("c", "m")
 
 
 def child_command(python: str | None, folder: Path) -> list[str]:
     """The command that runs the plan in `folder`, under this interpreter or, for None, ours."""
-    package = Path(__file__).resolve().parents[2]
+    start = Path(__file__).resolve().parents[1] / "child" / "start.py"
     return [
         python or sys.executable,
         *interpreter_options(sys.orig_argv),
-        "-c",
-        _BOOTSTRAP,
-        os.fspath(package),
+        os.fspath(start),
         os.fspath(folder),
         _nvtx_folder(python),
     ]
