@@ -79,6 +79,12 @@ class GraphedError(RuntimeError):
     """CUDA is unusable after a failed capture, or a replay was not what eager computes."""
 
 
+def _visible(text: str) -> str:
+    """A name or the message of an error, of which no sign acts on a terminal or a log."""
+    text = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    return text.replace("##", "#\\x23")  # begins a command of CI services
+
+
 @dataclass(frozen=True)
 class EagerReason:
     """Why calls ran eagerly. `code` is for programs, `message` and `where` are for people."""
@@ -89,7 +95,7 @@ class EagerReason:
     calls: int = 0
 
     def __str__(self) -> str:
-        return f"{self.message} [{self.where}]" if self.where else self.message
+        return _visible(f"{self.message} [{self.where}]" if self.where else self.message)
 
 
 @dataclass(frozen=True)
@@ -1475,7 +1481,7 @@ class GraphedStep(Generic[P, R]):
     ):
         functools.update_wrapper(self, function)
         self._function = function
-        self._name = getattr(function, "__qualname__", type(function).__name__)
+        self._name = _visible(getattr(function, "__qualname__", type(function).__name__))
         self._codes: dict[types.CodeType, dict[str, Any]] = {}
         code = _code_of(function)
         self._where = _place(code)
@@ -1624,7 +1630,7 @@ class GraphedStep(Generic[P, R]):
         depth, frame = 1, sys._getframe()
         while frame.f_back is not None and frame.f_code.co_filename == __file__:
             depth, frame = depth + 1, frame.f_back
-        text = reason if reason.where else f"{reason} [{self._where}]"
+        text = str(reason) if reason.where else _visible(f"{reason} [{self._where}]")
         warnings.warn(f"{self._name} runs eagerly: {text}", GraphedWarning, stacklevel=depth)
 
     def _run_eagerly(self, reason: EagerReason, args: Any, kwargs: Any) -> R:

@@ -14,6 +14,7 @@ from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.check import change_text
 from launchscope.report.json import encoded
 from launchscope.rules import find_rule
+from launchscope.visible import visible
 from launchscope.wording import installed
 
 _KINDS = {
@@ -25,6 +26,11 @@ _KINDS = {
 
 
 _LINK = re.compile(r"\](?=\()")  # viewers make `[text](target)` a link
+
+
+def _shown(text: str) -> str:
+    """A text as people see it; paths stay exact, because they name files."""
+    return _LINK.sub("] ", visible(text))
 
 
 class _Log:
@@ -40,13 +46,13 @@ class _Log:
         locations = [found for found in map(self._location, lines) if found is not None]
         if not locations:
             return
-        self.titles[rule] = _LINK.sub("] ", title)
+        self.titles[rule] = _shown(title)
         first, *others = locations
         result = {
             "ruleId": rule,
             "ruleIndex": list(self.titles).index(rule),
             "level": level,
-            "message": {"text": _LINK.sub("] ", text)},
+            "message": {"text": _shown(text)},
             "locations": [first],
         }
         self.results.append(result | ({"relatedLocations": others} if others else {}))

@@ -16,7 +16,7 @@ from torch import nn
 
 import launchscope
 from launchscope import graph_step
-from launchscope.graph_step import GraphedError, GraphedStep, GraphedWarning, graphed
+from launchscope.graph_step import EagerReason, GraphedError, GraphedStep, GraphedWarning, graphed
 from tests.graph_step.emulation import EmulatedGpu, gpu
 
 __all__ = ["gpu"]
@@ -335,3 +335,17 @@ def test_a_numpy_array_keeps_a_call_eager(gpu: EmulatedGpu) -> None:
             factor[0] = index
             assert float(step(X, factor).sum()) == 32.0 * index
     assert ["NumPy" in str(w.message) for w in caught] == [True]
+
+
+def test_a_warning_shows_names_and_errors_visibly() -> None:
+    evil = "a\x1b]0;title\x07\n::error::x\u202e##vso[task.x]"
+
+    def step() -> None: ...
+
+    step.__qualname__ = evil
+    with pytest.warns(GraphedWarning) as warned:
+        graphed(step)()
+    for text in (str(warned[0].message), str(EagerReason("capture_failed", evil, f"{evil}.py:1"))):
+        assert text.isprintable()
+        assert "##" not in text
+        assert r"a\x1b]0;title\x07\n::error::x\u202e" in text

@@ -364,7 +364,9 @@ def test_sarif_names_files_of_the_repository_only(names: Names, samples: Names) 
         assert inert(text)
         (run,) = Sarif.model_validate_json(text).runs
         for result in run.results or []:
-            assert "](" not in (result.message.text or "")
+            said = result.message.text or ""
+            assert "](" not in said
+            assert visible(said) == said
             for location in (*(result.locations or ()), *(result.related_locations or ())):
                 assert location.physical_location is not None
                 assert location.physical_location.region is not None
