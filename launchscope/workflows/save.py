@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from launchscope.errors import UsageError
 from launchscope.host import Blocks, require_room_beside, write_whole
-from launchscope.visible import without_commands
+from launchscope.visible import inert_blocks, without_commands
 
 if TYPE_CHECKING:
     from launchscope.report import Content
@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
 def write_report(path: Path, content: Content, *, mode: int = 0o666) -> None:
     """The whole file or nothing, compressed if its name ends in .gz. `cat` may show a report to a
-    CI service later; blocks stay as they are. `mode` is of a new file. Raises OSError."""
+    CI service later; blocks stay as they are, unless the name leads to a terminal. `mode` is of a
+    new file. Raises OSError."""
     if isinstance(content, Blocks):
         from launchscope.parser.decompress import compress
 
-        is_packed = path.suffix.lower() == ".gz"
-        blocks = Blocks(lambda: compress(content)) if is_packed else content
+        blocks = content
+        if path.is_char_device():
+            blocks = Blocks(lambda: inert_blocks(content))
+        elif path.suffix.lower() == ".gz":
+            blocks = Blocks(lambda: compress(content))
         write_whole(path, blocks, mode=mode)
         return
     text = content.decode() if isinstance(content, bytes) else content

@@ -86,17 +86,19 @@ def chunks(descriptor: int) -> Iterator[bytes]:
 
 
 @pytest.mark.child
-def test_a_trace_is_printed_with_its_values_and_acts_on_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["-f perfetto", "-q -f csv -o link.perfetto.json.gz"])
+def test_a_trace_is_printed_with_its_values_and_acts_on_nothing(tmp_path: Path, words: str) -> None:
+    (tmp_path / "link.perfetto.json.gz").symlink_to("/dev/stdout")
     document = loop_trace(5, step).document()
     whole = json.dumps(document, ensure_ascii=False)  # with \x9b and more as they are
     evil = "\x1b]52;c;ZXZpbA==\x07\n::error::x\n"
     (tmp_path / "t.json").write_text(f'{whole[:-1]}, "##[error]": 1}}\n{evil}')
-    (text,) = on_terminal(tmp_path, [("report", "t.json", "-f", "perfetto")])
+    (text,) = on_terminal(tmp_path, [("report", "t.json", *words.split())])
     assert asked_of_a_terminal(text) <= _ALLOWED
     lines = text.replace("\r\n", "\n").split("\n")
     assert all(visible(line) == line for line in lines)
     assert not [line for line in lines if line.startswith("::") or "##[" in line]
-    shown, _ = json.JSONDecoder().raw_decode("\n".join(lines))
+    shown, _ = json.JSONDecoder().raw_decode("\n".join(lines), "\n".join(lines).index("{"))
     events = document["traceEvents"]
     assert shown["traceEvents"][: len(events)] == events
 
