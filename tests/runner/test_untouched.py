@@ -615,6 +615,7 @@ weights = list(net.parameters())
     "a model that is exported and saved in the loop": """
 import io
 class Net(nn.Module):
+    __jit_ignored_attributes__ = ["notes"]
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(4, 2)
@@ -628,7 +629,7 @@ for step in range(40):
     model(torch.randn(8, 4)).sum().backward()
     optimizer.step()
     scripted, traced = torch.jit.script(model), torch.jit.trace(model, torch.ones(1, 4))
-    COUNTS[scripted.code + str(scripted(torch.ones(1, 4)).shape) + traced.code] += 1
+    COUNTS[f"{scripted.graph}{scripted(torch.ones(1, 4)).shape}{traced.code}"] += 1
     shared, file = torch.zeros(1000), io.BytesIO()
     torch.save({"first": shared[:10].cpu(), "rest": shared[10:].cpu()}, file)
     COUNTS[f"{len(file.getvalue())} bytes"] += 1

@@ -24,7 +24,7 @@ from launchscope.runner.child.torch_types import Function, Module, Torch, Value
 
 # Where torch.nn.Module looks for a call that replaces its own. Unlike a hook, it does not make
 # the call of the module slower.
-REPLACED_CALL, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
+_CALL, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
 # Those to a call that replaces a module's own, while it runs: of the module's dictionary, of what
 # takes it back, of its StepBoundaryHooks, of its caller, and of who counts them. With one more, the
 # script has copied the dictionary.
@@ -109,12 +109,12 @@ class StepBoundaryHooks:
 
         None if the call of the module was replaced before.
         """
-        if module_attributes(module).get(REPLACED_CALL) is not None:
+        if module_attributes(module).get(_CALL) is not None:
             return None
         restore = replace_call(module, partial(self._around, module))
         if restore is None:
             return None
-        self._call = module_attributes(module)[REPLACED_CALL]
+        self._call = module_attributes(module)[_CALL]
 
         def take_back() -> None:
             restore()
@@ -196,16 +196,34 @@ def replace_call(
     back first.
     """
     attributes = module_attributes(module)
-    before = attributes.get(REPLACED_CALL)
+    before = attributes.get(_CALL)
     if before is not None and type(before) is not UncopyableCall:
         return None
     # torch leaves it out of copies; classes with a way of their own to copy (DDP) do not.
-    call = attributes[REPLACED_CALL] = UncopyableCall(around(before or module._call_impl))
+    call = attributes[_CALL] = UncopyableCall(around(before or module._call_impl))
 
     def restore() -> None:
-        if attributes.get(REPLACED_CALL) is call:
-            del attributes[REPLACED_CALL]
+        if attributes.get(_CALL) is call:
+            del attributes[_CALL]
             if before is not None:
-                attributes[REPLACED_CALL] = before
+                attributes[_CALL] = before
 
     return restore
+
+
+def with_own_call(original: Function) -> Function:
+    """Around a function that finds the TorchScript type of a module: with a replaced call there is
+    none, and files of TorchScript name every type."""
+
+    def called(module: Module, *args: Any, **kwargs: Any) -> Value:
+        attributes = module_attributes(module)
+        call = attributes.get(_CALL)
+        if type(call) is not UncopyableCall:
+            return original(module, *args, **kwargs)
+        del attributes[_CALL]
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            attributes[_CALL] = call
+
+    return called

@@ -22,12 +22,12 @@ from typing import Any, TypeAlias
 from launchscope.model import SourceLine
 from launchscope.runner.child.hooks import compile_hooks
 from launchscope.runner.child.hooks.boundary_hooks import (
-    REPLACED_CALL,
     StepBoundaryHooks,
     UncopyableHook,
     is_replaceable,
     own_hook_ids,
     replace_call,
+    with_own_call,
 )
 from launchscope.runner.child.hooks.dataloader_hook import wrap_fetch
 from launchscope.runner.child.hooks.modules import ObjectKeys, is_weighted
@@ -47,7 +47,6 @@ _HookedFrame: TypeAlias = tuple[int, CodeType]
 # A call of a module has four frames, and one more while global hooks are there.
 _MORE_FRAMES = 5 / 4
 _OWN_FRAMES = 50  # that may run within a step of the script, and around all of it
-_IGNORED_BY_JIT = "__jit_ignored_attributes__"  # of a class of modules
 
 
 class StepObserver:
@@ -151,9 +150,7 @@ class Hooks:
         self._wrap(torch.nn.Module, "compile", partial(compile_hooks.wrap_module_compile, self))
         for owner, name, note in patches(torch):
             self._wrap(owner, name, partial(noting, self, note))
-        # TorchScript would give a type to the call that replaces a module's own, and fails.
-        ignored = [*getattr(torch.nn.Module, _IGNORED_BY_JIT, ()), REPLACED_CALL]
-        self._undo.callback(put_in_place(torch.nn.Module, _IGNORED_BY_JIT, ignored))
+        self._wrap(torch.jit._recursive, "infer_concrete_type_builder", with_own_call)
 
     def _wrap(self, owner: Value, name: str, around: Callable[[_Call], _Call]) -> None:
         original = getattr(owner, name)
