@@ -524,11 +524,8 @@ def _place(code: types.CodeType | None) -> str | None:
 _contents = operator.attrgetter("cell_contents")
 _grad = operator.attrgetter("grad")
 _requires_grad = operator.attrgetter("requires_grad")
-_same_pointers: Callable[[list[Tensor], list[int], list[int]], bool] = getattr(
-    torch._C,
-    "_tensors_data_ptrs_at_indices_equal",
-    lambda tensors, pointers, indices: list(map(Tensor.data_ptr, tensors)) == pointers,
-)
+_pointer: Callable[[Tensor], int] = Tensor.data_ptr
+_END = (object(),)  # behind two sequences: where one is longer, something differs from it
 
 
 def _equal(now: Any, then: Any) -> bool:
@@ -580,7 +577,8 @@ class _Guard:
         self._sizes = [len(view) for view, _ in self._sized]
         self._values = [view for view, _ in (*values, *reach.objects)]
         self._value_sizes = list(map(len, self._values))
-        self._held, self._held_structure = self._read(), list(chain.from_iterable(self._structure))
+        self._held = self._read()
+        self._held_structure = list(chain(chain.from_iterable(self._structure), _END))
         # The names of what is held, for people.
         self._labels = [label for _, _, label in slots] + [label for _, label in reach.cells]
         self._labels += [label for view, label in (*short, *structure) for _ in view]
@@ -602,7 +600,6 @@ class _Guard:
         state += [v for v in self._held if isinstance(v, Tensor)]
         self.tensors = [t for t in (*self.parameters, *self.buffers, *state) if _address(t)]
         self._pointers = [t.data_ptr() for t in self.tensors]
-        self._indices = list(range(len(self.tensors)))
         self._hooks, self._hooked = self.hooks(), RemovableHandle.next_id
 
     def _read(self) -> list[Any]:
@@ -614,13 +611,13 @@ class _Guard:
 
     def alive(self) -> bool:
         """Whether the model and the optimizers still consist of the same tensors and objects."""
+        structure = chain(chain.from_iterable(self._structure), _END)
         return (
-            all(map(operator.is_, chain.from_iterable(self._structure), self._held_structure))
-            and sum(map(len, self._structure)) == len(self._held_structure)
+            all(map(operator.is_, structure, self._held_structure))
             and not any(self._empty)
             and all(o.state is state and o.param_groups is g for o, state, g in self._tables)
             and list(map(type, self.modules)) == self._types
-            and _same_pointers(self.tensors, self._pointers, self._indices)
+            and list(map(_pointer, self.tensors)) == self._pointers
         )
 
     def holds(self) -> bool:
@@ -928,20 +925,8 @@ def _by_torch(frame: types.FrameType | None) -> bool:
 # --- 3. Optimizers -------------------------------------------------------------------------------
 
 # Optimizers of torch whose numbers can all be on the GPU: with `capturable`, or with `fused`.
-_CAPTURABLE = {
-    getattr(torch.optim, name)
-    for name in (
-        "Adadelta",
-        "Adam",
-        "AdamW",
-        "Adamax",
-        "ASGD",
-        "NAdam",
-        "RAdam",
-        "RMSprop",
-        "Rprop",
-    )
-}
+_NAMES = ("Adadelta", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
+_CAPTURABLE = {getattr(torch.optim, name) for name in _NAMES}
 _FUSED = {torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW}
 
 
@@ -1430,13 +1415,18 @@ class _Kind:
         self._at_entry = [g is None for g in map(_grad, guard.parameters)]
         self._pointers: dict[int, int] = {}
 
-    def holds(self) -> bool:
-        return self.guard.holds() and self._gradients_hold()
+    def holds(self) -> list[Tensor | None] | None:
+        """The gradients that a replay needs to know, if a call now is of this kind."""
+        if not self.guard.holds():
+            return None
+        now = list(map(_grad, self.guard.parameters)) if self.uses_gradients else []
+        if not self._gradients_hold(now):
+            return None
+        return [] if self.program is None else now  # an eager call must be free to free them
 
-    def _gradients_hold(self) -> bool:
+    def _gradients_hold(self, now: list[Tensor | None]) -> bool:
         if not self.uses_gradients:
             return True
-        now = list(map(_grad, self.guard.parameters))
         program = self.program
         if program is not None and self._loops:
             return all(map(operator.is_, now, program.parts[-1].gradients)) or self._fit(now)
@@ -1582,7 +1572,8 @@ class GraphedStep(Generic[P, R]):
             key = _key(leaves, spec)
         except _RefusedError as refused:
             return self._run_eagerly(refused.reason, args, kwargs)
-        kind = next((k for k in self._kinds.get(key, ()) if k.holds()), None)
+        found = ((k, now) for k in self._kinds.get(key, ()) if (now := k.holds()) is not None)
+        kind, gradients = next(found, (None, []))
         if kind is None:
             return self._watch(key, None, leaves, args, kwargs)
         if kind.refusal is not None:
@@ -1606,7 +1597,6 @@ class GraphedStep(Generic[P, R]):
             if self._stream is not None:
                 stream.wait_stream(self._stream)
             self._stream = stream
-        gradients = list(map(_grad, kind.guard.parameters))
         if self._check_every and self._replayed % self._check_every == 0:
             return self._checked_replay(kind, leaves, gradients, args, kwargs)
         return kind.program.replay(leaves, gradients)  # type: ignore[no-any-return]
@@ -1686,7 +1676,7 @@ class GraphedStep(Generic[P, R]):
             return self._run_eagerly(self._never, args, kwargs)
         others = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
         reach = self._look_around(others)
-        if kind is not None and not kind.holds():  # looking around has renewed the form
+        if kind is not None and kind.holds() is None:  # looking around has renewed the form
             kind = None
         if kind is None:
             kind = _Kind(_Guard(reach, self._inside, self._moving))

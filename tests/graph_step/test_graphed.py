@@ -300,6 +300,18 @@ def test_a_replaced_model_releases_its_graph(gpu: EmulatedGpu) -> None:
     assert loop.step.stats.graphs == 1
 
 
+@pytest.mark.parametrize("change", [lambda last: last.append(nn.Parameter(X)), list.pop])
+def test_a_parameter_more_or_less_at_the_end_of_all_ends_a_graph(
+    gpu: EmulatedGpu, change: Callable[[list[Any]], Any]
+) -> None:
+    loop = Loop()
+    loop.run(6)
+    guard = loop.step._all_kinds()[-1].guard
+    assert guard.alive()
+    change(loop.optimizer.param_groups[-1]["params"])
+    assert not guard.alive()
+
+
 def test_the_summary_at_exit_is_one_line(
     gpu: EmulatedGpu, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,7 +115,7 @@ REMOVALS = [
     Removal(GUARD, "alive", always, "parameters_given_other_memory"),
     Removal(GUARD, "alive", always, "state_loaded_after_the_capture"),
     Removal(GUARD, "alive", always, "state_assigned_after_the_capture"),
-    Removal(graph_step, "_same_pointers", always, "parameters_given_other_memory"),
+    Removal(graph_step, "_pointer", lambda tensor: 0, "parameters_given_other_memory"),
     Removal(graph_step, "_requires_grad", nothing, "frozen_layers_that_thaw"),
     Removal(GUARD, "hooks_hold", always, "a_hook_added_late"),
     Removal(graph_step, "_hooks", lambda *_: iter(()), "a_hook_in_python"),
