@@ -28,7 +28,7 @@ from launchscope.analysis.replay_model.replay import (
     replayed_work,
     with_largest_scope,
 )
-from launchscope.analysis.steps.between import of_records
+from launchscope.analysis.steps.between import blocker_of, of_records
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.steps.occurrence import Kind, occurrence
 from launchscope.analysis.timeline.kernels import kernel_table, op_table
@@ -338,6 +338,5 @@ def _blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:
     """In the order in which they occur; a line that blocks in several parts of a step is one."""
     counts: Counter[Blocker] = Counter()
     for record in inspected.blockers if inspected is not None else ():
-        blocker = Blocker(record.op, record.where, 0, record.category, record.code, record.inside)
-        counts[blocker] += record.count
+        counts[blocker_of(record)] += record.count
     return tuple(replace(blocker, count=count) for blocker, count in counts.items())

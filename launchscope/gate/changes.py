@@ -135,13 +135,15 @@ def _blockers(
         known = {_text(blocker) for blocker in less if blocker.op == op}
         rows = [blocker for blocker in more if blocker.op == op]
         rows.sort(key=lambda blocker: _text(blocker) in known)
-        return dict.fromkeys(blocker.where for blocker in rows if blocker.where)
+        found = ((blocker.where, blocker.library and blocker.library.where) for blocker in rows)
+        return dict.fromkeys(line for lines in found for line in lines if line)
 
     return _changed("blocker", had, has, lines)
 
 
 def _text(blocker: Blocker) -> str | SourceLine | None:
-    return blocker.code or blocker.where
+    run_by = blocker.library or blocker
+    return run_by.code or run_by.where
 
 
 def _kernels(now: Sequence[KernelRow], before: Sequence[KernelRow]) -> list[Change]:

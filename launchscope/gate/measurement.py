@@ -167,7 +167,8 @@ def _joined_blockers(
     for profile in profiles:
         alike: Counter[tuple[object, ...]] = Counter()
         for blocker in profile.blockers:
-            kind = (blocker.op, blocker.category, blocker.where)
+            line = blocker.library and blocker.library.where
+            kind = (blocker.op, blocker.category, blocker.where, line)
             key = (*kind, alike[kind])  # a line can have one in two parts of the step
             alike[kind] += 1
             if key not in rows or rows[key].count < blocker.count:

@@ -90,6 +90,7 @@ from launchscope.model.recording import (
     GpuClock as GpuClock,
     HostInput as HostInput,
     InspectResult as InspectResult,
+    LibraryLine as LibraryLine,
     LibraryStep as LibraryStep,
     Mode as Mode,
     OpCount as OpCount,

@@ -54,7 +54,8 @@ class TimedFigure:
 class Change:
     """A kernel, op or blocker that a step, or the work `between` two steps, has more or less often
     than in the baseline; or periodic "work", by its metric. `where` are lines of the script, the
-    likeliest first; of what disappeared, lines of the old source."""
+    likeliest first, each with the line of an installed library to which it leads, if there is one;
+    of what disappeared, lines of the old source."""
 
     kind: Literal["kernel", "op", "blocker", "work"]
     name: str

@@ -12,6 +12,7 @@ from launchscope.model.reason import Reason
 from launchscope.model.recording import (
     Cause,
     Environment,
+    LibraryLine,
     LibraryStep,
     Mode,
     OptimizerChange,
@@ -83,12 +84,15 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Blocker:
+    """As a BlockerRecord."""
+
     op: str
     where: SourceLine | None
     count: int
     category: str = "other"
     code: str | None = None
     inside: LibraryStep | None = None  # None: the person's own code
+    library: LibraryLine | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,8 @@ class Replay:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one rule has to say. `evidence` holds the numbers it rests on."""
+    """What one rule has to say. `evidence` holds the numbers it rests on. `library` is the line of
+    an installed library to which `where` leads."""
 
     code: str
     severity: Severity
@@ -158,6 +163,7 @@ class Finding:
     advice: str
     where: SourceLine | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
+    library: SourceLine | None = None
 
 
 @dataclass(frozen=True)

@@ -193,8 +193,19 @@ class TraceResult:
 
 
 @dataclass(frozen=True)
+class LibraryLine:
+    """A line of an installed library. `package` is what a script imports. None: not known."""
+
+    where: SourceLine
+    code: str | None = None  # the source text of the line
+    package: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True)
 class BlockerRecord:
-    """One operation that a capture cannot contain, with the user's line."""
+    """One operation that a capture cannot contain, with the user's line. `library` is the line that
+    runs it, where that line is a library's: `where` leads there, or is the same one."""
 
     op: str  # for example "aten._local_scalar_dense"
     category: str  # sync | host_copy | dynamic_shape | rng | stream | optimizer | other
@@ -204,6 +215,7 @@ class BlockerRecord:
     part: StepPart = "forward"  # of the step, in which it runs
     inside: LibraryStep | None = None  # None: the person's own code
     by_step: tuple[int, ...] = ()  # its count in each inspected step; none in an old recording
+    library: LibraryLine | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -61,13 +60,14 @@ class _Log:
         """A line of the repository or of an installed library; no other path leaves the machine."""
         if line is None or line.line < 1:  # GitHub would refuse the file
             return None
-        base, found = "%SRCROOT%", self.options.in_repository(line)
-        if found is None:
-            path = os.path.normpath(line.file)
-            base, found = "%SITEPACKAGES%", replace(line, file=installed(path))
-            if found.file == path:
+        path = os.path.normpath(line.file)
+        base, file = "%SITEPACKAGES%", installed(path)
+        if file == path:  # of no environment, which may lie in the repository
+            own = self.options.in_repository(line)
+            if own is None:
                 return None
-        uri = quote(found.file.replace(os.sep, "/"), errors="backslashreplace")
+            base, file = "%SRCROOT%", own.file
+        uri = quote(file.replace(os.sep, "/"), errors="backslashreplace")
         return {
             "physicalLocation": {
                 "artifactLocation": {"uri": uri, "uriBaseId": base},
@@ -109,14 +109,14 @@ def render_check(check: CheckResult, options: RenderOptions) -> bytes:
 
 
 def render_profile(profile: Profile, options: RenderOptions) -> bytes:
-    """Findings that name a line."""
+    """Findings that name a line; one of a library is related to the person's that leads there."""
     log = _Log(options)
     for finding in profile.findings:
         rule = find_rule(finding.code)
         title = rule.title if rule is not None else finding.code
         text = f"{finding.title.rstrip('.')}. {finding.advice}".strip()
         level = finding.severity if finding.severity in ("error", "warning") else "note"
-        log.add(finding.code, title, level, text, finding.where)
+        log.add(finding.code, title, level, text, finding.where, finding.library)
     return log.encoded()
 
 

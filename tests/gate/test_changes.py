@@ -16,6 +16,7 @@ from launchscope.model import (
 )
 from launchscope.report import reporter_named
 from tests.gate.profiles import OPS, checked, gpu, item, rehearsal, with_between
+from tests.rules.profiles import library_blocker
 
 
 def moved(ops: tuple[OpRow, ...], by: int, beyond: int = 0) -> tuple[OpRow, ...]:
@@ -117,3 +118,16 @@ def test_periodic_work_that_appeared_is_named_with_its_lines() -> None:
         text = str(reporter_named(name).render(checked(more, plain)))
         assert "between_syncs" in text
         assert "43" in text
+
+
+def test_a_new_blocker_in_a_library_shows_both_lines() -> None:
+    blocker = library_blocker()
+    assert blocker.library is not None
+    (found,) = changes(rehearsal(blockers=(blocker,)), rehearsal())
+    assert found.where == (blocker.where, blocker.library.where)
+
+
+def test_a_baseline_that_does_not_know_the_librarys_lines_has_the_same_blockers() -> None:
+    lines = [replace(library_blocker(), count=2), replace(library_blocker(), library=None)]
+    (known,) = (replace(lines[1], count=3),)
+    assert changes(rehearsal(blockers=lines), rehearsal(blockers=[known])) == ()

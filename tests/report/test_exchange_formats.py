@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import junitparser
 import pytest
 from pydantic import BaseModel
-from sarif_pydantic import Sarif
+from sarif_pydantic import Location, Sarif
 
 from launchscope.errors import UsageError
 from launchscope.model import Change, CheckResult, Profile, SourceLine
@@ -26,7 +26,7 @@ from tests.gate.profiles import (
     not_compared,
     passed_and_stale,
 )
-from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
+from tests.rules.profiles import blocked, gpu_bound, library_blocker, predicted, profile, rehearsal
 
 CHECKS = (failed_rehearsal, failed_on_gpu, passed_and_stale, not_compared)
 PROFILES = (profile, blocked, gpu_bound, rehearsal)
@@ -251,3 +251,27 @@ def test_a_stale_baseline_is_a_notice() -> None:
 def test_a_format_for_checks_alone_refuses_a_profile() -> None:
     with pytest.raises(UsageError, match="github cannot show a Profile"):
         reporter_named("github").render(profile())
+
+
+@pytest.mark.parametrize("environment", ["/env/lib", ".venv/lib"])
+def test_sarif_relates_the_librarys_line_to_the_persons(environment: str) -> None:
+    blocker = library_blocker()
+    assert blocker.library is not None
+    where = replace(blocker.library.where, file=f"{environment}/site-packages/toymodels/encoder.py")
+    blocker = replace(blocker, library=replace(blocker.library, where=where))
+    log = Sarif.model_validate_json(data(advise(predicted(blockers=(blocker,))), "sarif"))
+    (result,) = (found for found in log.runs[0].results or () if found.rule_id == "LS030")
+    assert places(result.locations) == [("%SRCROOT%", "train.py", 52)]
+    assert places(result.related_locations) == [("%SITEPACKAGES%", "toymodels/encoder.py", 23)]
+
+
+def places(locations: Sequence[Location] | None) -> list[tuple[str | None, str | None, int | None]]:
+    found = []
+    for location in locations or ():
+        physical = location.physical_location
+        assert physical is not None
+        artifact, region = physical.artifact_location, physical.region
+        assert artifact is not None
+        assert region is not None
+        found.append((artifact.uri_base_id, artifact.uri, region.start_line))
+    return found

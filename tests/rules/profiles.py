@@ -15,6 +15,7 @@ from launchscope.model import (
     Histogram,
     Histograms,
     KernelRow,
+    LibraryLine,
     Metric,
     OptimizerChange,
     OverheadRow,
@@ -203,6 +204,13 @@ def item_blocker() -> Blocker:
         category="sync",
         code="total += loss.item()",
     )
+
+
+def library_blocker() -> Blocker:
+    """The same in an installed library, below a line of the person's."""
+    line = SourceLine("/env/lib/python3.12/site-packages/toymodels/encoder.py", 23)
+    library = LibraryLine(line, "longest = mask.sum().item()", "toymodels", "1.2.0")
+    return replace(item_blocker(), code="loss = model(x, mask)", library=library)
 
 
 def gpu_bound() -> Profile:

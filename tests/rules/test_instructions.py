@@ -8,7 +8,7 @@ import pytest
 
 from launchscope.model import Profile, Reason, Replay, Shapes, ShapeSignature, SourceLine, Verdict
 from launchscope.rules import advise
-from tests.rules.profiles import item_blocker, predicted, profile
+from tests.rules.profiles import item_blocker, library_blocker, predicted, profile
 from tests.shapes import tensors
 
 
@@ -85,3 +85,8 @@ def test_a_capture_that_no_rule_explains_is_to_be_fixed_at_its_line() -> None:
     )
     assert given.recommendation == "adopt_after_fixes"
     assert given.instructions[0].startswith("Remove what prevents the capture at train.py:9")
+
+
+def test_a_line_to_fix_in_a_library_is_named_with_the_line_that_leads_there() -> None:
+    first = verdict(predicted(blockers=(library_blocker(),))).instructions[0]
+    assert first.startswith("Fix toymodels/encoder.py:23 (called at train.py:52) (launchscope")

@@ -15,7 +15,15 @@ from launchscope.analysis.steps.occurrence import Kind, Occurrence, occurrence, 
 from launchscope.analysis.timeline.intervals import median_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
-from launchscope.model import BetweenRecord, BetweenSteps, Blocker, KernelRow, OpRow, WorkCount
+from launchscope.model import (
+    BetweenRecord,
+    BetweenSteps,
+    Blocker,
+    BlockerRecord,
+    KernelRow,
+    OpRow,
+    WorkCount,
+)
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Texts, ints, where
 
@@ -75,11 +83,18 @@ def _blockers(records: Sequence[BetweenRecord]) -> tuple[Blocker, ...]:
     rows = reduce(
         and_,
         (
-            Counter({Blocker(b.op, b.where, 0, b.category, b.code, b.inside): b.count for b in own})
+            Counter({blocker_of(record): record.count for record in own})
             for own in (record.blockers for record in records)
         ),
     )
     return tuple(replace(blocker, count=count) for blocker, count in rows.items())
+
+
+def blocker_of(record: BlockerRecord) -> Blocker:
+    """What the record is of, without its count."""
+    return Blocker(
+        record.op, record.where, 0, record.category, record.code, record.inside, record.library
+    )
 
 
 def of_trace(work: Work) -> BetweenCounts | None:

@@ -34,6 +34,8 @@ If the host waits while the GPU is busy anyway, the wait costs nothing and is no
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from launchscope.model import Profile
 from launchscope.rules.profile_queries import (
     WORTH_FIXING_PCT,
@@ -42,7 +44,7 @@ from launchscope.rules.profile_queries import (
     wait_to_fix_first,
 )
 from launchscope.rules.rule import Findings, rule
-from launchscope.wording import ms, pct
+from launchscope.wording import ms, pct, place
 
 
 @rule("LS021", __doc__, fixable=True)
@@ -54,19 +56,24 @@ def RULE(profile: Profile) -> Findings:
     inside, between = facts.inside_step_syncs or 0.0, facts.between_step_syncs or 0.0
     of = f" ({pct(share)})" if share <= 100 else ""  # the cost is that of traced steps
     first = wait_to_fix_first(profile) == "sync_cost_ms"
-    line = next((b.where for b in profile.blockers if b.category == "sync" and b.where), None)
+    waiting = (b for b in profile.blockers if b.category == "sync" and b.where) if inside else ()
+    line = next(iter(waiting), None)
+    library = line.library.where if line and line.library else None
     advice = _advice(inside, between, torch=runs_torch(profile))
-    yield RULE.finding(
+    if library:
+        advice += f" The host waits in an installed library, at {place(library)} (LS030)."
+    found = RULE.finding(
         "warning" if first else "advice",
         f"Synchronization costs {ms(cost)} per iteration{of}",
         f"{'Fix this before you adopt a graph. ' if first else ''}{advice}",
-        line if inside else None,
+        line.where if line else None,
         sync_cost_ms=cost,
         share_pct=share,
         inside_step=inside,
         between_steps=between,
         calls=list(facts.sync_names or ()),
     )
+    yield replace(found, library=library)
 
 
 def _advice(inside: float, between: float, *, torch: bool) -> str:

@@ -4,6 +4,11 @@
 Each line inside the step that stops a capture: it reads a value on the host, copies from pageable
 memory, makes a shape that depends on data, or uses random state that the graph does not know.
 
+Where an installed library has that line, it is shown beside the line of yours that leads there.
+Three things help from outside: an argument that avoids the operation (a value that you compute once
+and pass as a tensor on the GPU, a size that you know, a mask of a fixed shape), a newer version of
+the library, or a patch (a subclass or a function of yours in its place).
+
 ## Why it matters
 The capture fails at that line, or each replay uses the value of the captured step.
 
@@ -26,9 +31,12 @@ Between steps these operations stop nothing. LS021 reports the time that they co
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from launchscope.model import Blocker, Profile
 from launchscope.reason_text import as_written
 from launchscope.rules.rule import Findings, rule
+from launchscope.wording import place, sentence
 
 _BY_OP = {
     "_local_scalar_dense": "Reading a value on the host waits for the GPU. Keep it in a tensor "
@@ -76,7 +84,35 @@ _BY_STEP = {
 }
 
 
+# What an argument of a library can do about it.
+_ARGUMENTS = {
+    "sync": "leaves this out, or takes the value that is read",
+    "host_copy": "takes this tensor, and create it on the GPU once before the loop",
+    "dynamic_shape": "fixes the size: a length that you know, padded inputs, or a mask of a static "
+    "shape",
+    "rng": "leaves the generator out",
+}
+
+
 def _advice(blocker: Blocker) -> str:
+    advice, library = _own_advice(blocker), blocker.library
+    if library is None:
+        return advice
+    named = " ".join(filter(None, (library.package, library.version))) or place(library.where)
+    by = ""
+    if blocker.where != library.where:
+        by = f" called by `{blocker.code.strip()}`" if blocker.code else " called by your line"
+    lead = f"The line is in an installed library ({named}){by}."
+    if blocker.inside is not None:  # what the person constructs decides, not the library's line
+        return f"{lead} {advice}"
+    argument = _ARGUMENTS.get(blocker.category, "leaves this out")
+    return (
+        f"{lead} Look for an argument that {argument}. Otherwise try a newer version, or patch "
+        f"the line. {advice}"
+    )
+
+
+def _own_advice(blocker: Blocker) -> str:
     names = blocker.op.split(".")
     if "_local_scalar_dense" in names and blocker.inside is not None:
         return _IN_A_STEP.format(_BY_STEP[blocker.inside])
@@ -90,16 +126,21 @@ def _advice(blocker: Blocker) -> str:
 def RULE(profile: Profile) -> Findings:
     captured = profile.replay.status == "measured"  # this capture worked in spite of the line
     for blocker in profile.blockers:
-        name = as_written(blocker.op, blocker.code)
+        library = blocker.library
+        text = blocker.code if library is None else library.code
+        name = as_written(blocker.op, text)
+        if library is not None and library.where != blocker.where:
+            name += f" at {place(library.where)}"
         count = f" ({blocker.count} times per step)" if blocker.count > 1 else ""
-        code = f": `{blocker.code.strip()}`" if blocker.code else ""
+        code = f": `{text.strip()}`" if text else ""
         stops = "can stop" if captured else "stops"
-        yield RULE.finding(
+        found = RULE.finding(
             "advice" if captured else "warning",
-            f"{name[0].upper()}{name[1:]}{count} {stops} a capture{code}",
+            sentence(f"{name}{count} {stops} a capture{code}").removesuffix("."),
             _advice(blocker),
             blocker.where,
             op=blocker.op,
             category=blocker.category,
             count=blocker.count,
         )
+        yield replace(found, library=library.where if library else None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from launchscope.frozen import dataclass
-from launchscope.model import Profile
+from launchscope.model import Blocker, Profile
 from launchscope.reason_text import as_written
 from launchscope.rules.profile_queries import on_legacy_stream
 from launchscope.rules.shape_change import branches, calls_seen, distinct_inputs, growth
@@ -114,4 +114,14 @@ def _blocking_lines(profile: Profile) -> list[str]:
     """The lines to fix, without those of a step that stays eager."""
     eager = profile.shapes.stable is False and branches(profile)
     blockers = [b for b in profile.blockers if not (eager and b.inside == "lbfgs")]
-    return list(dict.fromkeys(place(b.where) if b.where else as_written(b.op) for b in blockers))
+    return list(dict.fromkeys(map(_line_of, blockers)))
+
+
+def _line_of(blocker: Blocker) -> str:
+    """`train.py:41`, `models/vit.py:7 (called at train.py:41)`, or the op without a line."""
+    if blocker.where is None:
+        return as_written(blocker.op)
+    own, library = place(blocker.where), blocker.library
+    if library is None or library.where == blocker.where:
+        return own
+    return f"{place(library.where)} (called at {own})"

@@ -32,6 +32,7 @@ from tests.rules.profiles import (
     blocked,
     gpu_bound,
     item_blocker,
+    library_blocker,
     predicted,
     profile,
     rehearsal,
@@ -381,6 +382,54 @@ def test_advice_on_a_blocker_depends_on_its_op_and_on_whose_step_runs_it(
     blocker = replace(item_blocker(), op=op, inside=inside)
     (finding,) = rule.check(predicted(blockers=(blocker,)))
     assert said in finding.advice
+
+
+def test_a_blocker_in_a_library_has_both_lines_and_advice_from_outside() -> None:
+    rule = find_rule("LS030")
+    assert rule is not None
+    blocker = library_blocker()
+    assert blocker.library is not None
+    (finding,) = rule.check(predicted(blockers=(blocker,)))
+    assert (finding.where, finding.library) == (blocker.where, blocker.library.where)
+    assert ".item() at toymodels/encoder.py:23 stops" in finding.title
+    assert finding.title.endswith("`longest = mask.sum().item()`")
+    for said in ("toymodels 1.2.0", "`loss = model(x, mask)`", "argument", "newer", "patch"):
+        assert said in finding.advice
+
+
+def test_a_library_without_a_line_of_the_persons_is_named_once() -> None:
+    rule = find_rule("LS030")
+    assert rule is not None
+    library = library_blocker().library
+    assert library is not None
+    blocker = replace(
+        library_blocker(), where=library.where, library=replace(library, version=None)
+    )
+    (finding,) = rule.check(predicted(blockers=(blocker,)))
+    assert "encoder.py" not in finding.title
+    assert "(toymodels). Look for" in finding.advice
+
+
+def test_the_flags_of_an_optimizer_are_the_advice_also_where_a_library_steps_it() -> None:
+    rule = find_rule("LS030")
+    assert rule is not None
+    blocker = replace(library_blocker(), inside="grad_scaler")
+    (finding,) = rule.check(predicted(blockers=(blocker,)))
+    assert "fused=True" in finding.advice
+    assert "patch" not in finding.advice
+
+
+def test_the_name_of_a_function_begins_a_title_as_it_is_written() -> None:
+    rule = find_rule("LS030")
+    assert rule is not None
+    blockers = [replace(item_blocker(), op=op) for op in ("aten.nonzero", "aten.index")]
+    blockers.append(replace(item_blocker(), code="if loss > 3:"))
+    titles = [finding.title for finding in rule.check(predicted(blockers=tuple(blockers)))]
+    assert [title.split(" stops")[0] for title in titles] == [
+        "nonzero()",
+        "x[mask]",
+        "An implicit .item()",
+    ]
 
 
 def test_advice_on_boolean_indexing_is_not_given_for_an_index_on_the_host() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,12 @@ import torch  # noqa: F401  # its folder is asked for
 
 from launchscope.model import SourceLine
 from launchscope.runner.child import source_lines as userlines
-from launchscope.runner.child.source_lines import note_library_loop, user_line
+from launchscope.runner.child.source_lines import (
+    CodePlace,
+    code_place,
+    note_library_loop,
+    user_line,
+)
 
 
 @pytest.fixture
@@ -60,3 +66,28 @@ def test_a_file_of_the_repository_has_the_same_name_in_every_checkout(
     assert shorten(f"{start.parent}/lib/net.py") == "../lib/net.py"
     assert shorten(f"{start}/train.py") == "train.py"
     assert shorten(f"{tmp_path}/elsewhere/net.py") == f"{tmp_path}/elsewhere/net.py"
+
+
+def test_generated_code_is_nobodys_line(tmp_path: Path) -> None:
+    library = tmp_path / "site-packages" / "model.py"
+    script = tmp_path / "train.py"
+    found: list[CodePlace] = []
+    space = {"ask": lambda: found.append(code_place(sys._getframe(1)))}
+    # As beartype, attrs, torch.fx and others name what they generate.
+    exec(
+        compile("def wrapped():\n    ask()\n", "<@beartype(model.forward) at 0x7f>", "exec"), space
+    )
+    exec(compile("\ndef forward():\n    wrapped()\n", str(library), "exec"), space)
+    exec(compile("forward()\n", str(script), "exec"), space)
+    assert found == [CodePlace(SourceLine(str(script), 1), SourceLine(str(library), 3))]
+
+
+def test_a_thread_of_the_backward_has_the_line_that_called_it(tmp_path: Path) -> None:
+    library = tmp_path / "site-packages" / "function.py"
+    found: list[CodePlace] = []
+    called_at = SourceLine("train.py", 9)
+    space = {"ask": lambda: found.append(code_place(sys._getframe(1), called_at))}
+    thread = threading.Thread(target=exec, args=(compile("ask()", str(library), "exec"), space))
+    thread.start()
+    thread.join()
+    assert found == [CodePlace(called_at, SourceLine(str(library), 1))]

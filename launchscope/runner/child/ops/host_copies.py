@@ -84,7 +84,7 @@ def prints_as_syncs(
 
     def add(args: Args, text: Value) -> None:
         if on_device(args[0]):
-            stream.block("torch.Tensor.__repr__", SYNC, stream.line())
+            stream.block("torch.Tensor.__repr__", SYNC, stream.place())
 
     return _noting(torch._tensor_str, "_str", add, host)
 
@@ -135,7 +135,7 @@ def make_host_copy_mode(
         source: Tensor, func: Function, run: Function, *args: Value, **kwargs: Value
     ) -> Tensor:
         waits = not (kwargs.get("non_blocking") or (func is to and args[2:3] == (True,)))
-        stream.block(_COPY, SYNC if waits else HOST_COPY, stream.line())
+        stream.block(_COPY, SYNC if waits else HOST_COPY, stream.place())
         stream.copies += 1
         result = run(source, *args, **kwargs)
         if result is source:  # on the CPU already

@@ -19,6 +19,7 @@ from typing import TypeAlias, cast
 
 from launchscope.model import (
     BlockerRecord,
+    LibraryLine,
     LibraryStep,
     OpRecord,
     SourceLine,
@@ -42,7 +43,12 @@ from launchscope.runner.child.plain_values import (
     tensors_in,
     values_of,
 )
-from launchscope.runner.child.source_lines import library_frames, user_line
+from launchscope.runner.child.source_lines import (
+    CodePlace,
+    code_place,
+    library_frames,
+    user_line,
+)
 from launchscope.runner.child.torch_types import (
     Args,
     Function,
@@ -165,6 +171,10 @@ class StepStream:
         """The user's line that runs now; in a backward the line that called it."""
         return user_line(sys._getframe(1)) or self.backward_where
 
+    def place(self) -> CodePlace:
+        """That line, and the library's below it."""
+        return code_place(sys._getframe(1), self.backward_where)
+
     def add(self, op: str, where: SourceLine | None) -> None:
         """One more device op."""
         self.device_ops += 1
@@ -178,9 +188,11 @@ class StepStream:
         self.add(_COPY, where)
 
     def block(
-        self, op: str, category: str, where: SourceLine | None, inside: LibraryStep | None = None
+        self, op: str, category: str, place: CodePlace, inside: LibraryStep | None = None
     ) -> None:
-        self.blockers[BlockerRecord(op, category, where, 0, part=self.part, inside=inside)] += 1
+        library = None if place.library is None else LibraryLine(place.library)
+        record = BlockerRecord(op, category, place.where, 0, None, self.part, inside, (), library)
+        self.blockers[record] += 1
 
     def records(self) -> list[BlockerRecord]:
         return [replace(record, count=count) for record, count in self.blockers.items()]
@@ -281,8 +293,9 @@ def make_dispatch_mode(
         where = None
         name = op._schema.name
         if category is not None:
-            where = stream.line()
-            stream.block(dotted(name), category, where, library_step(torch))
+            place = stream.place()
+            where = place.where
+            stream.block(dotted(name), category, place, library_step(torch))
         if name in _ZEROES:
             for tensor in written_by(torch, op, args, kwargs):
                 host.zeroed[weak_storage(tensor)] = stream.line()
@@ -314,7 +327,7 @@ def make_function_mode(torch: Torch, stream: StepStream) -> Value:
 
     def on_call(func: Value, run: Function, args: Args, kwargs: Kwargs) -> Value:
         if copies_to_gpu(torch, func, args, kwargs):
-            stream.block(f"torch.{func.__name__}", HOST_COPY, user_line(sys._getframe()))
+            stream.block(f"torch.{func.__name__}", HOST_COPY, code_place(sys._getframe()))
         return run(*args, **kwargs)
 
     return function_mode(on_call)
@@ -356,7 +369,7 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
         def patched(*args: Value, **kwargs: Value) -> Value:
             try:
                 for stream in streams:
-                    stream.block(f"torch.cuda.{name}", category, user_line(sys._getframe(1)))
+                    stream.block(f"torch.cuda.{name}", category, code_place(sys._getframe(1)))
             except Exception as error:
                 raise_if_interrupt(error)
                 errors.append(error)
@@ -374,9 +387,9 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
             return
         try:
             for stream in streams:
-                where = stream.line()
-                if all(where != record.where for record in stream.blockers):
-                    stream.block("cudaStreamSynchronize", SYNC, where)
+                place = stream.place()
+                if all(place != _place_of(record) for record in stream.blockers):
+                    stream.block("cudaStreamSynchronize", SYNC, place)
         except Exception as error:
             raise_if_interrupt(error)
             errors.append(error)
@@ -397,6 +410,10 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
         yield
     if errors:
         raise errors[0]
+
+
+def _place_of(record: BlockerRecord) -> CodePlace:
+    return CodePlace(record.where, None if record.library is None else record.library.where)
 
 
 def _is_sync_warning(message: Warning | str) -> bool:

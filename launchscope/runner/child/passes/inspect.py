@@ -16,6 +16,7 @@ from launchscope.model import (
     BlockerRecord,
     HostInput,
     InspectResult,
+    LibraryLine,
     OpCount,
     StepPart,
     TensorShape,
@@ -53,7 +54,12 @@ from launchscope.runner.child.plain_values import (
     tensor_field,
     values_of,
 )
-from launchscope.runner.child.source_lines import note_library_loop, source_text, user_line
+from launchscope.runner.child.source_lines import (
+    note_library_loop,
+    package_of,
+    source_text,
+    user_line,
+)
 from launchscope.runner.child.torch_types import StorageRef, Tensor, Value
 
 
@@ -225,9 +231,26 @@ class InspectPass(Pass[InspectResult]):
 
 def _records(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:
     return tuple(
-        replace(blocker, count=count, code=source_text(blocker.where))
+        replace(
+            blocker,
+            count=count,
+            code=source_text(blocker.where),
+            library=blocker.library and _described(blocker.library),
+        )
         for blocker, count in blockers.items()
     )
+
+
+def _described(line: LibraryLine) -> LibraryLine:
+    """The line with its text, its package and the version of that, where they are known."""
+    package, version = package_of(line.where), None
+    with own_errors_ignored():  # an importer of the script may be asked for the metadata
+        # Seldom needed, and slow to import. A distribution may have another name than its package.
+        from importlib import metadata
+
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            version = str(metadata.version(package))
+    return LibraryLine(line.where, source_text(line.where), package, version)
 
 
 def _op_counts(stream: StepStream) -> tuple[OpCount, ...]:
