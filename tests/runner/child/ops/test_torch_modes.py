@@ -49,7 +49,7 @@ def test_an_error_in_a_wrapper_of_torch_is_raised_after_the_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     step_ops = "launchscope.runner.child.ops.step_ops"
-    monkeypatch.setattr(f"{step_ops}.user_line", None)
+    monkeypatch.setattr(f"{step_ops}.code_place", None)
     monkeypatch.setattr(f"{step_ops}.is_replaced", lambda owner, name: False)
     calls = []
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: calls.append(1))
