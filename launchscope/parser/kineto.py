@@ -79,9 +79,7 @@ def read(path: Path, reading: Reading) -> Trace:
         tables[table].add(values)
         if table == OP and _ACCUMULATES in values[c.NAME]:
             chosen = np.asarray([name == _ACCUMULATES for name in values[c.NAME]])
-            gradients.add(
-                {column: values[column][chosen] for column in c.OP_MARKS if column != c.END}
-            )
+            gradients.add({column: values[column][chosen] for column in c.OP_MARKS})
 
     decoder = Decoder(add, op_names=reading.op_names)
     events = Events(decompress(path, repairs), decoder.take)

@@ -38,6 +38,7 @@ COPY_BYTES_PER_US = 2e6
 REPLAY_US, REPLAY_NODE_US = 20.0, 0.2
 # The most events of one simulation, so that a report takes seconds at most.
 _MOST_EVENTS = 120_000
+_FIT_WITHIN = 2e-3  # of a factor: simulations end when none moves by more
 _SCALES = (0.2, 3.0)
 # More than this per recorded event is not the profiler (H200 host: about 1 us).
 _MOST_EVENT_NS = 1500.0
@@ -267,17 +268,18 @@ def fit(work: Work, times: StepTimes, profiler_us: float) -> Model | None:
     for _ in range(6):
         found = _medians(run.host, run.host_between)
         tried = np.where(fits, np.clip(scale + (wanted - found) / own, *_SCALES), scale)
-        if np.allclose(tried, scale, rtol=2e-3):
+        if np.allclose(tried, scale, rtol=_FIT_WITHIN):
             break
         moved = simulate(loop.scaled(*tried), steps, costs)
         expected = (tried - scale) * own
         change = _medians(moved.host, moved.host_between) - found
         # Host time that does not follow the host's own work is a wait for the GPU.
         waits = change * np.sign(expected) < 0.5 * np.abs(expected)
-        kept, scale = scale, np.where(waits, scale, tried)
-        if (scale == kept).all():
+        tried = np.where(waits, scale, tried)
+        if np.allclose(scale, tried, rtol=_FIT_WITHIN):
             break
-        run = moved if (scale == tried).all() else simulate(loop.scaled(*scale), steps, costs)
+        scale = tried
+        run = simulate(loop.scaled(*scale), steps, costs) if waits.any() else moved
     return Model(loop.scaled(*scale), costs, steps, _typical(run))
 
 

@@ -23,8 +23,8 @@ def union_ns_by_group(start: Ints, end: Ints, group: Ints, groups: int) -> Ints:
 
 def running_max(values: Ints, group: Ints) -> Ints:
     """The largest value of its group up to each row, for rows sorted by group."""
-    if not len(values):
-        return values
+    if not len(values) or group[0] == group[-1]:
+        return np.maximum.accumulate(values)
     number = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
     least = int(values.min())
     span = int(values.max()) - least + 1
@@ -54,6 +54,9 @@ def latest(start: Ints, start_group: Ints, time: Ints, group: Ints) -> Ints:
     The starts are sorted by group, and then by time."""
     if not len(start):
         return np.full(len(time), -1)
+    if start_group[0] == start_group[-1]:
+        row = np.searchsorted(start, time, "right") - 1
+        return np.where(group == start_group[0], row, -1)
     opens = np.append(True, np.diff(start_group) != 0)
     groups, number = start_group[opens], np.cumsum(opens) - 1
     least = int(start.min())
@@ -79,16 +82,17 @@ class Cover:
     @classmethod
     def of(cls, start: Ints, end: Ints, group: Ints | None = None) -> Cover:
         """The union of any intervals of each group, in any order."""
-        group = np.zeros(len(start), np.int64) if group is None else group
-        order = np.lexsort((start, group))
-        start, group = start[order], group[order]
+        group = _one_group(start) if group is None else group
+        alone = (group == group[:1]).all()
+        order = np.argsort(start, kind="stable") if alone else np.lexsort((start, group))
+        start, group = start[order], group if alone else group[order]
         reach = running_max(end[order], group)
         opens = np.append(True, (start[1:] > reach[:-1]) | (np.diff(group) != 0))[: len(start)]
         return cls(start[opens], reach[np.append(opens, True)[1:]], group[opens])
 
     def until(self, time: Ints, group: Ints | None = None) -> Ints:
         """Nanoseconds that its group covers before each time."""
-        group = np.zeros(len(time), np.int64) if group is None else group
+        group = _one_group(time) if group is None else group
         if not len(self.starts):
             return np.zeros(len(time), np.int64)
         lengths = self.ends - self.starts
@@ -116,3 +120,8 @@ class Cover:
     def inside(self, start: Ints, end: Ints, group: Ints | None = None) -> Ints:
         """Nanoseconds of each span that its group covers; 0 for one that is empty or reversed."""
         return np.where(end > start, self.until(end, group) - self.until(start, group), 0)
+
+
+def _one_group(rows: Ints) -> Ints:
+    """The same group for all rows, in no memory."""
+    return np.broadcast_to(np.int64(0), len(rows))

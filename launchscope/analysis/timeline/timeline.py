@@ -151,6 +151,7 @@ def build_timeline(work: Work, pauses: bool = False) -> Timeline:
 def idle_gaps(work: Work, pauses: bool = False) -> Iterator[Gaps]:
     """Every idle gap of the iterations, and then of the steps, with its causes; `pauses` is that
     of `build_timeline`. One after the other, because a long trace has millions."""
+    _ = work.launching  # made before the gaps are, because both need memory
     gaps = _gaps(work)
     yield _attribute(work, *gaps, _owners(work, gaps[2]), pauses)
     yield _attribute(work, *_in_steps(work, *gaps), pauses)
@@ -215,6 +216,11 @@ def staying(idle: Ints, limits: tuple[int, int, int, int]) -> tuple[Ints, Ints]:
     return np.rint((least + most) / 2).astype(np.int64), np.rint(most - least).astype(np.int64)
 
 
+def _most_staying(idle: Ints, limits: tuple[int, int, int, int]) -> Ints:
+    mean, range_ = staying(idle, limits)
+    return mean + range_ // 2
+
+
 def iteration_spans(work: Work) -> tuple[Ints, Ints]:
     """On the GPU: from the last activity of the iterations before to each one's own last. Both are
     equal where that is not known."""
@@ -252,9 +258,15 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
     queued = known & (call_end <= start)
     open_ = known & ~queued
     stalled, unsure = (np.where(known, ns, 0) for ns in stalled_ns(start, end, call_end))
-    parts = _host_parts(work, start[open_], (end - stalled)[open_], launch[open_])
-    data, in_sync, setup, in_call, outside = np.zeros((5, len(total)), np.int64)
-    data[open_], in_sync[open_], setup[open_], in_call[open_], outside[open_] = parts
+
+    def spread(part: Ints) -> Ints:
+        every = np.zeros(len(total), np.int64)
+        every[open_] = part
+        return every
+
+    data, in_sync, setup, in_call, outside = map(
+        spread, _host_parts(work, start[open_], (end - stalled)[open_], launch[open_])
+    )
     rest = np.where(open_, total - stalled - data, 0)
     in_sync = np.minimum(in_sync, rest)
     setup = np.minimum(setup, rest - in_sync)
@@ -262,14 +274,13 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
     refill = _refill(work, of_launch(c.START), rest)
     exposed = rest - refill
     paused, unsure_pause = staying(exposed * pauses, PAUSE_NS)
-    mean, range_ = staying(exposed * pauses, unusual_limits(work))
-    unusual = np.maximum(mean + range_ // 2 - paused - unsure_pause // 2, 0)
+    unusual = _most_staying(exposed * pauses, unusual_limits(work)) - paused - unsure_pause // 2
+    unusual = np.maximum(unusual, 0)
     # Long before this gap its launch had returned: no latency of the call explains the gap.
     late = known & (call_end + STALL_NS[0] <= start) & (total > _DISPATCH_NS)
     unusual += np.where(late & pauses, total - stalled, 0)
     exposed -= paused
-    share = np.minimum(in_call / np.maximum(rest, 1), 1.0)
-    launch_call = np.rint(exposed * share).astype(np.int64)
+    launch_call = np.rint(exposed * np.minimum(in_call / np.maximum(rest, 1), 1.0)).astype(np.int64)
 
     return Gaps(
         start,

@@ -92,26 +92,27 @@ class Work:
         """When one of the threads that launch was in an operator that launches work, in a call or
         in an optimizer's step. What a thread does otherwise may be of any use. A launch in no
         operator gets the time of one: not every program records them."""
-        loads = ranges_named(self.trace, DATA_RANGE)
-        ops, *others = (
-            table[np.isin(table[c.TID], self.threads)]
-            for table in map(self.iterations.of_process, (self.trace.ops, self.trace.calls, loads))
-        )
-        # One that ends where the next one begins is another.
-        outer = Cover.of(ints(ops, c.START), ints(ops, c.END) - 1, ints(ops, c.TID))
+        optimizers = self.optimizer_ranges
+        # An operator that ends where the next one begins is another.
+        start, length, thread = self._of_threads(self.trace.ops, c.START, c.DUR, c.TID)
+        outer = Cover.of(start, start + (length - 1), thread)
         launch = ints(self.launches, c.START)
         row = latest(outer.starts, outer.groups, launch, ints(self.launches, c.TID))
         inside = (row >= 0) & (launch < np.append(outer.ends, 0)[row])
         row, alone = np.unique(row[inside]), launch[~inside]
-        others.append(self.optimizer_ranges)
-        start, end = (
-            np.concatenate([mine[row], own, *(ints(table, column) for table in others)])
-            for mine, own, column in (
-                (outer.starts, alone - _OPERATOR_NS, c.START),
-                (outer.ends, alone, c.END),
+        return Cover.of(
+            *map(
+                np.concatenate,
+                zip(
+                    (outer.starts[row], outer.ends[row]),
+                    (alone - _OPERATOR_NS, alone),
+                    self._of_threads(self.trace.calls, c.START, c.END),
+                    self._of_threads(ranges_named(self.trace, DATA_RANGE), c.START, c.END),
+                    (ints(optimizers, c.START), ints(optimizers, c.END)),
+                    strict=True,
+                ),
             )
         )
-        return Cover.of(start, end)
 
     def behind_backward(self, time: Ints, step: Ints) -> Bools:
         """Whether each host time of these steps is in an optimizer's step or between it and the
@@ -133,8 +134,15 @@ class Work:
     def _recorded(self) -> list[Ints]:
         """When operators and calls began that recording stretches. Those of other threads, which
         load data or watch, work beside them."""
-        tables = map(self.iterations.of_process, (self.trace.ops, self.trace.calls))
-        return [ints(table, c.START)[np.isin(table[c.TID], self.threads)] for table in tables]
+        tables = (self.trace.ops, self.trace.calls)
+        return [start for table in tables for start in self._of_threads(table, c.START)]
+
+    def _of_threads(self, table: Table, *columns: str) -> tuple[Ints, ...]:
+        """These columns of the table's rows that are of the process's threads that launch."""
+        table = self.iterations.of_process(table)
+        mine = np.isin(table[c.TID], self.threads)
+        every = mine.all()
+        return tuple(ints(table, name) if every else ints(table, name)[mine] for name in columns)
 
     @cached_property
     def threads(self) -> Ints:
