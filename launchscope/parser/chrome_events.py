@@ -201,13 +201,14 @@ class Decoder:
             except _UNDECODABLE:
                 self._misses += 1
             else:
-                self._add_events(text, decoded, [number_of[type(event)] for event in decoded])
+                numbers = map(number_of.__getitem__, map(type, decoded))
+                self._add_events(text, decoded, bytes(numbers))
                 return True
         try:
             events = self._set_right(_EVENTS.decode(text))
         except _UNDECODABLE:
             return False
-        self._add_events(text, events, [self._number[str(event.cat)] for event in events])
+        self._add_events(text, events, bytes(self._number[str(event.cat)] for event in events))
         return True
 
     def repair(self, pieces: list[bytes], *, kineto_layout: bool) -> None:
@@ -237,9 +238,9 @@ class Decoder:
             found.append(event)
         return found
 
-    def _add_events(self, text: bytes, events: list[Any], codes: list[int]) -> None:
+    def _add_events(self, text: bytes, events: list[Any], codes: bytes) -> None:
         """Adds those of the events of a text whose codes are numbers of tables."""
-        number = np.frombuffer(bytes(codes), np.uint8)
+        number = np.frombuffer(codes, np.uint8)
         order = np.argsort(number, kind="stable")[: np.count_nonzero(number < len(self._tables))]
         if not len(order):
             return

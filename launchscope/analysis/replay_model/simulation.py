@@ -128,6 +128,7 @@ def simulate_plainly(loop: Loop, costs: Costs) -> tuple[Floats, Floats]:
     host_at: list[float] = []
     gpu_at: list[float] = []
     ends = [-np.inf] * limit  # of launches; before the first ones nothing was in the queue
+    push = ends.append
     host, free = 0.0, -dispatch
     waits = loop.waits | (loop.kind == SYNC)
     rows = (loop.kind == LAUNCH, loop.gap_ns, loop.work_ns, waits)
@@ -138,9 +139,12 @@ def simulate_plainly(loop: Loop, costs: Costs) -> tuple[Floats, Floats]:
             full = ends[-limit]
             if full > host:
                 host = full
-            ready, queued = host + latency, free + dispatch
-            free = (ready if ready > queued else queued) + work
-            ends.append(free)
+            ready = host + latency
+            free += dispatch
+            if ready > free:
+                free = ready
+            free += work
+            push(free)
         else:
             ready = host + latency
             gpu_at.append(ready if ready > free else free)
