@@ -16,11 +16,12 @@ from launchscope.frozen import dataclass
 _TIMEOUT_S = 120
 
 # Runs in the interpreter that would run the script, in a process of its own: it may crash.
-# Python puts the working directory on sys.path, whose files are not to run here. For `-c`, 3.13
-# imports from there before the first statement, so this comes through the standard input.
+# Python or PYTHONPATH puts the working directory on sys.path, whose files are not to run here.
+# For `-c`, 3.13 imports from there before the first statement, so this comes through stdin.
 _PROBE = """
-import sys
-if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated): del sys.path[0]
+import os, sys
+found = [path or "." for path in sys.path]
+sys.path[:] = [p for p in found if not (os.path.exists(p) and os.path.samefile(p, "."))]
 import json, platform
 
 def report(state, name, text):

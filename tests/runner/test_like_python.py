@@ -364,6 +364,31 @@ def test_no_file_of_the_working_directory_runs_before_the_script(tmp_path: Path)
     assert ran_in(here) <= ({"runpy"} if sys.version_info < (3, 11) else set())
 
 
+@pytest.mark.parametrize("entry", ["", "."])
+def test_nor_does_one_that_is_first_on_pythonpath(tmp_path: Path, entry: str) -> None:
+    """An empty entry comes of `PYTHONPATH=$PYTHONPATH:more`. Python itself imports from there
+    while it starts, which nobody can prevent."""
+    path = {"PYTHONPATH": f"{entry}:{Path(__file__).parents[2]}"}
+    command = tmp_path / "launchscope-command"
+    command.write_text("import sys\nfrom launchscope.cli import main\nsys.exit(main())\n")
+    (tmp_path / "script.py").write_text("import json\nprint('the script')\n")
+    here = full_of_names(tmp_path / "here")
+    plain = tmp_path / "plain.py"
+    plain.write_text("import sys; print(*{name.partition('.')[0] for name in sys.modules})")
+    for name in subprocess.check_output([sys.executable, plain], text=True).split():
+        (here / f"{name}.py").unlink(missing_ok=True)
+    subprocess.run([sys.executable, plain], cwd=here, env=ENVIRONMENT | path, check=True)
+    started = ran_in(here)
+    for words in (["rules"], ["doctor"], ["profile", "-q", "../script.py"]):
+        done = subprocess.run(
+            [sys.executable, str(command), *words],
+            cwd=here, env=ENVIRONMENT | path, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr
+        assert words[0] != "profile" or done.stdout.strip() == "the script"
+    assert ran_in(here) <= started | {"json"}  # which the script imports
+
+
 @pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14"])
 def test_nor_does_one_under_another_version_of_python(tmp_path: Path, version: str) -> None:
     """For `-c`, Python 3.13 imports linecache before the first statement."""
