@@ -38,7 +38,11 @@ class BottomLine:
             return
         if not self._in_foreground():
             return
-        line = text if len(text) < size.columns else f"{text[: size.columns - 2]}…"
+        from rich.cells import cell_len, set_cell_size  # here, because most commands need no row
+
+        line = text
+        if cell_len(text) >= size.columns:  # some terminals would wrap into the script's rows
+            line = f"{set_cell_size(text, size.columns - 2)}…"
         line = line.join(self._style)
         if self._shown is None:
             self._on_stop(self._stop)

@@ -224,7 +224,7 @@ class Console(Progress):
         if not text:
             self._bottom.close()
         elif not self.quiet and not self.runs_commands:
-            self._bottom.show(f"launchscope: {visible(text)}")
+            self._bottom.show(without_commands(f"launchscope: {visible(text)}"))
 
     def _line(self, text: str) -> None:
         self._emit(f"{text}\n")

@@ -18,6 +18,7 @@ import pyte
 import pytest
 
 from launchscope.cli.bottom_line import BottomLine
+from launchscope.cli.console import Console
 from tests.cli.test_hostile_terminal import chunks
 
 ROWS, COLUMNS = 12, 70
@@ -156,6 +157,25 @@ def test_a_line_that_is_too_long_ends_in_an_ellipsis() -> None:
         last = row.display()[-1]
         assert last.endswith("…")
         assert len(last) == COLUMNS - 1
+
+
+def test_a_name_in_it_is_no_command_of_a_ci_service() -> None:
+    """A container may have got the terminal of one, and no variable that tells."""
+    with Row() as row:
+        Console(sys.stdout, row.file, {"TERM": "xterm"}).status("read ##[error]x")
+        assert row.display()[-1] == r"launchscope: read \x23#[error]x"
+
+
+@pytest.mark.parametrize("beginning", ["", "a"])  # a wide sign may begin in the last column
+def test_wide_signs_leave_the_row_no_sooner(beginning: str) -> None:
+    with Row() as row:
+        row.print("a script's line")
+        row.line.show(beginning + "学" * (COLUMNS - 10))
+        *others, last = row.display()
+        assert others == ["a script's line", *[""] * (ROWS - 2)]
+        assert last.rstrip(" …").endswith("学")
+        row.line.show("short")
+        assert row.display() == [*others, "short"]
 
 
 def test_a_script_in_the_last_row_moves_up_by_one() -> None:
