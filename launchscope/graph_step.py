@@ -1925,6 +1925,8 @@ def _error(expected: Tensor, found: Tensor, before: Tensor | None) -> float:
 
 @atexit.register
 def _print_summary() -> None:
+    if sys.stderr is None:  # it was closed, and print() would take the other stream
+        return
     for step in list(_all_steps):
         stats = step.stats
         disabled = step._never is not None and step._never.code == "disabled"

@@ -324,6 +324,16 @@ def test_the_summary_at_exit_is_one_line(
     assert capsys.readouterr().err == text
 
 
+def test_without_a_stderr_there_is_no_summary(
+    gpu: EmulatedGpu, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = Loop()
+    loop.run(8)
+    monkeypatch.setattr("sys.stderr", None)
+    graph_step._print_summary()
+    assert capsys.readouterr().out == ""
+
+
 def test_the_most_frequent_reason_is_part_of_the_summary(gpu: EmulatedGpu) -> None:
     loop = Loop(lambda: print(end=""))
     with pytest.warns(GraphedWarning) as caught:
