@@ -39,13 +39,14 @@ def reason_of(error: BaseException) -> Reason:
 
 def own_failure(error: BaseException) -> LaunchscopeFailed:
     """An error of launchscope's own, with the line of launchscope that it comes from."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if is_ours(frame.filename)]
-    where = f"{os.path.basename(own[-1].filename)}:{own[-1].lineno}" if own else "unknown"
+    where = "unknown"
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if is_ours(frame.f_code.co_filename):
+            where = f"{os.path.basename(frame.f_code.co_filename)}:{line}"
     try:
         details = "".join(traceback.format_exception(error))
-    except Exception:  # the script's own __str__
-        details = "".join(traceback.format_tb(error.__traceback__))
+    except Exception:  # what the script has put in the place of functions of the library
+        details = where
     reason = Reason("launchscope_failed", {"kind": class_name(error), "where": where})
     return LaunchscopeFailed(reason, details)
 
