@@ -309,6 +309,9 @@ class _Session:
                     stdin=stdin,
                     stdout=self.options.stdout,
                     cwd=self.options.folder,
+                    # Files that whoever started us handed on are the script's, as in `<(...)` and
+                    # `3>log`; Python hands on none of ours.
+                    close_fds=False,
                 )
             except OSError as error:
                 raise MeasureError(
