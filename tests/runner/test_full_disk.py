@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,27 @@ def test_nothing_is_written_after_a_line_that_was_lost(tmp_path: Path) -> None:
     assert parent.read("result", dict) is None
     assert child.error is not None
     assert str(parent.write_error()) == str(OSError(child.error.errno, child.error.strerror))
+
+
+@pytest.mark.parametrize("error", ["PermissionError('no')", "RuntimeError('no')"])
+def test_an_audit_hook_that_forbids_to_write_stops_only_the_measurement(
+    tmp_path: Path, error: str
+) -> None:
+    source = f"""
+    def audit(event, arguments):
+        if forbids and event in ("open", "os.rename"):
+            raise {error}
+    forbids = False
+    sys.addaudithook(audit)
+    for number in range(60):
+        forbids = number > 3
+        step()
+    print("done")
+    """
+    said = profile(tmp_path, SMALL_STEP + textwrap.dedent(source), "--full")
+    assert "done" in said.out
+    assert "Traceback" not in said.err
+    assert said.code == 3
 
 
 def test_a_truncated_trace_is_removed(tmp_path: Path) -> None:

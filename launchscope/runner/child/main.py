@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from launchscope import markers
 from launchscope.runner.child.attach import attach
+from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.nvtx_ranges import find_nvtx
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.plain_values import class_name
@@ -84,7 +85,7 @@ def _plan(path: Path) -> Plan | None:
 
 def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     """Carry out the plan in the folder; the result is the process exit code."""
-    folder = ChildFolder(folder_path)
+    folder = ChildFolder(folder_path, raise_if_interrupt)
     plan = _plan(Path(folder_path) / PLAN_FILE)
     if plan is None:
         return 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from json import dumps
 from pathlib import Path
@@ -58,12 +58,18 @@ def write_json(path: Path, value: Any) -> None:
 
 
 class ChildFolder:
-    """The child's end. A write that fails is not raised in the script: it sets `error`, and nothing
-    more is written, because a log with gaps would describe another run."""
+    """The child's end. A write that fails, also because an audit hook of the script forbids it, is
+    not raised in the script: it sets `error`, and nothing more is written, because a log with gaps
+    would describe another run. `raise_if_interrupt` raises errors that only come meanwhile."""
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        raise_if_interrupt: Callable[[Exception], None] = lambda error: None,
+    ):
         self.path = Path(path)
         self.error: OSError | None = None
+        self._raise_if_interrupt = raise_if_interrupt
 
     def write(self, name: str, value: Any) -> None:
         """Store `value` as NAME.json."""
@@ -82,10 +88,11 @@ class ChildFolder:
     def _keeping_errors(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            if error.errno is None:  # not of the system, but of a signal handler of the script
-                raise
-            self.error = error
-            with contextlib.suppress(OSError):
-                marker = f"{UNWRITABLE}{error.errno or errno.EIO}"
+        except Exception as error:
+            self._raise_if_interrupt(error)
+            of_system = isinstance(error, OSError) and error.errno
+            number = of_system or errno.EPERM
+            self.error = OSError(number, os.strerror(number))
+            with contextlib.suppress(Exception):
+                marker = f"{UNWRITABLE}{number}"
                 os.rename(self.path / WRITABLE, self.path / marker)
