@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import py_compile
 import re
 import signal
@@ -70,7 +71,7 @@ seen = {
     "name": __name__, "file": globals().get("__file__"), "doc": __doc__, "package": __package__,
     "cached": globals().get("__cached__"), "loader": type(__loader__).__name__,
     "spec": getattr(__spec__, "name", None), "origin": getattr(__spec__, "origin", None),
-    "annotations": list(__annotations__), "names": sorted(n for n in globals() if n[:2] == "__"),
+    "annotations": list(__annotations__), "names": [n for n in globals() if n[:2] == "__"],
     "main": sys.modules["__main__"].__dict__ is globals(),
     "code": sys._getframe().f_code.co_filename,
     "cwd": os.getcwd(), "stdin": sys.stdin.read(), "hook": sys.excepthook is sys.__excepthook__,
@@ -313,6 +314,29 @@ def test_a_script_sees_prints_and_returns_what_it_does_under_python(
     # A script that ended well but made no step could not be measured. A shell shows a process
     # that SIGINT ended as 130.
     assert ours.code == {0: 3, -signal.SIGINT: 130}.get(plain.code, plain.code)
+
+
+def test_files_that_a_shell_opens_for_a_script_are_open(tmp_path: Path) -> None:
+    """As in `python script.py <(...) 3>log`, where both are numbers of open files."""
+    (tmp_path / "script.py").write_text(
+        "import os, sys\nos.write(int(sys.argv[2]), open(sys.argv[1], 'rb').read())\n"
+    )
+    (read, given), (log, write) = os.pipe(), os.pipe()
+    os.write(given, b"given")
+    os.close(given)
+    subprocess.run(
+        [sys.executable, "-m", "launchscope", "profile", "-q", "script.py", f"/dev/fd/{read}",
+         str(write)],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        pass_fds=(read, write),
+        timeout=60,
+        check=False,
+    )  # fmt: skip
+    os.close(write)
+    assert os.read(log, 100) == b"given"
+    os.close(read)
+    os.close(log)
 
 
 def comparable(printed: str) -> str:

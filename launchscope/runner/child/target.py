@@ -77,10 +77,11 @@ def load_target(
     file that cannot be read or compiled.
     """
     main = types.ModuleType("__main__")
-    main.__dict__["__builtins__"] = sys.modules["builtins"]
+    # In the order in which Python makes them: a script may list its names.
     main.__loader__ = importlib.machinery.BuiltinImporter
     if sys.version_info < (3, 14):
         main.__annotations__ = {}
+    main.__dict__["__builtins__"] = sys.modules["builtins"]
     sys.modules["__main__"] = main
     options = sys.orig_argv[1 : -len(sys.argv)]
     words = ["-m", name] if kind == "module" else [name]
@@ -145,12 +146,11 @@ def _read_code(name: str, path: str, main: types.ModuleType) -> types.CodeType:
 
     Sets the names in `main` that Python sets for it.
     """
-    main.__dict__["__cached__"] = None
     main.__spec__ = None
+    main.__file__ = "<stdin>" if name == "-" else path
+    main.__dict__["__cached__"] = None
     if name == "-":
-        main.__file__ = "<stdin>"
         return compile(sys.stdin.buffer.read(), "<stdin>", "exec", dont_inherit=True)
-    main.__file__ = path
     with io.open_code(path) as file:
         content = file.read()
     if name.endswith(".pyc") or content.startswith(_PYC_START):
