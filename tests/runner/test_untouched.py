@@ -736,6 +736,52 @@ for step in range(60):
 weights = list(net.parameters())
 """,
 }
+SCRIPTS |= {
+    "a model that is exported between and within its steps": """
+import zlib
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def export(strict):
+    sizes = ({0: torch.export.Dim("n")},)
+    program = torch.export.export(net, (torch.rand(6, 4),), dynamic_shapes=sizes, strict=strict)
+    COUNTS[zlib.crc32(f"{program.graph} {program.range_constraints}".encode())] += 1
+for step in range(60):
+    export(strict=False)
+    if step in (1, 12, 13, 40):
+        export(strict=True)
+    opt.zero_grad()
+    loss = net(torch.randn(8, 4)).sum()
+    if step in (2, 11, 13, 41):
+        export(strict=True)
+    loss.backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+    "hooks of its own on every optimizer and module": """
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+class Skipped(Exception):
+    pass
+def before(module, args):
+    if args[0].shape[0] == 1:
+        raise Skipped
+hooks = torch.nn.modules.module
+hooks.register_module_forward_pre_hook(before)
+hooks.register_module_forward_hook(lambda *args: touch("forward"), always_call=True)
+optimizers = __import__("sys").modules["torch.optim.optimizer"]
+optimizers.register_optimizer_step_pre_hook(lambda *args: touch("before a step"))
+optimizers.register_optimizer_step_post_hook(lambda *args: touch("after a step"))
+for step in range(60):
+    opt.zero_grad()
+    try:
+        net(torch.randn(1, 4))
+    except Skipped:
+        touch("skipped")
+    net(torch.randn(8, 4)).sum().backward()
+    opt.step()
+weights = list(net.parameters())
+""",
+}
 # Runs a sample and prints the state it ends in.
 WRAPPER = """
 import random, runpy, sys

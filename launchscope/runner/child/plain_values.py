@@ -87,15 +87,16 @@ def tensor_call(tensor: Tensor, name: str) -> Value:
         return getattr(torch.Tensor, name)(tensor)
 
 
-def dims_of(tensor: Tensor) -> tuple[int, ...]:
-    """The sizes of a tensor; of a nested one, whose parts have sizes of their own, how many numbers
-    it holds."""
+def sizes_of(tensor: Tensor) -> Args:
+    """The sizes of a tensor, which may be symbols; of a nested one, whose parts have sizes of their
+    own, how many numbers it holds."""
     nested = tensor_field(tensor, "is_nested")
-    return (
-        (tensor_call(tensor, "numel"),)
-        if nested
-        else tuple(map(int, tensor_field(tensor, "shape")))
-    )
+    return (tensor_call(tensor, "numel"),) if nested else tuple(tensor_field(tensor, "shape"))
+
+
+def dims_of(tensor: Tensor) -> tuple[int, ...]:
+    """The same as numbers."""
+    return tuple(map(int, sizes_of(tensor)))
 
 
 def shape_of(tensor: Tensor) -> TensorShape:

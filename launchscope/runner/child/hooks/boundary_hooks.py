@@ -49,6 +49,19 @@ def own_hook_ids(torch: Torch) -> Iterator[None]:
         handle.next_id = usual
 
 
+def take_out(handle: Value) -> None:
+    """Take a hook of ours out of its table. torch may be walking through that, and fails if what
+    comes before the last entry goes: then an empty function takes its place."""
+    table = handle.hooks_dict_ref()
+    if handle.id == next(reversed(table), None):
+        handle.remove()
+    elif handle.id in table:
+        table[handle.id] = _nothing
+
+
+def _nothing(*args: Any) -> None: ...
+
+
 class UncopyableHook(partial):  # type: ignore[type-arg]
     """A hook on one of the script's modules; a copy or a pickle of that module is without it."""
 

@@ -27,6 +27,7 @@ from launchscope.runner.child.hooks.boundary_hooks import (
     is_replaceable,
     own_hook_ids,
     replace_call,
+    take_out,
     with_own_call,
 )
 from launchscope.runner.child.hooks.dataloader_hook import wrap_fetch
@@ -114,6 +115,7 @@ class Hooks:
         # Hooks and patches.
         self.boundary_hooks: StepBoundaryHooks | None = None
         self._undo, self._global, self._local = ExitStack(), ExitStack(), ExitStack()
+        self._sees_every_module = False
         self._watched: frozenset[str] = frozenset()
         self._passing_by: set[str] = set()  # modules whose call nothing can replace
         self._process = os.getpid()
@@ -128,19 +130,14 @@ class Hooks:
 
         self._room_for_frames()
 
-        every = torch.nn.modules.module
-        with own_hook_ids(torch):
-            before = every.register_module_forward_pre_hook(self._global_pre)
-            after = every.register_module_forward_hook(self._global_post, always_call=True)
-        self._global.callback(before.remove)
-        self._global.callback(after.remove)
+        self._hook_every_module()
         # torch.optim hides its submodule of that name.
         self._optim = sys.modules["torch.optim.optimizer"]
         self._hook_before_optimizers()
         with own_hook_ids(torch):
             after = self._optim.register_optimizer_step_post_hook(self._optimizer_post)
-        self._undo.callback(lambda: self._before_optimizer.remove())
-        self._undo.callback(after.remove)
+        self._undo.callback(lambda: take_out(self._before_optimizer))
+        self._undo.callback(take_out, after)
         # That of a tensor calls this one.
         unobserved = torch.autograd.backward
         self._wrap(torch.autograd, "backward", self._wrap_backward)
@@ -150,6 +147,7 @@ class Hooks:
         self._wrap(torch.nn.Module, "compile", partial(compile_hooks.wrap_module_compile, self))
         for owner, name, note in patches(torch):
             self._wrap(owner, name, partial(noting, self, note))
+        self._wrap(torch.export, "export", self._wrap_export)
         self._wrap(torch.jit._recursive, "infer_concrete_type_builder", with_own_call)
 
     def _wrap(self, owner: Value, name: str, around: Callable[[_Call], _Call]) -> None:
@@ -209,6 +207,16 @@ class Hooks:
         self._watched = frozenset()
         self._local.close()
         self.depth = 0  # the end of a forward that is under way is not observed
+
+    def _hook_every_module(self) -> None:
+        every = self.torch.nn.modules.module
+        with own_hook_ids(self.torch):
+            before = every.register_module_forward_pre_hook(self._global_pre)
+            after = every.register_module_forward_hook(self._global_post, always_call=True)
+        self._global.callback(before.remove)
+        self._global.callback(take_out, after)
+        self._sees_every_module = True
+        self._global.callback(setattr, self, "_sees_every_module", False)
 
     def _hook_modules(self) -> frozenset[str]:
         seen = set()
@@ -399,7 +407,7 @@ class Hooks:
         except Exception as error:
             self.broke(error)
 
-    # ------------------------------------------------------- backward, optimizer, compile
+    # ----------------------------------------------- backward, optimizer, compile, export
 
     def _wrap_backward(self, original: _Call) -> _Call:
         def backward(*args: Any, **kwargs: Any) -> Value:
@@ -487,3 +495,24 @@ class Hooks:
         self.compile_starts(mode)
         compile_hooks.keep_dynamo_out()
         return compile_hooks.observed_call(self, key, module, call)
+
+    def _wrap_export(self, original: _Call) -> _Call:
+        """Dynamo would trace our hooks as a part of the model, or fail at them. The forward that is
+        traced is no step."""
+
+        def export(*args: Any, **kwargs: Any) -> Value:
+            everywhere, boundary = self._sees_every_module, self.boundary_hooks
+            self._global.close()
+            self.observe_everything()
+            self._local.close()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if self.active and everywhere:
+                    self._hook_every_module()
+                elif self.active:
+                    self._hook_modules()
+                    if boundary is not None:
+                        self.observe_boundaries(boundary)
+
+        return export

@@ -17,6 +17,7 @@ from launchscope.runner.child.plain_values import (
     module_attributes,
     module_tensors,
     shape_of,
+    sizes_of,
     tensors_in,
 )
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch, Value
@@ -64,10 +65,13 @@ def main_input(torch: Torch, args: Args, kwargs: Kwargs) -> TensorShape | None:
 
 
 def _has_shape(torch: Torch, tensor: Value) -> bool:
-    """Whether its shape takes no code of the script: a class of torch (DTensor, nested) may run."""
+    """Whether it has a shape that takes no code of the script: a class of torch (DTensor, nested)
+    may run. To read a size that torch.export traces as a symbol would make it a constant."""
+    if not computes_itself(torch, tensor):
+        return True
     module = class_attribute(type(tensor), "__module__")
     of_torch = type(module) is str and module.startswith("torch.")
-    return of_torch or not computes_itself(torch, tensor)
+    return of_torch and all(type(size) is int for size in sizes_of(tensor))
 
 
 class ObjectKeys:
