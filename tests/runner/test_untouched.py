@@ -757,6 +757,23 @@ for step in range(60):
     opt.step()
 weights = list(net.parameters())
 """,
+    "copies to the host in transforms of functions": """
+from torch.autograd import forward_ad
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(60):
+    opt.zero_grad()
+    x = torch.randn(8, 4)
+    changed = torch.func.functionalize(lambda t: t.cpu().clone().add_(1).cpu())(x)
+    slope = torch.func.jvp(lambda t: t.cpu().sin().to("cpu"), (x,), (x,))[1]
+    rows = torch.func.vmap(lambda row: row.cpu().sum())(x)
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(forward_ad.make_dual(x, x).cpu()).tangent
+        COUNTS["tangents"] += tangent is not None
+    net(changed + slope + rows[:, None]).sum().backward()
+    opt.step()
+weights = list(net.parameters())
+""",
     "hooks of its own on every optimizer and module": """
 net = nn.Linear(4, 2)
 opt = torch.optim.SGD(net.parameters(), lr=0.1)

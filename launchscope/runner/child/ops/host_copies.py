@@ -157,6 +157,9 @@ def make_host_copy_mode(
             return source
         if source.is_conj() or source.is_neg():  # their memory holds other numbers
             return source
+        level = torch.autograd.forward_ad._current_level
+        if level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+            return source  # it may have a tangent, or stand for the tensor that a transform has
         try:
             storage = source.untyped_storage()
             if storage.is_shared():  # with other processes, to which nothing else may go
