@@ -57,6 +57,8 @@ class Settings:
     replay: Count = Schedule.replay
     verify: Count = Schedule.verify
     step_from: Literal["auto", "marker", "optimizer", "forward", "none"] = "auto"
+    skip_steps: Count = Schedule.skip_steps
+    wait_for: Literal["step", "optimizer"] = "step"
     threshold: Percentage = 15.0
     expected_steps: Positive | None = None
     timeout: Seconds | None = None

@@ -293,6 +293,9 @@ def as_written(op: str, code: str | None = None) -> str:
     return written or op
 
 
+_WITHOUT_NAME = {"previous_end": "end of the step before"}
+
+
 def step_summary(step: StepBoundary) -> str:
     """`(forward GPT > backward) x4 > optimizer AdamW`; for an optimizer that calls its closure
     (LBFGS, or any in Lightning) it adds where forward and backward are."""
@@ -302,7 +305,7 @@ def step_summary(step: StepBoundary) -> str:
         repeat = "repeats" if step.launches == 1 else "repeat"
         return f"{plural(step.launches, 'launch')} that {repeat}, copies included"
     events = [
-        event if name in ("", event) else f"{event} {name}"
+        _WITHOUT_NAME.get(event, event) if name in ("", event) else f"{event} {name}"
         for event, name in zip_longest(step.period, step.names, fillvalue="")
     ]
     parts = []

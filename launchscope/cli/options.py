@@ -70,6 +70,15 @@ RUN = {
     "step_from": text(
         "What a step is: auto, marker, optimizer or forward. [default: auto]", "WHAT"
     ),
+    "skip_steps": text(
+        "Steps to pass over before the warm-up, such as those of a learning-rate warm-up. "
+        "[default: 0]",
+        "N",
+    ),
+    "wait_for": text(
+        "With `optimizer`: forwards alone are no step, however long the script makes no other.",
+        "WHAT",
+    ),
     "timeout": text("Stop the script after this many seconds.", "S"),
     "max_runs": text(
         "Maximum runs of the script, where passes need a fresh process. [default: 4]", "N"

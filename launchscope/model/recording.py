@@ -17,7 +17,10 @@ SAME_FLAGS_RANGE = "launchscope.same_flags"
 
 ReplayStatus = Literal["measured", "what_if", "blocked", "failed", "skipped"]
 # What a step is made of; a range is one of somebody else's trace.
-StepEvent = Literal["forward", "backward", "optimizer", "marker", "range"]
+# A step without a module call at its beginning begins at `zero_grad`, or at the "previous_end".
+StepEvent = Literal[
+    "forward", "backward", "optimizer", "marker", "range", "zero_grad", "previous_end"
+]
 # Of a training step: up to its first backward, up to the end of its last one, and the rest.
 StepPart = Literal["forward", "backward", "optimizer"]
 # Whose `step` reads a value: PyTorch's own code between the person's line and the op.
@@ -114,6 +117,8 @@ class Schedule:
     sizes: int = 0  # steps whose input shapes are counted
     strategy: int = 0  # steps after a strategy is applied, before it is timed
     step_from: Literal["auto", "marker", "optimizer", "forward", "none"] = "auto"
+    skip_steps: int = 0  # of the loop, before the warm-up
+    wait_for: Literal["step", "optimizer"] = "step"
     full: bool = False
 
 

@@ -2,12 +2,22 @@
 
 Histories are written as words: `F.net` a forward of the module `net` with grad mode on, `f.net`
 without, `E.net` one with it on of a module in evaluation mode, `F.mse~` a module without
-parameters, `B` a backward, `O.adam` an optimizer step and `|` a batch being fetched.
+parameters, `B` a backward, `O.adam` an optimizer step, `|` a batch being fetched, `Z` a zero_grad
+and `N` work that a backward goes through, outside of modules.
 """
 
 from __future__ import annotations
 
-from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
+from launchscope.runner.child.step_pattern import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    PREVIOUS_END,
+    ZERO_GRAD,
+    Lead,
+    Pattern,
+    Token,
+)
 from launchscope.runner.child.steps.search import StepFollower, StepSearch
 
 PLAIN = "F.net B O.adam"
@@ -15,6 +25,8 @@ PLAIN = "F.net B O.adam"
 
 def token(word: str) -> Token:
     kind, _, key = word.partition(".")
+    if kind == "Z":
+        return Token(ZERO_GRAD, ZERO_GRAD)
     if kind == "B":
         return Token(BACKWARD, BACKWARD)
     if kind == "O":
@@ -23,9 +35,11 @@ def token(word: str) -> Token:
 
 
 def words(pattern: Pattern) -> str:
-    """The tokens of a pattern, written as histories are."""
+    """The tokens of a pattern, written as histories are; `<` is the end of the step before."""
     return " ".join(
-        "B"
+        {ZERO_GRAD: "Z", PREVIOUS_END: "<"}[token.kind]
+        if token.kind in (ZERO_GRAD, PREVIOUS_END)
+        else "B"
         if token.kind == BACKWARD
         else f"O.{token.key}"
         if token.kind == OPTIMIZER
@@ -36,11 +50,17 @@ def words(pattern: Pattern) -> str:
 
 def searched(history: str) -> StepSearch:
     search = StepSearch()
+    lead = Lead()
     for word in history.split():
         if word == "|":
             search.fetch()
+        elif word == "Z":
+            lead = lead._replace(zeroed=lead.zeroed or not lead.computed)
+        elif word == "N":
+            lead = lead._replace(computed=True)
         else:
-            search.add(token(word))
+            search.add(token(word), lead)
+            lead = Lead()
     return search
 
 
@@ -65,6 +85,9 @@ def followed(pattern: Pattern, history: str) -> list[str]:
             if follower.closes_before():
                 close()
             continue
+        if word == "N":
+            current.append(word)
+            continue
         event = token(word)
         if follower.opens(event.kind, event.key, event.trains, event.training):
             if follower.closes_before():
@@ -74,4 +97,7 @@ def followed(pattern: Pattern, history: str) -> list[str]:
         current.append(word)
         if follower.closes(event.kind):
             close()
+        if event.kind == OPTIMIZER and follower.opens_after(event.key):
+            follower.begin()
+            current = []
     return steps

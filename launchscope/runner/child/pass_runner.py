@@ -33,7 +33,7 @@ class PassRunner:
 
     `on_done` is called when the queue is empty, `on_poisoned` after a capture failed: no
     CUDA call is safe from then on. `on_pass` is called before a pass begins, with whether it
-    only needs the boundaries of steps.
+    only needs the boundaries of steps. While `waits()`, no pass captures and nothing is done.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class PassRunner:
         on_done: Callable[[], None],
         on_poisoned: Callable[[], None],
         on_pass: Callable[[bool], None],
+        waits: Callable[[], bool],
     ):
         self._context = context
         self._nvtx = context.nvtx
@@ -54,6 +55,8 @@ class PassRunner:
         self._on_done = on_done
         self._on_poisoned = on_poisoned
         self._on_pass = on_pass
+        self._waits = waits
+        self.is_waiting = False
         self._pass: AnyPass | None = None
         self._pass_began = 0.0
         self._pass_steps = 0
@@ -119,7 +122,8 @@ class PassRunner:
         self.steps_done += 1
         current = self._pass
         if current is None:
-            if self._queue:  # the pass before failed in the middle of its steps
+            # The pass before failed in the middle of its steps, or the next one waits.
+            if self._queue or self.is_waiting:
                 self.next_pass()
             return
         done = False
@@ -155,6 +159,8 @@ class PassRunner:
                 self._queue = []
                 break
             entry = self._queue[0]  # and there until it has begun: an interrupt may come before
+            if entry.captures and self._must_wait():
+                return
             if entry.follows is not None and entry.follows.name not in context.results:
                 del self._queue[0]
                 continue
@@ -173,8 +179,16 @@ class PassRunner:
             folder.emit(PassStarted(entry.name, steps, limit))
             if folder.error is None:
                 self._start(entry, steps)
-        if self._pass is None:
+        if self._pass is None and not self._must_wait():
             self._on_done()
+
+    def _must_wait(self) -> bool:
+        waited, self.is_waiting = self.is_waiting, self._waits()
+        if self.is_waiting and not waited:
+            self._on_pass(False)
+            if not self._queue:
+                self._context.folder.emit(EnoughMeasured())
+        return self.is_waiting
 
     def _start(self, entry: AnyPass, steps: int) -> None:
         self._captured = entry.name if entry.captures else self._captured
@@ -240,20 +254,24 @@ class PassRunner:
             self._context.folder.write(f"pass-{name}", result)
             self._context.results[name] = result
 
-    def abandon(self) -> bool:
+    def abandon(self, *, measured: bool = False) -> bool:
         """Forget the first pass and the others, if it is still running; False if it is not.
 
-        What a capture has begun cannot be forgotten.
+        What a capture has begun cannot be forgotten; the results of other passes can, if
+        `measured`, and it is the caller that removes them.
         """
         current = self._pass
-        if current is None or current.captures or not self._nothing_measured:
+        if self._captured is not None:
+            return False
+        if not measured and (current is None or not self._nothing_measured):
             return False
         self._pass, self._queue = None, []
-        with own_errors_ignored():
-            current.finish(complete=False)  # it takes back what it has put in
-        if self._in_step and self._with_ranges:
+        if current is not None:
+            with own_errors_ignored():
+                current.finish(complete=False)  # it takes back what it has put in
+            if self._in_step and self._with_ranges:
+                self._nvtx.pop()
             self._nvtx.pop()
-        self._nvtx.pop()
         return True
 
     @property

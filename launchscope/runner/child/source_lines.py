@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 from launchscope.host import working_directory
@@ -90,6 +90,20 @@ def code_place(frame: FrameType | None, otherwise: SourceLine | None = None) -> 
             in_backward = True
         frame = frame.f_back
     return CodePlace(otherwise or library, library)
+
+
+def calls_by_name(frame: FrameType | None, name: str) -> bool:
+    """Whether the person's code that runs here, or a function defined in it, names an attribute."""
+    while frame is not None:
+        if _kind_of(frame.f_code.co_filename) == _USER and _names(frame.f_code, name):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _names(code: CodeType, name: str) -> bool:
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return name in code.co_names or any(_names(one, name) for one in inner)
 
 
 def library_frames(frame: FrameType | None) -> Iterator[FrameType]:

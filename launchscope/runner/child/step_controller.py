@@ -26,14 +26,22 @@ from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.source_tree import loaded_files
-from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern
+from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, ZERO_GRAD, Pattern
 from launchscope.runner.child.steps.detector import StepDetector
 from launchscope.runner.child.steps.search import StepFollower
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
+from launchscope.wording import plural
 
+# A step that was found is over after this many training steps in a row outside of it; then the
+# script is searched again, so often.
+_OVER_AFTER, _SEARCHES = 3, 2
 _NO_INPUTS: tuple[Args, Kwargs] = (), {}
+_UNFOLLOWED = (
+    "the script creates new modules in every step, so launchscope cannot see where the step "
+    "begins; mark it with `with launchscope.step():`"
+)
 
 
 class StepController(StepObserver):
@@ -57,6 +65,11 @@ class StepController(StepObserver):
         self._opening = _NO_INPUTS  # of the forward that opens a step
         self._strategy = Strategy(torch, self.hooks, plan.strategy) if plan.strategy else None
         self._detected = False  # the step was found, not marked
+        self._wait_s = 0.0  # for training, where only forwards were found
+        self._searches_left = _SEARCHES
+        self._missed_at, self._missed_in_row = -1, 0  # the steps done before those that were missed
+        self._missed_before = 0  # training steps before the last search
+        self._saw_unfollowed = False  # forwards of modules that cannot be followed
         self._noted_late_marks = False
         self._detector: StepDetector | None = self._warm_up()  # None once the step is known
 
@@ -76,8 +89,8 @@ class StepController(StepObserver):
         self.hooks.observer = detector
         return detector
 
-    def _note(self, text: str) -> None:
-        self.folder.emit(events.Note(text))
+    def _note(self, text: str, *, passing: bool = False) -> None:
+        self.folder.emit(events.Note(text, passing))
 
     # -------------------------------------------------------------- events of the script
 
@@ -111,17 +124,35 @@ class StepController(StepObserver):
 
     def backward_end(self) -> None:
         if self._follower is not None:
+            missed = not self._follower.inside and self._follower.pattern.closing != "optimizer"
             self._follower.closes(BACKWARD)
-            if self._runner is not None and self._follower.after_backward():
+            if missed:
+                self._missed_step()
+            elif self._runner is not None and self._follower.after_backward():
                 self._runner.part_ended("backward")
+
+    def zero_grad_begin(self) -> None:
+        follower = self._follower
+        if follower is not None and follower.opens(ZERO_GRAD, ZERO_GRAD):
+            if follower.closes_before():
+                self._end_step()
+            self._begin_step()
 
     def optimizer_begin(self, key: str) -> None:
         if self._follower is not None and self._follower.opens(OPTIMIZER, key):
             self._begin_step()
 
     def optimizer_end(self, key: str) -> None:
-        if self._follower is not None and self._follower.closes(OPTIMIZER):
+        follower = self._follower
+        if follower is None:
+            return
+        missed = not follower.inside
+        if follower.closes(OPTIMIZER):
             self._end_step()
+        if self._follower is not None and self._follower.opens_after(key):
+            self._begin_step()
+        elif missed:
+            self._missed_step()
 
     def fetch_begin(self) -> None:
         if self._follower is not None and self._follower.closes_before():
@@ -183,6 +214,63 @@ class StepController(StepObserver):
         self._detector.marker_begin()
         return True
 
+    def _missed_step(self) -> None:
+        """The script has trained outside of the steps that are followed."""
+        runner = self._runner
+        if runner is None or self.finished:
+            return
+        if runner.steps_done != self._missed_at:
+            self._missed_at, self._missed_in_row = runner.steps_done, 0
+        self._missed_in_row += 1
+        if self._missed_in_row >= _OVER_AFTER:
+            self._search_again()
+
+    def _search_again(self) -> None:
+        """The step that was found does not come anymore. Forwards alone give way to training even
+        if they were measured; a step of training only as long as no pass is over."""
+        runner, follower = self._runner, self._follower
+        if runner is None or follower is None or not self._searches_left:
+            return
+        alone = follower.pattern.closing == "forward"
+        if self._strategy is not None or self.plan.schedule.step_from != "auto":
+            return
+        if not runner.abandon(measured=alone):
+            return
+        self._searches_left -= 1
+        self._missed_before += self._missed_in_row
+        self._follower = self._runner = None
+        self._kinds, self._current_kind = {}, 0
+        self._wait_s = 0.0
+        self.folder.forget_results()
+        self.folder.emit(events.SearchedAgain())
+        steps, what = runner.steps_done, "forward" if alone else "training step"
+        self._note(
+            f"the script ran {plural(steps, what)} before the training that is measured here"
+        )
+        self.hooks.watch_all_modules()
+        self._detector = self._warm_up()
+
+    def _waits(self) -> bool:
+        """Whether forwards alone have to wait, because the training step may still come."""
+        runner = self._runner
+        if not self._wait_s or runner is None:
+            return False
+        limit = f"{self._wait_s:.0f} s"
+        if clock.perf_counter() - self._began < self._wait_s:
+            if not runner.is_waiting:
+                self._note(
+                    "the forward was measured, but no optimizer has stepped: launchscope waits for "
+                    f"the training step until {limit} are over",
+                    passing=True,
+                )
+            return True
+        self._note(
+            f"no optimizer stepped within {limit}, so the verdict is about the forward alone; "
+            "--wait-for optimizer waits for as long as the script runs"
+        )
+        self._wait_s = 0.0
+        return False
+
     def _note_late_marks(self) -> None:
         if self._runner is None or not self._detected or not self.hooks.on_script_thread():
             return
@@ -216,7 +304,8 @@ class StepController(StepObserver):
         if strategy is not None and not self._apply(strategy, pattern):
             return
         try:
-            visible = self.hooks.watch_modules(frozenset() if pattern is None else pattern.keys)
+            keys = frozenset() if pattern is None else pattern.keys
+            visible = self.hooks.watch_modules(keys)
         except Exception as error:
             self._cannot_follow(error)
             return
@@ -224,13 +313,14 @@ class StepController(StepObserver):
             compiled = None if strategy is None else strategy.compiled
             pattern = pattern.visible_through(compiled or visible)
             if pattern is None:
-                self._note(
-                    "the script creates new modules in every step, so launchscope cannot see where "
-                    "the step begins; mark it with `with launchscope.step():`"
-                )
-                self._finish()
+                self._cannot_see(detector, keys)
                 return
             self._follower = StepFollower(pattern)
+        if pattern is None or pattern.first.kind != ZERO_GRAD:
+            self.hooks.ignore_zero_grad()
+        alone = pattern is not None and pattern.closing == "forward"
+        if alone and self.plan.schedule.step_from == "auto" and strategy is None:
+            self._wait_s = min(self.plan.wait_s, detector.may_train_after_s)
         for text in detector.remarks(pattern):
             self._note(text)
         boundary = detector.boundary(pattern)
@@ -270,6 +360,7 @@ class StepController(StepObserver):
             self._finish,
             self._poisoned,
             self._follow_for,
+            self._waits,
         )
         self._runner.next_pass()
 
@@ -285,10 +376,23 @@ class StepController(StepObserver):
             if StepBoundaryHooks.enough_for(follower.pattern):
                 thread, begin, end = self.hooks.thread, runner.begin_step, runner.end_step
                 self.hooks.observe_boundaries(
-                    StepBoundaryHooks(self.torch, thread, follower.pattern, begin, end)
+                    StepBoundaryHooks(
+                        self.torch, thread, follower.pattern, begin, end, self._missed_step
+                    )
                 )
         except Exception as error:
             self._cannot_follow(error)
+
+    def _cannot_see(self, detector: StepDetector, keys: frozenset[str]) -> None:
+        """Go on searching: these modules are made for each call and cannot be followed."""
+        if self.plan.schedule.step_from != "auto":
+            self._note(_UNFOLLOWED)
+            self._finish()
+            return
+        self._saw_unfollowed = True
+        detector.start_over(keys)
+        self.hooks.watch_all_modules()
+        self._detector = self.hooks.observer = detector
 
     def _cannot_follow(self, error: Exception) -> None:
         """The script must not see that its modules could not be hooked."""
@@ -407,12 +511,20 @@ class StepController(StepObserver):
         steps = runner.steps_done if runner is not None else 0
         if detector is not None:
             steps = max(detector.seen, detector.marked)
+            if self._saw_unfollowed:
+                self._note(_UNFOLLOWED)
+        waiting = runner is not None and runner.is_waiting
+        if waiting:
+            self._note("no optimizer stepped, so the verdict is about the forward alone")
         self.folder.emit(
             events.ScriptEnded(
                 steps=steps,
                 searching=detector is not None,
                 forwards=0 if detector is None else detector.forwards,
-                optimizer_steps=0 if detector is None else detector.optimizer_steps,
+                optimizer_steps=0
+                if detector is None
+                else detector.optimizer_steps + self._missed_before,
+                waiting=waiting,
                 processes=hooks.processes,
                 missed_steps=missed,
                 other_thread_forwards=hooks.threads.unobserved,

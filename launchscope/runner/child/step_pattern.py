@@ -12,6 +12,8 @@ from launchscope.model import StepEvent
 FORWARD: Final = "forward"
 BACKWARD: Final = "backward"
 OPTIMIZER: Final = "optimizer"
+ZERO_GRAD: Final = "zero_grad"
+PREVIOUS_END: Final = "previous_end"  # the end of the step before
 
 
 class Token(NamedTuple):
@@ -27,17 +29,32 @@ class Token(NamedTuple):
     training: bool = True
 
 
+class Lead(NamedTuple):
+    """What a training script did right before an event, since the training event before that.
+
+    `zeroed`: it called zero_grad, before anything that a backward goes through. `computed`: what a
+    backward goes through ran (after zero_grad, if that was called).
+    """
+
+    zeroed: bool = False
+    computed: bool = False
+
+
+NO_LEAD: Final = Lead()
+
+
 @dataclass(frozen=True)
 class Pattern:
     """One step as a sequence of tokens; its first token opens it.
 
     `closing` says what ends it: the last of its optimizer steps, the last of its forwards
     (inference), or, for training without torch.optim, the next data fetch or the next opening
-    event, whichever comes first.
+    event, whichever comes first. `lead` is what every step has before its first token.
     """
 
     tokens: tuple[Token, ...]
     closing: Literal["optimizer", "forward", "next"]
+    lead: Lead = NO_LEAD
 
     @cached_property
     def first(self) -> Token:
@@ -98,4 +115,14 @@ class Pattern:
         # Without a model of its own, such a step is recognized by its backward alone.
         if self.closing == "next" and forwards == 0 and any(t.weighted for t in self.tokens):
             return None
-        return replace(self, tokens=tokens)
+        return replace(self, tokens=tokens)._with_its_beginning()
+
+    def _with_its_beginning(self) -> Pattern:
+        """The same step from where its work begins, if that is before its first event."""
+        first, lead = self.first.kind, self.lead
+        headless = first == BACKWARD or (first == OPTIMIZER and lead.computed)
+        if lead.zeroed and (headless or (first == FORWARD and lead.computed)):
+            return replace(self, tokens=(Token(ZERO_GRAD, ZERO_GRAD), *self.tokens))
+        if headless and self.closing == "optimizer":
+            return replace(self, tokens=(Token(PREVIOUS_END, PREVIOUS_END), *self.tokens))
+        return self

@@ -74,6 +74,10 @@ class ChildReport:
                 self._pass_over()
             case events.PassEnded():
                 self._pass_over()
+            case events.SearchedAgain():
+                self.skipped, self.failures, self.notes = set(), {}, []
+                self.deferred, self.enough = (), False
+                self._pass_over()
             case events.FilesLoaded():
                 self.loaded = event
             case events.EnoughMeasured():
@@ -87,7 +91,7 @@ class ChildReport:
                 self.script_error = event
             case events.LaunchscopeFailed():
                 self.own_failure = event
-            case events.Note():
+            case events.Note(passing=False):
                 self.notes.append(event.text)
             case events.ChildEnded():
                 self.ended = True
@@ -172,7 +176,12 @@ class ChildReport:
 
 
 def problem_of(
-    report: ChildReport, *, measured: bool, step_from: str = "auto", ran_well: bool = False
+    report: ChildReport,
+    *,
+    measured: bool,
+    step_from: str = "auto",
+    wait_for: str = "step",
+    ran_well: bool = False,
 ) -> LaunchscopeError | None:
     """The problem of the last run as an error to report; None if it went as it should. The script's
     own failure counts only until it was measured to its end; a capture that fails is a result.
@@ -196,7 +205,7 @@ def problem_of(
     if report.write_error is not None:
         lost = cannot_write(report.folder.parent, report.write_error)
     if not report.exit_code:
-        return lost if lost or measured else _nothing_measured(report, step_from)
+        return lost if lost or measured else _nothing_measured(report, step_from, wait_for)
     when = "before every pass was done" if measured else "before it was measured"
     if ran_well:
         when = f"{when}, although an earlier run went well"
@@ -254,7 +263,7 @@ def cannot_write(directory: Path, error: OSError) -> MeasureError:
     return MeasureError(f"the results could not be written to {directory}: {why}", hint=hint)
 
 
-def _nothing_measured(report: ChildReport, step_from: str) -> NoStepError:
+def _nothing_measured(report: ChildReport, step_from: str, wait_for: str) -> NoStepError:
     seen, steps = report.seen, plural(report.seen.steps, "step")
     too_few = f"{steps}, too few for a warm-up and timings"
     text = f"the script ended after {too_few}"
@@ -271,11 +280,17 @@ def _nothing_measured(report: ChildReport, step_from: str) -> NoStepError:
     elif seen.processes:
         text = f"no step was found: {report.started_processes}, and the work seems to run there"
         hint = "profile the worker itself, or run the script so that it trains in one process"
+    elif wait_for == "optimizer" and seen.optimizer_steps == 0:
+        text = f"no optimizer stepped; the script made {plural(seen.forwards, 'forward')}"
+        hint = "leave out --wait-for optimizer to measure the forwards"
     elif step_from == "marker" and seen.steps == 0:
         text = "no step was marked: the script never entered launchscope.step()"
         hint = "put the step in `with launchscope.step():`, or leave out --step-from marker"
     elif seen.forwards == 0 and seen.steps == 0:
-        text = "the script ended without calling a torch.nn.Module or the step() of an optimizer"
+        text = (
+            "the script ended without calling a torch.nn.Module that has parameters, or the step() "
+            "of an optimizer"
+        )
         hint = "mark the step in the script: with launchscope.step(): ..."
     elif seen.steps == 0:
         text = f"no repeating step was found in {plural(seen.forwards, 'forward')}"

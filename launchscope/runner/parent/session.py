@@ -37,6 +37,9 @@ from launchscope.wording import listed
 
 # Events of a kind that was seen at least this often can be steps.
 _SEEN_OFTEN = 3
+_FEW = 4
+# How long forwards alone wait for an optimizer to step; with a time limit, half of it.
+_WAIT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ class _Session:
         self._left_out: str | None = None  # a pass during which the script failed
         self._deferred: set[str] = set()  # passes that need a process of their own
         self._failed_later: ScriptError | None = None
+        limit = self.options.timeout_s
+        self._wait_s = _WAIT_S if limit is None else limit / 2
         self._start = working_directory()
         self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.schedule.full)
 
@@ -167,7 +172,11 @@ class _Session:
         collected = self.collected
         measured = "timing" in collected.results or "inspect" in collected.results
         problem = problem_of(
-            report, measured=measured, step_from=self.schedule.step_from, ran_well=self._ran_well
+            report,
+            measured=measured,
+            step_from=self.schedule.step_from,
+            wait_for=self.schedule.wait_for,
+            ran_well=self._ran_well,
         )
         if problem is None and self.schedule.full:
             self._failed_later = failure_after(report)
@@ -217,8 +226,11 @@ class _Session:
         # Where the work is spread over threads, fewer steps would not bring it into one.
         if script is None or report.failed or report.several_threads:
             return None
+        if script.waiting:
+            self._wait_s = 0.0
+            return Reason("forward_steps")
         if script.steps >= _SEEN_OFTEN:
-            shorter = self._fitting(script.steps, script.searching, open_)
+            shorter = self._fitting(script.steps, script.searching, open_, script.optimizer_steps)
             if shorter is not None:
                 self.schedule, self._fitted = shorter, (shorter, open_)
                 return Reason("fewer_steps", {"steps": script.steps})
@@ -231,7 +243,7 @@ class _Session:
                 "between two optimizer steps"
             )
             return Reason("optimizer_steps")
-        if script.forwards >= _SEEN_OFTEN:
+        if script.forwards >= _SEEN_OFTEN and self.schedule.wait_for != "optimizer":
             self.schedule = replace(self.schedule, step_from="forward")
             self.collected.note("no training step was seen, so each forward counts as a step")
             return Reason("forward_steps")
@@ -253,15 +265,21 @@ class _Session:
         }
         return [kind for kind in open_ if kind.part_of is None or kind.part_of.name in unable]
 
-    def _fitting(self, made: int, searching: bool, open_: list[type[AnyPass]]) -> Schedule | None:
+    def _fitting(
+        self, made: int, searching: bool, open_: list[type[AnyPass]], optimizer_steps: int
+    ) -> Schedule | None:
         """A schedule that fits into the steps that the script really makes; None if none does."""
         now = self.schedule
+        made -= now.skip_steps
         planned = now.warmup + sum(kind.steps(now) for kind in open_)
         if planned <= made:
             # The next run has fewer passes to do and gets further, unless it was made already.
             return now if not searching and self._fitted != (now, open_) else None
         share = max(0.0, (made - 2) / max(1, planned))
         shorter = replace(now, warmup=min(now.warmup, max(3, int(now.warmup * share))))
+        if made <= _FEW and now.step_from == "auto" and optimizer_steps >= _SEEN_OFTEN:
+            # A period counts after three repeats, and nothing would be left to measure.
+            shorter = replace(now, warmup=2, step_from="optimizer")
         for kind in all_passes():
             if kind.fewest_steps is not None:
                 steps = kind.steps(now)
@@ -287,6 +305,7 @@ class _Session:
             stop_after=not finishing,
             allow_captures=not finishing,
             side_stream=not collected.needs_legacy_stream,
+            wait_s=self._wait_s,
             strategy=self.options.strategy,
             earlier=to_plain(collected.results),
             interrupt_signal=interrupt_signal(),

@@ -78,6 +78,11 @@ class PassFailed(Event):
 
 
 @dataclass(frozen=True)
+class SearchedAgain(Event):
+    """The step that was found does not come anymore: what was measured and noted is void."""
+
+
+@dataclass(frozen=True)
 class EnoughMeasured(Event):
     """No pass is left for which the script would be run again."""
 
@@ -105,6 +110,7 @@ class ScriptEnded(Event):
     forwards: int = 0
     optimizer_steps: int = 0
     processes: int = 0  # that the script started
+    waiting: bool = False  # for an optimizer to step, with only forwards measured
     missed_steps: int = 0  # training steps that do not match the step that was found
     other_thread_forwards: int = 0
 
@@ -131,9 +137,10 @@ class LaunchscopeFailed(Event):
 
 @dataclass(frozen=True)
 class Note(Event):
-    """A sentence for the report."""
+    """A sentence for the report, or only for who waits: it is `passing`."""
 
     text: str
+    passing: bool = False
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class Plan:
     side_stream: bool = True
     own_process: bool = True  # False: the process of the caller of `measure`, never ended
     strategy: str | None = None  # applied after the warm-up
+    wait_s: float = 0.0  # for the first step of an optimizer that was made
     earlier: dict[str, Any] = field(default_factory=dict)  # results of earlier runs, as JSON data
     interrupt_signal: int | None = None  # raises KeyboardInterrupt in the child
     tree: SourceTree | None = None
@@ -76,6 +77,12 @@ class ChildFolder:
         if self.error is None:
             with self._keeping_errors():
                 write_json(self.path / f"{name}.json", value)
+
+    def forget_results(self) -> None:
+        """Remove what passes have stored."""
+        for path in (self.path / "step.json", *self.path.glob("pass-*.json")):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def emit(self, event: Event) -> None:
         """Append an event to the log."""

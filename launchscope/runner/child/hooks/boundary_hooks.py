@@ -83,6 +83,7 @@ class StepBoundaryHooks:
 
     Observes only `thread` (None: no thread), and backwards only if it `counts_backwards`. Hooks
     calls `end` after an optimizer step for a step that is `inside` and `closes_with_optimizer`.
+    After an optimizer step that belongs to none, `on_miss` is called.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class StepBoundaryHooks:
         pattern: Pattern,
         begin: Callable[[], None],
         end: Callable[[], None],
+        on_miss: Callable[[], None],
     ):
         self.key = pattern.first.key
         self.thread = thread
@@ -107,6 +109,7 @@ class StepBoundaryHooks:
         self._call: Function | None = None  # that replaces the one of the module
         self._begin = begin
         self.end = end
+        self._on_miss = on_miss
 
     @staticmethod
     def enough_for(pattern: Pattern) -> bool:
@@ -174,9 +177,12 @@ class StepBoundaryHooks:
         return called
 
     def miss(self) -> None:
-        """An optimizer stepped outside of a step: it began unseen, in the mode of an evaluation."""
+        """An optimizer stepped outside of a step: it may have begun unseen, in the mode of an
+        evaluation."""
         self.missed += 1
-        self._training = not self._training
+        if self.closes_with_optimizer:
+            self._training = not self._training
+        self._on_miss()
 
 
 def call_of_copy(module: Module, caller: FrameType) -> Function | None:

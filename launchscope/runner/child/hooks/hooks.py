@@ -57,6 +57,7 @@ class StepObserver:
     def forward_end(self) -> None: ...
     def backward_begin(self) -> None: ...
     def backward_end(self) -> None: ...
+    def zero_grad_begin(self) -> None: ...
     def optimizer_begin(self, key: str) -> None: ...
     def optimizer_end(self, key: str) -> None: ...
     def fetch_begin(self) -> None: ...
@@ -116,6 +117,7 @@ class Hooks:
         self.boundary_hooks: StepBoundaryHooks | None = None
         self._undo, self._global, self._local = ExitStack(), ExitStack(), ExitStack()
         self._sees_every_module = False
+        self._zero_grad = ExitStack()
         self._watched: frozenset[str] = frozenset()
         self._passing_by: set[str] = set()  # modules whose call nothing can replace
         self._process = os.getpid()
@@ -130,7 +132,7 @@ class Hooks:
 
         self._room_for_frames()
 
-        self._hook_every_module()
+        self._hook_everywhere()
         # torch.optim hides its submodule of that name.
         self._optim = sys.modules["torch.optim.optimizer"]
         self._hook_before_optimizers()
@@ -150,10 +152,21 @@ class Hooks:
         self._wrap(torch.export, "export", self._wrap_export)
         self._wrap(torch.jit._recursive, "infer_concrete_type_builder", with_own_call)
 
-    def _wrap(self, owner: Value, name: str, around: Callable[[_Call], _Call]) -> None:
+    def _hook_everywhere(self) -> None:
+        self._hook_every_module()
+        for owner in (self.torch.optim.Optimizer, self.torch.nn.Module):
+            self._wrap(owner, "zero_grad", self._wrap_zero_grad, self._zero_grad)
+
+    def _wrap(
+        self,
+        owner: Value,
+        name: str,
+        around: Callable[[_Call], _Call],
+        undo: ExitStack | None = None,
+    ) -> None:
         original = getattr(owner, name)
         ours = functools.wraps(original)(around(original))
-        self._undo.callback(put_in_place(owner, name, ours))
+        (undo or self._undo).callback(put_in_place(owner, name, ours))
 
     def _room_for_frames(self) -> None:
         """Let the script's calls nest as deep as without the hooks, which nest their own."""
@@ -172,7 +185,7 @@ class Hooks:
     def remove(self) -> None:
         """Take every hook and patch back, so that the script goes on as if alone."""
         self.active = False
-        for hooks in (self._global, self._local, self._undo):
+        for hooks in (self._global, self._local, self._zero_grad, self._undo):
             hooks.close()
         compile_hooks.forget_wrappers_in_dynamo()
         # Whoever kept a wrapper of ours keeps this object, but nothing of the script's.
@@ -200,6 +213,18 @@ class Hooks:
             return keys
         self._watched = keys
         return self._hook_modules()
+
+    def watch_all_modules(self) -> None:
+        """Observe every outermost forward again; takes back `watch_modules`."""
+        self.stop_watching_modules()
+        self.wants_lines = True
+        if not self.compiling:
+            self._zero_grad.close()
+            self._hook_everywhere()
+
+    def ignore_zero_grad(self) -> None:
+        """From now on: the steps begin elsewhere, and should not pay for the hook."""
+        self._zero_grad.close()
 
     def stop_watching_modules(self) -> None:
         """Observe only backwards and optimizer steps from now on."""
@@ -440,6 +465,17 @@ class Hooks:
 
         return backward
 
+    def _wrap_zero_grad(self, original: _Call) -> _Call:
+        def zero_grad(*args: Any, **kwargs: Any) -> Value:
+            try:
+                if not (self.depth or self.not_a_step()):
+                    self.observer.zero_grad_begin()
+            except Exception as error:
+                self.broke(error)
+            return original(*args, **kwargs)
+
+        return zero_grad
+
     def _optimizer_pre(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         try:
             if self._in_backward and self.active:  # in whichever thread the gradient came
@@ -462,8 +498,8 @@ class Hooks:
             boundary = self.boundary_hooks
             if boundary is not None:
                 # Done here: a method of its own would be one call more in every step.
-                if boundary.closes_with_optimizer and get_ident() == boundary.thread:
-                    if boundary.inside:
+                if get_ident() == boundary.thread:
+                    if boundary.closes_with_optimizer and boundary.inside:
                         boundary.inside = False
                         boundary.end()
                     else:

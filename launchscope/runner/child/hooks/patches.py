@@ -84,9 +84,11 @@ def noting(hooks: Hooks, note: Callable[..., None], original: Function) -> Funct
 
 
 def _note_profiler(hooks: Hooks, caller: FrameType, *args: Any, **kwargs: Any) -> None:
-    """A profiler is made: while the script's own profiler runs, ours cannot."""
+    """A profiler is made: while the script's own profiler runs, ours cannot. One of autograd may be
+    made for nothing: `enabled=False`."""
     file = caller.f_code.co_filename
-    if hooks.active and not is_ours(file) and not is_torch(file):
+    enabled = args[1] if len(args) > 1 else kwargs.get("enabled")
+    if hooks.active and enabled is not False and not is_ours(file) and not is_torch(file):
         hooks.user_profiler = True
 
 

@@ -60,6 +60,7 @@ from launchscope.runner.child.source_lines import (
     source_text,
     user_line,
 )
+from launchscope.runner.child.step_pattern import PREVIOUS_END
 from launchscope.runner.child.torch_types import StorageRef, Tensor, Value
 
 
@@ -176,7 +177,10 @@ class InspectPass(Pass[InspectResult]):
     def _in_library_loop(self) -> bool:
         """Whether the step began and ended below one line of the person's, not known so far."""
         line = user_line(sys._getframe(2))
-        if line is None or line != self._begun or self.context.boundary.scope != "full_step":
+        boundary = self.context.boundary
+        if line is None or line != self._begun or boundary.scope != "full_step":
+            return False
+        if boundary.period[0] == PREVIOUS_END:  # both are the line of the optimizer's step
             return False
         return note_library_loop(line)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
@@ -11,19 +12,32 @@ from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
 from launchscope.runner.child.hooks.modules import in_training, is_weighted, main_input
 from launchscope.runner.child.plain_values import objects_of
-from launchscope.runner.child.source_lines import user_line
-from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
+from launchscope.runner.child.source_lines import calls_by_name, user_line
+from launchscope.runner.child.step_pattern import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    PREVIOUS_END,
+    ZERO_GRAD,
+    Lead,
+    Pattern,
+    Token,
+)
 from launchscope.runner.child.steps.search import StepSearch
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 
-# In a script with an optimizer, forwards alone count as the step only after this many: the script
-# may evaluate before it trains.
+# In a script with an optimizer, forwards alone are measured only after this many: the script may
+# evaluate before it trains.
 _FORWARDS_BEFORE_TRAINING = 2_000
+# So long, without an optimizer but with a call of backward() in the code of the script.
+_MAY_TRAIN_S = 60.0
 _MOST_KINDS = 4
 _FEW_FORWARDS = 20
 # Where training steps have no common period (a recurrent cell is called once per token), a step
-# is everything between two optimizer steps, after this many times the steps of the warm-up.
-_UNEVEN_AFTER = 12
+# is everything between two optimizer steps: after this many times the steps of the warm-up, or
+# after this long. One optimizer has no longer period than that of its own steps, as a rule.
+_UNEVEN_AFTER, _UNEVEN_AFTER_S = 12, 30.0
+_UNEVEN_AFTER_OF_ONE = 2
 _MARKER = Token("marker", "")
 _LINES_KEPT = 600
 _OPENING = "opening"
@@ -31,6 +45,11 @@ _NO_BACKWARD = (
     "the forwards run with gradients enabled, but no backward() was seen: put inference under "
     "torch.inference_mode(), and mark a step that trains through torch.autograd.grad with "
     "`with launchscope.step():`"
+)
+_NO_BEGINNING = (
+    "no call of a torch.nn.Module or of zero_grad() marks where the step begins, so it begins "
+    "where the step before ends, and what runs between steps is part of it; to measure less, mark "
+    "the step with `with launchscope.step():`"
 )
 _FORWARD_ALONE = (
     "the step is the forward alone, as you asked: the backward and the optimizer are not part of "
@@ -64,10 +83,14 @@ class StepDetector(StepObserver):
             lambda: deque(maxlen=_LINES_KEPT)
         )
         self._inputs: Counter[TensorShape | None] = Counter()
+        self._ignored: frozenset[str] = frozenset()
         self._optimizer_exists = False
         self._uneven = False
         self._saw_forward = self._fetches = False
         self._first_event: float | None = None
+        # Numbers the nodes that a backward goes through, so it grows as they are made.
+        self._nodes: Callable[[], int] = torch._C._autograd._get_sequence_nr
+        self._nodes_before, self._zeroed = 0, False  # since the last training event
         self._in_marker = False  # or after one that the script left by an error
         self.marked = 0
         self.seen = 0  # steps of the pattern found last
@@ -75,8 +98,11 @@ class StepDetector(StepObserver):
     # --------------------------------------------------------------------------- events
 
     def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
+        lead = self._lead()
         if self._ends_with(_OPENING):  # a step without a closing event ends before this one
             self._hooks.observer.forward_begin(key, module, args, kwargs)
+            return
+        if key in self._ignored:
             return
         if self._record_call is not None:
             self._record_call(key, module, args, kwargs)
@@ -87,26 +113,44 @@ class StepDetector(StepObserver):
         if module is None or is_weighted(module):
             self._inputs[main_input(self._torch, args, kwargs)] += 1
             token = token._replace(weighted=True)
-        self._search.add(token)
+        self._search.add(token, lead)
 
     def forward_end(self) -> None:
+        if self._torch.is_grad_enabled():
+            self._forget_lead()
         self._ends_with(FORWARD)
 
     def backward_begin(self) -> None:
+        self._before_backward = self._lead()
         if self._ends_with(BACKWARD):
             self._hooks.observer.backward_begin()
 
     def backward_end(self) -> None:
         token = Token(BACKWARD, BACKWARD)
         self._begins(token, self._hooks.backward_where)
-        self._search.add(token)
+        self._search.add(token, self._before_backward)
+        self._forget_lead()
+
+    def zero_grad_begin(self) -> None:
+        self._zeroed = self._zeroed or not self._lead().computed
+        self._begins(Token(ZERO_GRAD, ZERO_GRAD), user_line(sys._getframe(1)))
 
     def optimizer_begin(self, key: str) -> None:
+        self._before_optimizer = self._lead()
         self._begins(Token(OPTIMIZER, key), user_line(sys._getframe(1)))
 
     def optimizer_end(self, key: str) -> None:
-        self._search.add(Token(OPTIMIZER, key))
-        self._ends_with(OPTIMIZER)
+        self._search.add(Token(OPTIMIZER, key), self._before_optimizer)
+        self._forget_lead()
+        if self._ends_with(OPTIMIZER):
+            self._hooks.observer.optimizer_end(key)  # at which the next step may begin
+
+    def _lead(self) -> Lead:
+        """What the script did since the last training event."""
+        return Lead(self._zeroed, self._nodes() > self._nodes_before)
+
+    def _forget_lead(self) -> None:
+        self._nodes_before, self._zeroed = self._nodes(), False
 
     def fetch_begin(self) -> None:
         self._fetches = True
@@ -119,7 +163,7 @@ class StepDetector(StepObserver):
     def marker_end(self) -> None:
         self._in_marker = False
         self.marked += 1
-        if self.marked >= max(1, self._schedule.warmup):
+        if self.marked >= max(1, self._schedule.warmup) + self._schedule.skip_steps:
             self._found(None)
 
     def _begins(self, token: Token, line: SourceLine | None) -> None:
@@ -150,7 +194,7 @@ class StepDetector(StepObserver):
         if pattern is None:
             return False
         self.seen = self._search.steps_seen(pattern)
-        if self.seen < self._schedule.warmup:
+        if self.seen < self._schedule.warmup + self._schedule.skip_steps:
             return False
         unclosed = pattern.closing != "optimizer" and self._schedule.step_from == "auto"
         if unclosed and not self._has_optimizer() and self._find_optimizer():
@@ -165,12 +209,16 @@ class StepDetector(StepObserver):
             return search.single_forward_pattern() if event == FORWARD else None
         if wanted == "optimizer":
             return search.single_optimizer_pattern() if event == OPTIMIZER else None
+        if self._schedule.wait_for == "optimizer" and not search.optimizer_steps:
+            return None
         if search.trains:
             if event == FORWARD or (event == BACKWARD and self._saw_forward):
                 return None
+            if event != OPTIMIZER and search.required:
+                return None  # it ends the steps
             pattern = search.training_pattern(self._has_optimizer())
             if pattern is None and event == OPTIMIZER:
-                self._uneven = self.optimizer_steps >= _UNEVEN_AFTER * max(1, self._schedule.warmup)
+                self._uneven = self._has_no_period()
                 return search.single_optimizer_pattern() if self._uneven else None
             closing = "optimizer" if event == OPTIMIZER else "next"
             return pattern if pattern is not None and pattern.closing == closing else None
@@ -178,7 +226,33 @@ class StepDetector(StepObserver):
             return None
         if self._has_optimizer() and self.forwards < _FORWARDS_BEFORE_TRAINING:
             return None
-        return search.forward_pattern()
+        pattern = search.forward_pattern()
+        # Without parameters a module is known by its class alone, which cannot be followed.
+        return pattern if pattern and any(token.weighted for token in pattern.tokens) else None
+
+    def _has_no_period(self) -> bool:
+        """Whether enough training was seen to know that its steps have no common period."""
+        warmup, steps = max(1, self._schedule.warmup), self.optimizer_steps
+        alone = len(self._search.required) == 1
+        if steps >= (_UNEVEN_AFTER_OF_ONE if alone else _UNEVEN_AFTER) * warmup:
+            return True
+        waited = clock.perf_counter() - (self._first_event or 0.0)
+        return steps >= warmup and waited >= _UNEVEN_AFTER_S
+
+    @property
+    def may_train_after_s(self) -> float:
+        """How long after forwards alone the script may still begin to train: 0 if nothing says that
+        it does."""
+        if self.optimizer_steps:
+            return 0.0
+        if self._has_optimizer():
+            return math.inf
+        return _MAY_TRAIN_S if calls_by_name(sys._getframe(1), "backward") else 0.0
+
+    def start_over(self, ignored: frozenset[str]) -> None:
+        """Search again, without the forwards of `ignored`, which cannot be followed."""
+        self._ignored |= ignored
+        self._search = StepSearch()
 
     def _has_optimizer(self) -> bool:
         """Whether an optimizer should end the steps."""
@@ -203,6 +277,8 @@ class StepDetector(StepObserver):
                 "the training steps do not repeat one sequence of events, so a step is everything "
                 "between two optimizer steps"
             )
+        if pattern is not None and pattern.first.kind == PREVIOUS_END:
+            found.append(_NO_BEGINNING)
         if pattern is not None and pattern.first.kind == BACKWARD:
             measured = pattern.closing == "next" and not self._fetches
             goal = "capture" if measured else "measure and capture"
@@ -245,7 +321,7 @@ class StepDetector(StepObserver):
             period=period,
             names=tuple(token.key.partition("@")[0] for token in pattern.tokens),
             scope="forward" if pattern.closing == "forward" else "full_step",
-            source=self._line_of(pattern.first._replace(weighted=False), pattern.openings),
+            source=self._line_of(*_opening_event(pattern)),
             compiled=compiled,
             warmup_steps=self.seen,
             kinds=self._kinds(pattern),
@@ -256,6 +332,15 @@ class StepDetector(StepObserver):
         """The line of an event that was seen `back` times since the last step began."""
         lines = self._lines[token]
         return lines[-min(back, len(lines))] if lines else None
+
+
+def _opening_event(pattern: Pattern) -> tuple[Token, int]:
+    """The event at whose line a step begins, and how often it is in one step."""
+    first = pattern.first._replace(weighted=False)
+    if first.kind == PREVIOUS_END:
+        return pattern.tokens[-1], 1
+    # Each of several optimizers has its zero_grad.
+    return first, pattern.optimizers if first.kind == ZERO_GRAD else pattern.openings
 
 
 def _kind_name(shape: TensorShape | None, all_shapes: list[TensorShape | None]) -> str:

@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
+from typing import Literal
 
-from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
+from launchscope.runner.child.step_pattern import (
+    BACKWARD,
+    FORWARD,
+    NO_LEAD,
+    OPTIMIZER,
+    PREVIOUS_END,
+    Lead,
+    Pattern,
+    Token,
+)
 
 # A period counts after it was seen this often in a row; long ones (many accumulation steps)
 # after two, because waiting for a third costs more than it is worth.
@@ -50,15 +60,18 @@ class StepSearch:
     def __init__(self) -> None:
         self._training: deque[Token] = deque(maxlen=_HISTORY)
         self._all: deque[Token] = deque(maxlen=_HISTORY)
+        self._seen: Counter[tuple[str, str]] = Counter()  # by kind and key, also beyond the history
         self._optimizer_steps: Counter[str] = Counter()
         self._last_steps: dict[str, int] = {}  # the number of all steps at each one's last
         self._before_training: deque[Token] = deque(maxlen=64)
         # What ran without gradients right before each training token, index by index.
         self._lead_ins: deque[tuple[Token, ...]] = deque(maxlen=_HISTORY)
+        self._leads: deque[Lead] = deque(maxlen=_HISTORY)  # likewise
         self.saw_backward = False
 
-    def add(self, token: Token) -> None:
+    def add(self, token: Token, lead: Lead = NO_LEAD) -> None:
         self._all.append(token)
+        self._seen[token.kind, token.key] += 1
         if token.kind == FORWARD and not token.trains:
             self._before_training.append(token)
             return
@@ -69,6 +82,7 @@ class StepSearch:
             self.saw_backward = True
         leads = tuple(lead for lead in self._before_training if lead.key != token.key)
         self._lead_ins.append(leads)
+        self._leads.append(lead)
         self._before_training.clear()
         self._training.append(token)
 
@@ -93,12 +107,14 @@ class StepSearch:
         if not self.trains or (optimizer_expected and not self._optimizer_steps):
             return None
         tokens = list(self._training)
-        period = repeating_period(tokens, self._required())
+        period = repeating_period(tokens, self.required)
         if period is None:
             return None
         return self._training_from(_first_of(tokens, period), period)
 
-    def _required(self) -> frozenset[str]:
+    @property
+    def required(self) -> frozenset[str]:
+        """The optimizers that are in every step."""
         total = self.optimizer_steps
 
         def counts(key: str, count: int) -> bool:
@@ -119,9 +135,12 @@ class StepSearch:
                 start += ends[-1]
             # else: metrics after the optimizer step; they belong to the rest of the iteration
         acting = self._acting(start, tokens)
-        lead_in = self._lead_ins[start + acting] if acting else self._common_lead_in(start, period)
-        tokens = (*(token for token in lead_in if token.weighted), *tokens[acting:])
-        return Pattern(tokens, "optimizer" if ends else "next")
+        start += acting
+        lead_in = self._lead_ins[start] if acting else self._common_lead_in(start, period)
+        before = tuple(token for token in lead_in if token.weighted)
+        closing: Literal["optimizer", "next"] = "optimizer" if ends else "next"
+        lead = NO_LEAD if before else self._common_lead(start, period)
+        return Pattern((*before, *tokens[acting:]), closing, lead)
 
     def _begins(self, tail: tuple[Token, ...], step: tuple[Token, ...]) -> bool:
         """Whether the script began its training with what follows the last optimizer step here.
@@ -144,6 +163,11 @@ class StepSearch:
             return ()
         return recent[0]
 
+    def _common_lead(self, start: int, period: int) -> Lead:
+        """What every step has before its first event."""
+        recent = list(self._leads)[start::period][-3:] or (NO_LEAD,)
+        return Lead(all(lead.zeroed for lead in recent), all(lead.computed for lead in recent))
+
     def _acting(self, start: int, step: tuple[Token, ...]) -> int:
         """How many forwards at the beginning of `step` are those of a policy that acts (DQN).
 
@@ -156,14 +180,16 @@ class StepSearch:
         acts, rest = step[:first], {token.key for token in step[first:]}
         if not first or any(act.kind != FORWARD or act.key not in rest for act in acts):
             return 0
-        tokens, counts, begin = list(self._training), set(), 0
+        tokens, counts, begin = list(self._training), list[int | None](), 0
         for at, token in enumerate(tokens):
             if token.kind != OPTIMIZER or tokens[at + 1 : at + 2] == [step[-1]]:
                 continue  # of several at the end, the last one ends the step
             found = (i - begin for i in range(begin, at) if leads[i] == leads[start + first])
-            counts.add(next(found, None))
+            counts.append(next(found, None))
             begin = at + 1
-        return first if len(counts - {None}) > 1 and None not in counts else 0
+        if counts[:1] == [None]:  # the search began within that step
+            del counts[0]
+        return first if len(set(counts)) > 1 and None not in counts else 0
 
     def forward_pattern(self) -> Pattern | None:
         """The step of an inference script: a period of outermost forwards."""
@@ -194,14 +220,13 @@ class StepSearch:
         return Pattern(tokens, "forward") if tokens else None
 
     def steps_seen(self, pattern: Pattern) -> int:
-        """How many steps of this pattern the history holds."""
+        """How many steps of this pattern were seen."""
         if pattern.closing == "optimizer":
             return self.optimizer_steps // pattern.optimizers
         kind, per_step = BACKWARD, pattern.backwards
         if pattern.closing == "forward":
             kind, per_step = FORWARD, pattern.forwards
-        keys = pattern.keys
-        seen = sum(token.kind == kind and token.key in keys for token in self._all)
+        seen = sum(self._seen[kind, key] for key in pattern.keys)
         return seen // max(1, per_step)
 
 
@@ -234,6 +259,11 @@ class StepFollower:
         if not self.pattern.opened_by(kind, key, trains, training):
             return False
         return not self.inside or self._overdue()
+
+    def opens_after(self, key: str) -> bool:
+        """True if a step begins after this optimizer step, which is over."""
+        first, last = self.pattern.first, self.pattern.tokens[-1]
+        return first.kind == PREVIOUS_END and not self.inside and key == last.key
 
     def _overdue(self) -> bool:
         """An opening event although the step has already had all of its own."""

@@ -35,7 +35,7 @@ def pattern(
 def idle(hooks: Hooks, key: str = "Linear@0") -> StepBoundaryHooks:
     """Boundary hooks that call nothing."""
     step = pattern("optimizer", key=key)
-    return StepBoundaryHooks(torch, hooks.thread, step, lambda: None, lambda: None)
+    return StepBoundaryHooks(torch, hooks.thread, step, *[lambda: None] * 3)
 
 
 def event_log(events: list[str]) -> Any:
@@ -61,6 +61,7 @@ class Followed:
             step,
             lambda: self.calls.append("begin"),
             self._end,
+            lambda: None,
         )
         self.ended: Callable[[], None] = lambda: None
         self.taken = self.hooks.observe_boundaries(boundary)

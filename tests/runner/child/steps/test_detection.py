@@ -133,8 +133,8 @@ opt = torch.optim.SGD([w], lr=0.1)
 for step in range(30):
     loss = F.cross_entropy(x @ w, y)
     opt.zero_grad()
-    loss.backward()  # begins
-    opt.step()
+    loss.backward()
+    opt.step()  # begins
 """,
     "raw_by_hand": """
 from torch.utils.data import DataLoader, TensorDataset
@@ -286,7 +286,7 @@ def begins(ran: PointResult, mark: str = "begins") -> bool:
         ("evaluating", (F, B, O)),
         ("evaluating_with_gradients", (F, B, O)),
         ("by_hand", (F, F, B)),
-        ("raw_tensors", (B, O)),
+        ("raw_tensors", ("previous_end", B, O)),
         ("raw_by_hand", (B,)),
         ("raw_loop", (B,)),
         ("inference", (F,)),
@@ -320,8 +320,8 @@ def test_the_scope_says_what_the_step_holds(batch: Batch) -> None:
 
 
 def test_a_forward_without_a_module_is_reported_as_missing(batch: Batch) -> None:
-    notes = " ".join(batch["raw_tensors"].recording.notes)
-    assert "only from its backward on" in notes
+    assert "only from its backward on" in " ".join(batch["raw_loop"].recording.notes)
+    assert "where the step before ends" in " ".join(batch["raw_tensors"].recording.notes)
     assert "only from its backward on" not in " ".join(batch["gan"].recording.notes)
 
 

@@ -207,6 +207,57 @@ def test_a_metric_that_calls_the_model_again_begins_no_step() -> None:
     assert len(steps) >= 5
 
 
+# ----------------------------------------------------------------------------- beginnings
+
+
+@pytest.mark.parametrize(
+    ("history", "step"),
+    [
+        ("Z N B O.adam ", "Z B O.adam"),
+        ("N Z B O.adam ", "< B O.adam"),
+        ("N B O.adam Z ", "Z B O.adam"),
+        ("N B O.adam ", "< B O.adam"),
+        ("Z F.mse~ B O.adam ", "Z B O.adam"),
+        ("N F.mse~ B O.adam ", "< B O.adam"),
+        ("Z N F.net N B O.adam ", "Z F.net B O.adam"),
+        ("Z F.net N B O.adam ", "F.net B O.adam"),
+        ("N F.net B O.adam ", "F.net B O.adam"),
+        ("Z N B O.d Z N B O.g ", "Z B O.d B O.g"),
+        ("O.lbfgs ", "O.lbfgs"),
+        ("Z N O.adam ", "Z O.adam"),
+        ("N O.adam ", "< O.adam"),
+        ("f.teacher Z N B O.adam ", "f.teacher B O.adam"),
+    ],
+)
+def test_a_step_begins_where_its_work_does(history: str, step: str) -> None:
+    pattern = trained(history * 4).visible_through(frozenset({"net", "teacher"}))
+    assert pattern is not None
+    assert words(pattern) == step
+
+
+def test_a_hand_written_step_begins_at_zero_grad() -> None:
+    history = "Z N B " * 4
+    pattern = trained(history, optimizer_expected=False).visible_through(frozenset())
+    assert pattern is not None
+    assert (words(pattern), pattern.closing) == ("Z B", "next")
+    assert followed(pattern, history) == ["Z N B"] * 3
+
+
+@pytest.mark.parametrize("history", ["Z N B O.adam ", "N Z B O.adam ", "N B O.d N B O.g "])
+def test_steps_without_a_module_are_followed_one_after_the_other(history: str) -> None:
+    pattern = trained(history * 4).visible_through(frozenset())
+    assert pattern is not None
+    steps = followed(pattern, history * 4)
+    assert len(steps) >= 3
+    assert len(set(steps)) == 1
+
+
+def test_an_acting_policy_is_no_part_of_the_step_if_the_search_began_within_one() -> None:
+    acts = ("", "F.q ", "F.q F.q ", "F.q F.q ", "F.q F.q ")
+    history = "O.adam " + "".join(f"{act}f.target F.q B O.adam " for act in acts)
+    assert words(trained(history)) == "f.target F.q B O.adam"
+
+
 # ----------------------------------------------------------------------------- inference
 
 
@@ -247,7 +298,7 @@ def test_a_step_of_modules_without_hooks_cannot_be_followed() -> None:
     assert by_hand.visible_through(frozenset()) is None
     training = trained("F.mse~ B O.adam " * 3).visible_through(frozenset())
     assert training is not None
-    assert (words(training), training.first.kind) == ("B O.adam", BACKWARD)
+    assert words(training) == "< B O.adam"
 
 
 def test_a_hand_written_step_without_a_model_begins_with_its_backward() -> None:

@@ -1,0 +1,126 @@
+"""Every script that trains has a step, wherever that begins and however late it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from launchscope.model import Schedule
+from launchscope.runner.parent.session import RunOptions
+from tests.runner.children import Batch, PointResult, recorded
+from tests.unusual_scripts import SCRIPTS, script
+
+F, B, O = "forward", "backward", "optimizer"  # noqa: E741
+LIMITED = RunOptions(timeout_s=60.0)
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    folder = tmp_path_factory.mktemp("unusual")
+    work = {
+        name: partial(recorded, folder / str(number), script(name, "cpu"), options=LIMITED)
+        for number, name in enumerate(SCRIPTS)
+    }
+    acting, soon = script("acts for ever", "cpu"), RunOptions(timeout_s=16.0)
+    work["acts for ever"] = partial(recorded, folder / "ever", acting, options=soon)
+    late, waits = script("acts for long before it learns", "cpu"), Schedule(wait_for="optimizer")
+    work["waits"] = partial(recorded, folder / "waits", late, schedule=waits, options=LIMITED)
+    never = script("acts and never learns", "cpu")
+    work["waits in vain"] = partial(recorded, folder / "vain", never, schedule=waits)
+    skips = Schedule(skip_steps=30)
+    changed = script("changes its optimizer", "cpu")
+    work["skips"] = partial(recorded, folder / "skips", changed, schedule=skips)
+    running = Batch(work)
+    yield running
+    running.close()
+
+
+def notes(ran: PointResult) -> str:
+    return " ".join(ran.recording.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "period"),
+    [
+        ("an ODE is solved with a throw-away module", (*[F] * 5, B, O)),
+        ("throw-away modules make constants", (F, B, O)),
+        ("a module makes the data", (F, B, O)),
+        ("a class overrides the call", ("zero_grad", B, O)),
+        ("layers train themselves", ("previous_end", B, O)),
+        ("functions of tensors", ("zero_grad", B, O)),
+        ("acts for long before it learns", (F, F, B, O)),
+        ("acts with gradients before it learns", (F, F, B, O)),
+        ("changes its optimizer", (O,)),
+        ("freezes layers", (F, B, O)),
+        ("replaces its model", (F, B, O)),
+        ("trains two models one after the other", (F, B, O)),
+        ("three steps", (F, B, O)),
+        ("waits", (F, F, B, O)),
+        ("skips", (O,)),
+    ],
+)
+def test_the_step_that_trains_is_found(batch: Batch, name: str, period: tuple[str, ...]) -> None:
+    ran = batch[name]
+    assert ran.outcome.problem is None
+    step, inspect = ran.recording.step, ran.recording.inspect
+    assert step is not None
+    assert step.period == period
+    assert inspect is not None
+    assert inspect.steps >= 1
+    mark = "# starts" if period[0] in ("zero_grad", "previous_end") else "# begins"
+    assert ran.line(step.source).endswith(mark) or period == (O,)
+
+
+def test_a_step_of_varying_length_is_found_after_few_of_them(batch: Batch) -> None:
+    ran = batch["as many forwards as the trajectory takes"]
+    step = ran.recording.step
+    assert step.period[-2:] == (B, O)
+    assert step.warmup_steps <= 20
+    assert ran.recording.runs == 1
+    assert ran.line(step.source).endswith("# begins")
+
+
+def test_a_step_of_two_models_is_found_however_they_take_turns(batch: Batch) -> None:
+    ran = batch["mixes two models at random"]
+    assert ran.outcome.problem is None
+    assert ran.recording.step.period[-1] == O
+    assert ran.recording.inspect is not None
+
+
+@pytest.mark.parametrize("name", ["acts for long before it learns", "a module makes the data"])
+def test_what_was_measured_before_the_training_is_void(batch: Batch, name: str) -> None:
+    ran = batch[name]
+    assert "forwards before the training that is measured here" in notes(ran)
+    assert "no backward() was seen" not in notes(ran)
+    assert ran.recording.runs == 1
+
+
+def test_training_that_is_waited_for_is_measured_at_once(batch: Batch) -> None:
+    assert notes(batch["waits"]).count("forwards") == 0
+
+
+@pytest.mark.parametrize("name", ["acts and never learns", "acts for ever", "acts and fails"])
+def test_a_script_that_never_learns_has_its_forward_measured(batch: Batch, name: str) -> None:
+    ran = batch[name]
+    step = ran.recording.step
+    assert (step.period, step.scope) == ((F,), "forward")
+    assert ran.recording.inspect is not None
+    assert "verdict is about the forward alone" in notes(ran)
+    assert "waits" not in notes(ran).replace("--wait-for optimizer waits", "")
+
+
+def test_who_waits_is_told_what_for(batch: Batch) -> None:
+    events = batch["acts and never learns"].events
+    assert any("launchscope waits for the training step" in event.text for event in events)
+
+
+def test_waiting_for_an_optimizer_that_never_steps_ends_in_a_clear_sentence(batch: Batch) -> None:
+    problem = batch["waits in vain"].outcome.problem
+    assert "no optimizer stepped" in str(problem)
+    assert "--wait-for optimizer" in str(problem.hint)
+
+
+def test_a_forward_from_which_training_follows_is_told_about_its_first_step(batch: Batch) -> None:
+    assert "12 training steps before" in notes(batch["trains two models one after the other"])

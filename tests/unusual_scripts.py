@@ -1,0 +1,204 @@
+"""Scripts whose training is hard to see, for tests with and without a GPU.
+
+Each trains on `DEVICE`, and the line at which its step begins ends in `# begins`.
+"""
+
+from __future__ import annotations
+
+_HEAD = """
+import random, torch
+from torch import nn
+random.seed(0)
+torch.manual_seed(0)
+DEVICE = {device!r}
+def train(model, optimizer, x):
+    optimizer.zero_grad()
+    loss = model(x).pow(2).mean()  # begins
+    loss.backward()
+    optimizer.step()
+x = torch.randn(16, 4, device=DEVICE)
+"""
+_NET = """
+net = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2)).to(DEVICE)
+optimizer = torch.optim.Adam(net.parameters())
+"""
+_FUNC = """
+class Func(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 4))
+    def forward(self, y):
+        return self.net(y)
+def solve(func, y, steps):
+    for _ in range(steps):
+        y = y + 0.01 * func(y)  # begins
+    return y
+func = Func().to(DEVICE)
+"""
+_DQN = (
+    _NET
+    + """
+target = nn.Linear(4, 2).to(DEVICE)
+for t in range({steps}):
+    {acting}
+    if t >= {starts} and t % 4 == 0:
+        with torch.no_grad():
+            aim = target(x).max(1).values  # begins
+        loss = (net(x)[:, 0] - aim).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+)
+_ACTING = "with torch.no_grad(): net(x[:1]).argmax(-1)"
+
+SCRIPTS: dict[str, str] = {
+    "an ODE is solved with a throw-away module": _FUNC
+    + """
+class Lambda(nn.Module):
+    def forward(self, y):
+        return -y
+with torch.no_grad():
+    solve(Lambda(), x, 300)
+optimizer = torch.optim.Adam(func.parameters())
+for i in range(400):
+    optimizer.zero_grad()
+    loss = solve(func, x, 5).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+""",
+    "throw-away modules make constants": """
+class Act(nn.Module):
+    def forward(self, x):
+        return nn.functional.silu(x)
+constants = [Act()(torch.randn(100, device=DEVICE)).pow(2).mean() for _ in range(30)]
+"""
+    + _NET
+    + "for i in range(400): train(net, optimizer, x)\n",
+    "a module makes the data": """
+make = nn.Linear(4, 4).to(DEVICE)
+data = [make(x).detach() for _ in range(400)]
+del make
+"""
+    + _NET
+    + "for i in range(400): train(net, optimizer, data[i])\n",
+    "as many forwards as the trajectory takes": _FUNC
+    + """
+optimizer = torch.optim.Adam(func.parameters())
+for i in range(120):
+    optimizer.zero_grad()
+    loss = solve(func, x, random.randint(80, 120)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+""",
+    "a class overrides the call": """
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+    def __call__(self, x):
+        return self.forward(x)
+    def forward(self, x):
+        return x * self.scale
+model = Own().to(DEVICE)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+for i in range(400):
+    optimizer.zero_grad()  # starts
+    loss = model(x).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+""",
+    "layers train themselves": """
+class Layer(nn.Linear):
+    def __init__(self, *sizes):
+        super().__init__(*sizes, device=DEVICE)
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=0.03)
+    def forward(self, x):
+        return torch.relu(torch.mm(x, self.weight.T) + self.bias)
+    def train(self, x):
+        for i in range(400):
+            loss = self.forward(x).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()  # starts
+        return self.forward(x).detach()
+for layer in (Layer(4, 8), Layer(8, 8)):
+    x = layer.train(x)
+""",
+    "functions of tensors": """
+weights = [torch.randn(4, 4, device=DEVICE, requires_grad=True) for _ in range(3)]
+optimizer = torch.optim.Adam(weights)
+for i in range(400):
+    optimizer.zero_grad()  # starts
+    y = x
+    for weight in weights:
+        y = torch.tanh(y @ weight) + y
+    loss = y.pow(2).mean()
+    loss.backward()
+    optimizer.step()
+""",
+    "acts for long before it learns": _DQN.replace("{acting}", _ACTING)
+    .replace("{steps}", "8000")
+    .replace("{starts}", "5000"),
+    "acts with gradients before it learns": _DQN.replace(
+        "{acting}", "if random.random() < 0.5: net(x[:1]).argmax(-1).item()"
+    )
+    .replace("{steps}", "14000")
+    .replace("{starts}", "9000"),
+    "acts and never learns": _DQN.replace("{acting}", _ACTING)
+    .replace("{steps}", "3000")
+    .replace("{starts}", "5000"),
+    "acts and fails": _DQN.replace("{acting}", _ACTING)
+    .replace("{steps}", "3000")
+    .replace("{starts}", "5000")
+    + "raise SystemExit(3)\n",
+    "acts for ever": _NET
+    + f"""
+while True:
+    {_ACTING}  # begins
+""",
+    "changes its optimizer": _NET
+    + """
+for i in range(12): train(net, optimizer, x)
+optimizer = torch.optim.LBFGS(net.parameters())
+def closure():
+    optimizer.zero_grad()
+    loss = net(x).pow(2).mean()
+    loss.backward()
+    return loss
+for i in range(60):
+    optimizer.step(closure)
+""",
+    "freezes layers": _NET
+    + """
+for i in range(12): train(net, optimizer, x)
+net[0].requires_grad_(False)
+for i in range(400): train(net, optimizer, x)
+""",
+    "replaces its model": """
+for fold in range(12):
+    net = nn.Linear(4, 2).to(DEVICE)
+    optimizer = torch.optim.Adam(net.parameters())
+    for i in range(11): train(net, optimizer, x)
+""",
+    "trains two models one after the other": _NET
+    + """
+other = nn.Linear(4, 2).to(DEVICE)
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+for i in range(12): train(net, optimizer, x)
+for i in range(400): train(other, second, x)
+""",
+    "mixes two models at random": _NET
+    + """
+other = nn.Linear(4, 2).to(DEVICE)
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+for i in range(400):
+    if random.random() < 0.6: train(net, optimizer, x)
+    else: train(other, second, x)
+""",
+    "three steps": _NET + "for i in range(3): train(net, optimizer, x)\n",
+}
+
+
+def script(name: str, device: str) -> str:
+    return _HEAD.replace("{device!r}", repr(device)) + SCRIPTS[name]
