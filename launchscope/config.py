@@ -90,7 +90,13 @@ def load_settings(
     table, path = _section(config)
     table.pop(CHECK_SECTION, None)
     values = convert_table(table, kinds, f"{path}: ") | _from_environment(kinds)
-    return Settings(**{**(defaults or {}), **values, **convert_flags(flags or {}, kinds)})
+    settings = Settings(**{**(defaults or {}), **values, **convert_flags(flags or {}, kinds)})
+    if settings.step_from == "forward" and settings.wait_for == "optimizer":
+        raise UsageError(
+            "--step-from forward and --wait-for optimizer exclude each other",
+            hint="leave out --wait-for optimizer to measure the forwards",
+        )
+    return settings
 
 
 def convert_flags(flags: Mapping[str, object], kinds: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,17 @@ def step():
     opt.step()
 """
 LOOP = "for i in range(40): step()\n"
+TRIALS = """
+import torch
+for trial in range(8):
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    opt = torch.optim.Adam(net.parameters())
+    for i in range(12):
+        loss = net(torch.randn(8, 4)).sum()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
 
 
 @dataclass(frozen=True)
@@ -46,8 +57,34 @@ CASES = {
     "no_torch": Case("print('nothing to see')", 3, "without importing torch"),
     "no_step": Case("import torch\ntorch.ones(3).sum()", 3, "without calling a torch.nn.Module"),
     "two_steps": Case(TRAIN + "step(); step()", 3, "no repeating step was found"),
-    "ends_after_3": Case(
-        TRAIN + "for i in range(3): step()", 3, "ended after 3 steps, too few to find the step"
+    "ends_after_3": Case(TRAIN + "for i in range(3): step()", 0, "its step was seen 3 times"),
+    "ends_after_3_in_one_line": Case(
+        TRAIN + "for i in range(3): opt.zero_grad(); net(torch.ones(4)).sum().backward(); "
+        "opt.step()",
+        0,
+        "its step was seen 3 times",
+    ),
+    "skips_all_steps": Case(
+        TRAIN + "for i in range(12): step()",
+        3,
+        "the script made 12 steps: --skip-steps 11 leaves too few of them",
+        ("--skip-steps", "11"),
+    ),
+    "skips_too_little": Case("", 2, "0 or more, not -1", ("--skip-steps", "-1")),
+    "waits_for_nothing_known": Case(
+        "", 2, "expected one of step, optimizer, not forward", ("--wait-for", "forward")
+    ),
+    "waits_for_what_it_does_not_measure": Case(
+        "",
+        2,
+        "--step-from forward and --wait-for optimizer exclude each other",
+        ("--step-from", "forward", "--wait-for", "optimizer"),
+    ),
+    "waits_for_too_long": Case(
+        TRAIN + "while True: net(torch.ones(4))",
+        3,
+        "leave out --wait-for optimizer",
+        ("--wait-for", "optimizer", "--timeout", "5"),
     ),
     "marks_nothing": Case(
         TRAIN + "for i in range(20): step()", 3, "no step was marked", ("--step-from", "marker")
@@ -154,20 +191,12 @@ subprocess.run([sys.executable, "-c", "print('trains')"])
         3,
         "started 1 process of its own, and the work seems to run there",
     ),
-    "a_model_for_each_trial": Case(
-        """
-import torch
-for trial in range(8):
-    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-    opt = torch.optim.Adam(net.parameters())
-    for i in range(12):
-        loss = net(torch.randn(8, 4)).sum()
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-""",
+    "a_model_for_each_trial": Case(TRIALS, 0, "its step was seen 12 times"),
+    "a_model_for_each_long_trial": Case(
+        TRIALS.replace("range(12)", "range(30)"),
         0,
         "the script trained a different model",
+        ("--inspect", "40"),
     ),
     "several_threads": Case(  # eight, none of which makes enough forwards alone
         """

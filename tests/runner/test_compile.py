@@ -154,9 +154,22 @@ def test_a_compiled_region_runs_compiled_and_is_compiled_once(batch: Batch, name
 def test_code_that_is_compiled_during_the_measurement_is_reported_as_missing(
     tmp_path: Path,
 ) -> None:
-    ran = recorded(tmp_path, HEAD + ADAM + LATE)
+    some = Schedule(sizes=5, inspect=10)
+    ran = recorded(tmp_path, HEAD + ADAM + LATE.replace("11", "17"), schedule=some)
     notes = " ".join(ran.recording.notes)
-    assert "torch.compile after step 11, when the measurement had begun" in notes
+    assert "torch.compile after step 17, when the measurement had begun" in notes
+
+
+def test_code_that_is_compiled_before_a_pass_is_over_is_measured(tmp_path: Path) -> None:
+    ran = recorded(tmp_path, HEAD + ADAM + LATE)
+    step, inspect = ran.recording.step, ran.recording.inspect
+    assert step is not None
+    assert step.compiled
+    assert inspect is not None
+    assert inspect.steps == 3
+    notes = " ".join(ran.recording.notes)
+    assert "the script ran 11 training steps before" in notes
+    assert "torch.compile" not in notes
 
 
 def test_a_script_that_is_to_go_on_runs_what_it_compiled_to_its_end(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ process at once.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import replace
 
 from launchscope.model import TensorShape
@@ -32,7 +33,7 @@ from launchscope.runner.child.steps.search import StepFollower
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
-from launchscope.wording import plural
+from launchscope.wording import listed, plural
 
 # A step that was found is over after this many training steps in a row outside of it; then the
 # script is searched again, so often.
@@ -67,8 +68,10 @@ class StepController(StepObserver):
         self._detected = False  # the step was found, not marked
         self._wait_s = 0.0  # for training, where only forwards were found
         self._searches_left = _SEARCHES
+        self._given_up: Counter[str] = Counter()  # steps before the last search, by what they are
+        self._most_steps = 0  # of training, before any search
         self._missed_at, self._missed_in_row = -1, 0  # the steps done before those that were missed
-        self._missed_before = 0  # training steps before the last search
+        self._missed_optimizer_steps = 0
         self._saw_unfollowed = False  # forwards of modules that cannot be followed
         self._noted_late_marks = False
         self._detector: StepDetector | None = self._warm_up()  # None once the step is known
@@ -152,7 +155,7 @@ class StepController(StepObserver):
         if self._follower is not None and self._follower.opens_after(key):
             self._begin_step()
         elif missed:
-            self._missed_step()
+            self._missed_optimizer_step()
 
     def fetch_begin(self) -> None:
         if self._follower is not None and self._follower.closes_before():
@@ -214,12 +217,18 @@ class StepController(StepObserver):
         self._detector.marker_begin()
         return True
 
+    def _missed_optimizer_step(self) -> None:
+        self._missed_optimizer_steps += 1
+        self._missed_step()
+
     def _missed_step(self) -> None:
         """The script has trained outside of the steps that are followed."""
-        runner = self._runner
-        if runner is None or self.finished:
+        runner, follower = self._runner, self._follower
+        if runner is None or follower is None:
             return
-        if runner.steps_done != self._missed_at:
+        # Forwards alone may go on between training steps: a policy that acts, then learns.
+        acts = follower.pattern.closing == "forward"
+        if not acts and runner.steps_done != self._missed_at:
             self._missed_at, self._missed_in_row = runner.steps_done, 0
         self._missed_in_row += 1
         if self._missed_in_row >= _OVER_AFTER:
@@ -237,16 +246,15 @@ class StepController(StepObserver):
         if not runner.abandon(measured=alone):
             return
         self._searches_left -= 1
-        self._missed_before += self._missed_in_row
+        self._given_up["forward" if alone else "training step"] += runner.steps_done
+        self._most_steps = max(self._most_steps, 0 if alone else runner.steps_done)
         self._follower = self._runner = None
         self._kinds, self._current_kind = {}, 0
+        self._missed_at, self._missed_in_row = -1, 0
         self._wait_s = 0.0
         self.folder.forget_results()
         self.folder.emit(events.SearchedAgain())
-        steps, what = runner.steps_done, "forward" if alone else "training step"
-        self._note(
-            f"the script ran {plural(steps, what)} before the training that is measured here"
-        )
+        self.hooks.forget_optimizers()
         self.hooks.watch_all_modules()
         self._detector = self._warm_up()
 
@@ -321,6 +329,9 @@ class StepController(StepObserver):
         alone = pattern is not None and pattern.closing == "forward"
         if alone and self.plan.schedule.step_from == "auto" and strategy is None:
             self._wait_s = min(self.plan.wait_s, detector.may_train_after_s)
+        if self._given_up:
+            before = listed([plural(steps, what) for what, steps in self._given_up.items()])
+            self._note(f"the script ran {before} before the training that is measured here")
         for text in detector.remarks(pattern):
             self._note(text)
         boundary = detector.boundary(pattern)
@@ -377,7 +388,12 @@ class StepController(StepObserver):
                 thread, begin, end = self.hooks.thread, runner.begin_step, runner.end_step
                 self.hooks.observe_boundaries(
                     StepBoundaryHooks(
-                        self.torch, thread, follower.pattern, begin, end, self._missed_step
+                        self.torch,
+                        thread,
+                        follower.pattern,
+                        begin,
+                        end,
+                        self._missed_optimizer_step,
                     )
                 )
         except Exception as error:
@@ -509,8 +525,10 @@ class StepController(StepObserver):
             runner.cut_short()
         self._report_files()
         steps = runner.steps_done if runner is not None else 0
+        optimizer_steps = 0
         if detector is not None:
-            steps = max(detector.seen, detector.marked)
+            steps = max(detector.seen, detector.marked, self._most_steps)
+            optimizer_steps = detector.optimizer_steps + self._missed_optimizer_steps
             if self._saw_unfollowed:
                 self._note(_UNFOLLOWED)
         waiting = runner is not None and runner.is_waiting
@@ -521,9 +539,7 @@ class StepController(StepObserver):
                 steps=steps,
                 searching=detector is not None,
                 forwards=0 if detector is None else detector.forwards,
-                optimizer_steps=0
-                if detector is None
-                else detector.optimizer_steps + self._missed_before,
+                optimizer_steps=optimizer_steps,
                 waiting=waiting,
                 processes=hooks.processes,
                 missed_steps=missed,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launchscope.errors import LaunchscopeError, MeasureError, NoStepError, ScriptError
-from launchscope.model import Reason
+from launchscope.model import Reason, Schedule
 from launchscope.reason_text import cause_of_death, reason_text
 from launchscope.runner.parent.gpu_clock import ClockWatch
 from launchscope.runner.protocol import events
@@ -21,6 +21,7 @@ _OTHER_MODEL = (
     "after that the script trained a different model than the one whose step was found (some "
     "scripts make a new model for each trial or fold)"
 )
+_USUAL = Schedule()
 _BUG = "this is a bug in launchscope: please report it, with the output of the same command with -v"
 
 
@@ -179,8 +180,7 @@ def problem_of(
     report: ChildReport,
     *,
     measured: bool,
-    step_from: str = "auto",
-    wait_for: str = "step",
+    schedule: Schedule = _USUAL,
     ran_well: bool = False,
 ) -> LaunchscopeError | None:
     """The problem of the last run as an error to report; None if it went as it should. The script's
@@ -193,9 +193,12 @@ def problem_of(
             return None
         warming_up = report.current_pass == events.WARMUP
         when = "during the warm-up" if warming_up else "while the script ran"
+        hint = "let the script reach its training loop sooner"
+        if schedule.wait_for == "optimizer":
+            hint = "leave out --wait-for optimizer to measure the forwards"
         return MeasureError(
             f"the time limit was reached {when}, before any step was timed",
-            hint="raise --timeout, or let the script reach its training loop sooner",
+            hint=f"raise --timeout, or {hint}",
         )
     if report.own_failure is not None and not measured:
         return MeasureError(reason_text(report.own_failure.reason), hint=_BUG)
@@ -205,7 +208,7 @@ def problem_of(
     if report.write_error is not None:
         lost = cannot_write(report.folder.parent, report.write_error)
     if not report.exit_code:
-        return lost if lost or measured else _nothing_measured(report, step_from, wait_for)
+        return lost if lost or measured else _nothing_measured(report, schedule)
     when = "before every pass was done" if measured else "before it was measured"
     if ran_well:
         when = f"{when}, although an earlier run went well"
@@ -263,7 +266,7 @@ def cannot_write(directory: Path, error: OSError) -> MeasureError:
     return MeasureError(f"the results could not be written to {directory}: {why}", hint=hint)
 
 
-def _nothing_measured(report: ChildReport, step_from: str, wait_for: str) -> NoStepError:
+def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
     seen, steps = report.seen, plural(report.seen.steps, "step")
     too_few = f"{steps}, too few for a warm-up and timings"
     text = f"the script ended after {too_few}"
@@ -280,10 +283,10 @@ def _nothing_measured(report: ChildReport, step_from: str, wait_for: str) -> NoS
     elif seen.processes:
         text = f"no step was found: {report.started_processes}, and the work seems to run there"
         hint = "profile the worker itself, or run the script so that it trains in one process"
-    elif wait_for == "optimizer" and seen.optimizer_steps == 0:
+    elif schedule.wait_for == "optimizer" and seen.searching and seen.optimizer_steps == 0:
         text = f"no optimizer stepped; the script made {plural(seen.forwards, 'forward')}"
         hint = "leave out --wait-for optimizer to measure the forwards"
-    elif step_from == "marker" and seen.steps == 0:
+    elif schedule.step_from == "marker" and seen.steps == 0:
         text = "no step was marked: the script never entered launchscope.step()"
         hint = "put the step in `with launchscope.step():`, or leave out --step-from marker"
     elif seen.forwards == 0 and seen.steps == 0:
@@ -302,6 +305,9 @@ def _nothing_measured(report: ChildReport, step_from: str, wait_for: str) -> NoS
     elif report.several_threads:
         text = f"the thread that launchscope follows made only {too_few}: {_OTHER_THREADS}"
         hint = "let it run longer, or use one thread for the profile"
+    elif schedule.skip_steps:
+        text = f"the script made {steps}: --skip-steps {schedule.skip_steps} leaves too few of them"
+        hint = "lower --skip-steps, or let the script run longer"
     elif report.other_model:
         text = f"the script made only {too_few}: {_OTHER_MODEL}"
         hint = "mark the step with launchscope.step(), or let the first model train longer"

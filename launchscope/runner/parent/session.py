@@ -97,8 +97,6 @@ class _Session:
         self._left_out: str | None = None  # a pass during which the script failed
         self._deferred: set[str] = set()  # passes that need a process of their own
         self._failed_later: ScriptError | None = None
-        limit = self.options.timeout_s
-        self._wait_s = _WAIT_S if limit is None else limit / 2
         self._start = working_directory()
         self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.schedule.full)
 
@@ -172,11 +170,7 @@ class _Session:
         collected = self.collected
         measured = "timing" in collected.results or "inspect" in collected.results
         problem = problem_of(
-            report,
-            measured=measured,
-            step_from=self.schedule.step_from,
-            wait_for=self.schedule.wait_for,
-            ran_well=self._ran_well,
+            report, measured=measured, schedule=self.schedule, ran_well=self._ran_well
         )
         if problem is None and self.schedule.full:
             self._failed_later = failure_after(report)
@@ -227,7 +221,6 @@ class _Session:
         if script is None or report.failed or report.several_threads:
             return None
         if script.waiting:
-            self._wait_s = 0.0
             return Reason("forward_steps")
         if script.steps >= _SEEN_OFTEN:
             shorter = self._fitting(script.steps, script.searching, open_, script.optimizer_steps)
@@ -301,11 +294,11 @@ class _Session:
         plan = Plan(
             target=self.target,
             passes=tuple(kind.name for kind in passes),
-            schedule=self.schedule,
+            schedule=self._of_same_step(),
             stop_after=not finishing,
             allow_captures=not finishing,
             side_stream=not collected.needs_legacy_stream,
-            wait_s=self._wait_s,
+            wait_s=self._wait_s(),
             strategy=self.options.strategy,
             earlier=to_plain(collected.results),
             interrupt_signal=interrupt_signal(),
@@ -344,6 +337,19 @@ class _Session:
         self._return_to_start()
         report.write_error = folder.write_error()
         return report
+
+    def _of_same_step(self) -> Schedule:
+        """The schedule for one more run, whose results are about the step that is known."""
+        step = self.collected.step
+        trains = step is not None and "optimizer" in step.period
+        return replace(self.schedule, wait_for="optimizer") if trains else self.schedule
+
+    def _wait_s(self) -> float:
+        """How long forwards alone wait for training; not at all if a run before was about them."""
+        step, limit = self.collected.step, self.options.timeout_s
+        if step is not None and step.scope == "forward":
+            return 0.0
+        return _WAIT_S if limit is None else limit / 2
 
     def _return_to_start(self) -> None:
         """Files go where they were meant to if the script has removed its folder and made it again:

@@ -179,8 +179,8 @@ class StepBoundaryHooks:
     def miss(self) -> None:
         """An optimizer stepped outside of a step: it may have begun unseen, in the mode of an
         evaluation."""
-        self.missed += 1
         if self.closes_with_optimizer:
+            self.missed += 1
             self._training = not self._training
         self._on_miss()
 

@@ -226,6 +226,10 @@ class Hooks:
         """From now on: the steps begin elsewhere, and should not pay for the hook."""
         self._zero_grad.close()
 
+    def forget_optimizers(self) -> None:
+        """Know only those that step from now on."""
+        self.optimizers = ObjectKeys()
+
     def stop_watching_modules(self) -> None:
         """Observe only backwards and optimizer steps from now on."""
         self.observe_everything()
@@ -523,6 +527,7 @@ class Hooks:
             self.compiling = True
             self.observe_everything()  # what compiles replaces the call that shows the boundary
             self._global.close()
+            self._zero_grad.close()
         self.compile_makes_graphs = mode in ("reduce-overhead", "max-autotune")
         self.observer.compiled()
 

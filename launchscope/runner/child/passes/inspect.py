@@ -55,6 +55,7 @@ from launchscope.runner.child.plain_values import (
     values_of,
 )
 from launchscope.runner.child.source_lines import (
+    code_place,
     note_library_loop,
     package_of,
     source_text,
@@ -175,10 +176,11 @@ class InspectPass(Pass[InspectResult]):
         self._unwatch()
 
     def _in_library_loop(self) -> bool:
-        """Whether the step began and ended below one line of the person's, not known so far."""
-        line = user_line(sys._getframe(2))
+        """Whether the step began and ended in a library below one line of the person's, not known
+        so far."""
+        line, library = code_place(sys._getframe(2))
         boundary = self.context.boundary
-        if line is None or line != self._begun or boundary.scope != "full_step":
+        if line is None or library is None or line != self._begun or boundary.scope != "full_step":
             return False
         if boundary.period[0] == PREVIOUS_END:  # both are the line of the optimizer's step
             return False

@@ -284,7 +284,7 @@ class StepFollower:
         if not self.inside:
             # The forward of such a backward did not look like the one that opens a step, because
             # the script goes on training in the mode that its evaluation has set.
-            if kind == BACKWARD and pattern.first.kind == FORWARD:
+            if kind == BACKWARD and pattern.first.kind == FORWARD and pattern.closing != "forward":
                 self.missed += 1
                 self.pattern = pattern.in_other_mode()
             return False

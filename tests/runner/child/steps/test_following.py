@@ -37,6 +37,12 @@ def test_evaluation_with_gradients_is_recognized_by_the_mode_of_the_module() -> 
     assert followed(pattern, f"{PLAIN} E.net E.net {PLAIN} E.net {PLAIN}") == [PLAIN] * 3
 
 
+def test_forwards_alone_are_followed_through_training() -> None:
+    pattern = searched(PLAIN).single_forward_pattern()
+    assert pattern is not None
+    assert followed(pattern, f"{PLAIN} " * 3) == ["F.net"] * 3
+
+
 def test_training_that_stays_in_evaluation_mode_costs_one_step() -> None:
     pattern = trained(f"{PLAIN} " * 3)
     stays = "E.net B O.adam"
