@@ -71,12 +71,11 @@ RUN = {
         "What a step is: auto, marker, optimizer or forward. [default: auto]", "WHAT"
     ),
     "skip_steps": text(
-        "Steps to pass over before the warm-up, such as those of a learning-rate warm-up. "
-        "[default: 0]",
+        "Steps to pass over before the warm-up, such as those with shorter sequences. [default: 0]",
         "N",
     ),
     "wait_for": text(
-        "With `optimizer`: forwards alone are no step, however long the script makes no other.",
+        "optimizer: forwards alone are no step, wait until an optimizer steps. [default: step]",
         "WHAT",
     ),
     "timeout": text("Stop the script after this many seconds.", "S"),

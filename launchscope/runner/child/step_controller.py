@@ -66,7 +66,7 @@ class StepController(StepObserver):
         self._opening = _NO_INPUTS  # of the forward that opens a step
         self._strategy = Strategy(torch, self.hooks, plan.strategy) if plan.strategy else None
         self._detected = False  # the step was found, not marked
-        self._wait_s = 0.0  # for training, where only forwards were found
+        self._wait_s = self._wait_until = 0.0  # for training, where only forwards were found
         self._searches_left = _SEARCHES
         self._given_up: Counter[str] = Counter()  # steps before the last search, by what they are
         self._most_steps = 0  # of training, before any search
@@ -87,7 +87,12 @@ class StepController(StepObserver):
         self.folder.emit(events.PassStarted(events.WARMUP, self.plan.schedule.warmup))
         record_call = None if self._strategy is None else self._strategy.record_call
         detector = StepDetector(
-            self.torch, self.plan.schedule, self.hooks, self._start_measuring, record_call
+            self.torch,
+            self.plan.schedule,
+            self.plan.patience_s,
+            self.hooks,
+            self._start_measuring,
+            record_call,
         )
         self.hooks.observer = detector
         return detector
@@ -264,20 +269,26 @@ class StepController(StepObserver):
         if not self._wait_s or runner is None:
             return False
         limit = f"{self._wait_s:.0f} s"
-        if clock.perf_counter() - self._began < self._wait_s:
+        if clock.perf_counter() < self._wait_until:
             if not runner.is_waiting:
                 self._note(
-                    "the forward was measured, but no optimizer has stepped: launchscope waits for "
-                    f"the training step until {limit} are over",
+                    "the forward was measured, but the script may still begin to train: "
+                    f"launchscope waits for the training step until {limit} are over",
                     passing=True,
                 )
             return True
         self._note(
-            f"no optimizer stepped within {limit}, so the verdict is about the forward alone; "
+            f"{self._training_seen} within {limit}, so the verdict is about the forward alone; "
             "--wait-for optimizer waits for as long as the script runs"
         )
         self._wait_s = 0.0
         return False
+
+    @property
+    def _training_seen(self) -> str:
+        if not self._missed_optimizer_steps:
+            return "no optimizer stepped"
+        return f"the script made only {plural(self._missed_optimizer_steps, 'optimizer step')}"
 
     def _note_late_marks(self) -> None:
         if self._runner is None or not self._detected or not self.hooks.on_script_thread():
@@ -327,8 +338,10 @@ class StepController(StepObserver):
         if pattern is None or pattern.first.kind != ZERO_GRAD:
             self.hooks.ignore_zero_grad()
         alone = pattern is not None and pattern.closing == "forward"
-        if alone and self.plan.schedule.step_from == "auto" and strategy is None:
-            self._wait_s = min(self.plan.wait_s, detector.may_train_after_s)
+        automatic = self.plan.schedule.step_from == "auto" and strategy is None
+        if alone and automatic and self.plan.may_train:
+            self._wait_s = min(self.plan.patience_s, detector.may_train_after_s)
+            self._wait_until = detector.began + self._wait_s
         if self._given_up:
             before = listed([plural(steps, what) for what, steps in self._given_up.items()])
             self._note(f"the script ran {before} before the training that is measured here")
@@ -533,7 +546,7 @@ class StepController(StepObserver):
                 self._note(_UNFOLLOWED)
         waiting = runner is not None and runner.is_waiting
         if waiting:
-            self._note("no optimizer stepped, so the verdict is about the forward alone")
+            self._note(f"{self._training_seen}, so the verdict is about the forward alone")
         self.folder.emit(
             events.ScriptEnded(
                 steps=steps,

@@ -38,8 +38,6 @@ from launchscope.wording import listed
 # Events of a kind that was seen at least this often can be steps.
 _SEEN_OFTEN = 3
 _FEW = 4
-# How long forwards alone wait for an optimizer to step; with a time limit, half of it.
-_WAIT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -291,14 +289,19 @@ class _Session:
             and (kind.on_cpu or collected.on_gpu is not False)
             for kind in passes
         )
+        # What several runs give has to be about the same step.
+        schedule, step, limit = self.schedule, collected.step, self.options.timeout_s
+        if step is not None and "optimizer" in step.period:
+            schedule = replace(schedule, wait_for="optimizer")
         plan = Plan(
             target=self.target,
             passes=tuple(kind.name for kind in passes),
-            schedule=self._of_same_step(),
+            schedule=schedule,
             stop_after=not finishing,
             allow_captures=not finishing,
             side_stream=not collected.needs_legacy_stream,
-            wait_s=self._wait_s(),
+            patience_s=Plan.patience_s if limit is None else limit / 2,
+            may_train=step is None or step.scope != "forward",
             strategy=self.options.strategy,
             earlier=to_plain(collected.results),
             interrupt_signal=interrupt_signal(),
@@ -337,19 +340,6 @@ class _Session:
         self._return_to_start()
         report.write_error = folder.write_error()
         return report
-
-    def _of_same_step(self) -> Schedule:
-        """The schedule for one more run, whose results are about the step that is known."""
-        step = self.collected.step
-        trains = step is not None and "optimizer" in step.period
-        return replace(self.schedule, wait_for="optimizer") if trains else self.schedule
-
-    def _wait_s(self) -> float:
-        """How long forwards alone wait for training; not at all if a run before was about them."""
-        step, limit = self.collected.step, self.options.timeout_s
-        if step is not None and step.scope == "forward":
-            return 0.0
-        return _WAIT_S if limit is None else limit / 2
 
     def _return_to_start(self) -> None:
         """Files go where they were meant to if the script has removed its folder and made it again:

@@ -47,7 +47,8 @@ class Plan:
     side_stream: bool = True
     own_process: bool = True  # False: the process of the caller of `measure`, never ended
     strategy: str | None = None  # applied after the warm-up
-    wait_s: float = 0.0  # for the first step of an optimizer that was made
+    patience_s: float = 300.0  # after which fewer steps are enough, and forwards alone are a step
+    may_train: bool = True  # False: forwards alone were the step in an earlier run
     earlier: dict[str, Any] = field(default_factory=dict)  # results of earlier runs, as JSON data
     interrupt_signal: int | None = None  # raises KeyboardInterrupt in the child
     tree: SourceTree | None = None

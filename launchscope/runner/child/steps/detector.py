@@ -38,6 +38,7 @@ _FEW_FORWARDS = 20
 # after this long. One optimizer has no longer period than that of its own steps, as a rule.
 _UNEVEN_AFTER, _UNEVEN_AFTER_S = 12, 30.0
 _UNEVEN_AFTER_OF_ONE = 2
+_FEWEST = 3  # steps, where finding the step takes long
 _MARKER = Token("marker", "")
 _LINES_KEPT = 600
 _OPENING = "opening"
@@ -60,20 +61,23 @@ _FORWARD_ALONE = (
 class StepDetector(StepObserver):
     """Collects what the script does until its step was seen `warmup` times.
 
-    Then `found` is called with the step, or with None if the script marks its steps. Each
-    outermost forward until then is passed to `record_call`.
+    Then `found` is called with the step, or with None if the script marks its steps. Fewer steps
+    are enough `patience_s` after the first event. Each outermost forward until then is passed to
+    `record_call`.
     """
 
     def __init__(
         self,
         torch: Torch,
         schedule: Schedule,
+        patience_s: float,
         hooks: Hooks,
         found: Callable[[Pattern | None], None],
         record_call: Callable[[str, Module, Args, Kwargs], None] | None,
     ):
         self._torch = torch
         self._schedule = schedule
+        self._patience_s = patience_s
         self._hooks = hooks
         self._found = found
         self._record_call = record_call
@@ -163,7 +167,7 @@ class StepDetector(StepObserver):
     def marker_end(self) -> None:
         self._in_marker = False
         self.marked += 1
-        if self.marked >= max(1, self._schedule.warmup) + self._schedule.skip_steps:
+        if self.marked >= self._warmup + self._schedule.skip_steps:
             self._found(None)
 
     def _begins(self, token: Token, line: SourceLine | None) -> None:
@@ -178,9 +182,27 @@ class StepDetector(StepObserver):
         return sum(self._inputs.values())
 
     @property
+    def began(self) -> float:
+        """When the first event was, in seconds of the clock; now if there was none."""
+        return clock.perf_counter() if self._first_event is None else self._first_event
+
+    @property
     def seconds_per_step(self) -> float:
-        now = clock.perf_counter()
-        return (now - (self._first_event or now)) / max(1, self.seen, self.marked)
+        return self._waited_s / max(1, self.seen, self.marked)
+
+    @property
+    def _waited_s(self) -> float:
+        return clock.perf_counter() - self.began
+
+    @property
+    def _is_late(self) -> bool:
+        return self._waited_s >= self._patience_s
+
+    @property
+    def _warmup(self) -> int:
+        """How many steps to see before they are measured."""
+        warmup = max(1, self._schedule.warmup)
+        return min(warmup, _FEWEST) if self._is_late else warmup
 
     def _ends_with(self, event: str) -> bool:
         """Whether the warm-up ends with this event, which may end a step.
@@ -194,7 +216,7 @@ class StepDetector(StepObserver):
         if pattern is None:
             return False
         self.seen = self._search.steps_seen(pattern)
-        if self.seen < self._schedule.warmup + self._schedule.skip_steps:
+        if self.seen < self._warmup + self._schedule.skip_steps:
             return False
         unclosed = pattern.closing != "optimizer" and self._schedule.step_from == "auto"
         if unclosed and not self._has_optimizer() and self._find_optimizer():
@@ -224,7 +246,8 @@ class StepDetector(StepObserver):
             return pattern if pattern is not None and pattern.closing == closing else None
         if event != FORWARD:
             return None
-        if self._has_optimizer() and self.forwards < _FORWARDS_BEFORE_TRAINING:
+        few = self.forwards < _FORWARDS_BEFORE_TRAINING and not self._is_late
+        if few and self._has_optimizer():
             return None
         pattern = search.forward_pattern()
         # Without parameters a module is known by its class alone, which cannot be followed.
@@ -232,19 +255,15 @@ class StepDetector(StepObserver):
 
     def _has_no_period(self) -> bool:
         """Whether enough training was seen to know that its steps have no common period."""
-        warmup, steps = max(1, self._schedule.warmup), self.optimizer_steps
-        alone = len(self._search.required) == 1
-        if steps >= (_UNEVEN_AFTER_OF_ONE if alone else _UNEVEN_AFTER) * warmup:
+        steps, alone = self.optimizer_steps, len(self._search.required) == 1
+        if steps >= (_UNEVEN_AFTER_OF_ONE if alone else _UNEVEN_AFTER) * self._warmup:
             return True
-        waited = clock.perf_counter() - (self._first_event or 0.0)
-        return steps >= warmup and waited >= _UNEVEN_AFTER_S
+        return steps >= self._warmup and self._waited_s >= min(_UNEVEN_AFTER_S, self._patience_s)
 
     @property
     def may_train_after_s(self) -> float:
         """How long after forwards alone the script may still begin to train: 0 if nothing says that
         it does."""
-        if self.optimizer_steps:
-            return 0.0
         if self._has_optimizer():
             return math.inf
         return _MAY_TRAIN_S if calls_by_name(sys._getframe(1), "backward") else 0.0
