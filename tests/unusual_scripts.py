@@ -169,6 +169,12 @@ def closure():
 for i in range(60):
     optimizer.step(closure)
 """,
+    "changes to an optimizer of another class": _NET
+    + """
+for i in range(12): train(net, optimizer, x)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for i in range(60): train(net, optimizer, x)
+""",
     "freezes layers": _NET
     + """
 for i in range(12): train(net, optimizer, x)
@@ -187,6 +193,14 @@ other = nn.Linear(4, 2).to(DEVICE)
 second = torch.optim.SGD(other.parameters(), lr=0.1)
 for i in range(12): train(net, optimizer, x)
 for i in range(400): train(other, second, x)
+""",
+    "trains two models in turn": _NET
+    + """
+other = nn.Linear(4, 2).to(DEVICE)
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+for i in range(20):
+    for j in range(3): train(net, optimizer, x)
+    for j in range(2): train(other, second, x)
 """,
     "mixes two models at random": _NET
     + """

@@ -29,7 +29,12 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     work["waits"] = partial(recorded, folder / "waits", late, schedule=waits, options=LIMITED)
     never = script("acts and never learns", "cpu")
     work["waits in vain"] = partial(recorded, folder / "vain", never, schedule=waits)
-    skips = Schedule(skip_steps=30)
+    skips, passes = Schedule(skip_steps=30), Schedule(sizes=5, inspect=10)
+    later = script("changes to an optimizer of another class", "cpu").replace("(12)", "(17)")
+    work["changes after a pass"] = partial(recorded, folder / "later", later, schedule=passes)
+    longer = Schedule(inspect=30)
+    earlier = script("changes to an optimizer of another class", "cpu")
+    work["changes in a pass"] = partial(recorded, folder / "earlier", earlier, schedule=longer)
     changed = script("changes its optimizer", "cpu")
     work["skips"] = partial(recorded, folder / "skips", changed, schedule=skips)
     running = Batch(work)
@@ -53,9 +58,11 @@ def notes(ran: PointResult) -> str:
         ("acts for long before it learns", (F, F, B, O)),
         ("acts with gradients before it learns", (F, F, B, O)),
         ("changes its optimizer", (O,)),
+        ("changes to an optimizer of another class", (F, B, O)),
         ("freezes layers", (F, B, O)),
         ("replaces its model", (F, B, O)),
         ("trains two models one after the other", (F, B, O)),
+        ("trains two models in turn", (F, B, O) * 5),
         ("three steps", (F, B, O)),
         ("waits", (F, F, B, O)),
         ("skips", (O,)),
@@ -122,5 +129,29 @@ def test_waiting_for_an_optimizer_that_never_steps_ends_in_a_clear_sentence(batc
     assert "--wait-for optimizer" in str(problem.hint)
 
 
-def test_a_forward_from_which_training_follows_is_told_about_its_first_step(batch: Batch) -> None:
-    assert "12 training steps before" in notes(batch["trains two models one after the other"])
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("changes its optimizer", 12),
+        ("changes in a pass", 14),
+        ("trains two models one after the other", 12),
+    ],
+)
+def test_who_trains_something_else_is_told_how_often_before(
+    batch: Batch, name: str, steps: int
+) -> None:
+    ran = batch[name]
+    assert f"the script ran {steps} training steps before" in notes(ran)
+    assert ran.recording.step.names[-1] != "Adam"
+    assert "Adam" not in ran.recording.inspect.optimizer_classes
+
+
+def test_an_optimizer_that_takes_over_after_a_pass_is_named(batch: Batch) -> None:
+    ran = batch["changes after a pass"]
+    assert "went on with another optimizer (SGD)" in notes(ran)
+    assert ran.recording.step.names[-1] == "Adam"
+
+
+def test_a_model_for_each_fold_is_measured_in_a_run_with_fewer_steps(batch: Batch) -> None:
+    assert "its step was seen 11 times" in notes(batch["replaces its model"])
+    assert "before the training" not in notes(batch["replaces its model"])

@@ -72,6 +72,8 @@ class StepController(StepObserver):
         self._most_steps = 0  # of training, before any search
         self._missed_at, self._missed_in_row = -1, 0  # the steps done before those that were missed
         self._missed_optimizer_steps = 0
+        self._others_in_row = 0  # steps of optimizers that the period does not have
+        self._has_period = False
         self._saw_unfollowed = False  # forwards of modules that cannot be followed
         self._noted_late_marks = False
         self._detector: StepDetector | None = self._warm_up()  # None once the step is known
@@ -155,6 +157,8 @@ class StepController(StepObserver):
         if follower is None:
             return
         missed = not follower.inside
+        if self._has_period and not missed:
+            self._notice_other_optimizer(key, follower.pattern)
         if follower.closes(OPTIMIZER):
             self._end_step()
         if self._follower is not None and self._follower.opens_after(key):
@@ -222,6 +226,15 @@ class StepController(StepObserver):
         self._detector.marker_begin()
         return True
 
+    def _notice_other_optimizer(self, key: str, pattern: Pattern) -> None:
+        """The script may go on with an optimizer that is none of the step's."""
+        self._others_in_row = 0 if key in pattern.keys else self._others_in_row + 1
+        if self._others_in_row == _OVER_AFTER and not self._search_again():
+            self._note(
+                f"during the measurement the script went on with another optimizer "
+                f"({key.partition('@')[0]}), so what was measured may be of both"
+            )
+
     def _missed_optimizer_step(self) -> None:
         self._missed_optimizer_steps += 1
         self._missed_step()
@@ -239,29 +252,31 @@ class StepController(StepObserver):
         if self._missed_in_row >= _OVER_AFTER:
             self._search_again()
 
-    def _search_again(self) -> None:
+    def _search_again(self) -> bool:
         """The step that was found does not come anymore. Forwards alone give way to training even
-        if they were measured; a step of training only as long as no pass is over."""
+        if they were measured; a step of training only as long as no pass is over: otherwise this
+        is False."""
         runner, follower = self._runner, self._follower
         if runner is None or follower is None or not self._searches_left:
-            return
+            return False
         alone = follower.pattern.closing == "forward"
         if self._strategy is not None or self.plan.schedule.step_from != "auto":
-            return
+            return False
         if not runner.abandon(measured=alone):
-            return
+            return False
         self._searches_left -= 1
         self._given_up["forward" if alone else "training step"] += runner.steps_done
         self._most_steps = max(self._most_steps, 0 if alone else runner.steps_done)
         self._follower = self._runner = None
         self._kinds, self._current_kind = {}, 0
-        self._missed_at, self._missed_in_row = -1, 0
+        self._missed_at, self._missed_in_row, self._others_in_row = -1, 0, 0
         self._wait_s = 0.0
         self.folder.forget_results()
         self.folder.emit(events.SearchedAgain())
         self.hooks.forget_optimizers()
         self.hooks.watch_all_modules()
         self._detector = self._warm_up()
+        return True
 
     def _waits(self) -> bool:
         """Whether forwards alone have to wait, because the training step may still come."""
@@ -348,6 +363,7 @@ class StepController(StepObserver):
         for text in detector.remarks(pattern):
             self._note(text)
         boundary = detector.boundary(pattern)
+        self._has_period = boundary.boundary == "period"
         self._kinds = {kind.input: index for index, kind in enumerate(boundary.kinds)}
         if not self.plan.own_process:
             boundary = replace(boundary, boundary="callable", names=("call",))
