@@ -99,13 +99,13 @@ def test_a_step_of_two_models_is_found_however_they_take_turns(batch: Batch) -> 
 @pytest.mark.parametrize("name", ["acts for long before it learns", "a module makes the data"])
 def test_what_was_measured_before_the_training_is_void(batch: Batch, name: str) -> None:
     ran = batch[name]
-    assert "forwards before the training that is measured here" in notes(ran)
+    assert "inference steps before the training that is measured here" in notes(ran)
     assert "no backward() was seen" not in notes(ran)
     assert ran.recording.runs == 1
 
 
 def test_training_that_is_waited_for_is_measured_at_once(batch: Batch) -> None:
-    assert notes(batch["waits"]).count("forwards") == 0
+    assert notes(batch["waits"]).count("before the training") == 0
 
 
 @pytest.mark.parametrize("name", ["acts and never learns", "acts for ever", "acts and fails"])
@@ -150,6 +150,10 @@ def test_an_optimizer_that_takes_over_after_a_pass_is_named(batch: Batch) -> Non
     ran = batch["changes after a pass"]
     assert "went on with another optimizer (SGD)" in notes(ran)
     assert ran.recording.step.names[-1] == "Adam"
+
+
+def test_who_freezes_layers_is_told_that_the_step_has_changed(batch: Batch) -> None:
+    assert "went from 4 parameters that it trains to 2" in notes(batch["freezes layers"])
 
 
 def test_a_model_for_each_fold_is_measured_in_a_run_with_fewer_steps(batch: Batch) -> None:

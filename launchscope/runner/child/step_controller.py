@@ -22,7 +22,7 @@ from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.strategy import StrategyPass
-from launchscope.runner.child.plain_values import class_name
+from launchscope.runner.child.plain_values import class_name, module_tensors, tensor_field
 from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
@@ -69,11 +69,12 @@ class StepController(StepObserver):
         self._wait_s = self._wait_until = 0.0  # for training, where only forwards were found
         self._searches_left = _SEARCHES
         self._given_up: Counter[str] = Counter()  # steps before the last search, by what they are
-        self._most_steps = 0  # of training, before any search
+        self._most_steps = 0  # training steps before one of the searches
         self._missed_at, self._missed_in_row = -1, 0  # the steps done before those that were missed
         self._missed_optimizer_steps = 0
         self._others_in_row = 0  # steps of optimizers that the period does not have
         self._has_period = False
+        self._trained: int | None = None  # parameters of the step's modules, once it is known
         self._saw_unfollowed = False  # forwards of modules that cannot be followed
         self._noted_late_marks = False
         self._detector: StepDetector | None = self._warm_up()  # None once the step is known
@@ -231,8 +232,24 @@ class StepController(StepObserver):
         self._others_in_row = 0 if key in pattern.keys else self._others_in_row + 1
         if self._others_in_row == _OVER_AFTER and not self._search_again():
             self._note(
-                f"during the measurement the script went on with another optimizer "
+                "during the measurement the script went on with another optimizer "
                 f"({key.partition('@')[0]}), so what was measured may be of both"
+            )
+
+    def _notice_freezing(self) -> None:
+        """Between steps: the script may train other parameters than before."""
+        keys = () if self._follower is None else self._follower.pattern.keys
+        modules = [module for key in keys if (module := self.hooks.modules.get(key)) is not None]
+        trained = sum(
+            bool(tensor_field(tensor, "requires_grad"))
+            for module in modules
+            for tensor in module_tensors(module, "parameters")
+        )
+        before, self._trained = self._trained, trained
+        if before is not None and before != trained:
+            self._note(
+                f"during the measurement the script went from {plural(before, 'parameter')} that "
+                f"it trains to {trained}, so what was measured may be of both"
             )
 
     def _missed_optimizer_step(self) -> None:
@@ -265,7 +282,7 @@ class StepController(StepObserver):
         if not runner.abandon(measured=alone):
             return False
         self._searches_left -= 1
-        self._given_up["forward" if alone else "training step"] += runner.steps_done
+        self._given_up["inference step" if alone else "training step"] += runner.steps_done
         self._most_steps = max(self._most_steps, 0 if alone else runner.steps_done)
         self._follower = self._runner = None
         self._kinds, self._current_kind = {}, 0
@@ -391,13 +408,14 @@ class StepController(StepObserver):
         self._report_files()  # once more at the end, which not every script reaches
         self.folder.emit(events.DeviceKnown(on_gpu, self._device_uuid() if on_gpu else None))
         self.folder.emit(events.PassEnded(events.WARMUP, clock.perf_counter() - self._began))
+        self._trained = None
         self._runner = PassRunner(
             context,
             self.plan.passes,
             self.plan.allow_captures,
             detector.seconds_per_step,
             boundary.warmup_steps,
-            self._finish,
+            self._done,
             self._poisoned,
             self._follow_for,
             self._waits,
@@ -406,6 +424,7 @@ class StepController(StepObserver):
 
     def _follow_for(self, boundaries_only: bool) -> None:
         """Before a pass: follow its steps as closely as it needs, and no closer."""
+        self._notice_freezing()
         follower, runner = self._follower, self._runner
         # Kinds and sizes of steps are known by their inputs.
         by_inputs = bool(self._kinds) or self.plan.schedule.sizes > 0
@@ -490,6 +509,10 @@ class StepController(StepObserver):
     def _report_files(self) -> None:
         if self.plan.tree is not None:
             self.folder.emit(loaded_files(self.plan.tree))
+
+    def _done(self) -> None:
+        self._notice_freezing()
+        self._finish()
 
     def _finish(self) -> None:
         """Everything is measured: remove the hooks and, if that is the plan, end the script."""

@@ -76,7 +76,7 @@ class Pattern:
     def optimizers(self) -> int:
         return self._counts[OPTIMIZER]
 
-    @property
+    @cached_property
     def keys(self) -> frozenset[str]:
         return frozenset(token.key for token in self.tokens)
 

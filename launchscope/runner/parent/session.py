@@ -37,6 +37,7 @@ from launchscope.wording import listed
 
 # Events of a kind that was seen at least this often can be steps.
 _SEEN_OFTEN = 3
+# With so few of them, hardly one is left to measure once a period was seen three times.
 _FEW = 4
 
 
@@ -269,7 +270,6 @@ class _Session:
         share = max(0.0, (made - 2) / max(1, planned))
         shorter = replace(now, warmup=min(now.warmup, max(3, int(now.warmup * share))))
         if made <= _FEW and now.step_from == "auto" and optimizer_steps >= _SEEN_OFTEN:
-            # A period counts after three repeats, and nothing would be left to measure.
             shorter = replace(now, warmup=2, step_from="optimizer")
         for kind in all_passes():
             if kind.fewest_steps is not None:
