@@ -193,6 +193,7 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
             scheduler_where=inspected.scheduler_where,
             optimizer_classes=inspected.optimizer_classes,
             amp_left_out=inspected.partial or None,
+            unused_gpu=inspected.unused_gpu,
         )
         builder.count("device_ops_per_step", inspected.device_ops, exact=not inspected.partial)
         if inspected.graph_breaks is not None:

@@ -88,6 +88,7 @@ from launchscope.model.recording import (
     CauseKind as CauseKind,
     Environment as Environment,
     GpuClock as GpuClock,
+    GpuObstacle as GpuObstacle,
     HostInput as HostInput,
     InspectResult as InspectResult,
     LibraryLine as LibraryLine,
@@ -114,6 +115,7 @@ from launchscope.model.recording import (
     TensorShape as TensorShape,
     TimingResult as TimingResult,
     TraceResult as TraceResult,
+    UnusedGpu as UnusedGpu,
     VerifyResult as VerifyResult,
 )
 from launchscope.model.shown import (

@@ -21,6 +21,7 @@ from launchscope.model.recording import (
     StepBoundary,
     Target,
     TensorShape,
+    UnusedGpu,
 )
 from launchscope.model.shown import Shown
 from launchscope.model.timeline import Timelines
@@ -285,6 +286,7 @@ class Facts:
     scheduler_where: SourceLine | None = None
     optimizer_classes: tuple[str, ...] | None = None
     amp_left_out: bool | None = None  # of a rehearsal: autocast or GradScaler did nothing in it
+    unused_gpu: UnusedGpu | None = None  # of a rehearsal: the machine has a GPU
     input_tensors: int | None = None  # to be copied in before a replay
     input_bytes: int | None = None
 

@@ -25,6 +25,9 @@ StepEvent = Literal[
 StepPart = Literal["forward", "backward", "optimizer"]
 # Whose `step` reads a value: PyTorch's own code between the person's line and the op.
 LibraryStep = Literal["optimizer", "lbfgs", "grad_scaler"]
+# What keeps a script from the GPU of its machine: CUDA_VISIBLE_DEVICES, a PyTorch without CUDA, or
+# nothing but the script itself.
+GpuObstacle = Literal["hidden", "build", "script"]
 # Which kind of evidence a recording holds: a GPU run, a run without a GPU, a foreign trace.
 Mode = Literal["gpu", "rehearsal", "trace"]
 
@@ -263,6 +266,17 @@ class HostInput:
 
 
 @dataclass(frozen=True)
+class UnusedGpu:
+    """Why a script used no GPU on a machine that has one. `where` is the line that chooses the
+    device, `option` the one on the command line that does; None: not seen."""
+
+    obstacle: GpuObstacle
+    where: SourceLine | None = None
+    code: str | None = None  # the source text of that line
+    option: str | None = None  # "--device"
+
+
+@dataclass(frozen=True)
 class InspectResult:
     """The inspect pass: the ops of a few steps, with one entry per step in most fields. `inputs`
     are the tensors that the step reads but does not make, parameters and state excluded."""
@@ -289,6 +303,7 @@ class InspectResult:
     step_ops: tuple[tuple[OpCount, ...], ...] = ()
     graph_breaks: int | None = None  # in all graphs that were compiled before the pass
     partial: bool = False  # autocast or GradScaler did nothing and are not in the count
+    unused_gpu: UnusedGpu | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -41,6 +41,7 @@ from launchscope.model import (
     Strategy,
     TensorShape,
     Trajectory,
+    UnusedGpu,
     Verdict,
     WorkComparison,
 )
@@ -240,6 +241,14 @@ FACTS: dict[str, tuple[Any, ...]] = {
     "removable_step_pct": (None, 0.0, -5.0, 15.0, 100.0),
     "timing_window_iteration_ms": (None, (), (0.0, 5.0), (1.0, 1.2), (7.3, 5.7, 9.0)),
     "unsteady": (None, False, True),
+    "unused_gpu": (
+        None,
+        UnusedGpu("script"),
+        UnusedGpu("script", SourceLine("train.py", 5), 'device = "cpu"'),
+        UnusedGpu("script", option="--device"),
+        UnusedGpu("hidden", SourceLine("train.py", 5), "if torch.cuda.is_available():"),
+        UnusedGpu("build"),
+    ),
     "unsure_idle_pct": (None, 0.0, 0.3, 40.0, 99.0),
     "unusual_idle_pct": (None, 0.0, 0.3, 40.0, 99.0),
     "gain_unknown": (
@@ -398,6 +407,7 @@ CLAIMS: dict[str, Callable[[Profile, Verdict], bool]] = {
     "predicted": lambda made, verdict: verdict.basis not in ("measured", "what_if"),
     "no replay was measured": lambda made, _: made.replay.status != "measured",
     "nothing ran on a GPU": lambda made, _: made.mode == "rehearsal",
+    "never used the GPU": lambda made, _: made.facts.unused_gpu is not None,
     "waits inside the step": lambda made, _: (made.facts.inside_step_syncs or 0) > 0,
     "waits between the steps": lambda made, _: (made.facts.between_step_syncs or 0) > 0,
     "shapes are stable": lambda made, _: made.shapes.stable is True,

@@ -8,7 +8,9 @@ Without a GPU it is known how many device operations the step has, whether its s
 control flow are stable, and which lines stop a capture. Whether a graph pays depends on times.
 
 ## Example
-You inspect a script on a laptop or in CI before you run it on the cluster.
+You inspect a script on a laptop or in CI before you run it on the cluster. On a machine with a GPU
+the finding says why the script did not use it: `device = "cpu"`, a `--device` option,
+CUDA_VISIBLE_DEVICES, or a PyTorch without CUDA.
 
 ## Before
     out = model.to("cpu")(x)
@@ -28,19 +30,59 @@ When the script uses a CUDA device.
 
 from __future__ import annotations
 
-from launchscope.model import Profile
+from launchscope.model import GpuObstacle, Profile, UnusedGpu
 from launchscope.rules.rule import Findings, rule
-from launchscope.wording import plural
+from launchscope.wording import place, plural, sentence
+
+# Each is a clause, whose "it" is the script.
+NOT_USED: dict[GpuObstacle, str] = {
+    "script": "the script never used the GPU",
+    "hidden": "CUDA_VISIBLE_DEVICES hides the GPU from the script",
+    "build": "the PyTorch of the script is built without CUDA",
+}
+_REMEDIES: dict[GpuObstacle, str] = {
+    "script": "Move the model and its inputs to the GPU",
+    "hidden": "Set CUDA_VISIBLE_DEVICES to the number of a GPU, or unset it",
+    "build": "Install a PyTorch with CUDA",
+}
+
+
+def use_the_gpu(unused: UnusedGpu) -> str:
+    """How to bring the script to the GPU of its machine, as a sentence."""
+    chosen = f" at {place(unused.where)}" if unused.where else ""
+    if unused.obstacle == "script" and unused.option is not None:
+        return f"Change {unused.option} on the command line and profile again."
+    if unused.obstacle == "script" and chosen:
+        return f'Choose "cuda"{chosen}, move the model and its inputs there, and profile again.'
+    return f"{_REMEDIES[unused.obstacle]}, and profile again."
 
 
 @rule("LS041", __doc__)
 def RULE(profile: Profile) -> Findings:
-    if profile.mode == "rehearsal":
-        ops = profile.value("device_ops_per_step")
-        count = "" if ops is None else f" ({plural(ops, 'device operation')})"
-        yield RULE.finding(
-            "info",
-            f"Nothing ran on a GPU: only the structure of the step is known{count}",
-            "Run the script on a GPU to measure whether a graph pays.",
-            device_ops_per_step=ops,
-        )
+    if profile.mode != "rehearsal":
+        return
+    ops, unused = profile.value("device_ops_per_step"), profile.facts.unused_gpu
+    count = "" if ops is None else f" ({plural(ops, 'device operation')})"
+    what = "Nothing ran on a GPU"
+    advice = "Run the script on a GPU to measure whether a graph pays."
+    if unused is not None:
+        what = sentence(NOT_USED[unused.obstacle]).removesuffix(".")
+        advice = f"{_choice(unused)}{use_the_gpu(unused)}"
+    yield RULE.finding(
+        "info",
+        f"{what}: only the structure of the step is known{count}",
+        advice,
+        None if unused is None else unused.where,
+        device_ops_per_step=ops,
+        obstacle=None if unused is None else unused.obstacle,
+    )
+
+
+def _choice(unused: UnusedGpu) -> str:
+    """What chooses the device, where that can be seen."""
+    if unused.option is not None:
+        return f"The command chooses the CPU with {unused.option}. "
+    if unused.code is not None:
+        return f"The device is chosen by `{unused.code}`. "
+    is_open = unused.obstacle == "script" and unused.where is None
+    return "No line was found that chooses a device. " if is_open else ""

@@ -117,7 +117,9 @@ def _decide_structure(profile: Profile) -> Decision:
     padding = any(fix.kind == "padding" for fix in fixes)
     if padding and distinct_inputs(profile) > MAX_BUCKETS:
         return "stay_eager", headline.structure_unstable(profile), codes
-    sentence = headline.structure_blocked(fixes) if fixes else headline.structure_clear(profile)
+    sentence = (
+        headline.structure_blocked(profile, fixes) if fixes else headline.structure_clear(profile)
+    )
     return "inconclusive", sentence, codes
 
 

@@ -6,13 +6,13 @@ from math import ceil
 
 from launchscope.model import Profile
 from launchscope.reason_text import cause_text, reason_text
+from launchscope.rules.findings.ls041_rehearsal import NOT_USED
 from launchscope.rules.profile_queries import PARTS, Gain, runs_torch
 from launchscope.rules.shape_change import distinct_inputs, every_step_differs
 from launchscope.rules.verdict.obstacles import Obstacle, clauses
 from launchscope.wording import ms, pct, pct_beside, place, plural, share_of, times
 
 _BEFORE_PADDING = ", before the cost of padding"
-_UNDECIDED = "Not decided, because nothing ran on a GPU"
 
 
 def adopt(profile: Profile, found: Gain) -> str:
@@ -166,31 +166,43 @@ def no_gain_known(profile: Profile) -> str:
 def structure_unstable(profile: Profile) -> str:
     return (
         "One CUDA graph cannot serve this step as it is: the inspected steps have "
-        f"{distinct_inputs(profile)} different input shapes. Nothing ran on a GPU, so there are no "
-        "times."
+        f"{distinct_inputs(profile)} different input shapes. There are no times, because "
+        f"{_why_no_times(profile)}."
     )
 
 
-def structure_blocked(fixes: list[Obstacle]) -> str:
+def structure_blocked(profile: Profile, fixes: list[Obstacle]) -> str:
     effects = {"LS010": "serve one shape only", "LS011": "replay the wrong path"}
     effects["LS043"] = "be wrong"
     would = effects.get(fixes[0].code, "fail") if len(fixes) == 1 else "fail or be wrong"
     return (
-        f"{_UNDECIDED}: whether a graph pays is not known. A capture would {would} until "
-        f"{clauses(fixes)}."
+        f"Not decided, because {_why_no_times(profile)}: whether a graph pays is not known. A "
+        f"capture would {would} until {clauses(fixes)}."
     )
 
 
 def structure_clear(profile: Profile) -> str:
     if profile.shapes.stable is None:
-        return f"{_UNDECIDED}: the step was not inspected."
+        return f"Not decided, because {_why_no_times(profile)}: the step was not inspected."
     ops = profile.value("device_ops_per_step")
     count = "" if ops is None else f" ({plural(ops, 'device operation')})"
     but = " Autocast and GradScaler were not checked." if profile.facts.amp_left_out else ""
     return (
-        f"{_UNDECIDED}: the structure of the step{count} allows a capture, and its shapes are "
-        f"stable.{but}"
+        f"Not decided, because {_why_no_times(profile)}: the structure of the step{count} allows a "
+        f"capture, and its shapes are stable.{but}"
     )
+
+
+def _why_no_times(profile: Profile) -> str:
+    unused = profile.facts.unused_gpu
+    if unused is None:
+        return "nothing ran on a GPU"
+    chosen = ""
+    if unused.option is not None:
+        chosen = f" (the command has {unused.option})"
+    elif unused.where is not None:
+        chosen = f" (it chooses its device at {place(unused.where)})"
+    return f"{NOT_USED[unused.obstacle]}{chosen}"
 
 
 def _effect(profile: Profile, found: Gain) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from launchscope.analysis.replay_model.prediction import ASK_FOR_CAPTURABLE
 from launchscope.model import OptimizerChange, Profile, Recommendation
+from launchscope.rules.findings.ls041_rehearsal import use_the_gpu
 from launchscope.rules.profile_queries import PARTS, runs_torch
 from launchscope.rules.verdict.obstacles import obstacles
 from launchscope.wording import listed, place, plural, shapes, size_of
@@ -25,7 +26,7 @@ Fix = tuple[str, str]
 
 def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str, ...]:
     """One step per entry; empty if there is nothing to do."""
-    fixes = _fixes(profile)
+    fixes, unused = _fixes(profile), profile.facts.unused_gpu
     if recommendation == "adopt" and not runs_torch(profile):
         return (
             *_at_most(list(_waits(profile)), 1),
@@ -50,7 +51,9 @@ def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str,
     if recommendation == "inconclusive" and profile.mode == "rehearsal":
         return (
             *_at_most(fixes, _MOST_FIXES),
-            "Run the same command on a machine with a GPU to measure the gain.",
+            "Run the same command on a machine with a GPU to measure the gain."
+            if unused is None
+            else use_the_gpu(unused),
             f"Read {_GUIDE} for the changes that a graph needs in a script.",
         )
     return ()

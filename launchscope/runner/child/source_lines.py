@@ -61,6 +61,11 @@ def is_machinery(filename: str) -> bool:
     return _kind_of(filename) not in (_USER, _LIBRARY)
 
 
+def is_persons(filename: str) -> bool:
+    """Whether a file holds the person's own code."""
+    return _kind_of(filename) == _USER
+
+
 def user_line(frame: FrameType | None) -> SourceLine | None:
     """The line of the innermost frame in the person's own code.
 

@@ -33,7 +33,7 @@ def loaded_files(tree: SourceTree) -> FilesLoaded:
     root, roots = tree.root, [tree.root, *([tree.instead] if tree.instead else [])]
     files: dict[str, None] = {}
     installed: dict[str, None] = {}
-    for name, file in _module_files():
+    for name, file in module_files():
         path = os.path.realpath(file)
         if is_ours(file) or is_ours(path):
             continue
@@ -97,7 +97,7 @@ def _below(path: str, root: str) -> bool:
     return not any(path.startswith(os.path.join(prefix, "")) for prefix in inside)
 
 
-def _module_files() -> Iterator[tuple[str, str]]:
+def module_files() -> Iterator[tuple[str, str]]:
     """Each module with its file. No object of the script is asked for anything."""
     for name, module in list(sys.modules.items()):
         if issubclass(type(module), ModuleType):

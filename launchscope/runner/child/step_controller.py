@@ -17,6 +17,7 @@ from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks, StepObserver
 from launchscope.runner.child.hooks.modules import in_training, input_shapes, main_input
 from launchscope.runner.child.interrupts import is_interrupt, raise_if_interrupt
+from launchscope.runner.child.machine import environment_of
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
@@ -386,6 +387,8 @@ class StepController(StepObserver):
             boundary = replace(boundary, boundary="callable", names=("call",))
         self.folder.write("step", boundary)
         on_gpu = bool(self.torch.cuda.is_initialized())
+        if not on_gpu:  # otherwise it was written when the script initialized CUDA
+            self.folder.write("environment", environment_of(self.torch, on_gpu=False))
         context = Context(
             torch=self.torch,
             folder=self.folder,

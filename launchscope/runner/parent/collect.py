@@ -123,7 +123,8 @@ class Collected:
     def write_recording(self, target: Target, schedule: Schedule, exit_code: int | None) -> None:
         """Everything so far as `recording.json`, beside the trace files. Raises OSError if there is
         no room even in place of what the runs wrote."""
-        if self.on_gpu is False and not self.rehearsal:
+        # Otherwise the inspection says more.
+        if self.on_gpu is False and not self.rehearsal and "inspect" not in self.results:
             self.note("the script ran on the CPU, although this machine may have a GPU")
         named = {name: one for name, one in self.results.items() if name in _NAMED_RESULTS}
         other = {name: one for name, one in self.results.items() if name not in named}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
-from launchscope.runner.child.attach import environment_of
+from launchscope.runner.child.machine import environment_of
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Torch, Value

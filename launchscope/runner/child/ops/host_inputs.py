@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import inspect
 import operator
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import FrameType
 
 from launchscope.model import HostInput, TensorShape
-from launchscope.runner.child.ops.step_ops import filter_first
+from launchscope.runner.child.ops.source_code import names_in, parsed, scope_of
 from launchscope.runner.child.plain_values import (
     attribute,
     computes_itself,
@@ -28,7 +26,7 @@ from launchscope.runner.child.plain_values import (
     shape_of,
     tensor_field,
 )
-from launchscope.runner.child.source_lines import short_path, source_of
+from launchscope.runner.child.source_lines import short_path
 from launchscope.runner.child.torch_types import Torch, Value
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -39,8 +37,6 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-_READS_LOCALS = frozenset({"locals", "vars", "eval", "exec", "f_locals"})
-_OWN_REFERENCES = 3  # of a frame's dictionary: the frame, a local name and an argument
 
 
 def host_inputs(
@@ -56,17 +52,13 @@ def host_inputs(
         frame = frame.f_back
     if frame is None:
         return None
-    unmute = filter_first("ignore", "")  # the script has had the warnings about its source
-    try:
-        tree = ast.parse("".join(source_of(frame.f_code.co_filename)))
-    finally:
-        unmute()
+    tree = parsed(frame.f_code.co_filename)
     # Functions and classes beside the loop are not part of it; a closure inside it is.
-    body = [node for node in _scope_of(tree, frame).body if not isinstance(node, _SCOPES)]
+    body = [node for node in scope_of(tree, frame.f_code).body if not isinstance(node, _SCOPES)]
     own = [line for line in lines if any(_covers(statement, line, line) for statement in body)]
     if not own:
         return None
-    names = _names_in(frame)
+    names = names_in(frame)
     found: dict[tuple[str, int], HostInput] = {}
     parts = (node for statement in body for node in ast.walk(statement))
     simple = [node for node in parts if isinstance(node, ast.stmt) and not hasattr(node, "body")]
@@ -82,41 +74,8 @@ def host_inputs(
     return tuple(found.values())
 
 
-def _scope_of(
-    tree: ast.Module, frame: FrameType
-) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Module:
-    """The function whose code the frame runs, or the module."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if node.name == frame.f_code.co_name and first == frame.f_code.co_firstlineno:
-                return node
-    return tree
-
-
 def _covers(statement: ast.stmt, first: int, last: int) -> bool:
     return statement.lineno <= last and (statement.end_lineno or 0) >= first
-
-
-def _names_in(frame: FrameType) -> dict[str, Value]:
-    """The global and local variables of a frame.
-
-    Up to Python 3.12, reading those of a function renews the dictionary that `locals()` gives, so
-    they stay unknown where the function may have asked for it. Otherwise it is emptied again: it
-    would keep the script's old tensors alive as long as the function runs.
-    """
-    code, scopes = frame.f_code, [frame.f_globals]
-    if not code.co_flags & inspect.CO_OPTIMIZED:
-        scopes.append(frame.f_locals)  # of a module or a class, the mapping itself
-    elif sys.version_info >= (3, 13):
-        scopes.append(dict(frame.f_locals))
-    elif _READS_LOCALS.isdisjoint(code.co_names):
-        held = frame.f_locals
-        scopes.append(dict(held))
-        if sys.getrefcount(held) <= _OWN_REFERENCES:
-            held.clear()
-    entries = (entry for scope in scopes if is_a(scope, dict) for entry in dict.items(scope))
-    return {name: value for name, value in entries if type(name) is str}
 
 
 def _moved(node: ast.AST) -> ast.expr | None:

@@ -24,6 +24,8 @@ from launchscope.model import (
 from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.hooks.compile_hooks import graph_breaks
 from launchscope.runner.child.interrupts import own_errors_ignored
+from launchscope.runner.child.machine import gpu_obstacle
+from launchscope.runner.child.ops.device_choice import unused_gpu
 from launchscope.runner.child.ops.foreach import foreach_as_on_cuda
 from launchscope.runner.child.ops.host_copies import (
     batches_on_host,
@@ -205,6 +207,7 @@ class InspectPass(Pass[InspectResult]):
         # A capture makes these `capturable`, at the price of more kernels.
         groups = [g for g in groups if entry(g, "capturable") is False and not entry(g, "fused")]
         partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
+        obstacle = None if context.on_gpu else gpu_obstacle(context.torch)
         return InspectResult(
             steps=len(self._streams),
             signatures=tuple(stream.signature for stream in self._streams),
@@ -231,6 +234,7 @@ class InspectPass(Pass[InspectResult]):
             if context.hooks.threads.unobserved
             else tuple(self._between[: len(self._streams)]),
             partial=partial,
+            unused_gpu=None if obstacle is None else unused_gpu(obstacle),
             notes=notes,
         )
 

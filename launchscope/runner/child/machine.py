@@ -1,0 +1,58 @@
+"""The machine that this process runs on: its GPU, and what keeps the process from it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+
+from launchscope.model import Environment, GpuObstacle
+from launchscope.runner.child.torch_types import Torch
+
+_HIDDEN = ("", "-1")  # what hides every GPU in CUDA_VISIBLE_DEVICES
+
+
+def has_no_gpu(torch: Torch) -> bool:
+    """Whether this process can have no CUDA device, found out without touching CUDA.
+
+    To ask CUDA itself would fix CUDA_VISIBLE_DEVICES and spoil later forks.
+    """
+    return gpu_obstacle(torch) != "script"
+
+
+def gpu_obstacle(torch: Torch) -> GpuObstacle | None:
+    """What keeps a script that uses no CUDA device from the GPU of its machine; None where the
+    machine has none."""
+    if not (glob.glob("/dev/nvidia[0-9]*") or os.path.exists("/dev/dxg")):
+        return None
+    if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
+        return "build"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip()
+    return "hidden" if visible in _HIDDEN else "script"
+
+
+def environment_of(torch: Torch, *, on_gpu: bool) -> Environment:
+    """What a reader of the measurements has to know. Without a GPU the device is None."""
+    device = driver = None
+    if on_gpu:
+        device = torch.cuda.get_device_properties(torch.cuda.current_device()).name
+        driver = _driver_version()
+    return Environment(
+        device=device,
+        torch=str(torch.__version__),
+        cuda=torch.version.cuda,
+        driver=driver,
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+        world_size=int(os.environ.get("WORLD_SIZE", "1")),
+    )
+
+
+def _driver_version() -> str | None:
+    """What the kernel module says; nvidia-smi would cost a process."""
+    try:
+        with open("/proc/driver/nvidia/version", encoding="ascii", errors="replace") as file:
+            words = file.readline().split()
+    except OSError:
+        return None
+    return next((word for word in words if word[:1].isdigit() and "." in word), None)

@@ -1,0 +1,58 @@
+"""Reads the person's source: its trees, and the names that its frames know."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from types import CodeType, FrameType
+from typing import TypeAlias
+
+from launchscope.runner.child.ops.step_ops import filter_first
+from launchscope.runner.child.plain_values import is_a
+from launchscope.runner.child.source_lines import source_of
+from launchscope.runner.child.torch_types import Value
+
+Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
+_READS_LOCALS = frozenset({"locals", "vars", "eval", "exec", "f_locals"})
+_OWN_REFERENCES = 3  # of a frame's dictionary: the frame, a local name and an argument
+
+
+def parsed(filename: str) -> ast.Module:
+    """The tree of a source file. Raises SyntaxError for one that is no Python."""
+    unmute = filter_first("ignore", "")  # the script has had the warnings about its source
+    try:
+        return ast.parse("".join(source_of(filename)))
+    finally:
+        unmute()
+
+
+def scope_of(tree: ast.Module, code: CodeType) -> Scope:
+    """The function that was compiled to this code, or the module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if node.name == code.co_name and first == code.co_firstlineno:
+                return node
+    return tree
+
+
+def names_in(frame: FrameType) -> dict[str, Value]:
+    """The global and local variables of a frame.
+
+    Up to Python 3.12, reading those of a function renews the dictionary that `locals()` gives, so
+    they stay unknown where the function may have asked for it. Otherwise it is emptied again: it
+    would keep the script's old tensors alive as long as the function runs.
+    """
+    code, scopes = frame.f_code, [frame.f_globals]
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        scopes.append(frame.f_locals)  # of a module or a class, the mapping itself
+    elif sys.version_info >= (3, 13):
+        scopes.append(dict(frame.f_locals))
+    elif _READS_LOCALS.isdisjoint(code.co_names):
+        held = frame.f_locals
+        scopes.append(dict(held))
+        if sys.getrefcount(held) <= _OWN_REFERENCES:
+            held.clear()
+    entries = (entry for scope in scopes if is_a(scope, dict) for entry in dict.items(scope))
+    return {name: value for name, value in entries if type(name) is str}

@@ -1,0 +1,145 @@
+"""A script that uses no GPU on a machine that has one is told so, with the line that chooses.
+
+The scripts pretend the GPU: whoever looks for its file finds it, and a torch that knows CUDA.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launchscope.analysis import build_profile
+from launchscope.model import Profile, UnusedGpu
+from launchscope.rules import advise
+from tests.runner.children import PointResult, recorded
+
+MACHINE = """
+import glob, os, sys
+
+def files_of_gpus(*args, **kwargs):
+    sys.modules["torch"].version.cuda = "13.0"
+    return ["/dev/nvidia0"]
+
+glob.glob = files_of_gpus
+"""
+TRAINING = """
+import torch
+CHOICE
+net = torch.nn.Linear(4, 2).to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(20):
+    opt.zero_grad()
+    net(torch.randn(8, 4, device=device)).sum().backward()
+    opt.step()
+"""
+ARGPARSE = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="DEFAULT")
+device = torch.device(parser.parse_args().device)
+"""
+
+
+@pytest.fixture
+def _visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+
+
+def ran(folder: Path, choice: str, *args: str, machine: str = MACHINE) -> PointResult:
+    return recorded(folder, machine + TRAINING.replace("CHOICE", choice), *args)
+
+
+def unused(run: PointResult) -> UnusedGpu:
+    assert run.recording.inspect is not None
+    assert run.recording.inspect.unused_gpu is not None
+    return run.recording.inspect.unused_gpu
+
+
+def advised(run: PointResult) -> Profile:
+    return advise(build_profile(run.recording))
+
+
+@pytest.mark.usefixtures("_visible")
+@pytest.mark.parametrize(
+    ("choice", "line"),
+    [
+        ('device = "cpu"', 'device = "cpu"'),
+        ('device = torch.device("cpu")', 'device = torch.device("cpu")'),
+        ('device = "".join(["c", "pu"])', None),
+        (ARGPARSE.replace("DEFAULT", "cpu"), 'parser.add_argument("--device", default="cpu")'),
+    ],
+    ids=["name", "torch.device", "unseen", "argparse"],
+)
+def test_a_cpu_script_on_a_machine_with_a_gpu_is_told_which_line_chooses_its_device(
+    choice: str, line: str | None, tmp_path: Path
+) -> None:
+    run = ran(tmp_path, choice)
+    found = unused(run)
+    assert found.obstacle == "script"
+    assert found.code == line
+    assert (None if found.where is None else run.line(found.where)) == line
+    profile = advised(run)
+    assert profile.verdict is not None
+    said = f"Not decided, because the script never used the GPU{'' if line is None else ' (it '}"
+    assert profile.verdict.headline.startswith(said)
+    assert "machine with a GPU" not in "".join(profile.verdict.instructions)
+    (finding,) = (finding for finding in profile.findings if finding.code == "LS041")
+    assert finding.where == found.where
+    assert finding.title.startswith("The script never used the GPU: only the structure")
+    assert profile.environment.torch is not None
+    assert profile.environment.device is None
+    assert run.recording.notes == ()  # nothing is said twice
+
+
+@pytest.mark.usefixtures("_visible")
+def test_an_option_on_the_command_line_is_named_with_the_line_that_declares_it(
+    tmp_path: Path,
+) -> None:
+    run = ran(tmp_path, ARGPARSE.replace("DEFAULT", "cuda"), "--device", "cpu")
+    found = unused(run)
+    assert (found.obstacle, found.option) == ("script", "--device")
+    assert found.code == 'parser.add_argument("--device", default="cuda")'
+    profile = advised(run)
+    assert profile.verdict is not None
+    assert "the command has --device" in profile.verdict.headline
+    assert "Change --device on the command line" in profile.verdict.instructions[0]
+
+
+@pytest.mark.parametrize("by_script", [False, True])
+def test_a_gpu_that_cuda_visible_devices_hides_is_named_with_the_line_that_asks_for_it(
+    by_script: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks = 'device = "cuda" if torch.cuda.is_available() else "cpu"'
+    hides = 'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"'
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0" if by_script else "")
+    machine = f"{MACHINE}{hides}\n" if by_script else MACHINE
+    run = ran(tmp_path, asks, machine=machine)
+    found = unused(run)
+    assert (found.obstacle, found.code) == ("hidden", hides if by_script else asks)
+    profile = advised(run)
+    assert profile.verdict is not None
+    assert "because CUDA_VISIBLE_DEVICES hides the GPU from the script (it chooses" in (
+        profile.verdict.headline
+    )
+    assert profile.verdict.instructions[0].startswith("Set CUDA_VISIBLE_DEVICES")
+
+
+@pytest.mark.usefixtures("_visible")
+def test_a_pytorch_without_cuda_is_named(tmp_path: Path) -> None:
+    run = ran(tmp_path, 'device = "cpu"', machine=MACHINE.replace('"13.0"', "None"))
+    assert unused(run).obstacle == "build"
+    verdict = advised(run).verdict
+    assert verdict is not None
+    assert "built without CUDA" in verdict.headline
+    assert verdict.instructions[0].startswith("Install a PyTorch with CUDA")
+
+
+def test_a_machine_without_a_gpu_has_nothing_to_say_about_it(tmp_path: Path) -> None:
+    none = "import glob, os\nglob.glob = lambda *args: []\nos.path.exists = os.path.isfile\n"
+    run = ran(tmp_path, 'device = "cpu"', machine=none)
+    assert run.recording.inspect is not None
+    assert run.recording.inspect.unused_gpu is None
+    verdict = advised(run).verdict
+    assert verdict is not None
+    assert verdict.headline.startswith("Not decided, because nothing ran on a GPU:")
