@@ -1,10 +1,12 @@
-"""# A learning-rate scheduler changes a float learning rate
+"""# The learning rate is set during training
 
 ## What it finds
-A learning rate that changes during the run while the optimizer holds its `lr` as a Python float.
+A scheduler of an optimizer that holds its `lr` as a Python float, or a line of the training loop
+that sets `param_group["lr"]`, also in a function that the loop calls. It counts even if the rate
+did not change while launchscope measured.
 
 ## Why it matters
-A capture freezes the float. A short check misses it if the scheduler steps once per epoch.
+A capture freezes the float. A short check misses it if the rate changes once per epoch.
 
 ## Example
 nanoGPT sets `param_group["lr"]` in each iteration. The replays keep the rate of the capture.
@@ -62,7 +64,7 @@ def RULE(profile: Profile) -> Findings:
         named = [(f"{kind}: " if len(kinds) > 1 else "") + remedy(kind) for kind in kinds]
         yield RULE.finding(
             "error",
-            "A scheduler changes the learning rate, which is a float: a capture freezes it",
+            "The learning rate is set during training, as a float: a capture freezes it",
             " ".join(named),
             profile.facts.scheduler_where,
             optimizers=classes,

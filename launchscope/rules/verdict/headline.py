@@ -113,7 +113,7 @@ def failed(profile: Profile, found: Gain) -> str:
 
 
 def unsafe(profile: Profile, found: Gain, code: str) -> str:
-    what = "a capture freezes the learning rate, and your scheduler changes it. A replay"
+    what = "a capture freezes the learning rate, which is set during training. A replay"
     if code == "LS032":
         other = "the captured step runs different GPU work than the eager step"
         what = f"{other}. A replay of the eager work"

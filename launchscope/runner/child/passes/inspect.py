@@ -18,6 +18,7 @@ from launchscope.model import (
     InspectResult,
     LibraryLine,
     OpCount,
+    SourceLine,
     StepPart,
     TensorShape,
 )
@@ -34,6 +35,7 @@ from launchscope.runner.child.ops.host_copies import (
     prints_as_syncs,
 )
 from launchscope.runner.child.ops.host_inputs import host_inputs
+from launchscope.runner.child.ops.learning_rate import rate_set_at
 from launchscope.runner.child.ops.step_ops import (
     MOST_OPS_KEPT,
     HostTensors,
@@ -86,6 +88,7 @@ class InspectPass(Pass[InspectResult]):
         self._watching = contextlib.ExitStack()
         leave_modes()  # of a start that was interrupted
         self._host_inputs: tuple[HostInput, ...] | None = None
+        self._rate_set_at: SourceLine | None = None
         self._host = HostTensors(devices_named=context.rehearsal.named_device)
         self._forwards: list[int] = []
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
@@ -169,6 +172,9 @@ class InspectPass(Pass[InspectResult]):
         with own_errors_ignored():  # the script's own classes may raise anything
             if self._host_inputs is None:
                 self._host_inputs = _host_inputs(self.context, self._current, sys._getframe(1))
+        with own_errors_ignored():
+            if len(self._streams) == 1:
+                self._rate_set_at = rate_set_at(self.context.torch, sys._getframe(1))
         if len(self._streams) >= self.wanted:
             return True
         self._watch(StepStream(hooks, MOST_OPS_KEPT))
@@ -218,8 +224,8 @@ class InspectPass(Pass[InspectResult]):
                 for key, record in zip(blockers, _records(blockers))
             ),
             ops=tuple(last.ops),
-            scheduler_live=bool(live_schedulers(context)),
-            scheduler_where=context.hooks.scheduler_where,
+            scheduler_live=self._rate_set_at is not None or bool(live_schedulers(context)),
+            scheduler_where=self._rate_set_at or context.hooks.scheduler_where,
             optimizer_classes=tuple(class_name(o) for o in context.optimizers),
             uncapturable_tensors=sum(len(values_of(entry(group, "params"))) for group in groups),
             uncapturable_groups=len(groups),

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from launchscope.analysis import build_profile
+from launchscope.rules import advise
 from launchscope.runner.child.ops.step_ops import weak_storage
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.inspect import known_storages, live_schedulers
@@ -91,3 +93,29 @@ def test_the_line_that_steps_the_scheduler_is_reported(tmp_path: Path) -> None:
     assert inspect is not None
     assert inspect.scheduler_live
     assert ran.line(inspect.scheduler_where).endswith("# here")
+
+
+def test_a_rate_that_the_loop_sets_counts_although_it_has_not_changed(tmp_path: Path) -> None:
+    ran = recorded(
+        tmp_path,
+        "import torch\n"
+        "net = torch.nn.Linear(4, 1)\n"
+        "opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "def adjust(epoch):\n"
+        "    for group in opt.param_groups:\n"
+        "        group['lr'] = 0.1 * 0.5 ** (epoch // 30)  # here\n"
+        "for epoch in range(4):\n"
+        "    adjust(epoch)\n"
+        "    for step in range(10):\n"
+        "        opt.zero_grad()\n"
+        "        net(torch.ones(2, 4)).sum().backward()\n"
+        "        opt.step()\n",
+    )
+    inspect = ran.recording.inspect
+    assert inspect is not None
+    assert inspect.scheduler_live
+    assert ran.line(inspect.scheduler_where).endswith("# here")
+    profile = advise(build_profile(ran.recording))
+    (finding,) = (finding for finding in profile.findings if finding.code == "LS035")
+    assert finding.where == inspect.scheduler_where
+    assert "fill_" in finding.advice
