@@ -91,6 +91,7 @@ from launchscope.model.recording import (
     GpuObstacle as GpuObstacle,
     HostInput as HostInput,
     InspectResult as InspectResult,
+    LastBatch as LastBatch,
     LibraryLine as LibraryLine,
     LibraryStep as LibraryStep,
     Mode as Mode,

@@ -12,6 +12,7 @@ from launchscope.model.reason import Reason
 from launchscope.model.recording import (
     Cause,
     Environment,
+    LastBatch,
     LibraryLine,
     LibraryStep,
     Mode,
@@ -81,6 +82,7 @@ class Shapes:
 
     stable: bool | None
     signatures: tuple[ShapeSignature, ...] = ()
+    last_batch: LastBatch | None = None  # one more shape, which is rare and not in `signatures`
 
 
 @dataclass(frozen=True)

@@ -266,6 +266,23 @@ class HostInput:
 
 
 @dataclass(frozen=True)
+class LastBatch:
+    """The last batch of each epoch of a data loader, where it is smaller than the others."""
+
+    samples: int  # of an epoch
+    batch_size: int  # of the other batches
+
+    @property
+    def size(self) -> int:
+        return self.samples % self.batch_size
+
+    @property
+    def batches(self) -> int:
+        """Of an epoch, with the last one."""
+        return self.samples // self.batch_size + 1
+
+
+@dataclass(frozen=True)
 class UnusedGpu:
     """Why a script used no GPU on a machine that has one. `where` is the line that chooses the
     device, `option` the one on the command line that does; None: not seen."""
@@ -304,6 +321,8 @@ class InspectResult:
     graph_breaks: int | None = None  # in all graphs that were compiled before the pass
     partial: bool = False  # autocast or GradScaler did nothing and are not in the count
     unused_gpu: UnusedGpu | None = None
+    last_batch: LastBatch | None = None  # a step with it is not among the inspected ones
+    opening: tuple[TensorShape, ...] = ()  # what the forward that opens a usual step gets
     notes: tuple[str, ...] = ()
 
 

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 def wrap_fetch(hooks: Hooks, original: Function) -> Function:
     """Around `__next__` of a data loader's iterator."""
 
+    def fetched(iterator: Value) -> Value:
+        batch = original(iterator)
+        if hooks.wants_lines and hooks.active:
+            try:
+                hooks.epochs.fetched(iterator)
+            except Exception as error:
+                hooks.broke(error)
+        return batch
+
     def fetch(iterator: Value) -> Value:
         thread = get_ident()
         if hooks.thread is None and thread not in hooks.fetching_threads:
@@ -21,11 +30,11 @@ def wrap_fetch(hooks: Hooks, original: Function) -> Function:
             # says which thread to observe.
             hooks.fetching_threads.add(thread)
             try:
-                return original(iterator)
+                return fetched(iterator)
             finally:
                 hooks.fetching_threads.discard(thread)
         if hooks.in_fetch or hooks.thread != thread or not hooks.active:
-            return original(iterator)
+            return fetched(iterator)
         try:
             hooks.observer.fetch_begin()
         except Exception as error:
@@ -34,7 +43,7 @@ def wrap_fetch(hooks: Hooks, original: Function) -> Function:
         if boundary is not None:
             boundary.thread = None
         try:
-            return original(iterator)
+            return fetched(iterator)
         finally:
             hooks.in_fetch = False
             if boundary is not None:

@@ -31,6 +31,7 @@ from launchscope.runner.child.hooks.boundary_hooks import (
     with_own_call,
 )
 from launchscope.runner.child.hooks.dataloader_hook import wrap_fetch
+from launchscope.runner.child.hooks.epochs import Epochs
 from launchscope.runner.child.hooks.modules import ObjectKeys, is_weighted
 from launchscope.runner.child.hooks.patches import noting, patches, put_in_place
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
@@ -110,6 +111,7 @@ class Hooks:
         self.depth = 0  # of nested forwards
         self._forward: _HookedFrame | None = None  # the outermost forward; it may have been left
         self.in_fetch = False  # a data loader is making a batch
+        self.epochs = Epochs()
         self.fetching_threads: set[int] = set()  # that make a batch before a thread is observed
         self._in_backward = False
         self._step: _HookedFrame | None = None  # the outermost optimizer step; it may have raised

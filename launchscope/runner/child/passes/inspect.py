@@ -7,7 +7,7 @@ import contextlib
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FrameType
 
@@ -16,6 +16,7 @@ from launchscope.model import (
     BlockerRecord,
     HostInput,
     InspectResult,
+    LastBatch,
     LibraryLine,
     OpCount,
     SourceLine,
@@ -24,6 +25,7 @@ from launchscope.model import (
 )
 from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.hooks.compile_hooks import graph_breaks
+from launchscope.runner.child.hooks.epochs import is_last_batch
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.machine import gpu_obstacle
 from launchscope.runner.child.ops.device_choice import unused_gpu
@@ -91,6 +93,8 @@ class InspectPass(Pass[InspectResult]):
         self._rate_set_at: SourceLine | None = None
         self._host = HostTensors(devices_named=context.rehearsal.named_device)
         self._forwards: list[int] = []
+        self._openings: list[tuple[TensorShape, ...]] = []
+        self._last_batch: LastBatch | None = None
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
         self._in_step = False
         if not context.on_gpu:
@@ -108,6 +112,7 @@ class InspectPass(Pass[InspectResult]):
             self._host.arrived |= before.produced
             self._between[len(self._streams) :] = [_between_record(before)]
         self._begun = user_line(sys._getframe(1))
+        self._openings[len(self._streams) :] = [self.context.step_inputs()]
         self._watch(StepStream(self.context.hooks), before)
         hooks = self.context.hooks
         self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
@@ -169,6 +174,7 @@ class InspectPass(Pass[InspectResult]):
         hooks = self.context.hooks
         forwards = hooks.forwards - bool(hooks.depth)
         self._forwards.append(forwards - self._forwards_before)
+        self._leave_out_last_batch()
         with own_errors_ignored():  # the script's own classes may raise anything
             if self._host_inputs is None:
                 self._host_inputs = _host_inputs(self.context, self._current, sys._getframe(1))
@@ -179,6 +185,18 @@ class InspectPass(Pass[InspectResult]):
             return True
         self._watch(StepStream(hooks, MOST_OPS_KEPT))
         return False
+
+    def _leave_out_last_batch(self) -> None:
+        """The smaller last batch of an epoch is rare: another step is inspected in its place."""
+        self._last_batch = last = self._last_batch or self.context.hooks.epochs.last_batch
+        if last is None or len({stream.signature for stream in self._streams}) < 2:
+            return
+        known = known_storages(self.context)
+        inputs = [_input_shapes(stream, known) for stream in self._streams]
+        for index, own in reversed(list(enumerate(inputs))):
+            if any(is_last_batch(last, usual, own) for usual in inputs):
+                for of_steps in (self._streams, self._between, self._forwards, self._openings):
+                    del of_steps[index]
 
     def failed(self, error: BaseException) -> None:
         self._unwatch()
@@ -241,8 +259,19 @@ class InspectPass(Pass[InspectResult]):
             else tuple(self._between[: len(self._streams)]),
             partial=partial,
             unused_gpu=None if obstacle is None else unused_gpu(obstacle),
+            last_batch=self._last_batch,
+            opening=self._openings[len(self._streams) - 1] if self._last_batch else (),
             notes=notes,
         )
+
+
+def usual_steps(context: Context) -> Callable[[], bool]:
+    """Says as a step begins whether it is of the kind that is captured, and has a whole batch."""
+    inspect = context.result(InspectPass)
+    last, usual = (None, ()) if inspect is None else (inspect.last_batch, inspect.opening)
+    if last is None:
+        return context.is_main_kind
+    return lambda: context.is_main_kind() and not is_last_batch(last, usual, context.step_inputs())
 
 
 def _records(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:

@@ -13,7 +13,7 @@ from launchscope.runner.child.capture.stubs import WITHOUT_STUB, StubMismatchErr
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.passes import Context, Pass, Skip
-from launchscope.runner.child.passes.inspect import InspectPass
+from launchscope.runner.child.passes.inspect import InspectPass, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
 from launchscope.runner.child.plain_values import objects_of
 from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
@@ -51,7 +51,8 @@ class CapturePass(Pass[ReplayResult]):
         mine = [] if self.parts else context.optimizers
         self._flags = OptimizerFlags(context.torch, mine)
         self._stubs = self.make_stubs()
-        self._is_warm = False
+        self._is_usual_step = usual_steps(context)
+        self._is_usual = self._is_warm = False
         self._capture: Capture | None = None  # while it records
         self._live: LiveReplay | None = None  # this and the next two: from the capture on
         self._bursts: Bursts | None = None
@@ -62,7 +63,8 @@ class CapturePass(Pass[ReplayResult]):
     def begin(self) -> None:
         if self._stubs is not None:  # still there if the script broke a step off
             self._stubs.leave()
-        if not self.context.is_main_kind():
+        self._is_usual = self._is_usual_step()
+        if not self._is_usual:
             return
         if self._bursts is not None:
             self._bursts.open()
@@ -86,7 +88,7 @@ class CapturePass(Pass[ReplayResult]):
         if not self.parts:
             self._close()
         if self._bursts is None:
-            self._is_warm = self._is_warm or self.context.is_main_kind()
+            self._is_warm = self._is_warm or self._is_usual
             return False
         self._bursts.after_step()
         return self._bursts.done

@@ -19,7 +19,7 @@ from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.ops.step_ops import alive
 from launchscope.runner.child.passes import Context, Pass, Skip
-from launchscope.runner.child.passes.inspect import known_storages
+from launchscope.runner.child.passes.inspect import known_storages, usual_steps
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.reasons import is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import raising_frame
@@ -81,6 +81,7 @@ class VerifyPass(Pass[VerifyResult]):
         super().start(context)
         assert context.replay is not None
         context.replay.release()  # its memory is needed for a graph whose inputs are known
+        self._is_usual_step = usual_steps(context)
         self._flags = context.replay.flags
         self._flags.apply()
         self.wanted -= 1  # one is captured
@@ -102,7 +103,7 @@ class VerifyPass(Pass[VerifyResult]):
     def begin(self) -> None:
         self._recording.close()
         context = self.context
-        if not context.is_main_kind():
+        if not self._is_usual_step():
             return
         self._hyper = hyperparameters(context.optimizers)
         torch = context.torch

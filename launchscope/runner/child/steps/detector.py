@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from launchscope.model import Schedule, SourceLine, StepBoundary, StepKind, TensorShape
 from launchscope.runner.child.clock import clock
+from launchscope.runner.child.hooks.epochs import is_last_batch
 from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
 from launchscope.runner.child.hooks.modules import in_training, is_weighted, main_input
 from launchscope.runner.child.plain_values import objects_of
@@ -314,7 +315,14 @@ class StepDetector(StepObserver):
         """The kinds of step of an inference script, most frequent first; empty if there is one."""
         if pattern.closing != "forward" or pattern.forwards != 1:
             return ()
-        total, seen = self.forwards, self._inputs.most_common()
+        total, last = self.forwards, self._hooks.epochs.last_batch
+        known = [shape for shape in self._inputs if shape is not None]
+        rare = [
+            shape
+            for shape in known
+            if last is not None and any(is_last_batch(last, [other], [shape]) for other in known)
+        ]
+        seen = [(shape, n) for shape, n in self._inputs.most_common() if shape not in rare]
         # A shape that was seen once may be a prefill; several such shapes were trials at the start.
         once = total < _FEW_FORWARDS and sum(n == 1 for _, n in seen) == 1
         usual = [(shape, n) for shape, n in seen if n >= 2 or once]

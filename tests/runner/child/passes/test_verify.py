@@ -10,12 +10,20 @@ from typing import Any
 import pytest
 import torch
 
-from launchscope.model import Reason, SourceLine, VerifyResult
+from launchscope.model import (
+    InspectResult,
+    LastBatch,
+    Reason,
+    SourceLine,
+    TensorShape,
+    VerifyResult,
+)
 from launchscope.runner.child.capture.causes import causes_between, hyperparameters
 from launchscope.runner.child.capture.step_trace import Call, StepTrace
 from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.passes import Skip
 from launchscope.runner.child.passes.verify import VerifyPass
+from launchscope.runner.child.plain_values import shape_of
 from tests.runner.steps import context_of, verified
 
 BATCHES = 6
@@ -316,3 +324,17 @@ def test_a_scheduler_of_one_of_two_optimizers_of_a_class_is_named() -> None:
         StepTrace(calls=[call]), StepTrace(calls=[after]), before, hyperparameters(pair)
     )
     assert [(cause.kind, cause.optimizer) for cause in found] == [("learning_rate", "Adam")]
+
+
+def test_the_smaller_last_batch_of_an_epoch_is_not_compared(tmp_path: Path) -> None:
+    loop = Loop(sgd)
+    loop.inputs[2] = torch.randn(4, 8)
+    context = context_of(tmp_path, loop.model, loop.optimizer)
+    now = iter(loop.inputs)
+    context.step_inputs = lambda: (shape_of(next(now)),)
+    context.results["inspect"] = InspectResult(
+        steps=1, signatures=(), inputs=(), device_ops=(), blockers=(),
+        last_batch=LastBatch(36, 16), opening=(TensorShape((16, 8), "float32"),),
+    )  # fmt: skip
+    result = verified(context, loop.step, lambda: loop.step(0, 1.0))
+    assert (result.status, len(result.update_diff), result.causes) == ("verified", 4, ())
