@@ -20,6 +20,11 @@ _LEGACY_STREAM = 7
 _CHUNKS, _OPS_PER_CHUNK = 7, 100
 
 
+def is_busy(torch: Torch, user_profiles: bool) -> bool:
+    """Whether the script's own profiler has CUPTI, or may ask for it."""
+    return user_profiles or bool(torch._C._autograd._profiler_enabled())
+
+
 class KinetoSession:
     """Starts and stops the profiler, marks steps in it, and writes the trace.
 
@@ -27,7 +32,7 @@ class KinetoSession:
     """
 
     def __init__(self, torch: Torch, user_profiles: bool):
-        if user_profiles or torch._C._autograd._profiler_enabled():
+        if is_busy(torch, user_profiles):
             raise ReasonError("profiler_busy")
         self._torch = torch
         activity = torch.profiler.ProfilerActivity

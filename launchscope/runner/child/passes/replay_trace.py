@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from launchscope.model import SAME_FLAGS_RANGE, ReplayTraceResult, Schedule
-from launchscope.runner.child.kineto_session import KinetoSession, step_range
-from launchscope.runner.child.passes import Context, Pass
+from launchscope.model import SAME_FLAGS_RANGE, Reason, ReplayTraceResult, Schedule
+from launchscope.runner.child.kineto_session import KinetoSession, is_busy, step_range
+from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.replay import ReplayPass
 
 REPLAY_FILE = "replay.kineto.json"
@@ -24,6 +24,11 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
     @classmethod
     def steps(cls, schedule: Schedule) -> int:
         return 1 if schedule.replay else 0
+
+    def skip(self, context: Context) -> Skip | None:
+        # What fails here ends the process, before the passes that need no profiler.
+        busy = is_busy(context.torch, context.hooks.user_profiler)
+        return Skip("skipped", Reason("profiler_busy")) if busy else None
 
     def start(self, context: Context) -> None:
         super().start(context)
