@@ -1,0 +1,216 @@
+"""Runs each script of the sample under `launchscope profile` and says what its Profile says.
+
+`python -m tests.benchmarks.corpus FOLDER RESULTS` runs a copy of what `obtain` wrote into FOLDER,
+with the data that the script looks for, and writes RESULTS/ID.json. A script that has a result is
+not run again. `--plain` runs the scripts by themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from tests.benchmarks.corpus.data import GENERATORS
+from tests.benchmarks.corpus.obtain import place
+
+ROOT = Path(__file__).parents[3]
+SLACK_S = 60.0  # for launchscope to write its report after its time limit
+LAST_LINES = 6
+
+
+class Script(NamedTuple):
+    """One script of the sample. It runs in `folder` of its repository. Relative to that, `data` has
+    a generator for each place to write to, and `path` the folders to import from."""
+
+    id: str
+    kind: str
+    style: str
+    repository: str
+    folder: str
+    command: list[str]
+    data: dict[str, str]
+    packages: list[str]
+    gpu: bool
+    on_gpu: Sequence[str] = ()  # further arguments
+    on_cpu: Sequence[str] = ()
+    path: Sequence[str] = ()
+
+    def arguments(self, *, gpu: bool) -> list[str]:
+        return [*self.command, *(self.on_gpu if gpu else self.on_cpu)]
+
+
+def sample() -> list[Script]:
+    scripts = json.loads((Path(__file__).parent / "sample.json").read_text())["scripts"]
+    return [Script(**script) for script in scripts]
+
+
+def obtained(profile: dict[str, Any]) -> str:
+    """How the replay's time is known: measured, what_if, predicted or none."""
+    status = profile["replay"]["status"]
+    if status in ("measured", "what_if"):
+        return str(status)
+    predicted = profile["metrics"].get("predicted_replay_ms", {}).get("value")
+    return "none" if predicted is None else "predicted"
+
+
+def summary(profile: dict[str, Any]) -> dict[str, Any]:
+    """What a Profile says, as values."""
+    replay, step, verdict = profile["replay"], profile["step"], profile["verdict"]
+
+    def value(name: str) -> float | None:
+        figure: float | None = profile["metrics"].get(name, {}).get("value")
+        return figure
+
+    return {
+        "mode": profile["mode"],
+        "replay": obtained(profile),
+        "replay_status": replay["status"],
+        "reason": replay["reason"] and replay["reason"]["code"],
+        "parts": {part["scope"]: part["status"] for part in replay["scopes"]},
+        "step": step and {name: step[name] for name in ("boundary", "period", "names", "scope")},
+        "shapes_stable": profile["shapes"]["stable"],
+        "iteration_ms": value("iteration_ms"),
+        "step_ms": value("step_ms"),
+        "replay_ms": value("replay_ms"),
+        "launches": value("launches_per_step"),
+        "verdict": verdict and verdict["recommendation"],
+        "basis": verdict and verdict["basis"],
+        "removable_pct": verdict and verdict["removable_pct"],
+        "findings": [finding["code"] for finding in profile["findings"]],
+    }
+
+
+def prepare(script: Script, folder: Path, temporary: Path) -> Path:
+    """Copy the repository and write the data. Returns the folder to run in."""
+    work = temporary / "repository"
+    shutil.copytree(place(folder, script.repository), work)
+    inside = work / script.folder
+    for where, name in script.data.items():
+        GENERATORS[name](inside / where)
+    return inside
+
+
+def environment(inside: Path, script: Script) -> dict[str, str]:
+    """No windows, and no questions to a network."""
+    folders = [str((inside / each).resolve()) for each in script.path] + [str(ROOT)]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")]),
+        "MPLBACKEND": "Agg",
+        "HF_HUB_OFFLINE": "1",
+        "WANDB_MODE": "disabled",
+        "LAUNCHSCOPE_NO_CACHE": "1",
+    }
+
+
+def finish(
+    command: list[str], inside: Path, variables: dict[str, str], limit_s: float, log: Path
+) -> int | None:
+    """The exit status; None if it was still running at the limit. Ends its children too."""
+    with log.open("wb") as out:
+        child = subprocess.Popen(
+            command, cwd=inside, env=variables, stdin=subprocess.DEVNULL, stdout=out,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        return child.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def run(script: Script, folder: Path, limit_s: float, *, plain: bool) -> dict[str, Any]:
+    """Run the script once and say how that went."""
+    with tempfile.TemporaryDirectory() as name:
+        temporary = Path(name)
+        inside = prepare(script, folder, temporary)
+        report, log = temporary / "profile.json", temporary / "log"
+        command = [sys.executable, *script.arguments(gpu=torch.cuda.is_available())]
+        if not plain:
+            profiler = ["-m", "launchscope", "profile", "-q", "-o", str(report)]
+            command[1:1] = [*profiler, "--timeout", str(limit_s)]
+        began = time.monotonic()
+        exit_status = finish(
+            command, inside, environment(inside, script), limit_s + (0 if plain else SLACK_S), log
+        )
+        result: dict[str, Any] = {
+            "id": script.id,
+            "kind": script.kind,
+            "style": script.style,
+            "gpu": script.gpu,
+            "plain": plain,
+            "exit": exit_status,
+            "seconds": round(time.monotonic() - began, 1),
+            "profile": None,
+        }
+        if report.exists():
+            result["profile"] = summary(json.loads(report.read_text()))
+        if exit_status if plain else result["profile"] is None:
+            lines = log.read_text(errors="replace").splitlines()
+            result["said"] = [line[-300:] for line in lines if line.strip()][-LAST_LINES:]
+        return result
+
+
+def line(result: dict[str, Any]) -> str:
+    """What a person sees of a result."""
+    profile, ended = result["profile"], result["exit"]
+    if profile:
+        found = f"{profile['replay']}, {profile['verdict']}"
+    elif result["plain"]:
+        found = "still running" if ended is None else f"exit status {ended}"
+    else:
+        found = "no profile"
+    return f"{result['id']}: {found}, {result['seconds']:.0f} s"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="scripts at a time")
+    parser.add_argument("--limit", type=float, default=120.0, metavar="S", help="for one script")
+    parser.add_argument("--plain", action="store_true", help="without launchscope")
+    arguments = parser.parse_args()
+    scripts = sample()
+    unknown = set(arguments.only) - {script.id for script in scripts}
+    if unknown:
+        parser.error(f"not in the sample: {', '.join(sorted(unknown))}")
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    wanted = [
+        script
+        for script in scripts
+        if (not arguments.only or script.id in arguments.only)
+        and not (arguments.results / f"{script.id}.json").exists()
+    ]
+
+    def one(script: Script) -> dict[str, Any]:
+        result = run(script, arguments.folder, arguments.limit, plain=arguments.plain)
+        text = json.dumps(result, indent=1) + "\n"
+        (arguments.results / f"{script.id}.json").write_text(text)
+        print(line(result), flush=True)
+        return result
+
+    with ThreadPoolExecutor(arguments.at_once) as pool:
+        for result in [pool.submit(one, script) for script in wanted]:
+            result.result()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Obtain the scripts of the sample: of each repository, at its commit, only what its scripts need.
+
+`python -m tests.benchmarks.corpus.obtain FOLDER` clones into FOLDER/.repositories and writes
+FOLDER/OWNER+NAME. `--from MIRRORS` uses existing repositories instead: MIRRORS/OWNER+NAME/repo.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.benchmarks.foreign.obtain import clone, git
+
+
+class Repository(NamedTuple):
+    """`paths` are pathspecs of git."""
+
+    name: str
+    commit: str
+    paths: Sequence[str]
+
+
+def repositories() -> list[Repository]:
+    stored = json.loads((Path(__file__).parent / "sample.json").read_text())["repositories"]
+    return [Repository(name, each["commit"], each["paths"]) for name, each in stored.items()]
+
+
+def place(folder: Path, name: str) -> Path:
+    return folder / name.replace("/", "+")
+
+
+def obtain(repository: Repository, folder: Path, mirrors: Path | None) -> str | None:
+    """Write the files of the repository into the folder. Returns why they could not be had."""
+    target = place(folder, repository.name)
+    if target.exists():
+        return None
+    try:
+        if mirrors:
+            source = place(mirrors, repository.name) / "repo"
+        else:
+            source = clone(repository.name, folder / ".repositories")
+        files = git(source, "archive", "--format=tar", repository.commit, *repository.paths)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", b"") or str(error).encode()
+        return said.decode(errors="replace").strip().splitlines()[-1]
+    part = target.with_name(target.name + ".part")
+    with tarfile.open(fileobj=io.BytesIO(files)) as archive:
+        archive.extractall(part, filter="data")
+    part.rename(target)
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--from", dest="mirrors", type=Path, help="folder of repositories to use instead"
+    )
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    wanted = repositories()
+    missing = {
+        each.name: why
+        for each in wanted
+        if (why := obtain(each, arguments.folder, arguments.mirrors))
+    }
+    for name, why in missing.items():
+        print(f"missing: {name}: {why}")
+    print(f"{len(wanted) - len(missing)} of {len(wanted)} repositories")
+    raise SystemExit(bool(missing))
+
+
+if __name__ == "__main__":
+    main()
