@@ -6,13 +6,13 @@ import pickle
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from tests.benchmarks.corpus import __main__ as corpus
 from tests.benchmarks.corpus import data, obtain, table
@@ -56,9 +56,9 @@ def test_the_digits_are_in_the_idx_format(tmp_path: Path) -> None:
     data.mnist(tmp_path)
     images = (tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte").read_bytes()
     labels = (tmp_path / "MNIST" / "raw" / "train-labels-idx1-ubyte").read_bytes()
-    assert struct.unpack(">HBBIII", images[:16]) == (0, 8, 3, 20_000, 28, 28)
-    assert len(images) == 16 + 20_000 * 28 * 28
-    assert struct.unpack(">HBBI", labels[:8]) == (0, 8, 1, 20_000)
+    assert struct.unpack(">HBBIII", images[:16]) == (0, 8, 3, 60_000, 28, 28)
+    assert len(images) == 16 + 60_000 * 28 * 28
+    assert struct.unpack(">HBBI", labels[:8]) == (0, 8, 1, 60_000)
     assert set(labels[8:]) == set(range(10))
 
 
@@ -107,12 +107,12 @@ def test_each_line_of_a_graph_data_set_is_about_a_node_that_exists(tmp_path: Pat
 
 
 def test_images_are_png_files_with_as_many_rows_as_they_claim(tmp_path: Path) -> None:
-    data.kitti(tmp_path)
-    mask = (tmp_path / "training" / "semantic" / "000000_10.png").read_bytes()
-    assert mask[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">IIBB", mask[16:26]) == (1242, 376, 8, 0)
-    size = struct.unpack(">I", mask[33:37])[0]
-    assert len(zlib.decompress(mask[41 : 41 + size])) == 376 * (1242 + 1)
+    data.bsds300(tmp_path)
+    image = (tmp_path / "BSDS300" / "images" / "test" / "0.png").read_bytes()
+    assert image[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">IIBB", image[16:26]) == (481, 321, 8, 2)
+    size = struct.unpack(">I", image[33:37])[0]
+    assert len(zlib.decompress(image[41 : 41 + size])) == 321 * (3 * 481 + 1)
 
 
 def test_characters_fill_what_the_scripts_read(tmp_path: Path) -> None:
@@ -124,9 +124,6 @@ def test_characters_fill_what_the_scripts_read(tmp_path: Path) -> None:
     assert (tmp_path / "enwik8.gz").stat().st_size < 4e6
     with gzip.open(tmp_path / "enwik8.gz") as content:
         assert len(content.read()) == 95_000_000
-    data.sine_waves(tmp_path / "waves.pt")
-    waves = torch.load(tmp_path / "waves.pt", weights_only=False)
-    assert waves.shape == (100, 1000)
 
 
 def repository(folder: Path, source: str) -> None:
@@ -160,7 +157,8 @@ def test_a_script_that_runs_on_is_ended_with_its_children(tmp_path: Path) -> Non
     command = [sys.executable, "run.py"]
     assert corpus.finish(command, inside, corpus.environment(inside, SCRIPT), 5, log) is None
     process = Path("/proc", (inside / "child").read_text(), "cmdline")
-    assert not process.exists() or b"sleep" not in process.read_bytes()
+    while process.exists() and b"sleep" in process.read_bytes():
+        time.sleep(0.01)  # the kernel ends a killed process when it comes to that
 
 
 def profiled(script: str, profile: dict[str, Any] | None) -> dict[str, Any]:

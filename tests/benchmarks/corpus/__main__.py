@@ -112,7 +112,7 @@ def environment(inside: Path, script: Script) -> dict[str, str]:
         "MPLBACKEND": "Agg",
         "HF_HUB_OFFLINE": "1",
         "WANDB_MODE": "disabled",
-        "LAUNCHSCOPE_NO_CACHE": "1",
+        "LAUNCHSCOPE_NO_CACHE": "1",  # keep the person's last run
     }
 
 
@@ -141,14 +141,16 @@ def run(script: Script, folder: Path, limit_s: float, *, plain: bool) -> dict[st
         temporary = Path(name)
         inside = prepare(script, folder, temporary)
         report, log = temporary / "profile.json", temporary / "log"
+        variables = environment(inside, script)
         command = [sys.executable, *script.arguments(gpu=torch.cuda.is_available())]
-        if not plain:
+        if plain:
+            variables["PYTHONUNBUFFERED"] = "1"  # to have the last lines of a script that is ended
+        else:
             profiler = ["-m", "launchscope", "profile", "-q", "-o", str(report)]
             command[1:1] = [*profiler, "--timeout", str(limit_s)]
         began = time.monotonic()
-        exit_status = finish(
-            command, inside, environment(inside, script), limit_s + (0 if plain else SLACK_S), log
-        )
+        patience_s = limit_s + (0 if plain else SLACK_S)
+        exit_status = finish(command, inside, variables, patience_s, log)
         result: dict[str, Any] = {
             "id": script.id,
             "kind": script.kind,
@@ -161,7 +163,7 @@ def run(script: Script, folder: Path, limit_s: float, *, plain: bool) -> dict[st
         }
         if report.exists():
             result["profile"] = summary(json.loads(report.read_text()))
-        if exit_status if plain else result["profile"] is None:
+        if result["profile"] is None:
             lines = log.read_text(errors="replace").splitlines()
             result["said"] = [line[-300:] for line in lines if line.strip()][-LAST_LINES:]
         return result

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 __all__ = ["GENERATORS"]
 
@@ -45,29 +44,26 @@ def _digits(count: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 
 
 def mnist(root: Path) -> None:
-    """As torchvision's MNIST leaves it: 20,000 images to train on and 2,000 to test."""
+    """As torchvision's MNIST leaves it: 60,000 images to train on and 10,000 to test."""
     folder = root / "MNIST" / "raw"
     folder.mkdir(parents=True, exist_ok=True)
-    for part, count in (("train", 20_000), ("t10k", 2_000)):
+    for part, count in (("train", 60_000), ("t10k", 10_000)):
         images, labels = _digits(count)
         (folder / f"{part}-images-idx3-ubyte").write_bytes(_idx(images))
         (folder / f"{part}-labels-idx1-ubyte").write_bytes(_idx(labels))
 
 
 def _png(image: npt.NDArray[np.uint8]) -> bytes:
-    """An 8-bit gray (height, width) or RGB (height, width, 3) image."""
-    height, width = image.shape[:2]
-    color = 2 if image.ndim == 3 else 0
-    rows = image.reshape(height, -1)
-    pixels = zlib.compress(np.insert(rows, 0, 0, axis=1).tobytes(), 1)
+    """An 8-bit RGB image, (height, width, 3)."""
+    height, width, _ = image.shape
+    pixels = zlib.compress(np.insert(image.reshape(height, -1), 0, 0, axis=1).tobytes(), 1)
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         checked = kind + content
         return struct.pack(">I", len(content)) + checked + struct.pack(">I", zlib.crc32(checked))
 
-    header = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)
-    end = chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + end
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
 def _photo(random: np.random.Generator, height: int, width: int) -> npt.NDArray[np.uint8]:
@@ -95,18 +91,6 @@ def bsds300(root: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for index in range(count):
             (folder / f"{index}.png").write_bytes(_png(_photo(random, 321, 481)))
-
-
-def kitti(root: Path) -> None:
-    """KITTI's semantic segmentation: 100 images of 1242 by 376 pixels and their class numbers."""
-    random = _random()
-    for part in ("image_2", "semantic"):
-        (root / "training" / part).mkdir(parents=True, exist_ok=True)
-    for index in range(100):
-        image = _photo(random, 376, 1242)
-        name = f"{index:06}_10.png"
-        (root / "training" / "image_2" / name).write_bytes(_png(image))
-        (root / "training" / "semantic" / name).write_bytes(_png(image[..., 0] % 34))
 
 
 def _sentences(words: int) -> str:
@@ -167,13 +151,6 @@ def enwik8(file: Path) -> None:
     with gzip.open(file, "wb", compresslevel=1) as out:
         for _ in range(95):
             out.write((block * 63)[:1_000_000])
-
-
-def sine_waves(file: Path) -> None:
-    """100 waves of 1,000 values with a period of 20 and random phases, in double precision."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    phases = _random().integers(-80, 80, (100, 1))
-    torch.save(np.sin((np.arange(1_000) + phases) / 20), file)
 
 
 def _citations() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -255,7 +232,7 @@ def proteins(root: Path) -> None:
 GENERATORS: dict[str, Callable[[Path], None]] = {
     generator.__name__: generator
     for generator in (
-        mnist, image_folder, bsds300, kitti, words, wikitext, characters, character_tokens, enwik8,
-        sine_waves, cora, planetoid, mutag, proteins,
+        mnist, image_folder, bsds300, words, wikitext, characters, character_tokens, enwik8,
+        cora, planetoid, mutag, proteins,
     )
 }  # fmt: skip

@@ -31,29 +31,16 @@ def figure(value: float | None, digits: int) -> str:
 
 
 def cells(script: Script, result: dict[str, Any] | None) -> list[str]:
+    named = [script.id, script.kind, script.style]
     if result is None:
-        return [script.id, script.kind, script.style, *["not run"] * (len(HEADER) - 3)]
+        return [*named, *["not run"] * (len(HEADER) - len(named))]
     profile, seconds = result["profile"], f"{result['seconds']:.0f}"
     if profile is None:
         said = " ".join(result.get("said", [])[-1:])
-        empty = [""] * (len(HEADER) - 6)
-        return [
-            script.id,
-            script.kind,
-            script.style,
-            "none",
-            "no profile",
-            *empty[:-1],
-            said,
-            "",
-            seconds,
-        ]
-    step = profile["step"]
+        return [*named, "none", "no profile", "none", "", "", said, "", seconds]
     return [
-        script.id,
-        script.kind,
-        script.style,
-        step["boundary"] if step else "none",
+        *named,
+        profile["step"]["boundary"] if profile["step"] else "none",
         profile["replay"],
         profile["verdict"] or "none",
         figure(profile["iteration_ms"], 2),
