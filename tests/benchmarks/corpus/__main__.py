@@ -188,6 +188,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], metavar="ID")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="scripts at a time")
     parser.add_argument("--limit", type=float, default=120.0, metavar="S", help="for one script")
+    parser.add_argument(
+        "--budget", type=float, default=float("inf"), metavar="S", help="start none later than this"
+    )
     parser.add_argument("--plain", action="store_true", help="without launchscope")
     arguments = parser.parse_args()
     scripts = sample()
@@ -202,16 +205,19 @@ def main() -> None:
         and not (arguments.results / f"{script.id}.json").exists()
     ]
 
-    def one(script: Script) -> dict[str, Any]:
+    began = time.monotonic()
+
+    def one(script: Script) -> None:
+        if time.monotonic() - began > arguments.budget:
+            return
         result = run(script, arguments.folder, arguments.limit, plain=arguments.plain)
         text = json.dumps(result, indent=1) + "\n"
         (arguments.results / f"{script.id}.json").write_text(text)
         print(line(result), flush=True)
-        return result
 
     with ThreadPoolExecutor(arguments.at_once) as pool:
-        for result in [pool.submit(one, script) for script in wanted]:
-            result.result()
+        for running in [pool.submit(one, script) for script in wanted]:
+            running.result()
 
 
 if __name__ == "__main__":
