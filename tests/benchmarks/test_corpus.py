@@ -178,6 +178,7 @@ def test_the_values_of_a_profile_are_read(recording: str, tmp_path: Path) -> Non
     assert found["verdict"] == profile["verdict"]["recommendation"]
     assert found["replay"] in ("measured", "what_if", "predicted", "none")
     assert found["replay"] == found["replay_status"] or found["replay_status"] not in table.MEASURED
+    assert found["device"] == "NVIDIA H200"
     assert found["iteration_ms"] == profile["metrics"]["iteration_ms"]["value"]
     row = table.cells(SCRIPT, profiled(SCRIPT.id, found))
     assert len(row) == len(table.HEADER)
@@ -185,8 +186,9 @@ def test_the_values_of_a_profile_are_read(recording: str, tmp_path: Path) -> Non
 
 def test_the_table_counts_what_was_measured_and_what_did_not_run(tmp_path: Path) -> None:
     measured = {
-        "replay": "measured", "verdict": "adopt", "step": {"boundary": "period"}, "reason": None,
-        "iteration_ms": 2.0, "removable_pct": None, "findings": ["LS001"], "shapes_stable": True,
+        "mode": "gpu", "replay": "measured", "verdict": "adopt", "step": {"boundary": "period"},
+        "reason": None, "iteration_ms": 2.0, "removable_pct": None, "findings": ["LS001"],
+        "shapes_stable": True,
     }  # fmt: skip
     scripts = [SCRIPT._replace(id=name) for name in ("measured", "nothing", "absent")]
     for name, profile in (("measured", measured), ("nothing", None)):

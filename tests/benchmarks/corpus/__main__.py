@@ -76,6 +76,8 @@ def summary(profile: dict[str, Any]) -> dict[str, Any]:
         return figure
 
     return {
+        "device": profile["environment"]["device"],
+        "torch": profile["environment"]["torch"],
         "mode": profile["mode"],
         "replay": obtained(profile),
         "replay_status": replay["status"],

@@ -58,9 +58,10 @@ def counts(scripts: Sequence[Script], found: dict[str, dict[str, Any]]) -> dict[
     profiles = [result["profile"] for result in ran if result["profile"]]
     replays = [profile["replay"] for profile in profiles]
     repeating = [
-        result["profile"]["replay"]
+        profile["replay"]
         for result in ran
-        if result["gpu"] and result["profile"] and result["profile"]["shapes_stable"]
+        if (profile := result["profile"]) and profile["shapes_stable"]
+        if result["gpu"] and profile["mode"] == "gpu"
     ]
     return {
         "scripts": len(scripts),
