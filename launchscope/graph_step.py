@@ -360,11 +360,22 @@ def _is_plain(value: Any) -> bool:
     return kind in _PLAIN or (kind is tuple and all(map(_is_plain, value)))
 
 
+_NAMES_A_GLOBAL = ("_GLOBAL", "_GLOBALS", "LOAD_NAME")  # instructions
+
+
 @functools.cache
 def _names(code: types.CodeType) -> frozenset[str]:
     """Of globals and attributes, in nested functions too."""
     nested = (c for c in code.co_consts if isinstance(c, types.CodeType))
     return frozenset(code.co_names).union(*map(_names, nested))
+
+
+@functools.cache
+def _global_names(code: types.CodeType) -> frozenset[str]:
+    """Of globals alone: `optimizer.step()` does not read a counter that is called `step`."""
+    nested = (c for c in code.co_consts if isinstance(c, types.CodeType))
+    own = (i.argval for i in dis.get_instructions(code) if i.opname.endswith(_NAMES_A_GLOBAL))
+    return frozenset(own).union(*map(_global_names, nested))
 
 
 @functools.cache
@@ -404,7 +415,7 @@ class _Reach:
         self._known: dict[int, Any] = {}
         self._names = frozenset[str]().union(*map(_names, codes))
         for code, space in codes.items():
-            for name in _names(code).intersection(space):
+            for name in _global_names(code).intersection(space):
                 self._slot(space, name, name)
         self._visit(function, getattr(function, "__name__", "the step"))
         for root in roots:
@@ -545,7 +556,8 @@ class _Guard:
     def __init__(self, reach: _Reach, inside: Iterable[Optimizer], moving: set[Any]):
         self.modules = list(reach.modules.values())
         self.optimizers = list(inside)
-        self.scalers = reach.scalers
+        # One that is not enabled passes everything on, and has no state.
+        self.scalers = [scaler for scaler in reach.scalers if scaler.is_enabled()]
         tables = [t for m in self.modules for t in (m._parameters, m._buffers, m._modules)]
         self._empty = [table for table in tables if not table]
         structure: list[tuple[Any, str]] = [
@@ -1876,8 +1888,10 @@ class GraphedStep(Generic[P, R]):
         program = kind.program
         assert program is not None
         self._checked += 1
-        saved = _Saved(self, kind.guard, self._everything(kind))
+        # First: the rates of this call must not be taken back, because the replay sets only those
+        # that have changed.
         program.form.refresh()
+        saved = _Saved(self, kind.guard, self._everything(kind))
         with _gpu.on(self._side()), program.form:
             expected = list(map(_clone, _tensors(self._function(*args, **kwargs))))
             state = list(map(_clone, saved.live))

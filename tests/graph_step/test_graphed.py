@@ -371,3 +371,61 @@ def test_a_warning_shows_names_and_errors_visibly() -> None:
         assert text.isprintable()
         assert "##" not in text
         assert r"a\x1b]0;title\x07\n::error::x\u202e" in text
+
+
+def test_a_scaler_that_is_not_enabled_changes_nothing(gpu: EmulatedGpu) -> None:
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+
+    @graphed
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = model(x).square().mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    for _ in range(8):
+        step(X)
+    assert counts(step)[1:] == (1, 8 - 1 - counts(step)[0])
+    assert step.stats.replayed
+
+
+def test_a_checked_replay_has_the_learning_rate_of_its_call(gpu: EmulatedGpu) -> None:
+    losses = []
+    for check_every in (0, 1):
+        loop = Loop(check_every=check_every)
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(loop.optimizer, 0.5)
+        for _ in range(8):
+            losses.append(loop.run(1))
+            scheduler.step()
+        assert loop.step.stats.replayed
+    assert loop.step.stats.checked == loop.step.stats.replayed
+    assert losses[:8] == losses[8:]
+
+
+def test_a_counter_with_the_name_of_a_method_does_not_keep_the_step_eager(
+    gpu: EmulatedGpu,
+) -> None:
+    space: dict[str, Any] = {"graphed": graphed, "nn": nn, "torch": torch, "X": X, "step": 0}
+    code = """
+model = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+@graphed
+def train(x):
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+while step < 8:
+    train(X)
+    step += 1
+"""
+    exec(code, space)
+    assert counts(space["train"]) == (3, 1, 4)
