@@ -209,7 +209,8 @@ def _read_toml(path: Path, *, required: bool) -> dict[str, Any]:
             f"cannot read {path}: {error.strerror or error}", hint="--config takes a TOML file"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        # Python would write the keys that it quotes to the terminal as they are.
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
 
 
 def _from_environment(kinds: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,9 +23,9 @@ class LaunchscopeError(Exception):
     exit_code: int = 3
 
     def __init__(self, message: str, *, hint: str | None = None, exit_code: int | None = None):
-        # Python writes it to the terminal or to the log as it is.
+        # Python, or who catches it, writes it to the terminal or to the log as it is.
         super().__init__(without_commands(visible(message)))
-        self.hint = hint
+        self.hint = None if hint is None else without_commands(visible(hint))
         if exit_code is not None:
             self.exit_code = exit_code
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from launchscope.visible import visible, without_commands
+
 
 def _init(self: Any, *args: Any, **named: Any) -> None:
     kind = type(self)
@@ -38,9 +40,10 @@ def _values(self: Any) -> tuple[Any, ...]:
     return tuple([getattr(self, name) for name in self.__match_args__])
 
 
-def _repr(self: Any) -> str:
+def shown_fields(self: Any) -> str:
+    """The `repr`, which a script may print in CI: signs that a log would act on are escaped."""
     shown = map("{}={!r}".format, self.__match_args__, _values(self))
-    return f"{type(self).__qualname__}({', '.join(shown)})"
+    return without_commands(visible(f"{type(self).__qualname__}({', '.join(shown)})"))
 
 
 def _eq(self: Any, other: object) -> bool:
@@ -60,7 +63,12 @@ def _delete(self: object, name: str) -> NoReturn:
 
 
 _IDENTITY = {"__eq__": _eq, "__hash__": _hash}
-_METHODS = {"__init__": _init, "__repr__": _repr, "__setattr__": _set, "__delattr__": _delete}
+_METHODS = {
+    "__init__": _init,
+    "__repr__": shown_fields,
+    "__setattr__": _set,
+    "__delattr__": _delete,
+}
 
 
 def _dataclass(*, frozen: bool, eq: bool = True) -> Callable[[type], type]:

@@ -94,8 +94,13 @@ class EagerReason:
     where: str | None = None  # file:line
     calls: int = 0
 
+    def __post_init__(self) -> None:
+        """However it is printed, no name and no error in it acts on what shows it."""
+        object.__setattr__(self, "message", _visible(self.message))
+        object.__setattr__(self, "where", None if self.where is None else _visible(self.where))
+
     def __str__(self) -> str:
-        return _visible(f"{self.message} [{self.where}]" if self.where else self.message)
+        return f"{self.message} [{self.where}]" if self.where else self.message
 
 
 @dataclass(frozen=True)

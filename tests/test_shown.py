@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
 import sys
+import traceback
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,10 +16,20 @@ import pytest
 
 import launchscope
 from launchscope.cli import main
-from launchscope.errors import MeasureError, UsageError
-from launchscope.model import CheckResult, Comparison, Profile, Target
+from launchscope.config import load_settings
+from launchscope.errors import ConfigError, InputError, MeasureError, UsageError
+from launchscope.model import (
+    CheckResult,
+    Comparison,
+    OptimizerChange,
+    Profile,
+    SourceLine,
+    Target,
+    TensorShape,
+)
 from launchscope.report import render
 from launchscope.rules import advise
+from launchscope.visible import visible, without_commands
 from launchscope.workflows.compare import CompareResult
 from launchscope.workflows.profile import ProfileResult
 from tests.gate.profiles import failed_on_gpu
@@ -79,6 +91,32 @@ def test_the_result_of_a_run_prints_its_value_and_its_problem() -> None:
     assert str(ProfileResult(measured, problem)) == f"{measured}\nProblem: {problem}"
     hostile = str(ProfileResult(measured, MeasureError("a\033]0;t\07\n::error::x ##vso[y")))
     assert hostile == f"{measured}\nProblem: a\\x1b]0;t\\x07\\n::error::x \\x23#vso[y"
+
+
+def test_what_a_result_consists_of_prints_visible_text_without_a_command() -> None:
+    name = "::error::a##[error]b\033]0;t\07\u3164"
+    line, shape = SourceLine(name, 1), TensorShape((2,), name)
+    change = OptimizerChange(name, "capturable", value=True)
+    finding = replace(advise(profile()).findings[0], title=name, where=line)
+    for value in (line, shape, change, finding):
+        for text in (str(value), repr(value), str([value])):
+            assert r"\x23#[error]b\x1b]0;t\x07\u3164" in text
+            assert visible(text) == text
+            assert without_commands(text) == text
+
+
+def test_no_traceback_has_a_command_that_a_file_gives(tmp_path: Path) -> None:
+    made = json.loads(render(advise(profile()), "json")) | {"mode": "##[error]x"}
+    (tmp_path / "profile.json").write_text(json.dumps(made))
+    (tmp_path / "settings.toml").write_text("['##[error]x']\n" * 2)
+    with pytest.raises(InputError) as damaged:
+        launchscope.load(tmp_path / "profile.json")
+    with pytest.raises(ConfigError) as wrong:
+        load_settings(config=tmp_path / "settings.toml")
+    for raised in (damaged, wrong):
+        text = "".join(traceback.format_exception(raised.value))
+        assert "##[" not in text
+        assert r"\x23#[error]x" in text
 
 
 def test_save_writes_what_the_command_writes(

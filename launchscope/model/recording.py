@@ -6,8 +6,9 @@ import dataclasses
 from dataclasses import field
 from typing import Any, Literal
 
-from launchscope.frozen import dataclass
+from launchscope.frozen import dataclass, shown_fields
 from launchscope.model.reason import Reason
+from launchscope.visible import visible, without_commands
 
 # Names of ranges in traces: the prefix of each step's, the profiler's calibration loop, and
 # the eager step that is traced beside the replays, under the optimizer flags of the capture.
@@ -42,7 +43,9 @@ class SourceLine:
 
     def __str__(self) -> str:
         """`train.py:41`, for people."""
-        return f"{self.file}:{self.line}"
+        return without_commands(visible(f"{self.file}:{self.line}"))
+
+    __repr__ = shown_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +57,9 @@ class TensorShape:
 
     def __str__(self) -> str:
         """`(8, 16) float32`, for people."""
-        return f"{self.dims} {self.dtype}"
+        return without_commands(visible(f"{self.dims} {self.dtype}"))
+
+    __repr__ = shown_fields
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class OptimizerChange:
 
     def __str__(self) -> str:
         """`AdamW capturable=True`, for people."""
-        return f"{self.optimizer} {self.flag}={self.value}"
+        return without_commands(visible(f"{self.optimizer} {self.flag}={self.value}"))
 
 
 @dataclass(frozen=True)

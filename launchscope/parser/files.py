@@ -92,7 +92,8 @@ def parse_saved(content: bytes, place: str, kind: type[Kind]) -> Kind:
         _require_bounded(msgspec.json.decode(content))
         return value
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
-        raise _damaged(place, noun, error) from error
+        # Python would write what msgspec quotes to the terminal as it is.
+        raise _damaged(place, noun, error) from None
 
 
 def _require_bounded(value: Any, depth: int = 0) -> None:

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 def write_report(path: Path, content: Content, *, mode: int = 0o666) -> None:
     """The whole file or nothing, compressed if its name ends in .gz. `cat` may show a report to a
-    CI service later; blocks stay as they are, unless the name leads to a terminal. `mode` is of a
-    new file. Raises OSError."""
+    CI service later; blocks stay as they are, unless the name leads to a terminal or a pipe, as
+    /dev/stdout does. `mode` is of a new file. Raises OSError."""
     if isinstance(content, Blocks):
         from launchscope.parser.decompress import compress
 
         blocks = content
-        if path.is_char_device():
-            blocks = Blocks(lambda: inert_blocks(content))
-        elif path.suffix.lower() == ".gz":
+        if path.suffix.lower() == ".gz" and not path.is_char_device():
             blocks = Blocks(lambda: compress(content))
+        elif path.is_char_device() or path.is_fifo():
+            blocks = Blocks(lambda: inert_blocks(content))
         write_whole(path, blocks, mode=mode)
         return
     text = content.decode() if isinstance(content, bytes) else content

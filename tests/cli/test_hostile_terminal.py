@@ -86,14 +86,30 @@ def chunks(descriptor: int) -> Iterator[bytes]:
 
 
 @pytest.mark.child
-@pytest.mark.parametrize("words", ["-f perfetto", "-q -f csv -o link.perfetto.json.gz"])
-def test_a_trace_is_printed_with_its_values_and_acts_on_nothing(tmp_path: Path, words: str) -> None:
-    (tmp_path / "link.perfetto.json.gz").symlink_to("/dev/stdout")
+@pytest.mark.parametrize(
+    ("words", "in_ci"),
+    [
+        ("-f perfetto", False),
+        ("-q -f csv -o link.perfetto.json.gz", False),
+        ("-q -f csv -o link.perfetto.json", True),
+    ],
+)
+def test_a_trace_is_printed_with_its_values_and_acts_on_nothing(
+    tmp_path: Path, words: str, in_ci: bool
+) -> None:
+    for suffix in ("", ".gz"):
+        (tmp_path / f"link.perfetto.json{suffix}").symlink_to("/dev/stdout")
     document = loop_trace(5, step).document()
     whole = json.dumps(document, ensure_ascii=False)  # with \x9b and more as they are
     evil = "\x1b]52;c;ZXZpbA==\x07\n::error::x\n"
     (tmp_path / "t.json").write_text(f'{whole[:-1]}, "##[error]": 1}}\n{evil}')
-    (text,) = on_terminal(tmp_path, [("report", "t.json", *words.split())])
+    command = ("report", "t.json", *words.split())
+    if in_ci:  # which reads from a pipe
+        start = [sys.executable, "-m", "launchscope"]
+        done = subprocess.run([*start, *command], cwd=tmp_path, stdout=subprocess.PIPE, check=True)
+        text = done.stdout.decode()
+    else:
+        (text,) = on_terminal(tmp_path, [command])
     assert asked_of_a_terminal(text) <= _ALLOWED
     lines = text.replace("\r\n", "\n").split("\n")
     assert all(visible(line) == line for line in lines)

@@ -367,7 +367,8 @@ def test_a_warning_shows_names_and_errors_visibly() -> None:
     step.__qualname__ = evil
     with pytest.warns(GraphedWarning) as warned:
         graphed(step)()
-    for text in (str(warned[0].message), str(EagerReason("capture_failed", evil, f"{evil}.py:1"))):
+    reason = EagerReason("capture_failed", evil, f"{evil}.py:1")
+    for text in (str(warned[0].message), reason.message, str(reason), str([reason])):
         assert text.isprintable()
         assert "##" not in text
         assert r"a\x1b]0;title\x07\n::error::x\u202e" in text
