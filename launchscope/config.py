@@ -207,9 +207,8 @@ def _read_toml(path: Path, *, required: bool) -> dict[str, Any]:
             return {}
         raise ConfigError(
             f"cannot read {path}: {error.strerror or error}", hint="--config takes a TOML file"
-        ) from error
+        ) from None
     except (ValueError, RecursionError) as error:
-        # Python would write the keys that it quotes to the terminal as they are.
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
 
 

@@ -9,7 +9,9 @@ LaunchscopeError
 ├── InputError            exit 3: a trace, Profile or recording could not be read
 └── ScriptError           the script's own exit code: it failed, before a verdict or under --full
 
-Each carries a sentence, a hint on what to do about it, and the exit code of the process.
+Each carries a sentence, a hint on what to do about it, and the exit code of the process. Where it
+says what another error says, it is raised `from None`: in a traceback, Python would write the path
+or the content that the other one quotes to the terminal or to the log as it is.
 """
 
 from __future__ import annotations

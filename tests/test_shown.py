@@ -106,14 +106,17 @@ def test_what_a_result_consists_of_prints_visible_text_without_a_command() -> No
 
 
 def test_no_traceback_has_a_command_that_a_file_gives(tmp_path: Path) -> None:
-    made = json.loads(render(advise(profile()), "json")) | {"mode": "##[error]x"}
+    name = "##[error]x"
+    made = json.loads(render(advise(profile()), "json")) | {"mode": name}
     (tmp_path / "profile.json").write_text(json.dumps(made))
     (tmp_path / "settings.toml").write_text("['##[error]x']\n" * 2)
     with pytest.raises(InputError) as damaged:
         launchscope.load(tmp_path / "profile.json")
     with pytest.raises(ConfigError) as wrong:
         load_settings(config=tmp_path / "settings.toml")
-    for raised in (damaged, wrong):
+    with pytest.raises(InputError) as missing:
+        launchscope.load(tmp_path / name)
+    for raised in (damaged, wrong, missing):
         text = "".join(traceback.format_exception(raised.value))
         assert "##[" not in text
         assert r"\x23#[error]x" in text

@@ -59,7 +59,7 @@ def _reachable() -> Iterator[None]:
     except OSError as error:
         raise InputError(
             f"cannot look for the baseline {error.filename}: {error.strerror or error}"
-        ) from error
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class BaselinePlace:
                     read_profile(path)  # what is no Profile is somebody's, and stays
                 write_whole(target, content)
         except OSError as error:
-            raise _unwritable(path, error.strerror or str(error)) from error
+            raise _unwritable(path, error.strerror or str(error)) from None
         return path
 
 

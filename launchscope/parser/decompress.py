@@ -59,7 +59,7 @@ def decompress(path: Path, repairs: list[str]) -> Iterator[bytes]:
                 while block := file.read(BLOCK):
                     yield block
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def compress(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -76,10 +76,10 @@ def read_saved(path: str | Path, kind: type[Kind]) -> Kind:
             size = f"{found.st_size / 2**20:,.0f} MiB"
             raise InputError(f"{path} is damaged: no {_NOUNS[kind]} is as large as {size}")
         content = Path(path).read_bytes()
-    except FileNotFoundError as error:
-        raise InputError(f"no {_NOUNS[kind]} at {path}") from error
+    except FileNotFoundError:
+        raise InputError(f"no {_NOUNS[kind]} at {path}") from None
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
     return parse_saved(content, str(path), kind)
 
 
@@ -92,7 +92,6 @@ def parse_saved(content: bytes, place: str, kind: type[Kind]) -> Kind:
         _require_bounded(msgspec.json.decode(content))
         return value
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
-        # Python would write what msgspec quotes to the terminal as it is.
         raise _damaged(place, noun, error) from None
 
 

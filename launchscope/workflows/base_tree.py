@@ -60,7 +60,7 @@ class BaseTree:
             raise MeasureError(
                 f"the files of the base version cannot be written: {error.strerror or error}",
                 hint="set TMPDIR to a writable folder with room",
-            ) from error
+            ) from None
         except BaseException:  # Ctrl-C included: no worktree is left behind
             self.remove()
             raise
@@ -234,7 +234,7 @@ def _asked(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes | None:
     try:
         done = git(*arguments, folder=folder, stdin=stdin)
     except OSError as error:
-        raise InputError(f"git cannot be run: {error.strerror or error}") from error
+        raise InputError(f"git cannot be run: {error.strerror or error}") from None
     return done.stdout if done.returncode == 0 else None
 
 

@@ -40,7 +40,7 @@ def last_run() -> Path:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError as error:
-        raise InputError(f"cannot look for {path}: {error.strerror or error}") from error
+        raise InputError(f"cannot look for {path}: {error.strerror or error}") from None
     raise InputError(
         "no run is kept yet",
         hint="launchscope profile SCRIPT measures one; launchscope report PATH reads a file",

@@ -224,7 +224,7 @@ def _schema(path: Path) -> str | None:
             file.seek(max(0, path.stat().st_size - 4096))
             found = _SCHEMA.search(head) or _SCHEMA.search(file.read())
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     return found[1].decode() if found else None
 
 
@@ -264,7 +264,7 @@ def files_in(folder: Path) -> list[Path]:
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
-        raise InputError(f"cannot read {folder}: {error.strerror or error}") from error
+        raise InputError(f"cannot read {folder}: {error.strerror or error}") from None
     found = [
         entry
         for entry in entries

@@ -19,7 +19,7 @@ def save(value: object, path: str | os.PathLike[str]) -> None:
     try:
         write_report(file, content)
     except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror or error}") from error
+        raise UsageError(f"cannot write {file}: {error.strerror or error}") from None
 
 
 def frame(value: object) -> str:

@@ -196,7 +196,7 @@ class ScriptRunner:
                 raise MeasureError(
                     f"cannot make a folder for the results: {error.strerror or error}",
                     hint="set TMPDIR to a writable folder with room",
-                ) from error
+                ) from None
         stem = (Path(target.name).stem if target.kind == "script" else target.name) + label
         stem = stem.replace(os.sep, "-")[:_LONGEST_STEM]
         names = (f"{stem}{'' if n == 1 else f'-{n}'}.launchscope" for n in itertools.count(1))
@@ -208,7 +208,7 @@ class ScriptRunner:
             raise UsageError(
                 f"--keep-trace: cannot make {folder}: {error.strerror or error}",
                 hint="run from a folder that you can write to",
-            ) from error
+            ) from None
         return folder
 
     def _release(self) -> None:

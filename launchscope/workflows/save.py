@@ -48,7 +48,7 @@ def require_writable(path: Path) -> None:
         raise UsageError(
             f"cannot write {path}: {error.strerror or error}",
             hint="choose another file with -o",
-        ) from error
+        ) from None
     if path.is_file() and not path.name.lower().endswith(_trace_suffixes()):
         from launchscope.parser import is_trace
         from launchscope.workflows.load_input import is_recording

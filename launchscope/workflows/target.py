@@ -75,7 +75,7 @@ def exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+        raise UsageError(f"{path}: {error.strerror or error}") from None
 
 
 def relative(target: Target) -> Target:

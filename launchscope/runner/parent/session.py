@@ -178,7 +178,7 @@ class _Session:
         try:
             collected.write_recording(self.target, self.schedule, report.exit_code)
         except OSError as error:
-            raise cannot_write(self.directory, error) from error
+            raise cannot_write(self.directory, error) from None
         return problem
 
     def _open_passes(self) -> list[type[AnyPass]]:
@@ -332,7 +332,7 @@ class _Session:
                 raise MeasureError(
                     f"the interpreter {command[0]} could not be started: {error.strerror}",
                     hint="--python takes the path of a Python interpreter",
-                ) from error
+                ) from None
         try:
             self._watch.follow(child, folder, report, TimeLeft(passes, self.schedule))
         finally:
