@@ -70,6 +70,12 @@ CASES = {
         "the script made 12 steps: --skip-steps 11 leaves too few of them",
         ("--skip-steps", "11"),
     ),
+    "skips_more_steps_than_there_are": Case(
+        TRAIN + "for i in range(12): step()\nprint('trained')",
+        3,
+        "the script made 12 steps: --skip-steps 100 leaves too few of them",
+        ("--skip-steps", "100"),
+    ),
     "skips_too_little": Case("", 2, "0 or more, not -1", ("--skip-steps", "-1")),
     "waits_for_nothing_known": Case(
         "", 2, "expected one of step, optimizer, not forward", ("--wait-for", "forward")
@@ -357,6 +363,10 @@ def test_what_a_script_prints_is_all_there(batch: Batch) -> None:
     assert "joined" in batch["trains_in_a_thread"].out
     assert batch["no_place_for_the_profile"].out == ""
     assert "was run" not in batch["no_place_for_the_profile"].err
+
+
+def test_a_script_with_fewer_steps_than_are_skipped_runs_once(batch: Batch) -> None:
+    assert batch["skips_more_steps_than_there_are"].out.count("trained") == 1
 
 
 def test_a_script_that_swallows_every_stop_is_left(batch: Batch) -> None:

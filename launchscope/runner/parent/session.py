@@ -221,6 +221,8 @@ class _Session:
             return None
         if script.waiting:
             return Reason("forward_steps")
+        if 0 < script.steps <= self.schedule.skip_steps:
+            return None
         if script.steps >= _SEEN_OFTEN:
             shorter = self._fitting(script.steps, script.searching, open_, script.optimizer_steps)
             if shorter is not None:
