@@ -524,8 +524,9 @@ def main(startup: set[str], connection_fd: int) -> None:
         start, streams = below
     _set_environ(start.environ)
     os.chdir(start.folder)
-    # These modules keep what they found when they were imported.
-    kept: Any = shelf.modules
+    # These modules keep what they found when they were imported. An environment whose start-up
+    # imports one of them has it outside of the shelf.
+    kept: Any = {**sys.modules, **shelf.modules}
     kept["tempfile"].tempdir = None
     kept["multiprocessing.process"].ORIGINAL_DIR = start.folder
     kept["launchscope.runner.child.source_lines"]._START = start.folder

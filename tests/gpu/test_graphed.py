@@ -45,6 +45,8 @@ def test_memory_that_is_needed_elsewhere_comes_from_the_graphs() -> None:
     assert float(small.mean()) == float(large.mean()) == 3 * 1024
 
 
+# Inductor warns of torch's own deprecations, and that TF32 is off.
+@pytest.mark.filterwarnings("default")
 def test_a_graph_lives_on_beside_a_model_that_is_compiled_to_graphs() -> None:
     """Inductor's graphs clear the scratch memory of cuBLAS, which frees what no graph owns."""
     linear = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Dropout(0.0)).cuda()
