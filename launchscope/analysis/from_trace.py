@@ -31,7 +31,7 @@ from launchscope.errors import InputError
 from launchscope.model import DeviceRow, Environment, Profile, Reason, Replay, Shapes, Target
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
-from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints
+from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints, median_of
 from launchscope.wording import listed, plural
 
 # Host time in us that recording adds to an operator or call: typical, least and most of the 14
@@ -222,12 +222,12 @@ def _gain_unknown(
     if steps.boundary.boundary == "none":
         return Reason("whole_span" if asked_for_span else "no_step")
     per_step = np.bincount(work.step[work.step >= 0], minlength=len(work.iterations))
-    launches = float(np.median(per_step[used]))
+    launches = median_of(per_step[used])
     if launches < _MIN_LAUNCHES:
         return Reason("few_launches", {"launches": launches})
     _, exposed = communication_ms(work)
     exposed_pct = 100 * float(
-        np.median(exposed / np.maximum(traced.timeline.traced_iteration, 1e-9))
+        median_of(exposed / np.maximum(traced.timeline.traced_iteration, 1e-9))
     )
     if exposed_pct > _MAX_EXPOSED_PCT:
         return Reason("waits_for_ranks", {"share_pct": min(exposed_pct, 100.0)})
@@ -442,7 +442,7 @@ def _add_projection(
     # last launch. What the host does between steps is not removed.
     between = median_or_none(times.host_between) or 0.0
     unsure_ms, unusual_ms, outside_ms = (
-        max(float(np.median(inside)), float(np.median(gaps)) - between)
+        max(median_of(inside), median_of(gaps) - between)
         for inside, gaps in (
             (step_idle.unsure, idle.unsure),
             (step_idle.unusual, idle.unusual),
@@ -450,7 +450,7 @@ def _add_projection(
         )
     )
     # What recording added was spread over all that the host did.
-    exposed_ms = float(np.median(idle.framework + idle.launch_call))
+    exposed_ms = median_of(idle.framework + idle.launch_call)
     outside_ms *= 1 - min((traced_ms - iteration) / max(exposed_ms, 1e-9), _MAX_RECORDING_SHARE[0])
     per_step = np.isin(work.iteration, used).sum() / max(len(used), 1)
     if work.iterations.single or per_step > _MAX_LAUNCHES:
@@ -468,7 +468,7 @@ def _add_projection(
         simulated = projector.project()
         assert simulated is not None
         whole = _with_pauses(simulated, timeline, predicted)
-        projection = projector.with_waits(whole, float(np.median(step_idle.data)))
+        projection = projector.with_waits(whole, median_of(step_idle.data))
         # A longer projection holds them already.
         held_ms = min(unusual_ms, projection.projected_ms - whole.projected_ms)
         unusual_ms, outside_ms = unusual_ms - held_ms, max(outside_ms - held_ms, 0.0)

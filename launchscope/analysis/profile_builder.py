@@ -17,7 +17,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes, median_or_none
 from launchscope.model import BetweenSteps, Facts, Metric, WorkCount
 from launchscope.parser import columns as c
-from launchscope.parser.trace import ints
+from launchscope.parser.trace import ints, median_of
 
 LARGE_KERNEL_US = 100.0
 # Waits of the traced steps that exceed the untraced idle time by more than this share of the
@@ -128,7 +128,7 @@ class ProfileBuilder:
         legacy = kernels[np.isin(ints(kernels, c.STREAM), c.LEGACY_STREAMS)]
         self.facts = replace(
             self.facts,
-            median_kernel_us=float(np.median(duration)),
+            median_kernel_us=median_of(duration),
             large_kernel_share_pct=float(100 * large / max(own.sum(), 1e-9)),
             graph_kernel_share_pct=share,
             graph_time_share_pct=of_time,
@@ -163,9 +163,9 @@ class ProfileBuilder:
             )
         # Tracing stretches the host's time between steps, and with it the data loader's.
         windows, between = traced.work.iterations, 1.0
-        traced_ns = float(np.median((windows.step_begin - windows.begin)[windows.used]))
+        traced_ns = median_of((windows.step_begin - windows.begin)[windows.used])
         if len(times.host_between) and traced_ns > 0:
-            between = min(1.0, float(np.median(times.host_between)) / (traced_ns / 1e6))
+            between = min(1.0, median_of(times.host_between) / (traced_ns / 1e6))
         waits = _waits(traced.timeline.iteration_idle, between)
         self._add_idle(traced.timeline.iteration_idle, times.iteration_ms, busy, waits)
         if step and step_busy is not None and self.facts.waits_exceed_idle_pct is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from launchscope.frozen import dataclass
 from launchscope.model import TimingResult
-from launchscope.parser.trace import Floats
+from launchscope.parser.trace import Floats, median_of
 
 # Windows disagree when their median iterations differ by more than this share, and by more than
 # the spread inside any of them.
@@ -46,7 +46,7 @@ class StepTimes:
 
 
 def median_or_none(values: Floats) -> float | None:
-    return float(np.median(values)) if len(values) else None
+    return median_of(values) if len(values) else None
 
 
 def step_times(
@@ -61,7 +61,7 @@ def step_times(
     if not found:
         return None
     timed = [window for window in found if len(window.iteration)]
-    windows_ms = tuple(float(np.median(window.iteration)) for window in timed)
+    windows_ms = tuple(median_of(window.iteration) for window in timed)
     unsteady = alike and _disagree(timed, windows_ms)
     used = [timed[windows_ms.index(min(windows_ms))]] if unsteady else found
     checks = [w.wall_check_pct for w in used if w.wall_check_pct is not None]

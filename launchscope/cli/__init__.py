@@ -1,6 +1,7 @@
 """The command line: one file per command, each a thin delegate."""
 
-# No import of more than what Python itself has imported: see `_leave_working_directory`.
+# It imports no more than Python itself has imported or built in: see `_leave_working_directory`.
+import gc
 import os
 import sys
 
@@ -12,6 +13,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if arguments is None:  # the process is ours
             _leave_working_directory()
+            # Nearly all objects that a command makes, modules first, are still needed when they
+            # would be searched for cycles.
+            gc.set_threshold(100_000)
         from launchscope.cli.app import main
     except KeyboardInterrupt:
         return 130

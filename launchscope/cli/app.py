@@ -141,10 +141,7 @@ def _options_first(command: str, words: list[str], at: int) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line (default: that of the process) and return the exit code."""
     if arguments is None:  # the process ends with this command
-        # Nearly all objects that a command makes are still needed when they would be searched for
-        # cycles, at its end for the last time.
-        gc.set_threshold(100_000)
-        atexit.register(gc.freeze)
+        atexit.register(gc.freeze)  # or all objects would be searched for cycles once more
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["--"]:
         del words[0]

@@ -15,7 +15,6 @@ import typer
 from launchscope.cli.console import Console, console
 from launchscope.errors import MissingOptionError, ScriptError
 from launchscope.frozen import dataclass
-from launchscope.recorded import shown_command
 from launchscope.workflows.signals import ends_on_signals
 
 if TYPE_CHECKING:
@@ -199,6 +198,8 @@ class Typed:
         before, typed = self.console.words[: -len(args)], self.console.words[-len(args) :]
         right = "options of launchscope before the script"
         if typed == list(args):  # they are not those of a settings file
+            from launchscope.recorded import shown_command
+
             right = shown_command(["launchscope", self.command, *moved, *before, *kept])
         return f"{moved[0]} comes after {name}, so it goes to the script; type {right}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -171,6 +170,8 @@ def _rescue(value: object, console: Console) -> None:
 
     if not isinstance(value, Profile | Comparison):
         return
+    import tempfile
+
     noun = "Profile" if isinstance(value, Profile) else "comparison"
     try:
         saved = Path(tempfile.mkdtemp(prefix="launchscope-")) / f"{noun.lower()}.json"

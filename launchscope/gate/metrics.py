@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from launchscope.analysis.metrics import UNITS as MEASURED
 from launchscope.errors import UsageError
 
@@ -33,6 +31,8 @@ def require_known(metric: str, error: type[UsageError], place: str) -> None:
     """`error` with the nearest name if there is no such metric."""
     if metric in UNITS:
         return
+    from difflib import get_close_matches
+
     # Short forms such as `launches` are close to the beginnings of names, not to the names.
     forms = {name[: len(metric) + 1]: name for name in reversed(UNITS)}
     forms |= {name: name for name in UNITS}

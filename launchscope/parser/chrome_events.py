@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from launchscope.parser import columns as c
 from launchscope.parser.rows import Numbering
-from launchscope.parser.trace import Bools, Ints
+from launchscope.parser.trace import Bools, Ints, median_of
 
 Numbers = npt.NDArray[Any]
 # The table that an event goes into.
@@ -325,7 +325,7 @@ class Decoder:
         duration becomes 0 and is counted."""
         starts = _numbers([event.ts for event in events])
         if self._scale is None:
-            typical = float(np.median(np.abs(starts.astype(np.float64))))
+            typical = median_of(np.abs(starts.astype(np.float64)))
             self._scale = 1 if typical > _NANOSECOND_CLOCK else 1000
         scale = self.ns_per_unit
         if starts.dtype == np.float64 and float(np.abs(starts).max()) >= _EXACT_US:

@@ -110,6 +110,14 @@ def distinct(values: Ints) -> tuple[Ints, Ints]:
     return np.flatnonzero(seen) + least, (np.cumsum(seen) - 1)[values - least]
 
 
+def median_of(values: Sequence[float] | npt.NDArray[Any]) -> float:
+    """np.median of at least one value, in a tenth of the time if there are few."""
+    ordered = np.sort(np.asarray(values, np.float64))  # NaN is last
+    half = len(ordered) // 2
+    middle = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return float(ordered[-1] if np.isnan(ordered[-1]) else middle)
+
+
 def where(texts: Texts, holds: Callable[[str], object]) -> Bools:
     """Rows of a text column for which this holds; it is asked once for each distinct text."""
     found = [bool(holds(text)) for text in texts.texts]

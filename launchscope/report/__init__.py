@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -119,6 +118,8 @@ def reporter_named(name: str) -> Reporter:
     found = load_plugin("launchscope.report", name.lower(), "REPORTER", Reporter)
     if found is not None:
         return found
+    from difflib import get_close_matches
+
     known = {reporter.name: reporter for reporter in all_reporters()}
     suffix = f".{name.lower().lstrip('.')}"
     near = [known_as for known_as, kind in known.items() if suffix in kind.suffixes]

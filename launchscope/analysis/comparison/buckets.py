@@ -28,7 +28,7 @@ from launchscope.model import (
     SizesResult,
 )
 from launchscope.parser import read_trace
-from launchscope.parser.trace import Ints
+from launchscope.parser.trace import Ints, median_of
 from launchscope.wording import plural
 
 # With fewer observed steps, how often a size comes is a guess.
@@ -104,9 +104,9 @@ def curve(known: Sequence[tuple[int, float]], sizes: Sequence[int]) -> list[floa
     the slope of the line through all of them beyond the outermost groups."""
     x, y = np.asarray(sorted(known, key=lambda pair: pair[0]), float).T
     groups = np.array_split(np.arange(len(x)), min(_KNOTS, len(set(x))))
-    mx, my = (np.array([np.median(values[group]) for group in groups]) for values in (x, y))
+    mx, my = (np.array([median_of(values[group]) for group in groups]) for values in (x, y))
     kx = np.unique(mx)
-    ky = np.array([np.median(my[mx == knot]) for knot in kx])
+    ky = np.array([median_of(my[mx == knot]) for knot in kx])
     wanted = np.asarray(sizes, float)
     found = np.interp(wanted, kx, ky)
     if len(kx) > 1:

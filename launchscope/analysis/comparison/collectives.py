@@ -17,7 +17,7 @@ from launchscope.analysis.timeline.communication import is_collective
 from launchscope.frozen import dataclass
 from launchscope.model.comparison import Arrival
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints
+from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints, median_of
 
 # Ranks leave a collective within this of one another, or within this share of it.
 _APART_NS, _APART_SHARE = 50_000, 0.05
@@ -140,7 +140,7 @@ def _in_order(
         longer = np.maximum(one.length[pair[0]], other.length[pair[1]])
         together: Bools = np.abs(off) <= np.maximum(_APART_NS, _APART_SHARE * longer)
         # Of two shifts that fit alike, the one for which the clocks differ less.
-        fit = int(together.sum()), -abs(float(np.median(apart if clocks is None else off)))
+        fit = int(together.sum()), -abs(median_of(apart if clocks is None else off))
         if fit > best:
             best, matched = fit, (pair[0][together], pair[1][together])
     named = one.group[ours[0]] != ""

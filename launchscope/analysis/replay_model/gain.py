@@ -19,6 +19,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes
 from launchscope.frozen import dataclass
 from launchscope.model import HostInput, Recording, ReplayResult, ScopeReplay
+from launchscope.parser.trace import median_of
 
 # Inputs to copy in per step where the recording does not say: a batch and its targets.
 _USUAL_INPUTS = 2
@@ -49,7 +50,7 @@ class TracedSteps:
         `build_timeline`."""
         device_work, timeline, predicted = step_work(work), build_timeline(work, pauses), None
         if device_work is not None:
-            stays = float(np.median(timeline.step_idle.kept))
+            stays = median_of(timeline.step_idle.kept)
             device_work = replace(device_work, stalled_ms=stays)
             predicted = predict(device_work, optimizer)
         return cls(work, timeline, account(work, profiler_us), predicted)
@@ -96,7 +97,7 @@ class Projector:
         model = fit(traced.work, times, traced.accounts.profiler_us)
         if model is None:
             return None
-        operations = float(np.median(traced.accounts.operations))
+        operations = median_of(traced.accounts.operations)
         return cls(model, times, iteration, step, predicted, operations, moved_inputs(host_inputs))
 
     def project(

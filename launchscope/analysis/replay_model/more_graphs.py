@@ -20,7 +20,7 @@ from launchscope.analysis.replay_model.simulation import (
 )
 from launchscope.analysis.timing import StepTimes
 from launchscope.model import Metric, StepGroup
-from launchscope.parser.trace import Bools, Floats
+from launchscope.parser.trace import Bools, Floats, median_of
 
 # So many iterations are simulated at least, so that the beginning of the loop weighs little.
 _LEAST_ITERATIONS = 100
@@ -48,9 +48,9 @@ def step_groups(traced: TracedSteps, names: tuple[str, ...]) -> tuple[StepGroup,
             StepGroup(
                 name=name,
                 steps=int(rows.sum()),
-                launches=float(np.median(counts["launches_per_step"][rows])),
-                graph_launches=float(np.median(counts["graph_launches_per_step"][rows])),
-                busy_ms=float(np.median(traced.timeline.step_busy[rows])),
+                launches=median_of(counts["launches_per_step"][rows]),
+                graph_launches=median_of(counts["graph_launches_per_step"][rows]),
+                busy_ms=median_of(traced.timeline.step_busy[rows]),
                 predicted_replay_ms=predict(work).ms if eager and work is not None else None,
             )
         )
@@ -74,7 +74,7 @@ def more_graphs_pct(
         return None
     is_eager = eager_steps(traced)
     replay_ms = np.array([predict(work).ms for work in step_works(traced.work)])
-    operations = float(np.median(np.asarray(traced.accounts.operations)[is_eager]))
+    operations = median_of(np.asarray(traced.accounts.operations)[is_eager])
     host_us = REPLAY_US + REPLAY_NODE_US * operations
     count = max(_LEAST_ITERATIONS, model.loop.iterations)
 
@@ -89,9 +89,9 @@ def more_graphs_pct(
 
     typical, least, most = recording_us
     windows = traced.work.iterations
-    host_ms = float(np.median((windows.end - windows.step_begin)[windows.used][is_eager])) / 1e6
+    host_ms = median_of((windows.end - windows.step_begin)[windows.used][is_eager]) / 1e6
     recorded = traced.work.recorded(windows.step_begin, windows.end)[windows.used][is_eager]
-    events = float(np.median(recorded)) / 1e3
+    events = median_of(recorded) / 1e3
 
     def scaled(cost_us: float) -> float:
         own, usual = host_ms - cost_us * events, host_ms - typical * events

@@ -34,7 +34,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.model import InspectResult
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, distinct, ints, where
+from launchscope.parser.trace import Bools, Ints, distinct, ints, median_of, where
 
 KERNEL_MS = 0.26e-3
 COPY_MS = 0.44e-3
@@ -117,7 +117,7 @@ def step_work(work: Work) -> StepWork | None:
     if not each or not any(step.busy_ms for step in each):
         return None
     columns = ([getattr(step, field.name) for step in each] for field in fields(StepWork))
-    return StepWork(*(float(np.median(column)) for column in columns))
+    return StepWork(*(median_of(column) for column in columns))
 
 
 def step_works(work: Work) -> tuple[StepWork, ...]:
@@ -165,7 +165,7 @@ def made_capturable(work: Work) -> Optimizer:
     count = len(windows)
     per_step = np.bincount(step[held], weights=tensors[held], minlength=count)[windows.used]
     groups = np.bincount(step[held], minlength=count)[windows.used]
-    return Optimizer(int(np.median(per_step)), int(np.median(groups)))
+    return Optimizer(int(median_of(per_step)), int(median_of(groups)))
 
 
 def _parameters(work: Work, begin: Ints, end: Ints, tid: int) -> Ints:

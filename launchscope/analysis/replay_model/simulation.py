@@ -25,7 +25,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes
 from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, ints, where
+from launchscope.parser.trace import Bools, Floats, Ints, ints, median_of, where
 
 LAUNCH, SYNC, BEGIN, END = 0, 1, 2, 3  # BEGIN and END: the event records around a step
 # Host cost of copying one input into its static tensor: one eager copy_ and its launch.
@@ -236,7 +236,7 @@ class Model:
             return np.diff(np.cumsum(np.where(launches, amount, 0))[stays], prepend=0.0)
 
         through = np.cumsum(np.where(mine, loop.work_ns, 0.0))[loop.kind == END]
-        eager_ns = float(np.median(np.diff(through, prepend=0.0)))
+        eager_ns = median_of(np.diff(through, prepend=0.0))
         work = of_piece(loop.work_ns) * gpu_ms * 1e6 / max(eager_ns, 1.0)
         replay = 1e3 * (REPLAY_US * last[stays] + REPLAY_NODE_US * of_piece(np.ones(len(mine))))
         eager = of_piece(loop.gap_ns - loop.kept_ns)
@@ -256,7 +256,7 @@ def fit(work: Work, times: StepTimes, profiler_us: float) -> Model | None:
     least `profiler_us` a launch. A factor inside steps and one between them, found by simulations,
     make up for the rest, unless the host waits for the GPU. None with nothing to simulate.
     """
-    built = _loop(work, profiler_us, float(np.median(times.host))) if len(times.host) else None
+    built = _loop(work, profiler_us, median_of(times.host)) if len(times.host) else None
     if built is None:
         return None
     loop, costs = built
@@ -288,11 +288,11 @@ def fit(work: Work, times: StepTimes, profiler_us: float) -> Model | None:
 
 
 def _medians(host: Floats, between: Floats, otherwise: float = 0.0) -> Floats:
-    return np.array([np.median(host), np.median(between) if len(between) else otherwise])
+    return np.array([median_of(host), median_of(between) if len(between) else otherwise])
 
 
 def _typical(run: Run) -> float:
-    return float(np.median(run.iteration if len(run.iteration) else run.step))
+    return median_of(run.iteration if len(run.iteration) else run.step)
 
 
 def _loop(work: Work, profiler_us: float, host_ms: float) -> tuple[Loop, Costs] | None:
@@ -375,7 +375,7 @@ def _gpu(work: Work) -> tuple[Floats, Costs]:
 
 
 def _median(values: Ints, otherwise: float) -> float:
-    return float(np.median(values)) if len(values) >= 3 else otherwise
+    return median_of(values) if len(values) >= 3 else otherwise
 
 
 def _waiting_copies(work: Work) -> Ints:
@@ -383,7 +383,7 @@ def _waiting_copies(work: Work) -> Ints:
     launches, duration = work.launches, ints(work.launches, c.DUR)
     blocking = launches[c.BLOCKING]
     lasted = blocking & (ints(launches, c.END) >= ints(launches, c.LAST))
-    base = int(np.median(duration[~blocking])) if not blocking.all() else 4000
+    base = int(median_of(duration[~blocking])) if not blocking.all() else 4000
     return np.where(lasted, np.maximum(duration - base, 1), 0)
 
 

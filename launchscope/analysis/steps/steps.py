@@ -24,7 +24,7 @@ from launchscope.frozen import dataclass
 from launchscope.model import StepBoundary
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches
-from launchscope.parser.trace import Bools, Ints, Table, Trace, distinct, ints, where
+from launchscope.parser.trace import Bools, Ints, Table, Trace, distinct, ints, median_of, where
 from launchscope.wording import plural
 
 # Ranges that are steps where most of the device work was launched inside them, and how many of them
@@ -240,7 +240,7 @@ def _repeating(trace: Trace, launches: Launches) -> Steps | None:
     # Of layers, or of the parts of a sequence, several lie between two optimizer steps.
     row = np.searchsorted(stepped, start[found.starts])
     between = np.bincount(row, minlength=len(stepped))[1 : len(stepped)]
-    if len(stepped) > MIN_STEPS and np.median(between) > 1:
+    if len(stepped) > MIN_STEPS and median_of(between) > 1:
         return _between_optimizers(trace)
     last = found.starts + found.length - 1
     iterations = Iterations.between(start[found.starts], end[last], pid, found.follows)

@@ -8,7 +8,7 @@ from launchscope.analysis.timeline.intervals import median_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of
 
 # Launches that fit in the queue before a launch call blocks (H200, CUDA 13.0: about 1,000).
 QUEUE_LIMIT = 1000
@@ -42,7 +42,7 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
     unblocked = duration[(excess == 0) & asynchronous]
     cost = profiler_us_per_launch * 1000
     if len(unblocked):
-        cost = min(cost, 0.5 * float(np.median(unblocked)))
+        cost = min(cost, 0.5 * median_of(unblocked))
 
     def counted(amount: Bools | Floats | Ints) -> Floats:
         inside = step >= 0
@@ -88,7 +88,7 @@ def blocked_ns(launches: Table) -> Ints:
     for code in np.unique(name[deep]):  # a handful
         mine, shallow = name == code, (name == code) & ~deep
         enough = shallow.sum() >= 5
-        usual[mine] = np.median(duration[shallow]) if enough else np.quantile(duration[mine], 0.25)
+        usual[mine] = median_of(duration[shallow]) if enough else np.quantile(duration[mine], 0.25)
     return np.where(deep, np.maximum(duration - usual, 0), 0).astype(np.int64)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
-from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, where
+from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, median_of, where
 
 # Clocks that differ by less are left as they are: a machine's latencies vary by as much.
 _TOLERANCE_NS = 100_000
@@ -110,7 +110,7 @@ def _offsets(trace: Trace, joined: Launches) -> tuple[ClockOffset, ...]:
             least = [int(part.min()) for part in np.array_split(ending, 3) if len(part)]
             steady = max(least, default=0) - min(least, default=0) <= _TOLERANCE_NS
             # Waits for other work differ from each other.
-            constant = len(ending) >= _FEWEST_GAPS and np.median(ending) - high <= _TOLERANCE_NS
+            constant = len(ending) >= _FEWEST_GAPS and median_of(ending) - high <= _TOLERANCE_NS
             if early or late or constant:
                 found.append(ClockOffset(process, gpu, low, high, steady))
     return tuple(found)

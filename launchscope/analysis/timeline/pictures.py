@@ -26,7 +26,7 @@ from launchscope.model import (
     Timelines,
 )
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, where
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, where
 
 # A drawing is seldom wider. Steps with more intervals than this have those that are narrower than a
 # pixel merged, and wider ones as far as needed.
@@ -70,7 +70,7 @@ def _typical(used: Ints, times: Floats, activities: Ints) -> int:
     """The row with device work whose time is nearest to the median of such rows."""
     has_work = np.isin(used, activities)
     rows, times = used[has_work], times[has_work]
-    return int(rows[np.argmin(np.abs(times - np.median(times)))])
+    return int(rows[np.argmin(np.abs(times - median_of(times)))])
 
 
 class _Labels:

@@ -8,7 +8,7 @@ from launchscope.analysis.timeline.timeline import Timeline
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import QueueDepth
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, ints
+from launchscope.parser.trace import Bools, Floats, Ints, ints, median_of
 
 _PARTS = 400
 
@@ -22,7 +22,7 @@ def queue_depth(work: Work, timeline: Timeline) -> QueueDepth | None:
     if not candidates.any():
         return None
     times = timeline.traced_iteration[candidates]
-    typical = used[candidates][np.argmin(np.abs(times - np.median(times)))]
+    typical = used[candidates][np.argmin(np.abs(times - median_of(times)))]
     begin = int(work.iterations.step_begin[typical])
     end = int(finished[step == typical].max())
     if end <= begin:

@@ -28,7 +28,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.model import IdleCause
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, where
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, where
 
 # Two kinds of idle time that a replay removes where it is short, and keeps where it is long: below
 # the first limit all of it goes, above the last one all stays, and between them nobody knows. What
@@ -202,7 +202,7 @@ def unusual_limits(work: Work) -> tuple[int, int, int, int]:
     row = np.flatnonzero(np.isin(work.step, work.iterations.used))
     gap = ints(work.launches, c.START)[row][1:] - ints(work.launches, c.END)[row][:-1]
     gap = gap[np.diff(work.step[row]) == 0]
-    usual = float(np.median(gap)) if len(gap) else PAUSE_NS[0]
+    usual = median_of(gap) if len(gap) else PAUSE_NS[0]
     least = int(np.clip(_UNUSUAL * usual, _LEAST_UNUSUAL_NS, PAUSE_NS[0]))
     return (least, 2 * least, *PAUSE_NS[2:])
 

@@ -44,7 +44,7 @@ def document_of(
         answer = (profile_brief.closing(value),) if isinstance(value, Profile) else ()
         last = Section("Next", (Commands(next_commands), *answer))
         return replace(made, sections=(*made.sections, last)) if next_commands else made
-    made = profile_brief.document(value, top, tight=tight)
+    made = profile_brief.document(value, tight=tight)
     more = profile_brief.not_shown(value, page)
     commands = (Commands(next_commands),) if next_commands else ()
     blocks = (*((Paragraph(more, "dim"),) if more else ()), *commands, profile_brief.closing(value))

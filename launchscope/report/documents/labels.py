@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from launchscope.model import Environment, PeriodicWork, Recommendation, Target
 from launchscope.report.document import Cell, Tone
-from launchscope.report.kernel_names import short_name
 from launchscope.wording import listed, place, plural
 
 # In a word or two, by the basis of a verdict; others are predictions.
@@ -81,4 +80,7 @@ def parameters(given: Mapping[str, str]) -> str:
 
 def kernel(name: str) -> Cell:
     """A kernel by its short name, with the full one for formats that have room for it."""
+    # Its patterns take long to compile, and the short report names no kernel.
+    from launchscope.report.kernel_names import short_name
+
     return Cell(short_name(name), full=name)

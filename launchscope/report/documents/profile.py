@@ -78,15 +78,9 @@ _MOST_STEPS = 1_000_000
 def document(profile: Profile, top: int) -> Document:
     """Everything a report shows of a Profile, with its `top` kernels."""
     verdict = profile.verdict
-    label, tone = VERDICTS[None if verdict is None else verdict.recommendation]
     why, change, keep_in_mind = findings(profile)
-    return Document(
-        badge=label.upper(),
-        tone=tone,
-        title=command(profile.target),
-        headline="The rules were not applied." if verdict is None else verdict.headline,
-        basis=_basis(profile),
-        context=_context(profile),
+    return replace(
+        answer(profile),
         sections=sections(
             why,
             _times(profile),
@@ -102,6 +96,21 @@ def document(profile: Profile, top: int) -> Document:
             _kernels(profile, top),
             notes(profile.notes),
         ),
+    )
+
+
+def answer(profile: Profile) -> Document:
+    """What comes before the sections."""
+    verdict = profile.verdict
+    label, tone = VERDICTS[None if verdict is None else verdict.recommendation]
+    return Document(
+        badge=label.upper(),
+        tone=tone,
+        title=command(profile.target),
+        headline="The rules were not applied." if verdict is None else verdict.headline,
+        basis=_basis(profile),
+        context=_context(profile),
+        sections=(),
     )
 
 

@@ -38,10 +38,10 @@ _ROWS = (
 )
 
 
-def document(profile: Profile, top: int, *, tight: bool = False) -> Document:
-    """What a person needs first. `top` is that of the whole report. A `tight` one says nothing
-    twice, for screens on which the lines wrap."""
-    whole = full.document(profile, top)
+def document(profile: Profile, *, tight: bool = False) -> Document:
+    """What a person needs first. A `tight` one says nothing twice, for screens on which the lines
+    wrap."""
+    answer = full.answer(profile)
     reason, steps, most = reason_of(profile), _steps(profile), _most_to_do(profile)
     parts = full.iteration(profile)
     shown = sections(
@@ -52,9 +52,9 @@ def document(profile: Profile, top: int, *, tight: bool = False) -> Document:
         notes(_remarks(profile)),
     )
     return replace(
-        whole,
-        headline=whole.headline if reason is None else f"{whole.headline} {sentence(reason.title)}",
-        context=(" · ".join(whole.context),),
+        answer,
+        headline=" ".join((answer.headline, *([sentence(reason.title)] if reason else ()))),
+        context=(" · ".join(answer.context),),
         sections=shown,
     )
 
