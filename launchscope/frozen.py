@@ -78,9 +78,36 @@ def _dataclass(*, frozen: bool, eq: bool = True) -> Callable[[type], type]:
         for name, method in {**_METHODS, **(_IDENTITY if eq else {})}.items():
             if name not in vars(kind):
                 setattr(kind, name, method)
-        return dataclasses.dataclass(init=False, repr=False, eq=False)(kind)
+        found = _fields(kind)
+        kind.__dataclass_fields__ = found  # type: ignore[attr-defined]
+        if "__match_args__" not in vars(kind):
+            kind.__match_args__ = tuple(found)  # type: ignore[attr-defined]
+        return kind
 
     return complete
+
+
+def _fields(kind: type) -> dict[str, Any]:
+    """As the standard library finds them, for what classes here have: no InitVar, no KW_ONLY, and
+    annotations that are text."""
+    found: dict[str, Any] = {}
+    for base in kind.__mro__[-1:0:-1]:
+        found.update(getattr(base, "__dataclass_fields__", {}))
+    for name, annotation in vars(kind).get("__annotations__", {}).items():
+        if annotation.startswith("ClassVar"):
+            continue
+        given = vars(kind).get(name, MISSING)
+        made: Any = given if isinstance(given, dataclasses.Field) else dataclasses.field()
+        if made is not given:
+            made.default = given
+        elif made.default is MISSING:
+            delattr(kind, name)
+        else:
+            setattr(kind, name, made.default)
+        made.name, made.type, made.kw_only = name, annotation, False
+        made._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
+        found[name] = made
+    return found
 
 
 if TYPE_CHECKING:  # they know what the standard library's means
