@@ -78,11 +78,12 @@ def profile_of_trace(
     expected_steps: int | None = None,
     step_from: str = "auto",
     step_range: str | None = None,
-    timeline: bool = True,
+    details: bool = True,
     on_work: Callable[[Work, bool], object] = lambda work, pauses: None,
 ) -> Profile:
-    """The Profile of one trace file, mode "trace", without a verdict. `timeline`: with what a page
-    draws of an iteration. `on_work` gets what it is made of, and the `pauses` of `build_timeline`.
+    """The Profile of one trace file, mode "trace", without a verdict. `details`: with what a page
+    draws of an iteration, and how its work was launched and by what. `on_work` gets what it is
+    made of, and the `pauses` of `build_timeline`.
 
     Raises InputError when the trace holds no device work, or not the steps asked for.
     """
@@ -165,7 +166,7 @@ def profile_of_trace(
         work=tuple(builder.work),
         devices=rows,
         timelines=timelines(work, traced.timeline, operators=False, pauses=True)
-        if timeline
+        if details
         else None,
         step_groups=groups,
         notes=tuple(dict.fromkeys(builder.notes)),
@@ -182,7 +183,7 @@ def profile_of_trace(
         threshold_pct=threshold_pct,
         expected_steps=expected_steps,
     )
-    return with_launching(profile, traced, lines)
+    return with_launching(profile, traced, lines) if details else profile
 
 
 def _without_overlap(timeline: Timeline) -> Timeline:

@@ -181,7 +181,7 @@ def _of_trace(trace: Trace, path: Path, options: ReadOptions) -> Profile:
             expected_steps=options.expected_steps,
             step_from=options.step_from,
             step_range=options.step_range,
-            timeline=options.details,
+            details=options.details,
             on_work=options.on_work,
         )
     except InputError as error:
