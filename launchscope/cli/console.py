@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -106,6 +105,8 @@ class Console(Progress):
         if columns.isdecimal() and len(columns) < 5 and int(columns) > 0:
             return max(60, int(columns))
         if self.stdout.isatty():
+            import shutil
+
             return max(60, min(120, shutil.get_terminal_size().columns))
         return 120 if self.in_ci else 100
 

@@ -6,13 +6,12 @@ import contextlib
 import os
 import pickle
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.collectives import Collectives, collectives_of
@@ -36,6 +35,9 @@ from launchscope.parser.sources import not_a_trace, usable_memory
 from launchscope.parser.trace import Trace
 from launchscope.rules import advise
 from launchscope.workflows.progress import Progress
+
+if TYPE_CHECKING:
+    import subprocess
 
 RECORDING = "recording.json"
 _SCHEMA = re.compile(rb'"launchscope/(\w+)/')
@@ -335,6 +337,8 @@ def each(
 
 def _started(*task: object) -> subprocess.Popen[bytes]:
     """A process that reads files, and writes a result for each."""
+    import subprocess
+
     reader = subprocess.Popen(
         [sys.executable, "-I", "-c", _READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
