@@ -79,9 +79,8 @@ def _dataclass(*, frozen: bool, eq: bool = True) -> Callable[[type], type]:
             if name not in vars(kind):
                 setattr(kind, name, method)
         found = _fields(kind)
-        kind.__dataclass_fields__ = found  # type: ignore[attr-defined]
-        if "__match_args__" not in vars(kind):
-            kind.__match_args__ = tuple(found)  # type: ignore[attr-defined]
+        setattr(kind, "__dataclass_fields__", found)  # noqa: B010
+        setattr(kind, "__match_args__", tuple(found))  # noqa: B010
         return kind
 
     return complete
