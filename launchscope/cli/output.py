@@ -41,9 +41,14 @@ class Outputs:
             require_writable(path)
         _require_different(paths)
         files = tuple((path, reporter_for_path(path)) for path in paths)
-        for reporter in (shown, *(reporter for _, reporter in files)):
+        made = cls(shown, files)
+        for reporter in made.reporters:
             reporter.renderer(kind)
-        return cls(shown, files)
+        return made
+
+    @property
+    def reporters(self) -> tuple[Reporter, ...]:
+        return (self.shown, *(reporter for _, reporter in self.files))
 
     def require_spared(self, inputs: Sequence[Path]) -> None:
         """UsageError if a report would replace one of these files, or a file in one of these

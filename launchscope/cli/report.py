@@ -31,6 +31,12 @@ def report(
     ranks: bool = typer.Option(
         False, "--ranks", help="The files are ranks of one run, even if there are only two."
     ),
+    summary: bool = typer.Option(
+        False,
+        "--summary",
+        help="Keep what is needed to merge these ranks with those of other machines in the .json "
+        "file that -o names; name such files to merge them.",
+    ),
     max_memory: str | None = text(
         "Memory that reading a trace may take, such as 8G; a trace that needs more is refused. "
         "[default: half of what is free]",
@@ -70,6 +76,7 @@ def report(
         memory_bytes=None if max_memory is None else size_in_bytes(max_memory),
         reweigh=flags["threshold"] is not None or flags["expected_steps"] is not None,
         ranks=ranks,
+        summary=summary,
         details=typed.console.verbose or typed.format_name != "terminal" or bool(typed.output),
         given=tuple(given + ["--step-range"] * (step_range is not None)),
         on_work=lambda work, pauses: outputs.annotate(work, pauses),
@@ -80,6 +87,11 @@ def report(
         typed.console.message(f"the last run, kept in {paths[0]}")
     found = find_input(paths, options)
     outputs = Outputs.checked(typed, found.kind)
+    if summary and not any(reporter.name == "json" for reporter in outputs.reporters):
+        raise UsageError(
+            "--summary needs a JSON file, which is what other machines' summaries are merged with",
+            hint="name one: -o NODE.json",
+        )
     outputs.require_spared(paths)
     value = found.read(typed.console)
     if outputs.lack_trace:

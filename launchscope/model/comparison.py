@@ -285,6 +285,23 @@ class Arrival:
 
 
 @dataclass(frozen=True)
+class RankCollectives:
+    """The collectives of one rank, from which it can be aligned with others that are read later.
+
+    `start` and `end` are little-endian 64-bit integers, ns on the rank's own clock; `kernel` and
+    `group` 32-bit ones, rows of `kernels` and `groups` ("": not named). In JSON, all are base64.
+    """
+
+    name: str  # of the rank's row
+    kernels: tuple[str, ...]
+    groups: tuple[str, ...]
+    kernel: bytes
+    group: bytes
+    start: bytes
+    end: bytes
+
+
+@dataclass(frozen=True)
 class Skew:
     """The spread of one figure over the ranks: smallest, median and largest."""
 
@@ -302,7 +319,8 @@ class Skew:
 @dataclass(frozen=True)
 class Ranks:
     """Rows by rank, or by name where the `files` are not ranks of one run. `slowest` is the rank
-    with the most time of its own: in a collective the others wait for it."""
+    with the most time of its own: in a collective the others wait for it. Only a summary, which is
+    made to be merged with others, has `collectives`."""
 
     rows: tuple[RankRow, ...]
     skews: tuple[Skew, ...]
@@ -311,4 +329,5 @@ class Ranks:
     notes: tuple[str, ...] = ()
     kind: Literal["ranks", "files"] = "ranks"
     arrivals: tuple[Arrival, ...] = ()
+    collectives: tuple[RankCollectives, ...] = ()
     schema: str = "launchscope/ranks/2"

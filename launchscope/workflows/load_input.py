@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from launchscope.analysis import build_profile, profile_of_trace
-from launchscope.analysis.comparison.collectives import Collectives, collectives_of
+from launchscope.analysis.comparison.collectives import Collectives, collectives_of, unpacked
 from launchscope.analysis.comparison.profiles import difference
-from launchscope.analysis.comparison.ranks import rank_row, ranks_of
+from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary
 from launchscope.analysis.timeline.work import Work
 from launchscope.errors import InputError, LaunchscopeError, UsageError
 from launchscope.frozen import dataclass
@@ -73,9 +74,10 @@ def ignore_work(work: Work, pauses: bool) -> None:
 @dataclass(frozen=True)
 class ReadOptions:
     """How files are read. `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are
-    ranks of one run. `details`: a trace's Profile says what launched its work and holds its
-    timeline, which takes longer. `given`: the options that a person chose, for error messages.
-    `on_work` gets what a Profile is made of, as in `profile_of_trace`."""
+    ranks of one run. `summary`: the result can be merged with others. `details`: a trace's Profile
+    says what launched its work and holds its timeline, which takes longer. `given`: the options
+    that a person chose, for error messages. `on_work` gets what a Profile is made of, as in
+    `profile_of_trace`."""
 
     threshold: float
     expected_steps: int | None
@@ -84,6 +86,7 @@ class ReadOptions:
     memory_bytes: int | None = None
     reweigh: bool = False
     ranks: bool = False
+    summary: bool = False
     details: bool = False
     given: tuple[str, ...] = ()
     on_work: Callable[[Work, bool], object] = ignore_work
@@ -107,7 +110,8 @@ def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
     first = paths[0]
     if len(paths) == 1 and first.is_dir() and not is_recording(first):
         return Input(Ranks, partial(_ranks, files_in(first), options))
-    if options.ranks or len(paths) > 2:
+    summaries = len(paths) == 2 and all(p.is_file() and _schema(p) == "ranks" for p in paths)
+    if options.ranks or options.summary or len(paths) > 2 or summaries:
         return Input(Ranks, partial(_ranks, paths, options))
     if len(paths) == 2:
         return Input(Difference, partial(_difference, paths, options))
@@ -246,23 +250,32 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
     options = replace(options, details=False, on_work=ignore_work)  # no row needs them
+    read: list[tuple[str, RankRow, Collectives | None]] = []
+    for number, (file, found) in enumerate(zip(distinct_names(paths), each(_rows, paths, options))):
+        read += [(file, *row) for row in found]
+        progress.status(f"read {number + 1} of {len(paths)} files")
     rows: list[RankRow] = []
     collectives: dict[str, Collectives] = {}
-    for name, (row, found) in zip(distinct_names(paths), each(_rank, paths, options)):
+    times = Counter(row.name for _, row, _ in read)
+    for file, row, own in read:
+        # Two machines may have given their files the same names.
+        name = row.name if times[row.name] == 1 else f"{file}: {row.name}".removesuffix(": ")
+        name = name or file
         rows.append(replace(row, name=name))
-        if found is not None:
-            collectives[name] = found
-        progress.status(f"read {len(rows)} of {len(paths)} files")
+        if own is not None:
+            collectives[name] = own
     if all(row.problem is not None for row in rows):
         raise InputError(
             f"none of the {len(paths)} files could be read: {rows[0].problem}",
             hint="launchscope report FILE shows what is wrong with one file",
         )
-    return ranks_of(rows, collectives, is_one_run=options.ranks)
+    made = ranks_of(rows, collectives, is_one_run=options.ranks)
+    return summary(made, collectives) if options.summary else made
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The traces, Profiles and recordings of a folder, by name; InputError if it has none."""
+    """What a folder holds of traces, Profiles, recordings and summaries, by name; InputError if it
+    holds none."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -271,34 +284,53 @@ def files_in(folder: Path) -> list[Path]:
         entry
         for entry in entries
         if is_recording(entry)
-        or (entry.is_file() and (is_trace(entry) or _schema(entry) == "profile"))
+        or (entry.is_file() and (is_trace(entry) or _schema(entry) in ("profile", "ranks")))
     ]
     if not found:
         raise InputError(
-            f"{folder} holds no recording, no trace and no Profile",
+            f"{folder} holds no recording, no trace, no Profile and no summary",
             hint="name the folder that profile --keep-trace made, or the one with the traces",
         )
     return found
 
 
-def _rank(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None]:
-    """One file as a row of Ranks, and the collectives of a trace. If the file cannot be read, the
-    row says why."""
-    named = _RANK.search(path.name) or _RANK.search(path.resolve().parent.name)
-    collectives = None
+def _rows(path: Path, options: ReadOptions) -> list[tuple[RankRow, Collectives | None]]:
+    """A file as a row of Ranks, without a name, and its collectives if it has a trace; the rows of
+    a summary. If the file cannot be read, the row says why."""
     try:
-        if is_trace(path):
-            check_readable(path)
-            trace = _read_trace(path, options)
-            row = rank_row(_of_trace(trace, path, options), path.name)
-            collectives = collectives_of(trace)
-        else:
-            row = rank_row(profile_of(path, options), path.name)
+        if path.is_file() and _schema(path) == "ranks":
+            return _summarized(path)
+        row, collectives = _rank(path, options)
     except LaunchscopeError as error:
-        row = RankRow(path.name, problem=str(error))
+        row, collectives = RankRow("", problem=str(error)), None
+    named = _RANK.search(path.name) or _RANK.search(path.resolve().parent.name)
     if row.rank is None and named is not None:
         row = replace(row, rank=int(named.group(1)))
-    return row, collectives
+    return [(row, collectives)]
+
+
+def _rank(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None]:
+    if is_trace(path):
+        check_readable(path)
+        trace = _read_trace(path, options)
+        return rank_row(_of_trace(trace, path, options), ""), collectives_of(trace)
+    traces: list[Trace] = []  # of a recording
+    options = replace(options, on_work=lambda work, pauses: traces.append(work.trace))
+    row = rank_row(profile_of(path, options), "")
+    return row, collectives_of(traces[0]) if traces else None
+
+
+def _summarized(path: Path) -> list[tuple[RankRow, Collectives | None]]:
+    """The rows of a saved report of ranks. Which rank is late is found anew, among all."""
+    saved = read_saved(path, Ranks)
+    try:
+        collectives = {each.name: unpacked(each) for each in saved.collectives}
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+    return [
+        (replace(row, last_arrivals=None, waited_for_ms=None), collectives.get(row.name))
+        for row in saved.rows
+    ]
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:

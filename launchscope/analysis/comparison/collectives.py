@@ -10,12 +10,13 @@ for as long as theirs lasted longer.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 
 from launchscope.analysis.timeline.communication import is_collective
 from launchscope.frozen import dataclass
-from launchscope.model.comparison import Arrival
+from launchscope.model.comparison import Arrival, RankCollectives
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints, median_of
 
@@ -46,9 +47,21 @@ class Collectives:
     def length(self) -> Ints:
         return self.end - self.start
 
-    def of_group(self, group: str) -> Ints:
-        """Rows of the collectives of a group."""
-        return np.asarray([row for row, own in enumerate(self.group) if own == group], np.int64)
+    @cached_property
+    def by_group(self) -> dict[str, Ints]:
+        """Rows of the collectives of each group."""
+        groups, number = _numbered(self.group)
+        return {group: np.flatnonzero(number == own) for own, group in enumerate(groups)}
+
+    @cached_property
+    def kernels(self) -> tuple[tuple[str, ...], Ints]:
+        """The names of kernels, each once, and which of them each collective has."""
+        return _numbered(self.name)
+
+
+def _numbered(names: tuple[str, ...]) -> tuple[tuple[str, ...], Ints]:
+    rows = {name: row for row, name in enumerate(dict.fromkeys(names))}
+    return tuple(rows), np.asarray([rows[name] for name in names], np.int64)
 
 
 def collectives_of(trace: Trace) -> Collectives:
@@ -63,19 +76,55 @@ def collectives_of(trace: Trace) -> Collectives:
     return Collectives(tuple(found[c.NAME]), *times, tuple(found[c.GROUP]))
 
 
+def packed(name: str, found: Collectives) -> RankCollectives:
+    """The collectives of the rank with this name, for a file."""
+    (kernels, kernel), (groups, group) = found.kernels, _numbered(found.group)
+    return RankCollectives(
+        name,
+        kernels,
+        groups,
+        kernel.astype("<i4").tobytes(),
+        group.astype("<i4").tobytes(),
+        found.start.astype("<i8").tobytes(),
+        found.end.astype("<i8").tobytes(),
+    )
+
+
+def unpacked(saved: RankCollectives) -> Collectives:
+    """What `packed` made these of. ValueError if they are not of one length, or name what is not
+    there."""
+    kernel, group = np.frombuffer(saved.kernel, "<i4"), np.frombuffer(saved.group, "<i4")
+    start, end = np.frombuffer(saved.start, "<i8"), np.frombuffer(saved.end, "<i8")
+    if len({len(kernel), len(group), len(start), len(end)}) > 1:
+        raise ValueError("the columns of collectives differ in length")
+    for rows, names in ((kernel, saved.kernels), (group, saved.groups)):
+        if len(rows) and not 0 <= rows.min() <= rows.max() < len(names):
+            raise ValueError("a collective has a name that is not there")
+    return Collectives(
+        tuple(map(saved.kernels.__getitem__, kernel.tolist())),
+        start.astype(np.int64),
+        end.astype(np.int64),
+        tuple(map(saved.groups.__getitem__, group.tolist())),
+    )
+
+
 def arrivals(ranks: Mapping[str, Collectives]) -> tuple[tuple[Arrival, ...], tuple[str, ...]]:
     """Every collective that two or more of the named ranks share, in the order of its group, and
     the names of ranks with collectives that match those of no other rank of their groups."""
     pairs: dict[tuple[str, str], tuple[Ints, Ints]] = {}
     found: list[Arrival] = []
     grouped, matched = set[str](), set[str]()
-    for group in dict.fromkeys(group for each in ranks.values() for group in each.group):
-        members = [name for name, each in ranks.items() if group in each.group]
+    by_group: dict[str, list[str]] = {}
+    for name, each in ranks.items():
+        for group in each.by_group:
+            by_group.setdefault(group, []).append(name)
+    waiting = {name: int(each.length.sum()) for name, each in ranks.items()}
+    for group, members in by_group.items():
         if len(members) == 1:
             continue
         grouped.update(members)
         first = ranks[members[0]]
-        rows = first.of_group(group)
+        rows = first.by_group[group]
         duration = np.full((len(members), len(first.name)), np.iinfo(np.int64).max)
         duration[0] = first.length
         for row, name in enumerate(members[1:], 1):
@@ -91,7 +140,7 @@ def arrivals(ranks: Mapping[str, Collectives]) -> tuple[tuple[Arrival, ...], tup
         shortest = duration.min(axis=0)
         waited = np.where(here, duration, 0).max(axis=0) - shortest
         # Of several that arrive last, the one that waits least in all: it held up the others.
-        in_all = np.asarray([int(ranks[name].length.sum()) for name in members])[:, None]
+        in_all = np.asarray([waiting[name] for name in members])[:, None]
         is_last = duration <= shortest + _TOGETHER_NS
         last = np.where(is_last, in_all, np.iinfo(np.int64).max).argmin(axis=0)
         for place in np.flatnonzero(here.sum(axis=0) > 1).tolist():
@@ -105,10 +154,8 @@ def _matched(one: Collectives, other: Collectives) -> tuple[Ints, Ints]:
     """Rows of the collectives that both have, group by group. The largest group that matches shows
     how far the clocks are apart, the others have to agree with it."""
     mine, theirs = np.zeros((2, 0), np.int64)
-    shared = [(one.of_group(group), other.of_group(group)) for group in dict.fromkeys(one.group)]
+    shared = [(own, other.by_group[g]) for g, own in one.by_group.items() if g in other.by_group]
     for own, others in sorted(shared, key=lambda rows: -min(map(len, rows))):
-        if not len(others):
-            break
         clocks = None
         if len(mine):
             order = np.argsort(one.end[mine])
@@ -124,19 +171,26 @@ def _in_order(
 ) -> tuple[Ints, Ints]:
     """Those of these rows that match; none where the ends of most do not agree. `clocks`: how far
     apart they are at each of `ours`, where other collectives showed that."""
-    numbers = {name: row for row, name in enumerate(dict.fromkeys((*one.name, *other.name)))}
-    name = np.asarray([numbers[one.name[row]] for row in ours.tolist()])
-    as_named = np.asarray([numbers[other.name[row]] for row in theirs.tolist()])
+    (names, name), (other_names, as_named) = one.kernels, other.kernels
+    same = np.asarray([names.index(each) if each in names else -1 for each in other_names])
+    name, as_named = name[ours], same[as_named[theirs]]
     best = (-1, 0.0)
     matched = ours[:0], theirs[:0]
-    for shift in range(-_MOST_SHIFT, _MOST_SHIFT + 1):
-        mine = np.arange(max(0, -shift), min(len(ours), len(theirs) - shift))
+    shifts = range(-_MOST_SHIFT, _MOST_SHIFT + 1)
+    places = [np.arange(max(0, -by), min(len(ours), len(theirs) - by)) for by in shifts]
+    # From the most that can match to the least: behind a good one, most need not be looked at.
+    for mine, shift in sorted(zip(places, shifts), key=lambda place: -len(place[0])):
+        if len(mine) < max(best[0], 1):
+            break
         mine = mine[name[mine] == as_named[mine + shift]]
-        if not len(mine) or len(mine) < best[0]:
+        if len(mine) < max(best[0], 1):
             continue
         pair = ours[mine], theirs[mine + shift]
         apart = other.end[pair[1]] - one.end[pair[0]]
-        off = apart - (_clocks(apart) if clocks is None else clocks[mine])
+        if clocks is None and np.ptp(apart) <= _APART_NS:
+            off = apart - np.median(apart)  # all around it are as near
+        else:
+            off = apart - (_clocks(apart) if clocks is None else clocks[mine])
         longer = np.maximum(one.length[pair[0]], other.length[pair[1]])
         together: Bools = np.abs(off) <= np.maximum(_APART_NS, _APART_SHARE * longer)
         # Of two shifts that fit alike, the one for which the clocks differ less.
@@ -154,7 +208,12 @@ def _clocks(apart: Ints) -> Floats:
     """How far apart two clocks are at each of these differences of ends, by the ends around it."""
     if len(apart) == 1:
         return apart.astype(np.float64)
-    near = np.pad(apart.astype(np.float64), _NEIGHBORS // 2, constant_values=np.nan)
-    around = np.lib.stride_tricks.sliding_window_view(near, _NEIGHBORS)
-    # Without itself: two groups that take turns would each agree with their own difference.
-    return np.nanmedian(np.delete(around, _NEIGHBORS // 2, axis=1), axis=1)
+    # The nearest ones without itself: two groups that take turns would each agree with their own
+    # difference. At the ends these are the first and the last.
+    count = min(_NEIGHBORS, len(apart))
+    around = np.lib.stride_tricks.sliding_window_view(apart.astype(np.float64), count)
+    first = np.clip(np.arange(len(apart)) - count // 2, 0, len(apart) - count)
+    others = np.arange(count)[:, None] != np.arange(len(apart)) - first
+    near = around[first][others.T].reshape(-1, count - 1)
+    middle = [(count - 2) // 2, (count - 1) // 2]  # np.median, which also looks for NaN, is slower
+    return np.asarray(np.partition(near, middle, axis=1)[:, middle].mean(axis=1))

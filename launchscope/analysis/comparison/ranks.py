@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from launchscope.analysis.comparison.collectives import Collectives, arrivals
+from launchscope.analysis.comparison.collectives import Collectives, arrivals, packed
 from launchscope.model import Profile
-from launchscope.model.comparison import Arrival, RankRow, Ranks, Skew
-from launchscope.wording import listed, ms, pct, plural
+from launchscope.model.comparison import RankRow, Ranks, Skew
+from launchscope.wording import listed, listed_first, ms, pct, plural
 
 _SKEWS = (
     "own_ms", "iteration_ms", "busy_ms", "communication_ms", "exposed_communication_ms",
     "launches_per_step",
 )  # fmt: skip
+_MOST_NAMED = 8
 # Ranks that differ by less than this are alike.
 _LEAST_SKEW_PCT = 1.0
 
@@ -57,6 +58,9 @@ def ranks_of(
     targets = {row.target for row in known if row.target is not None}
     sizes = {row.world_size for row in known if row.world_size is not None}
     in_one_run = len(known) > 1 and distinct and len(targets) < 2 and len(sizes) < 2
+    if len(sizes) > 1:
+        counts = listed([f"{size:,}" for size in sorted(sizes)])
+        problems.append(f"the files are of runs with {counts} ranks")
     if not is_one_run and not in_one_run:
         by_name = tuple(sorted(rows, key=lambda row: row.name))
         headline = _files_headline(len(rows), known)
@@ -64,6 +68,10 @@ def ranks_of(
     numbers = [row.rank for row in known if row.rank is not None]
     if len(set(numbers)) < len(numbers):
         problems.append("several files name the same rank")
+    missing = [rank for rank in range(max(sizes, default=0)) if rank not in set(numbers)]
+    if len(sizes) == 1 and missing and len(numbers) == len(known):
+        ranks = listed_first(list(map(str, missing)), _MOST_NAMED)
+        problems.append(f"of the run's {max(sizes):,} ranks these are not among the files: {ranks}")
     by_rank = sorted(rows, key=lambda row: (row.rank is None, row.rank or 0, row.name))
     order = [row.name for row in by_rank]
     traced = {name: collectives[name] for name in order if collectives and name in collectives}
@@ -90,7 +98,16 @@ def ranks_of(
     slowest = max(timed, key=lambda row: row.own_ms or 0.0, default=None)
     if arrived:
         matched = {name for name, each in traced.items() if each.name} - set(unmatched)
-        by_rank = [_with_arrivals(row, arrived) if row.name in matched else row for row in by_rank]
+        waits: dict[str, list[float]] = {name: [] for name in matched}
+        for arrival in arrived:
+            if arrival.last is not None:
+                waits[arrival.last].append(arrival.waited_ms)
+        by_rank = [
+            replace(row, last_arrivals=len(waits[row.name]), waited_for_ms=sum(waits[row.name]))
+            if row.name in waits
+            else row
+            for row in by_rank
+        ]
     headline = _headline(len(rows), len(known), slowest, skews)
     if arrived:
         headline += _last_to_arrive(by_rank, len(arrived))
@@ -98,9 +115,9 @@ def ranks_of(
     return Ranks(tuple(by_rank), tuple(skews), name, headline, tuple(problems), arrivals=arrived)
 
 
-def _with_arrivals(row: RankRow, arrived: Sequence[Arrival]) -> RankRow:
-    waits = [arrival.waited_ms for arrival in arrived if arrival.last == row.name]
-    return replace(row, last_arrivals=len(waits), waited_for_ms=sum(waits))
+def summary(ranks: Ranks, collectives: Mapping[str, Collectives]) -> Ranks:
+    """With the collectives of its rows, so that it can be merged with the ranks of other files."""
+    return replace(ranks, collectives=tuple(packed(*each) for each in collectives.items()))
 
 
 def _last_to_arrive(rows: Sequence[RankRow], collectives: int) -> str:

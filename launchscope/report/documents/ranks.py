@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from launchscope.model import Ranks
 from launchscope.model.comparison import RankRow, Skew
@@ -14,6 +14,7 @@ _OWN = (
     "own: the iteration without exposed collectives (no other kernel of the rank runs), in which a "
     "rank also waits for the others"
 )
+_ALL_RANKS = 64
 _SKEWS = {
     "own_ms": "own time",
     "iteration_ms": "iteration",
@@ -25,7 +26,8 @@ _SKEWS = {
 
 
 def document(value: Ranks, top: int) -> Document:
-    """One row per file, the slowest rank strong; collectives are cut at `top`."""
+    """One row per file, the slowest rank strong; collectives are cut at `top`, and so are more
+    ranks than a person reads, the slowest first."""
     is_ranks = value.kind == "ranks"
     return Document(
         badge=value.kind.upper(),
@@ -34,15 +36,15 @@ def document(value: Ranks, top: int) -> Document:
         headline=value.headline,
         context=(_OWN,) if is_ranks else (),
         sections=sections(
-            Section("Rank by rank" if is_ranks else "Files", (_rows(value),)),
+            Section("Rank by rank" if is_ranks else "Files", (_rows(value, top),)),
             Section("Differences between the ranks", (_skews(value),)),
-            Section("The last to arrive", (_arrivals(value), _longest(value, top))),
+            Section("The last to arrive", (_arrivals(value, top), _longest(value, top))),
             notes(value.notes),
         ),
     )
 
 
-def _rows(value: Ranks) -> Table:
+def _rows(value: Ranks, top: int) -> Table:
     def figure(
         heading: str, get: Callable[[RankRow], float | None], text: Callable[[float], str]
     ) -> tuple[Column, Callable[[RankRow], Cell | str | None]]:
@@ -68,7 +70,15 @@ def _rows(value: Ranks) -> Table:
         return Table.of(value.rows, (name, lambda row: row.target), *columns)
     columns.insert(2, figure("collectives", lambda row: row.communication_ms, ms))
     rank = figure("rank", lambda row: row.rank, count)
-    return Table.of(value.rows, rank, figure("own", lambda row: row.own_ms, ms), *columns)
+    rows, most = _most(value.rows, lambda row: -(row.own_ms or 0.0), top)
+    return Table.of(rows, rank, figure("own", lambda row: row.own_ms, ms), *columns, top=most)
+
+
+def _most(
+    rows: Sequence[RankRow], order: Callable[[RankRow], float], top: int
+) -> tuple[Sequence[RankRow], int | None]:
+    """All rows as they are; if these are too many, in this order and the number to show."""
+    return (rows, None) if len(rows) <= _ALL_RANKS else (sorted(rows, key=order), top)
 
 
 def _verdict(row: RankRow) -> Cell | str | None:
@@ -91,14 +101,16 @@ def _skews(value: Ranks) -> Table:
     )
 
 
-def _arrivals(value: Ranks) -> Table:
+def _arrivals(value: Ranks, top: int) -> Table:
     """Per rank, at how many collectives it was late and what that cost the others."""
     known = [row for row in value.rows if row.last_arrivals is not None]
+    rows, most = _most(known, lambda row: -(row.waited_for_ms or 0.0), top)
     return Table.of(
-        known,
+        rows,
         (Column("rank", key=True), lambda row: _rank(row)),
         (Column("last at"), lambda row: plural(row.last_arrivals or 0, "collective")),
         (Column("another rank waited"), lambda row: ms(row.waited_for_ms or 0.0)),
+        top=most,
     )
 
 

@@ -20,7 +20,7 @@ from launchscope.report import render
 from launchscope.rules import advise
 from launchscope.workflows.load_input import ReadOptions, find_input
 from launchscope.workflows.progress import Progress
-from tests.builders import TraceBuilder, loop_trace, trace
+from tests.builders import TraceBuilder, loop_trace, many_ranks, trace
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 NCCL_STREAM = 20
@@ -334,3 +334,76 @@ def test_the_report_of_a_folder_names_the_last_rank(tmp_path: Path) -> None:
     found = find_input([tmp_path], ReadOptions(15.0, None)).read(Progress())
     assert isinstance(found, Ranks)
     assert [row.last_arrivals for row in found.rows] == [1, 39]
+
+
+def read(*paths: Path, summary: bool = False) -> Ranks:
+    options = ReadOptions(15.0, None, summary=summary)
+    found = find_input(paths, options).read(Progress())
+    assert isinstance(found, Ranks)
+    return found
+
+
+def test_summaries_that_each_machine_makes_merge_to_what_the_traces_together_show(
+    tmp_path: Path,
+) -> None:
+    """Both machines have given their file the same name."""
+    for node in range(2):
+        (tmp_path / f"node{node}").mkdir()
+        rank_trace(node, skew_us=node * 5_000).write(tmp_path / f"node{node}/rank{node}.json")
+        (tmp_path / f"node{node}/rank7.json").write_text('{"traceEvents": []}')
+    together = read(*sorted(tmp_path.glob("node*/rank[01].json")), summary=True)
+    summaries = []
+    for node in range(2):
+        summaries.append(tmp_path / f"{node}.json")
+        made = read(tmp_path / f"node{node}", summary=True)
+        summaries[-1].write_bytes(render(made, "json"))  # type: ignore[arg-type]
+    merged = read(*summaries)
+    assert [row.name for row in merged.rows if row.problem] == [
+        "0.json: rank7.json",
+        "1.json: rank7.json",
+    ]
+    assert [row for row in merged.rows if not row.problem] == list(together.rows)
+    assert merged.arrivals == together.arrivals
+    assert merged.collectives == ()
+    assert len(together.collectives) == 2
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [{"start": b"\0" * 16}, {"kernel": b"\xff" * 160}, {"groups": ()}, {"end": b"\0" * 7}],
+    ids=["length", "kernel", "group", "bytes"],
+)
+def test_a_summary_whose_collectives_are_damaged_is_not_read(
+    damaged: dict[str, object], tmp_path: Path
+) -> None:
+    rank_trace(0).write(tmp_path / "rank0.json")
+    rank_trace(1).write(tmp_path / "rank1.json")
+    whole = read(tmp_path / "rank0.json", summary=True)
+    broken = replace(whole, collectives=(replace(whole.collectives[0], **damaged),))  # type: ignore[arg-type]
+    (tmp_path / "summary.json").write_bytes(render(broken, "json"))  # type: ignore[arg-type]
+    found = read(tmp_path / "summary.json", tmp_path / "rank0.json", tmp_path / "rank1.json")
+    [problem] = [row.problem for row in found.rows if row.problem]
+    assert "summary.json is damaged" in problem
+
+
+def test_ranks_that_are_missing_and_other_numbers_of_ranks_are_told() -> None:
+    rows = [replace(row(rank, 5, 1), world_size=16) for rank in (0, 2, 3)]
+    assert (
+        "of the run's 16 ranks these are not among the files: 1, 4, 5, 6, 7, 8, 9, 10 and 5 more"
+        in ranks_of(rows).notes
+    )
+    mixed = ranks_of([rows[0], replace(rows[1], world_size=8)])
+    assert mixed.kind == "files"
+    assert mixed.notes == ("the files are of runs with 8 and 16 ranks",)
+
+
+def test_the_late_one_of_1024_ranks_is_named_and_the_report_is_short() -> None:
+    collectives, late = many_ranks(1024, 60)
+    rows = [row(rank, 5 + (rank == late), 2 - (rank == late)) for rank in range(1024)]
+    found = ranks_of(rows, {f"rank{rank}.json": each for rank, each in enumerate(collectives)})
+    assert {arrival.last for arrival in found.arrivals} == {f"rank{late}.json"}
+    assert found.slowest == f"rank{late}.json"
+    shown = render(found, "terminal")
+    assert isinstance(shown, str)
+    assert len(shown.splitlines()) < 80
+    assert shown.index(f"rank{late}.json") < shown.index("rank0.json")
