@@ -35,7 +35,7 @@ from launchscope.report.kernel_names import short_name
 from launchscope.wording import change, count, figures, installed, ms, pct, plural, times, with_unit
 
 Kind = Literal[
-    "timeline", "depth", "stack", "runs", "histograms", "icicle", "lines", "bars", "plan"
+    "timeline", "depth", "stack", "runs", "histograms", "icicle", "lines", "bars", "plan", "heat"
 ]
 CAUSES: dict[IdleCause, str] = {
     "framework": "host late: Python and framework",
@@ -562,7 +562,43 @@ def _of_check(check: CheckResult) -> Iterator[Figure]:
         )
 
 
+_LEAST_HEAT = 3  # ranks
+_LEAST_SPREAD = 0.05  # of the largest value: differences below are noise, and stay pale
+_MOST_STACKED = 32  # ranks; above that, the heat map alone shows them
+_PHASES = {
+    "own_ms": "own time",
+    "exposed_communication_ms": "waiting in collectives",
+    "busy_ms": "GPU busy",
+    "waited_for_ms": "others waited for it",
+}
+
+
 def _of_ranks(ranks: Ranks) -> Iterator[Figure]:
+    if ranks.kind == "ranks":
+        yield from _heat(ranks)
+    if len(ranks.rows) <= _MOST_STACKED:
+        yield from _iterations_of_ranks(ranks)
+
+
+def _heat(ranks: Ranks) -> Iterator[Figure]:
+    """Ranks by phase: the palest cell of a phase is its least value, the darkest its largest."""
+    rows: list[dict[str, Any]] = []
+    for key, name in _PHASES.items():
+        values: list[float | None] = [getattr(row, key) for row in ranks.rows]
+        known = [value for value in values if value is not None]
+        if len(known) < _LEAST_HEAT or not max(known):
+            continue
+        low = min(known)
+        span = max(max(known) - low, _LEAST_SPREAD * max(known))
+        cells = [None if v is None else [(v - low) / span, ms(v)] for v in values]
+        rows.append({"name": name, "cells": cells, "low": ms(low), "high": ms(max(known))})
+    if rows:
+        names = [row.name if row.rank is None else f"rank {row.rank}" for row in ranks.rows]
+        text = "; ".join(f"{row['name']} {row['low']} to {row['high']}" for row in rows)
+        yield Figure("heat", "Ranks by phase", {"rows": rows, "names": names}, text)
+
+
+def _iterations_of_ranks(ranks: Ranks) -> Iterator[Figure]:
     rows: list[dict[str, Any]] = []
     for row in ranks.rows:
         if not row.iteration_ms:

@@ -319,6 +319,40 @@ drawers.bars = (host, {rows, unit}) => {
   host.replaceChildren(svg)
 }
 
+drawers.heat = (host, {rows, names}) => {
+  const high = 26,
+    left = Math.max(...rows.map((row) => textWidth(row.name))) + 12
+  const right = Math.max(...rows.map((row) => textWidth(`${row.low} to ${row.high}`))) + 12
+  const [width, svg] = chart(host, rows.length * (high + 6) + 22)
+  const wide = (width - left - right) / names.length
+  rows.forEach((row, at) => {
+    const y = at * (high + 6)
+    svg.append(
+      text(left - 10, y + high / 2 + 4, row.name, {"text-anchor": "end"}),
+      text(width - right + 10, y + high / 2 + 4, `${row.low} to ${row.high}`),
+    )
+    row.cells.forEach((cell, column) => {
+      if (!cell) return
+      const [share, value] = cell
+      const shape = node("svg:rect", {
+        x: left + column * wide,
+        y,
+        width: Math.max(wide - (wide > 4 ? 1 : 0), 1),
+        height: high,
+        class: "heat",
+        "fill-opacity": 0.08 + 0.92 * share,
+      })
+      svg.append(explain(shape, [names[column], `${row.name} ${value}`], names.length <= 64))
+    })
+  })
+  const bottom = rows.length * (high + 6) + 10
+  svg.append(
+    text(left, bottom, names[0]),
+    text(width - right, bottom, names.at(-1), {"text-anchor": "end"}),
+  )
+  host.replaceChildren(svg)
+}
+
 drawers.plan = (host, {sizes, buckets, x: across, y: up}) => {
   const [width, svg] = chart(host, 250),
     bottom = 170,
