@@ -14,7 +14,8 @@ The life of a step, in the order of this file:
    the operations, what they read. `_Reach` finds the Python values that this code can see.
 2. `_Guard` holds those values, and says later whether all of them are still the same.
 3. Two watched calls of one kind that did the same are followed by a capture (`_Program`), which is
-   replayed at once: each call is a real step. `_Form` holds the optimizers as a graph needs them.
+   replayed at once: each call is a real step. `_Form` holds the optimizers as a graph needs them,
+   `SavedState` what a failure has to undo, and `GraphCapture` captures and repairs.
 4. A call whose arguments (the key) and guard match a graph is a replay. Anything else runs eagerly.
 
 It needs torch 2.6 or later and nothing else, so this file can be copied beside a script.
@@ -212,8 +213,10 @@ class _Gpu:
     def make_pool(self) -> Any:
         return torch.cuda.graph_pool_handle()
 
-    def begin(self, pool: Any, generators: Iterable[torch.Generator]) -> Any:
-        graph = torch.cuda.CUDAGraph()
+    def begin(
+        self, pool: Any, generators: Iterable[torch.Generator], keep_graph: bool = False
+    ) -> Any:
+        graph = torch.cuda.CUDAGraph(keep_graph=True) if keep_graph else torch.cuda.CUDAGraph()
         for generator in generators:
             graph.register_generator_state(generator)
         # In the global mode a DataLoader's pin-memory thread breaks a capture.
@@ -1105,25 +1108,35 @@ def _set_scaler_state(scaler: Any, state: dict[int, dict[str, Any]]) -> None:
         scaler._per_optimizer_states = fresh
 
 
-class _Saved:
-    """What the step may change, to put back: objects, and the values of `tensors`."""
+class SavedState:
+    """What a step may change, to put back: objects, and the values of `tensors`.
 
-    def __init__(self, step: GraphedStep[Any, Any], guard: _Guard, tensors: Iterable[Tensor]):
-        self._parameters = guard.parameters
-        self._gradients = list(map(_grad, guard.parameters))
-        self._scalers = [(scaler, _scaler_state(scaler)) for scaler in guard.scalers]
-        self._states = [(state, dict(state)) for state in step._optimizer_states()]
+    `tables` are the dictionaries of the optimizers' state.
+    """
+
+    def __init__(
+        self,
+        parameters: list[Tensor],
+        tables: Iterable[dict[Any, Any]] = (),
+        scalers: Iterable[Any] = (),
+        generators: Iterable[torch.Generator] = (),
+        tensors: Iterable[Tensor] = (),
+    ):
+        self._parameters = parameters
+        self._gradients = list(map(_grad, parameters))
+        self._scalers = [(scaler, _scaler_state(scaler)) for scaler in scalers]
+        self._tables = [(table, dict(table)) for table in tables]
         self._generators = [
-            (generator, generator.get_state()) for generator in _gpu.generators(step._generators)
+            (generator, generator.get_state()) for generator in _gpu.generators(generators)
         ]
         # Whole storages, because several tensors may share one.
         self.live = list({_address(t): _whole(t) for t in tensors if _address(t)}.values())
         self.copies = list(map(_clone, self.live))
 
     def restore(self) -> None:
-        for state, entries in self._states:
-            state.clear()
-            state.update(entries)
+        for table, entries in self._tables:
+            table.clear()
+            table.update(entries)
         with torch.no_grad():
             for live, copy in zip(self.live, self.copies):
                 live.copy_(copy)
@@ -1133,6 +1146,84 @@ class _Saved:
             _set_scaler_state(scaler, kept)
         for generator, position in self._generators:
             generator.set_state(position)
+
+
+# --- A capture -----------------------------------------------------------------------------------
+
+
+class GraphCapture:
+    """How everything in this project captures: on a side stream, after a warm-up on that stream.
+
+    `with` prepares, and after an error ends what was recording. Inside, `begin` and `end` stand
+    around the work of each graph; a capture runs nothing, so replay a graph as soon as it is there.
+    After an error, `repair` makes the process as it was.
+    """
+
+    def __init__(
+        self,
+        pool: Any = None,
+        generators: Iterable[torch.Generator] = (),
+        *,
+        keep_graph: bool = False,
+    ):
+        """Waits for the GPU. The memory of all graphs is in `pool`, by default one of their own."""
+        _gpu.collect()
+        self.pool = _gpu.make_pool() if pool is None else pool
+        self._generators = list(generators)
+        self._keep_graph = keep_graph
+        self._clones = [(g, _gpu.clone_state(g)) for g in _gpu.generators(self._generators)]
+        self._graph: Any = None  # the one that is recorded
+        self._prepared = contextlib.ExitStack()
+
+    @property
+    def recording(self) -> bool:
+        return self._graph is not None
+
+    def __enter__(self) -> GraphCapture:
+        self._prepared.enter_context(_no_collection())
+        # A graph must not read what autocast has cached outside of it, nor the other way around.
+        torch.clear_autocast_cache()
+        self._prepared.callback(torch.clear_autocast_cache)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        with self._prepared:
+            if self._graph is not None:
+                with contextlib.suppress(RuntimeError):  # torch has said what is wrong
+                    _gpu.end(self._graph)
+                self._graph = None
+                _gpu.clear_workspaces()
+
+    def begin(self) -> None:
+        _gpu.clear_workspaces()
+        self._graph = _gpu.begin(self.pool, self._generators, self._keep_graph)
+
+    def end(self) -> Any:
+        """The graph of the work since `begin`. Raises what torch raises if that failed."""
+        graph = self._graph
+        _gpu.end(graph)
+        _gpu.clear_workspaces()
+        self._graph = None
+        return graph
+
+    def repair(self, saved: SavedState) -> bool:
+        """After an error and the end of the `with`: put `saved` back; False if no GPU work runs."""
+        if not _gpu.usable():
+            self._repair_generators()
+            if not _gpu.usable():
+                return False
+        saved.restore()
+        return True
+
+    def _repair_generators(self) -> None:
+        """After some failures a generator still counts on a capture, and no GPU work runs.
+
+        It gets a new inner state, which no graph made so far knows: they are given up.
+        """
+        for generator, clone in self._clones:
+            _gpu.repair(generator, clone)
+        for kind in chain.from_iterable(step._all_kinds() for step in list(_all_steps)):
+            kind.release()
 
 
 # --- A captured call -----------------------------------------------------------------------------
@@ -1151,15 +1242,16 @@ class _Part:
 class _Program:
     """One captured call of the step: graphs, and between them the optimizers that stay eager."""
 
-    def __init__(self, step: GraphedStep[Any, Any], kind: _Kind, leaves: list[Any]):
-        self._step, self._kind = step, kind
+    def __init__(
+        self, step: GraphedStep[Any, Any], kind: _Kind, leaves: list[Any], capture: GraphCapture
+    ):
+        self._step, self._kind, self._capture = step, kind, capture
         self.form = step._form
         self.makes = kind.makes
-        self.pool: Any = None
+        self.pool: Any = capture.pool
         self.external = kind.external  # held, because the graph reads and writes this memory
         self.parts: list[_Part] = []
         self._at_start: tuple[list[Tensor | None], Any] = [], ()  # gradients, scalers
-        self._graph: Any = None  # the one that is being captured
         self._leaves = list(leaves)
         self.targets: list[Tensor] = []
         self.sources: list[int] = []
@@ -1180,7 +1272,7 @@ class _Program:
         self._before = None if counts is None else counts.clone()
         self._increments = torch.zeros_like(self.form.on_host)
 
-    def capture(self, spec: Any, pool: Any) -> None:
+    def capture(self, spec: Any) -> None:
         """Run the step's Python once. Raises what that raises; undoing it is the caller's business.
 
         Each part but the last is replayed as soon as it is there, because an eager call follows.
@@ -1188,26 +1280,17 @@ class _Program:
         step = self._step
         args, kwargs = _unflatten(spec, iter(self._leaves))
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_no_collection())
             stack.enter_context(_gpu.on(step._side()))
-            torch.clear_autocast_cache()
-            stack.callback(torch.clear_autocast_cache)
+            stack.enter_context(self._capture)
             self.form.refresh()
             stack.enter_context(self.form)
-            self._intercept(stack, pool)
-            self._begin(pool)
-            try:
-                output = step._function(*args, **kwargs)
-                self._end(None)
-            except BaseException:
-                if self._graph is not None:
-                    with contextlib.suppress(RuntimeError):  # torch has said what is wrong
-                        _gpu.end(self._graph)
-                    _gpu.clear_workspaces()
-                raise
+            self._intercept(stack)
+            self._begin()
+            output = step._function(*args, **kwargs)
+            self._end(None)
         self._keep_outputs(output)
 
-    def _intercept(self, stack: contextlib.ExitStack, pool: Any) -> None:
+    def _intercept(self, stack: contextlib.ExitStack) -> None:
         """Optimizers that stay eager end a part. What a GradScaler steps for them does, too."""
         step = self._step
         scalers = [s for s in self._kind.guard.scalers if s.is_enabled()]
@@ -1219,10 +1302,10 @@ class _Program:
                 return run(*args, **kwargs)
             finally:
                 self.form.__enter__()
-                self._begin(pool)
+                self._begin()
 
         def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if self._graph is not None and optimizer not in self._kind.guard.optimizers:
+            if self._capture.recording and optimizer not in self._kind.guard.optimizers:
                 text = f"the step() of {type(optimizer).__name__} cannot be taken out of the graph"
                 raise _RefusedError("optimizer", text, _line(sys._getframe(1)))
 
@@ -1233,17 +1316,13 @@ class _Program:
                     _around(stack, owner, "update", eager)
         stack.callback(register_optimizer_step_pre_hook(before_step).remove)
 
-    def _begin(self, pool: Any) -> None:
+    def _begin(self) -> None:
         guard = self._kind.guard
         self._at_start = list(map(_grad, guard.parameters)), list(map(_scaler_state, guard.scalers))
-        _gpu.clear_workspaces()
-        self._graph = _gpu.begin(pool, self._step._generators)
+        self._capture.begin()
 
     def _end(self, then: Callable[[], Any] | None) -> None:
-        graph, guard = self._graph, self._kind.guard
-        _gpu.end(graph)
-        _gpu.clear_workspaces()
-        self._graph = None
+        graph, guard = self._capture.end(), self._kind.guard
         before, states = self._at_start
         gradients = [_KEPT if g is b else g for g, b in zip(map(_grad, guard.parameters), before)]
         scalers = [
@@ -1534,6 +1613,10 @@ class GraphedStep(Generic[P, R]):
         self._kinds.clear()
         self._misses = 0
 
+    def _save(self, guard: _Guard, tensors: Iterable[Tensor]) -> SavedState:
+        tables = self._optimizer_states()
+        return SavedState(guard.parameters, tables, guard.scalers, self._generators, tensors)
+
     def _optimizer_states(self) -> list[dict[Any, Any]]:
         optimizers = (*self._inside, *self._outside)
         return [state for o in optimizers for state in (o.state, *o.state.values())]
@@ -1655,7 +1738,7 @@ class GraphedStep(Generic[P, R]):
             with _gpu.on(self._side()):
                 return call()
         stepped: list[Any] = []
-        saved, versions = _Saved(self, guard, guard.buffers), list(map(_version, guard.tensors))
+        saved, versions = self._save(guard, guard.buffers), list(map(_version, guard.tensors))
         hook = register_optimizer_step_pre_hook(lambda optimizer, *_: stepped.append(optimizer))
         try:
             with _gpu.on(self._side()):
@@ -1817,21 +1900,20 @@ class GraphedStep(Generic[P, R]):
         """Capture this call, which also runs it. After a failure it runs eagerly."""
         guard = kind.guard
         entry = list(map(_grad, guard.parameters))
-        _gpu.collect()
+        capture = GraphCapture(self._pool(kind), self._generators)
         # Where parts run before the next one is captured, a failure has to be undone.
-        saved = _Saved(self, guard, self._everything(kind) if self._outside else ())
-        clones = [(g, _gpu.clone_state(g)) for g in _gpu.generators(self._generators)]
+        saved = self._save(guard, self._everything(kind) if self._outside else ())
         program: _Program | None = None
         try:
-            program = _Program(self, kind, leaves)
-            program.pool = self._pool(kind)
-            program.capture(spec, program.pool)
+            program = _Program(self, kind, leaves, capture)
+            program.capture(spec)
             if not guard.holds() and not self._outside:
                 text = f"the capture changed {guard.difference()}, which the warm-up did not"
                 raise _RefusedError("state_created", text)
         except BaseException as error:
-            self._repair(clones, error)
-            saved.restore()
+            if not capture.repair(saved):
+                text = f"CUDA is unusable after {self._name} could not be captured; set {_SWITCH}=0"
+                raise GraphedError(text) from error
             if program is not None:
                 for other in self._programs():
                     if other.pool is program.pool:
@@ -1869,22 +1951,7 @@ class GraphedStep(Generic[P, R]):
         for other in self._programs():
             if other.pool is not None and other.makes == kind.makes:
                 return other.pool
-        return _gpu.make_pool()
-
-    def _repair(self, clones: list[tuple[torch.Generator, Any]], error: BaseException) -> None:
-        """After some failures a generator still counts on a capture, and no GPU work runs.
-
-        It gets a new inner state, which no graph made so far knows: they are given up.
-        """
-        if _gpu.usable():
-            return
-        for generator, clone in clones:
-            _gpu.repair(generator, clone)
-        for kind in chain.from_iterable(step._all_kinds() for step in list(_all_steps)):
-            kind.release()
-        if not _gpu.usable():
-            text = f"CUDA is unusable after {self._name} could not be captured; set {_SWITCH}=0"
-            raise GraphedError(text) from error
+        return None
 
     def _checked_replay(
         self, kind: _Kind, leaves: list[Any], gradients: list[Any], args: Any, kwargs: Any
@@ -1896,7 +1963,7 @@ class GraphedStep(Generic[P, R]):
         # First: the rates of this call must not be taken back, because the replay sets only those
         # that have changed.
         program.form.refresh()
-        saved = _Saved(self, kind.guard, self._everything(kind))
+        saved = self._save(kind.guard, self._everything(kind))
         with _gpu.on(self._side()), program.form:
             expected = list(map(_clone, _tensors(self._function(*args, **kwargs))))
             state = list(map(_clone, saved.live))

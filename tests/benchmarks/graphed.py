@@ -37,7 +37,7 @@ LIMIT_S = 300  # of one case
 class EagerInForm(graph_step._Program):
     """In place of a graph: runs the step eagerly, with the optimizers as a graph contains them."""
 
-    def capture(self, spec: Any, pool: Any) -> None:
+    def capture(self, spec: Any) -> None:
         self._spec = spec
         self.parts = [graph_step._Part(graph_step._gpu.make_event(), [], [])]
 

@@ -183,7 +183,9 @@ class EmulatedGpu(graph_step._Gpu):
     def make_pool(self) -> Any:
         return Pool()
 
-    def begin(self, pool: Any, generators: Iterable[torch.Generator]) -> Any:
+    def begin(
+        self, pool: Any, generators: Iterable[torch.Generator], keep_graph: bool = False
+    ) -> Any:
         graph = Graph(pool)
         pool.begin(graph)
         self.graph = graph

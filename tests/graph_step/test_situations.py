@@ -104,7 +104,7 @@ class Removal:
 
 STEP, GUARD, KIND = GraphedStep, graph_step._Guard, graph_step._Kind
 WATCH, FORM, PROGRAM = graph_step._Watch, graph_step._Form, graph_step._Program
-SAVED = graph_step._Saved
+SAVED, CAPTURE = graph_step.SavedState, graph_step.GraphCapture
 REMOVALS = [
     Removal(GUARD, "_read", lambda self: [], "an_attribute_that_the_forward_reads"),
     Removal(GUARD, "_read", lambda self: [], "a_setting_in_a_dictionary"),
@@ -142,7 +142,7 @@ REMOVALS = [
     Removal(FORM, "count", nothing, "resumed_into_eager"),
     Removal(FORM, "__enter__", nothing, "optimizer_adam"),
     Removal(graph_step, "_set_scaler_state", nothing, "scaler_eager_that_unscales_and_clips"),
-    Removal(STEP, "_repair", nothing, "a_capture_that_fails"),
+    Removal(CAPTURE, "_repair_generators", nothing, "a_capture_that_fails"),
     Removal(SAVED, "restore", nothing, "checked_at_every_tenth_replay"),
     Removal(PROGRAM, "run_last", nothing, "optimizer_adamw_fused"),
 ]  # fmt: skip
