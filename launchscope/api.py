@@ -146,9 +146,10 @@ def measure(
 
     The callable runs about 110 times in this process, on a side stream. Its changes to parameters
     stay; those of the replays are undone. With a CUDA device the step is captured and replayed,
-    unless the inspection found a blocker; without one, only its ops are inspected. A failed capture
-    can leave CUDA unusable in this process: pass `replay=False` to rule that out, or use `profile`,
-    which measures in a process of its own. Raises MeasureError if the callable raises.
+    unless the inspection found a blocker; without one, only its ops are inspected. What a failed
+    capture leaves behind is repaired; if CUDA stays unusable in this process, a note says so. Pass
+    `replay=False` to rule that out, or use `profile`, which measures in a process of its own.
+    Raises MeasureError if the callable raises.
     """
     from launchscope.parser import read_recording
     from launchscope.runner.parent.in_process import record_callable

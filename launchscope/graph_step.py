@@ -34,7 +34,6 @@ import operator
 import os
 import random
 import sys
-import sysconfig
 import threading
 import types
 import warnings
@@ -228,6 +227,21 @@ class _Gpu:
             warnings.simplefilter("ignore")  # a part without GPU work is an empty graph
             graph.capture_end()
 
+    def give_up(self, graph: Any, pool: Any) -> None:
+        """End a capture that failed.
+
+        torch may leave its allocator as in a capture then: it returns no memory to the GPU, and
+        empty_cache() fails.
+        """
+        with contextlib.suppress(RuntimeError):  # torch has said what is wrong
+            self.end(graph)
+            return
+        device = torch.cuda.current_device()
+        name, old = "_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool"  # torch 2.6
+        with contextlib.suppress(RuntimeError):  # it has ended
+            getattr(torch._C, name if hasattr(torch._C, name) else old)(device, pool)
+            torch._C._cuda_releasePool(device, pool)
+
     def clear_workspaces(self) -> None:
         """The next product of matrices gets new scratch memory from cuBLAS.
 
@@ -262,10 +276,15 @@ class _Gpu:
         return torch.empty_like(tensor, pin_memory=True).copy_(tensor)
 
     def collect(self) -> None:
-        """A collection during a capture could free CUDA objects, which would break it."""
+        """A collection during a capture could free CUDA objects, which would break it.
+
+        Pinned memory that is free waits for events, which a capture cannot ask.
+        """
         torch.cuda.synchronize()
         gc.collect()
         torch.cuda.empty_cache()
+        private: Any = torch._C
+        private._host_emptyCache()
 
     def host_random_state(self) -> Tensor:
         return torch.get_rng_state()
@@ -302,7 +321,7 @@ def _no_collection() -> Iterator[None]:
 # --- Where code is -------------------------------------------------------------------------------
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGES = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
 
 
@@ -1111,7 +1130,8 @@ def _set_scaler_state(scaler: Any, state: dict[int, dict[str, Any]]) -> None:
 class SavedState:
     """What a step may change, to put back: objects, and the values of `tensors`.
 
-    `tables` are the dictionaries of the optimizers' state.
+    `tables` are the dictionaries of the optimizers' state, `generators` those beside the device's
+    own.
     """
 
     def __init__(
@@ -1126,9 +1146,8 @@ class SavedState:
         self._gradients = list(map(_grad, parameters))
         self._scalers = [(scaler, _scaler_state(scaler)) for scaler in scalers]
         self._tables = [(table, dict(table)) for table in tables]
-        self._generators = [
-            (generator, generator.get_state()) for generator in _gpu.generators(generators)
-        ]
+        known = _gpu.generators(generators)
+        self._generators = [(generator, generator.get_state()) for generator in known]
         # Whole storages, because several tensors may share one.
         self.live = list({_address(t): _whole(t) for t in tensors if _address(t)}.values())
         self.copies = list(map(_clone, self.live))
@@ -1189,8 +1208,7 @@ class GraphCapture:
     def __exit__(self, *error: Any) -> None:
         with self._prepared:
             if self._graph is not None:
-                with contextlib.suppress(RuntimeError):  # torch has said what is wrong
-                    _gpu.end(self._graph)
+                _gpu.give_up(self._graph, self.pool)
                 self._graph = None
                 _gpu.clear_workspaces()
 

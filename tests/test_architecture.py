@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": BASE,
     "graph_step": set(),
     "markers": BASE,
-    "runner": BASE | {"markers"},
+    "runner": BASE | {"graph_step", "markers"},
     "parser": BASE | {"config"},
     "analysis": BASE | {"config", "parser"},
     "rules": BASE | {"config", "parser", "analysis"},

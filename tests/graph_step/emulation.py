@@ -201,6 +201,11 @@ class EmulatedGpu(graph_step._Gpu):
             generator.set_state(state)
         self.graphs.append(graph)
 
+    def give_up(self, graph: Any, pool: Any) -> None:
+        poisoned, self.poisoned = self.poisoned, False  # a capture has computed nothing to undo
+        self.end(graph)
+        self.poisoned = poisoned
+
     def clear_workspaces(self) -> None:
         kept = _workspace.get()
         if kept is not None and not kept.of_a_graph:

@@ -71,8 +71,6 @@ def verified(
 
         def end(self) -> None: ...
 
-        def abandon(self) -> None: ...
-
     step(0)  # an optimizer makes its state in its first step
     entry = VerifyPass()
     entry.make_capture = Faked  # type: ignore[method-assign, assignment]

@@ -16,6 +16,7 @@ from launchscope.runner.child.torch_types import Value
 from launchscope.runner.protocol.events import (
     Deferred,
     EnoughMeasured,
+    Note,
     PassEnded,
     PassFailed,
     PassProgress,
@@ -26,6 +27,10 @@ from launchscope.runner.protocol.events import (
 # A pass gets its own time, plus this many times what its steps took in the warm-up.
 _PASS_SLOWDOWN = 50.0
 _PROGRESS_EVERY_S = 1.0
+_UNUSABLE = (
+    "the capture failed, and CUDA does not work in this process anymore: start another one, and "
+    "call measure() with replay=False"
+)
 
 
 class PassRunner:
@@ -245,9 +250,16 @@ class PassRunner:
         self._context.folder.emit(PassFailed(current.name, reason_of(error)))
         self._nvtx.pop()
         if current.captures:
+            self._undo(current)
             self._queue = []
             self._on_poisoned()
         return interrupted
+
+    def _undo(self, failed: AnyPass) -> None:
+        """After a capture that failed, leave the caller of `measure` a process to go on with."""
+        with own_errors_ignored():
+            if not self._context.own_process and not failed.undo():
+                self._context.folder.emit(Note(_UNUSABLE))
 
     def _store(self, name: str, result: Value | None) -> None:
         if result is not None:
@@ -290,6 +302,8 @@ class PassRunner:
             return False
         self._store(self._pass.name, result)
         self._context.folder.emit(PassFailed(self._pass.name, reason_of(error)))
+        if self._pass.captures:
+            self._undo(self._pass)
         self._pass, self._queue = None, []
         return True
 

@@ -1,6 +1,7 @@
 """Records a callable in the caller's own process, with the same passes as a script.
 
-A failed capture can break later CUDA calls: it is only tried if the inspection found no blocker.
+A capture is only tried if the inspection found no blocker: a failed one can break later CUDA
+calls, and not every failure can be repaired.
 """
 
 from __future__ import annotations

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import itertools
 from dataclasses import dataclass
 from statistics import median
+from typing import TYPE_CHECKING
 
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.interrupts import own_errors_ignored
-from launchscope.runner.child.torch_types import Graph, Mode, Storage, Torch
+from launchscope.runner.child.torch_types import Graph, Storage, Torch
+
+if TYPE_CHECKING:
+    from launchscope.graph_step import GraphCapture, SavedState
 
 _BURSTS = 5
 _SHORTEST_BURST = 2
@@ -44,54 +47,42 @@ class Capture:
         self.instantiate_ms: float | None = None
         self.nodes: int | None = None
         self.free_before = 0  # bytes on the device
+        self.graph: Graph = None
         self._torch = torch
-        self._gc_enabled = gc.isenabled()
-        try:  # torch 2.8 and later can keep the graph, to count its nodes and time instantiation
-            self.graph: Graph = torch.cuda.CUDAGraph(keep_graph=True)
-            self._kept = True
-        except TypeError:
-            self.graph = torch.cuda.CUDAGraph()
-            self._kept = False
-        self._context: Mode = None
+        self._capture: GraphCapture | None = None
 
     def begin(self) -> None:
         """Raises what torch raises if a capture cannot start here."""
-        torch = self._torch
-        torch.cuda.synchronize()
-        gc.collect()
-        torch.cuda.empty_cache()
-        self.free_before = torch.cuda.mem_get_info()[0]
-        # A collection during the capture could free CUDA objects, which would break it.
-        gc.disable()
+        from launchscope.graph_step import GraphCapture  # imports torch, as the script did by now
+
+        cuda = self._torch.cuda
+        # torch 2.8 and later can keep the graph, to count its nodes and time instantiation.
+        capture = GraphCapture(keep_graph=hasattr(cuda.CUDAGraph, "raw_cuda_graph"))
+        self._capture = capture
+        self.free_before = cuda.mem_get_info()[0]
         self._start = clock.perf_counter()
-        self._context = torch.cuda.graph(
-            self.graph,
-            stream=torch.cuda.current_stream(),
-            # Pin-memory threads of a DataLoader break a capture in the global mode.
-            capture_error_mode="thread_local",
-        )
-        self._context.__enter__()
+        capture.__enter__()
+        capture.begin()
 
     def end(self) -> None:
-        """Raises what torch raises if the capture failed."""
-        try:
-            self._context.__exit__(None, None, None)
-        finally:
-            self._enable_gc()
+        """Raises what torch raises if the capture failed; no CUDA call is safe then, but `repair`
+        may help."""
+        assert self._capture is not None
+        self.graph = self._capture.end()
+        self._capture.__exit__()
         self.capture_ms = (clock.perf_counter() - self._start) * 1e3
-        if self._kept:
+        if hasattr(self.graph, "raw_cuda_graph"):
             self.nodes = _count_nodes(self.graph.raw_cuda_graph())
             start = clock.perf_counter()
             self.graph.instantiate()
             self.instantiate_ms = (clock.perf_counter() - start) * 1e3
 
-    def abandon(self) -> None:
-        """Give up without a CUDA call: after a failed capture any of them may abort."""
-        self._enable_gc()
-
-    def _enable_gc(self) -> None:
-        if self._gc_enabled:
-            gc.enable()
+    def repair(self, saved: SavedState) -> bool:
+        """After an error: put back what was saved before `begin`; False if CUDA stays unusable."""
+        if self._capture is None:  # CUDA did not even get that far
+            return False
+        self._capture.__exit__()
+        return self._capture.repair(saved)
 
 
 class Bursts:

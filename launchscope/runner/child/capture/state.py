@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from launchscope.host import free_memory
 from launchscope.model import OptimizerChange
@@ -20,9 +21,11 @@ from launchscope.runner.child.plain_values import (
     is_a,
     is_tensor,
     module_tensors,
+    objects_of,
     own_attributes,
     parameter_groups,
     parameters_with_state,
+    tensor_field,
     values_of,
 )
 from launchscope.runner.child.reasons import ReasonError
@@ -38,6 +41,9 @@ from launchscope.runner.child.torch_types import (
     Torch,
     Value,
 )
+
+if TYPE_CHECKING:
+    from launchscope.graph_step import SavedState
 
 # Free device memory that a copy requires, as a multiple of its own size.
 _HEADROOM = 2.0
@@ -151,6 +157,26 @@ def state_values(
             yield parameter, 0
             yield gradient_of(parameter), None
         yield from ((buffer, None) for buffer in module_tensors(module, "buffers"))
+
+
+def before_capture(
+    torch: Torch, modules: Iterable[Module], optimizers: Iterable[Optimizer]
+) -> SavedState:
+    """What a failed capture leaves changed: gradients, the state of optimizers and of gradient
+    scalers, the random generator."""
+    from launchscope.graph_step import SavedState  # imports torch, as the script did by now
+
+    tables, parameters = [], []
+    for optimizer in optimizers:
+        states = own_attributes(optimizer).get("state")
+        tables += [table for table in (states, *values_of(states)) if is_a(table, dict)]
+        parameters += [parameter for _, parameter, _ in parameters_with_state(optimizer)]
+    for module in modules:
+        parameters += module_tensors(module, "parameters")
+    leaves = {id(one): one for one in parameters if tensor_field(one, "is_leaf")}
+    scaler = torch.amp.GradScaler
+    scalers = [one for one in objects_of(lambda kind: issubclass(kind, scaler)) if one.is_enabled()]
+    return SavedState(list(leaves.values()), tables, scalers)
 
 
 def copy_of(torch: Torch, tensor: Tensor) -> Tensor:

@@ -279,17 +279,13 @@ def _as_called(torch: Torch, call: _Call) -> Iterator[None]:
 
     Afterwards buffers and the generator are as before: a capture runs the module a few times.
     """
-    state = torch.cuda.get_rng_state()
-    buffers = [
-        (buffer, buffer.detach().clone()) for buffer in module_tensors(call.module, "buffers")
-    ]
+    from launchscope.graph_step import SavedState  # imports torch, as the script did by now
+
+    saved = SavedState([], tensors=module_tensors(call.module, "buffers"))
     with contextlib.ExitStack() as modes:
         modes.enter_context(torch.inference_mode(call.inference))
         modes.enter_context(torch.set_grad_enabled(call.grad))
         if call.autocast is not None:  # a graph must not use its cache
             modes.enter_context(torch.autocast("cuda", dtype=call.autocast, cache_enabled=False))
         yield
-    with torch.no_grad():
-        for buffer, before in buffers:
-            buffer.copy_(before)
-    torch.cuda.set_rng_state(state)
+    saved.restore()

@@ -36,7 +36,7 @@ class Context:
     side_stream: bool
     optimizers: Iterable[Optimizer]  # that the script still has, as often as it is iterated over
     modules: Iterable[Module]
-    own_process: bool = True  # False: a failed capture would spoil the caller's process
+    own_process: bool = True  # False: the caller's, which has to be usable afterwards
     step_kind: Callable[[], int] = lambda: 0  # index of the current step's kind
     # The tensors that are handed to the forward that opens the step, while `begin` runs.
     step_inputs: Callable[[], tuple[TensorShape, ...]] = tuple
@@ -156,6 +156,11 @@ class Pass(ABC, Generic[Result]):
     def failed(self, error: BaseException) -> Result | None:
         """The result if the pass itself raised an error; None makes it a plain failure."""
         return None
+
+    def undo(self) -> bool:
+        """After a failure in a caller's process of a pass that captures: take back what the capture
+        has changed; False if CUDA does not work."""
+        return True
 
 
 AnyPass: TypeAlias = Pass[Any]

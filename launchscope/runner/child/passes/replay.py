@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from launchscope.model import InspectResult, Reason, ReplayResult, SourceLine, StepPart
 from launchscope.runner.child.capture.capture import Bursts, Capture, LiveReplay
-from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
+from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, before_capture
 from launchscope.runner.child.capture.stubs import WITHOUT_STUB, StubMismatchError, Stubs
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.interrupts import own_errors_ignored
@@ -20,6 +20,9 @@ from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reas
 from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.child.step_pattern import BACKWARD
 from launchscope.runner.child.torch_types import Storage
+
+if TYPE_CHECKING:
+    from launchscope.graph_step import SavedState
 
 Scope = Literal["full_step", "forward_backward", "forward", "region"]
 
@@ -59,6 +62,7 @@ class CapturePass(Pass[ReplayResult]):
         self._result: ReplayResult | None = None
         self._kept: list[Storage] = []
         self._where: SourceLine | None = None
+        self._before: SavedState | None = None  # of the caller's process, to put back
 
     def begin(self) -> None:
         if self._stubs is not None:  # still there if the script broke a step off
@@ -69,7 +73,10 @@ class CapturePass(Pass[ReplayResult]):
         if self._bursts is not None:
             self._bursts.open()
         elif self._is_warm:
-            self._capture = Capture(self.context.torch)
+            context = self.context
+            if not context.own_process:
+                self._before = before_capture(context.torch, context.modules, context.optimizers)
+            self._capture = Capture(context.torch)
             self._where = user_line(sys._getframe(1))
             self._keep_inputs()
             self._capture.begin()
@@ -160,8 +167,6 @@ class CapturePass(Pass[ReplayResult]):
         if self._stubs is not None:
             with own_errors_ignored():
                 self._stubs.leave()
-        if self._capture is not None:
-            self._capture.abandon()
         return ReplayResult(
             status="blocked" if isinstance(error, StubMismatchError) else "failed",
             reason=reason_of(error),
@@ -169,6 +174,15 @@ class CapturePass(Pass[ReplayResult]):
             scope=self.captured or self.context.boundary.scope,
             changes=self._flags.changes,
         )
+
+    def undo(self) -> bool:
+        if self._capture is not None and self._before is not None:
+            if not self._capture.repair(self._before):
+                return False
+        elif self._live is not None:
+            self._live.release()
+        self._flags.revert()
+        return True
 
     def finish(self, complete: bool) -> ReplayResult | None:
         stubs, bursts = self._stubs, self._bursts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from launchscope.model import Cause, Reason, Schedule, VerifyResult
 from launchscope.runner.child.capture.capture import Capture
@@ -14,7 +14,7 @@ from launchscope.runner.child.capture.causes import (
     hyperparameters,
 )
 from launchscope.runner.child.capture.relative_error import of_outputs, of_update
-from launchscope.runner.child.capture.state import DeviceState, copy_of
+from launchscope.runner.child.capture.state import DeviceState, before_capture, copy_of
 from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.ops.step_ops import alive
@@ -25,6 +25,9 @@ from launchscope.runner.child.reasons import is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import raising_frame
 from launchscope.runner.child.target import is_ours
 from launchscope.runner.child.torch_types import Graph, Tensor
+
+if TYPE_CHECKING:
+    from launchscope.graph_step import SavedState
 
 # Updates are different if their relative difference is larger than this, and larger than this many
 # times that of two replays of the same batch. Replays of the same kernels were bit-identical or
@@ -86,6 +89,7 @@ class VerifyPass(Pass[VerifyResult]):
         self._flags.apply()
         self.wanted -= 1  # one is captured
         self._capture: Capture | None = None
+        self._before_capture: SavedState | None = None  # of a caller's process, to put back
         self._reference: Reference | None = None
         self._current: StepRecorder | None = None
         self._recording = contextlib.ExitStack()
@@ -110,6 +114,8 @@ class VerifyPass(Pass[VerifyResult]):
         capturing = None
         if self._reference is None:
             capturing = torch.cuda.is_current_stream_capturing if context.on_gpu else None
+            if not context.own_process:
+                self._before_capture = before_capture(torch, context.modules, context.optimizers)
             self._capture = self.make_capture()
             self._capture.begin()
         else:
@@ -233,9 +239,15 @@ class VerifyPass(Pass[VerifyResult]):
     def failed(self, error: BaseException) -> VerifyResult:
         with own_errors_ignored():
             self._recording.close()
-        if self._capture is not None:
-            self._capture.abandon()
         return self._result(reason_of(error))
+
+    def undo(self) -> bool:
+        usable = True
+        if self._capture is not None and self._before_capture is not None:
+            usable = self._capture.repair(self._before_capture)
+        if usable:
+            self._flags.revert()
+        return usable
 
     def finish(self, complete: bool) -> VerifyResult:
         self._recording.close()
