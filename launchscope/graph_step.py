@@ -1131,7 +1131,7 @@ class SavedState:
     """What a step may change, to put back: objects, and the values of `tensors`.
 
     `tables` are the dictionaries of the optimizers' state, `generators` those beside the device's
-    own.
+    own; None saves no generator.
     """
 
     def __init__(
@@ -1139,14 +1139,14 @@ class SavedState:
         parameters: list[Tensor],
         tables: Iterable[dict[Any, Any]] = (),
         scalers: Iterable[Any] = (),
-        generators: Iterable[torch.Generator] = (),
+        generators: Iterable[torch.Generator] | None = (),
         tensors: Iterable[Tensor] = (),
     ):
         self._parameters = parameters
         self._gradients = list(map(_grad, parameters))
         self._scalers = [(scaler, _scaler_state(scaler)) for scaler in scalers]
         self._tables = [(table, dict(table)) for table in tables]
-        known = _gpu.generators(generators)
+        known = [] if generators is None else _gpu.generators(generators)
         self._generators = [(generator, generator.get_state()) for generator in known]
         # Whole storages, because several tensors may share one.
         self.live = list({_address(t): _whole(t) for t in tensors if _address(t)}.values())

@@ -15,6 +15,10 @@ from torch import nn
 import launchscope
 from launchscope.graph_step import GraphCapture, SavedState
 from launchscope.runner.child.capture.state import before_capture
+from tests.gpu import scripts
+from tests.gpu.conftest import ProfileScript, loop
+from tests.gpu.test_scopes import BACKWARD, REFUSES
+from tests.gpu.test_verify import AGAIN
 
 pytestmark = pytest.mark.gpu
 Tensor = torch.Tensor
@@ -228,3 +232,52 @@ def test_measure_leaves_a_process_that_trains_and_captures() -> None:
     graph, loss = capture(training, lambda *_: None)
     graph.replay()
     assert float(loss) > 0
+
+
+# What the runner does with a script after such a failure.
+
+
+def ran_again(notes: tuple[str, ...]) -> list[str]:
+    return [note for note in notes if "run again" in note]
+
+
+def test_a_scope_after_a_failed_whole_step_needs_no_second_process(
+    profile_script: ProfileScript,
+) -> None:
+    source = scripts.loop(
+        before=REFUSES, optimizer="Refuses(model.parameters(), lr=0.01, momentum=0.9)"
+    )
+    profile = profile_script(source).measured
+    assert (profile.replay.status, profile.replay.scope) == ("measured", "forward_backward")
+    assert ran_again(profile.notes) == []
+
+
+def test_the_step_whose_optimizer_refused_the_capture_was_computed_all_the_same(
+    tmp_path: Path, profile_script: ProfileScript
+) -> None:
+    """At its end the script trains a twin from the beginning, for as many steps as it saw."""
+    found = tmp_path / "apart"
+    source = scripts.loop(
+        before=f"import atexit\n{REFUSES}",
+        optimizer="Refuses(model.parameters(), lr=0.01)",
+        setup=AGAIN.replace("PATH", str(found)),
+    ).replace("layer(x).relu()", "nn.functional.dropout(layer(x).relu(), 0.1)")
+    assert profile_script(source).measured.replay.status == "measured"
+    assert float(found.read_text()) < 1e-5
+
+
+def test_a_backward_that_fails_is_not_captured_twice(profile_script: ProfileScript) -> None:
+    source = scripts.loop(before=BACKWARD, after="x = Identity.apply(x)")
+    profile = profile_script(source).measured
+    larger, smaller = profile.replay.scopes
+    assert (larger.scope, larger.status) == ("forward_backward", "failed")
+    assert larger.reason == profile.replay.reason
+    assert (smaller.scope, smaller.status) == ("forward", "measured")
+    assert len(ran_again(profile.notes)) == 1
+
+
+def test_a_forward_that_fails_needs_no_other_run(profile_script: ProfileScript) -> None:
+    source = loop(inside="if capturing(): raise RuntimeError('not while capturing')")
+    profile = profile_script(source).measured
+    assert [scope.status for scope in profile.replay.scopes] == ["failed", "failed"]
+    assert ran_again(profile.notes) == []

@@ -36,9 +36,10 @@ _UNUSABLE = (
 class PassRunner:
     """The queue of passes of one process.
 
-    `on_done` is called when the queue is empty, `on_poisoned` after a capture failed: no
-    CUDA call is safe from then on. `on_pass` is called before a pass begins, with whether it
-    only needs the boundaries of steps. While `waits()`, no pass captures and nothing is done.
+    `on_done` is called when the queue is empty, `on_poisoned` after a capture failed whose step was
+    not computed: no CUDA call is safe from then on. `on_pass` is called before a pass begins, with
+    whether it only needs the boundaries of steps. While `waits()`, no pass captures and nothing is
+    done.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class PassRunner:
                 self._nvtx.pop()
         if done:
             self._close(complete=True)
+        if done or (self._pass is None and current.script_goes_on()):
             self.next_pass()
 
     def _report_progress(self, current: AnyPass) -> None:
@@ -169,12 +171,7 @@ class PassRunner:
             if entry.follows is not None and entry.follows.name not in context.results:
                 del self._queue[0]
                 continue
-            skip = entry.skip(context)
-            if skip is not None:
-                result = entry.skipped(context, skip)
-                if result is not None:
-                    folder.write(f"pass-{entry.name}", result)
-                folder.emit(PassSkipped(entry.name, skip.reason))
+            if self._skips(entry):
                 del self._queue[0]
                 continue
             if not any(other.worth_another_run for other in self._queue):
@@ -186,6 +183,18 @@ class PassRunner:
                 self._start(entry, steps)
         if self._pass is None and not self._must_wait():
             self._on_done()
+
+    def _skips(self, entry: AnyPass) -> bool:
+        """Whether a pass has nothing to do in this script; then that is on disk."""
+        context, folder = self._context, self._context.folder
+        skip = entry.skip(context)
+        if skip is None:
+            return False
+        result = entry.skipped(context, skip)
+        if result is not None:
+            folder.write(f"pass-{entry.name}", result)
+        folder.emit(PassSkipped(entry.name, skip.reason))
+        return True
 
     def _must_wait(self) -> bool:
         waited, self.is_waiting = self.is_waiting, self._waits()
@@ -249,17 +258,25 @@ class PassRunner:
         self._store(current.name, result)
         self._context.folder.emit(PassFailed(current.name, reason_of(error)))
         self._nvtx.pop()
-        if current.captures:
-            self._undo(current)
+        if current.captures and not self._goes_on_after(current):
             self._queue = []
             self._on_poisoned()
         return interrupted
 
-    def _undo(self, failed: AnyPass) -> None:
-        """After a capture that failed, leave the caller of `measure` a process to go on with."""
+    def _goes_on_after(self, failed: AnyPass) -> bool:
+        """After a capture that failed, whether the script and its passes go on in this process."""
+        context = self._context
+        self._queue = [entry for entry in self._queue if entry.follows is not type(failed)]
         with own_errors_ignored():
-            if not self._context.own_process and not failed.undo():
-                self._context.folder.emit(Note(_UNUSABLE))
+            if failed.script_goes_on():
+                return True
+            if not context.own_process and not failed.undo():
+                context.folder.emit(Note(_UNUSABLE))
+            # Smaller parts of the step that would fail in the same way need no other process.
+            for entry in self._queue:
+                if entry.part_of is not None and not self._skips(entry):
+                    break
+        return False
 
     def _store(self, name: str, result: Value | None) -> None:
         if result is not None:
@@ -303,7 +320,7 @@ class PassRunner:
         self._store(self._pass.name, result)
         self._context.folder.emit(PassFailed(self._pass.name, reason_of(error)))
         if self._pass.captures:
-            self._undo(self._pass)
+            self._goes_on_after(self._pass)
         self._pass, self._queue = None, []
         return True
 

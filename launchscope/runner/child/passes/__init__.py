@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from launchscope.model import Reason, Schedule, StepBoundary, StepPart, TensorShape
+from launchscope.model import (
+    Reason,
+    ReplayResult,
+    Schedule,
+    StepBoundary,
+    StepPart,
+    TensorShape,
+)
 from launchscope.plugins import load_plugins
 from launchscope.runner.child.capture.capture import LiveReplay
 from launchscope.runner.child.capture.strategies import Strategy
@@ -20,6 +27,14 @@ from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.plain import from_plain
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class FailedCapture:
+    """A capture that failed in this part of the step, and what came of it."""
+
+    part: StepPart
+    result: ReplayResult
 
 
 @dataclass
@@ -46,6 +61,7 @@ class Context:
     results: dict[str, Any] = field(default_factory=dict)  # of this process, by pass name
     written_storages: set[StorageRef] = field(default_factory=set)
     replay: LiveReplay | None = None
+    failed_capture: FailedCapture | None = None
     # Results of earlier runs by pass name, as JSON data.
     earlier: dict[str, Any] = field(default_factory=dict)
 
@@ -75,9 +91,10 @@ class Context:
 
 @dataclass(frozen=True)
 class Skip:
-    """A pass has nothing to do in this script; `blocked`: until you fix the script."""
+    """A pass has nothing to do in this script; `blocked`: until you fix the script; `failed`: it
+    is known that it would fail."""
 
-    status: Literal["skipped", "blocked"]
+    status: Literal["skipped", "blocked", "failed"]
     reason: Reason
 
 
@@ -157,9 +174,14 @@ class Pass(ABC, Generic[Result]):
         """The result if the pass itself raised an error; None makes it a plain failure."""
         return None
 
+    def script_goes_on(self) -> bool:
+        """After a failure of a pass that captures: whether the script's step was computed all the
+        same, and CUDA works."""
+        return False
+
     def undo(self) -> bool:
-        """After a failure in a caller's process of a pass that captures: take back what the capture
-        has changed; False if CUDA does not work."""
+        """After such a failure in a caller's process: take back what the capture has changed; False
+        if CUDA does not work."""
         return True
 
 

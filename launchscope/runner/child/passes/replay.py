@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from launchscope.model import InspectResult, Reason, ReplayResult, SourceLine, StepPart
 from launchscope.runner.child.capture.capture import Bursts, Capture, LiveReplay
+from launchscope.runner.child.capture.optimizer_retry import retried
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, before_capture
 from launchscope.runner.child.capture.stubs import WITHOUT_STUB, StubMismatchError, Stubs
 from launchscope.runner.child.clock import clock
-from launchscope.runner.child.interrupts import own_errors_ignored
-from launchscope.runner.child.passes import Context, Pass, Skip
+from launchscope.runner.child.interrupts import own_errors_ignored, raise_if_interrupt
+from launchscope.runner.child.passes import Context, FailedCapture, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
-from launchscope.runner.child.plain_values import objects_of
+from launchscope.runner.child.plain_values import is_tensor, objects_of
 from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.child.step_pattern import BACKWARD
-from launchscope.runner.child.torch_types import Storage
+from launchscope.runner.child.torch_types import Storage, Value
 
 if TYPE_CHECKING:
     from launchscope.graph_step import SavedState
@@ -63,11 +65,15 @@ class CapturePass(Pass[ReplayResult]):
         self._kept: list[Storage] = []
         self._where: SourceLine | None = None
         self._before: SavedState | None = None  # of the caller's process, to put back
+        self._part: StepPart = "forward"  # that the step is in
+        self._retries = contextlib.ExitStack()
+        self._gave_up: Exception | None = None  # the error after which the step went on eagerly
 
     def begin(self) -> None:
         if self._stubs is not None:  # still there if the script broke a step off
             self._stubs.leave()
-        self._is_usual = self._is_usual_step()
+        self._part = "forward"
+        self._is_usual = self._is_usual_step() and self._gave_up is None
         if not self._is_usual:
             return
         if self._bursts is not None:
@@ -82,16 +88,21 @@ class CapturePass(Pass[ReplayResult]):
             self._capture.begin()
             if self._stubs is not None:
                 self._stubs.play()
+            if not self.parts and context.own_process:
+                self._retries = retried(context.optimizers, self._resume)
         else:
             self._flags.apply()
             if self._stubs is not None:
                 self._stubs.record()
 
     def part_ended(self, part: StepPart) -> None:
+        self._part = "backward" if part == "forward" else "optimizer"
         if self.parts and part == self.parts[-1]:
             self._close()
 
     def end(self) -> bool:
+        if self._gave_up is not None:
+            raise self._gave_up
         if not self.parts:
             self._close()
         if self._bursts is None:
@@ -102,6 +113,7 @@ class CapturePass(Pass[ReplayResult]):
 
     def _close(self) -> None:
         """The captured part of the step is over."""
+        self._retries.close()
         if self._stubs is not None:
             self._stubs.leave()
         if self._capture is not None:
@@ -159,21 +171,61 @@ class CapturePass(Pass[ReplayResult]):
 
         So is running out of memory later: the graph needs its memory beside that of eager.
         """
+        if self._gave_up is not None:
+            return self.failed(self._gave_up)
         starved = self._live is not None and is_out_of_memory(error)
         return self.failed(error) if starved or self._capture is not None else None
 
     def failed(self, error: BaseException) -> ReplayResult:
         """A failed replay with the reason; the results of the eager passes are on disk already."""
-        if self._stubs is not None:
-            with own_errors_ignored():
+        if self._gave_up is not None and self._result is not None:
+            return self._result
+        with own_errors_ignored():
+            self._retries.close()
+            if self._stubs is not None:
                 self._stubs.leave()
-        return ReplayResult(
+        result = ReplayResult(
             status="blocked" if isinstance(error, StubMismatchError) else "failed",
             reason=reason_of(error),
             where=user_line(raising_frame(error)) or self._where,
             scope=self.captured or self.context.boundary.scope,
             changes=self._flags.changes,
         )
+        if self._capture is not None and self._stubs is None:
+            self.context.failed_capture = FailedCapture(self._part, result)
+        return result
+
+    def _resume(self, error: Exception, held: list[Value]) -> bool:
+        """Let the step go on eagerly where an optimizer failed; False if that is impossible.
+
+        Nothing of the step has run yet: one replay of the graph so far does the work. What the
+        optimizer holds is left as it was.
+        """
+        from launchscope.graph_step import SavedState  # imports torch, as the script did by now
+
+        context, capture = self.context, self._capture
+        if capture is None or context.hooks.ignores_thread():
+            return False
+        # On disk first: after some failures CUDA ends the process.
+        self._result = self.failed(error)
+        context.folder.write(f"pass-{self.name}", self._result)
+        try:
+            capture.end()
+            tensors = [one for one in held if is_tensor(context.torch, one)]
+            before = SavedState([], generators=None, tensors=tensors)
+            capture.graph.replay()
+            before.restore()
+            context.torch.cuda.synchronize()
+            capture.graph.reset()
+            self._flags.revert()
+        except Exception as own:
+            raise_if_interrupt(own)
+            return False
+        self._gave_up, self._capture, self._kept = error, None, []
+        return True
+
+    def script_goes_on(self) -> bool:
+        return self._gave_up is not None
 
     def undo(self) -> bool:
         if self._capture is not None and self._before is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,7 @@ class Script:
     def __init__(self, folder: Path, gpu: EmulatedGpu, fails: str = "", **how: bool):
         torch.manual_seed(0)
         self.gpu, self.fails, self.ended = gpu, fails, ""
+        self.closure: tuple[Callable[[], None], ...] = ()
         self.model = torch.nn.Linear(4, 2)
         self.optimizer = Refusing(self.model.parameters(), lr=0.1, momentum=0.9)
         vars(self.optimizer).update(how)
@@ -94,7 +96,7 @@ class Script:
             loss.backward()
             if runner is not None:
                 runner.part_ended("backward")
-            self.optimizer.step()
+            self.optimizer.step(*self.closure)
             if runner is not None:
                 runner.end_step()
                 if self.ended:
@@ -119,6 +121,67 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch, gpu: EmulatedGpu) -> Iterator[None]
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, 0))
     with gpu.on(None):
         yield
+    gc.enable()  # a process that ends after a failed capture leaves it off
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_step_whose_optimizer_cannot_be_captured_is_computed_and_the_script_goes_on(
+    late: bool, tmp_path: Path, gpu: EmulatedGpu
+) -> None:
+    script, alone = Script(tmp_path, gpu, "optimizer", late=late), Script(tmp_path, gpu)
+    runner = script.runner()
+    runner.next_pass()
+    torch.manual_seed(1)
+    trained = script.train(12, runner)
+    torch.manual_seed(1)
+    expected = alone.train(runner.steps_done)
+    assert script.ended == "done"
+    whole, larger = script.result("replay"), script.result(SCOPES[0])
+    assert whole is not None
+    assert larger is not None
+    assert (whole.status, whole.scope) == ("failed", "full_step")
+    assert whole.reason is not None
+    assert whole.reason.details["error"] == "this optimizer cannot be captured"
+    assert (larger.status, larger.scope) == ("measured", "forward_backward")
+    assert all(map(torch.equal, trained, expected))
+    assert "step" not in vars(script.optimizer)
+
+
+@pytest.mark.parametrize("with_closure", [False, True])
+def test_an_optimizer_that_counts_its_calls_or_gets_a_closure_is_not_called_twice(
+    with_closure: bool, tmp_path: Path, gpu: EmulatedGpu
+) -> None:
+    script = Script(tmp_path, gpu, "optimizer", late=True, counts=not with_closure)
+    script.closure = (lambda: None,) * with_closure
+    runner = script.runner()
+    runner.next_pass()
+    with pytest.raises(RuntimeError, match="cannot be captured") as raised:
+        script.train(12, runner)
+    assert runner.takes_blame(raised.value)
+    assert script.result("replay") is not None
+    assert script.result(SCOPES[0]) is None  # another process tries it
+
+
+@pytest.mark.parametrize(
+    ("part", "known"), [("forward", SCOPES), ("backward", SCOPES[:1]), ("optimizer", ())]
+)
+def test_smaller_scopes_that_would_fail_in_the_same_way_need_no_other_process(
+    part: str, known: tuple[str, ...], tmp_path: Path, gpu: EmulatedGpu
+) -> None:
+    script = Script(tmp_path, gpu, part, late=True, counts=True)
+    runner = script.runner()
+    runner.next_pass()
+    with pytest.raises(RuntimeError) as raised:
+        script.train(12, runner)
+    assert runner.takes_blame(raised.value)
+    whole = script.result("replay")
+    assert whole is not None
+    assert [name for name in SCOPES if script.result(name) is not None] == list(known)
+    for name in known:
+        scope = script.result(name)
+        assert scope is not None
+        assert scope == replace(whole, scope=scope.scope, changes=())
+        assert f"scope_{scope.scope}" == name
 
 
 @pytest.mark.parametrize("broken", [False, True])

@@ -1,0 +1,76 @@
+"""Calls an optimizer's step() again, eagerly, where it failed in a capture."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from launchscope.runner.child.interrupts import is_interrupt
+from launchscope.runner.child.plain_values import (
+    class_attribute,
+    own_attributes,
+    parameters_with_state,
+    values_of,
+)
+from launchscope.runner.child.torch_types import Function, Optimizer, Value
+
+
+def retried(
+    optimizers: Iterable[Optimizer], resume: Callable[[Exception, list[Value]], bool]
+) -> contextlib.ExitStack:
+    """Until the result is closed, a step() that raises is called again if `resume(error, held)` is
+    true. `held` are the parameters and whatever else the optimizer holds, whose content `resume`
+    has to leave as it was before the step().
+
+    It is not asked where the optimizer holds other objects than before (a number, a new tensor), or
+    where the step() gets a closure, which would run the model again.
+    """
+    undo = contextlib.ExitStack()
+    for optimizer in optimizers:
+        attributes = own_attributes(optimizer)
+        before = attributes.get("step")  # a scheduler has put it there
+        method = class_attribute(type(optimizer), "step")
+        if before is None and type(method) is not types.FunctionType:
+            continue
+        ours = _retried(optimizer, before or types.MethodType(method, optimizer), resume)
+        attributes["step"] = ours
+        undo.callback(_take_back, attributes, ours, before)
+    return undo
+
+
+def _take_back(attributes: dict[str, Value], ours: Function, before: Function) -> None:
+    if attributes.get("step") is ours:  # else somebody has put something there meanwhile
+        attributes["step"] = before
+        if before is None:
+            del attributes["step"]
+
+
+def _retried(
+    optimizer: Optimizer, original: Function, resume: Callable[[Exception, list[Value]], bool]
+) -> Function:
+    @functools.wraps(original)
+    def step(*args: Any, **kwargs: Any) -> Value:
+        if args or kwargs:
+            return original(*args, **kwargs)
+        before = _held(optimizer)
+        try:
+            return original()
+        except Exception as error:
+            now = _held(optimizer)
+            same = len(now) == len(before) and all(map(operator.is_, now, before))
+            if is_interrupt(error) or not same or not resume(error, now):
+                raise
+        return original()
+
+    return step
+
+
+def _held(optimizer: Optimizer) -> list[Value]:
+    held = list(own_attributes(optimizer).values())
+    for group, parameter, state in parameters_with_state(optimizer):
+        held += [parameter, *values_of(group), *values_of(state)]
+    return held
