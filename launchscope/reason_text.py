@@ -22,8 +22,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "step cannot replace blocking operations in another",
     "callable_with_blockers": "launchscope replaces blocking operations by recorded results only "
     "in a script that it runs itself",
-    "compiled_with_blockers": "the step is compiled, so the results of its blocking operations "
-    "cannot be recorded",
+    "compiled_with_blockers": "a blocking operation is in compiled code, where its result cannot "
+    "be recorded",
     "no_such_part": "the step has no such part",
     "whole_step_captured": "the whole step was captured",
     "larger_part_captured": "a larger part of the step was captured",

@@ -229,6 +229,7 @@ class BlockerRecord:
     inside: LibraryStep | None = None  # None: the person's own code
     by_step: tuple[int, ...] = ()  # its count in each inspected step; none in an old recording
     library: LibraryLine | None = None
+    compiled: bool = False  # torch.compile compiles what runs it
 
 
 @dataclass(frozen=True)

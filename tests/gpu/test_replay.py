@@ -118,8 +118,24 @@ def test_compiled_code_is_measured_compiled(profile_script: ProfileScript) -> No
     profile = ran.measured
     assert ran.step.compiled
     assert any("triton" in kernel.name for kernel in profile.kernels)
-    assert any("process of its own" in note for note in profile.notes)
     assert profile.replay.status == "measured", profile.replay.reason
+    assert not any("run again" in note for note in profile.notes)
+
+
+def test_a_value_that_is_read_beside_compiled_code_gives_a_what_if(
+    profile_script: ProfileScript,
+) -> None:
+    source = (
+        loop(inside="value = loss.item()", optimizer="SGD")
+        .replace("nn.ReLU()", "nn.Softplus(), nn.Tanh(), nn.Sigmoid(), nn.Softsign(), nn.ELU()")
+        .replace(".cuda()\noptimizer", ".cuda()\nmodel = torch.compile(model)\noptimizer")
+    )
+    ran = profile_script(source)
+    replay = ran.measured.replay
+    assert replay.status == "what_if", ran.replay_reason
+    assert replay.work.added == ()
+    # Eager kernels would be many more: the graph holds the compiled ones.
+    assert ran.metric("graph_nodes") < ran.metric("launches_per_step") + 5
 
 
 def test_measure_gives_the_same_profile_for_a_callable() -> None:

@@ -101,6 +101,20 @@ for step in range(30):
     F.cross_entropy(model(x), y).backward()
     opt.step()
 """
+READS = """
+@torch.compile(backend="eager")
+def model(x):
+    out = net(x)
+    inside = out.sum().item()
+    return out
+x, y = x.to("cuda"), y.to("cuda")
+for step in range(30):
+    opt.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    outside = loss.item()
+    opt.step()
+"""
 # To its end: every call of the model ran what was compiled.
 FULL = """
 model = torch.compile(net, backend=backend)
@@ -170,6 +184,14 @@ def test_code_that_is_compiled_before_a_pass_is_over_is_measured(tmp_path: Path)
     notes = " ".join(ran.recording.notes)
     assert "the script ran 11 training steps before" in notes
     assert "torch.compile" not in notes
+
+
+def test_a_value_read_in_compiled_code_is_told_from_one_read_outside(tmp_path: Path) -> None:
+    ran = recorded(tmp_path, HEAD + ADAM + READS)
+    assert ran.recording.inspect is not None
+    found = {ran.line(b.where): b.compiled for b in ran.recording.inspect.blockers}
+    assert found == {"inside = out.sum().item()": True, "outside = loss.item()": False}
+    assert ran.recording.runs == 1
 
 
 def test_a_script_that_is_to_go_on_runs_what_it_compiled_to_its_end(tmp_path: Path) -> None:

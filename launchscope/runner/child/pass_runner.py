@@ -26,6 +26,8 @@ from launchscope.runner.protocol.events import (
 
 # A pass gets its own time, plus this many times what its steps took in the warm-up.
 _PASS_SLOWDOWN = 50.0
+# What a pass changes may make the script compile again, which takes minutes for a large model.
+_COMPILE_S = 600.0
 _PROGRESS_EVERY_S = 1.0
 _UNUSABLE = (
     "the capture failed, and CUDA does not work in this process anymore: start another one, and "
@@ -76,8 +78,7 @@ class PassRunner:
     def _choose(self, names: tuple[str, ...], allow_captures: bool) -> list[AnyPass]:
         """Passes that this process can run; the others are deferred to another process.
 
-        Compiled code stays eager once a dispatch mode has run it, so such passes do not
-        share a process with the measuring ones, nor with a script that is to go on.
+        A pass that runs compiled code eagerly does not share one with a script that is to go on.
         Captures wait for everything before them.
         """
         context = self._context
@@ -87,10 +88,8 @@ class PassRunner:
             fits = context.on_gpu or kind.on_cpu
             if kind.name not in names or not fits or kind.steps(context.schedule) <= 0:
                 continue
-            mixes = any(kind.runs_eagerly != other.runs_eagerly for other in chosen)
             # Eager code rounds differently, which a script that is to go on would end with.
-            goes_on = kind.runs_eagerly and not allow_captures
-            spoils = context.boundary.compiled and (goes_on or (context.on_gpu and mixes))
+            spoils = context.boundary.compiled and kind.runs_eagerly and not allow_captures
             if spoils or (kind.captures and (deferred or not allow_captures)):
                 deferred.append(kind.name)
             else:
@@ -177,7 +176,8 @@ class PassRunner:
             if not any(other.worth_another_run for other in self._queue):
                 folder.emit(EnoughMeasured())
             steps = entry.steps(context.schedule)
-            limit = entry.time_limit_s + _PASS_SLOWDOWN * steps * self._step_s
+            fixed = max(entry.time_limit_s, _COMPILE_S if context.boundary.compiled else 0.0)
+            limit = fixed + _PASS_SLOWDOWN * steps * self._step_s
             folder.emit(PassStarted(entry.name, steps, limit))
             if folder.error is None:
                 self._start(entry, steps)

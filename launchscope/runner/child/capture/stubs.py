@@ -7,9 +7,10 @@ if they were fixed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.ops.blocking import RNG, blocker_of
 from launchscope.runner.child.ops.step_ops import RNG_CALLS, copies_to_gpu, dotted, sync_calls
@@ -19,7 +20,7 @@ from launchscope.runner.child.ops.torch_modes import (
     function_mode,
 )
 from launchscope.runner.child.reasons import ReasonError
-from launchscope.runner.child.torch_types import Args, Function, Kwargs, Op, Tensor, Torch, Value
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Op, Tensor, Value
 
 _MASKED = ("aten::index", "aten::index_put", "aten::index_put_")
 # A wait inside an unknown op, which the inspection reports and no stub can replace.
@@ -46,15 +47,15 @@ class Stubs:
     comparison of kernels then decides whether it still does the same work.
     """
 
-    def __init__(self, torch: Torch, on_device: Callable[[Tensor], bool]):
-        self._torch = torch
+    def __init__(self, hooks: Hooks, on_device: Callable[[Tensor], bool]):
+        self._hooks, self._torch = hooks, hooks.torch
         self._on_device = on_device
         self.recorded: list[tuple[_Call, Value]] = []
         self._next = 0
         self.used = 0  # operations that a capture left out
         self._active = self._playing = False
         self._strict = True
-        self._entered = contextlib.ExitStack()
+        self._entered, self._modes = contextlib.ExitStack(), contextlib.ExitStack()
 
     def record(self) -> None:
         self.recorded = []
@@ -69,13 +70,31 @@ class Stubs:
         self.leave()
         self._playing, self._next = playing, 0
         self._patch_calls()
-        self._entered.enter_context(function_mode(self._on_call))
-        self._entered.enter_context(dispatch_mode(self._on_op))
+        self._enter_modes()
+        self._hooks.around_compiled = self._without_modes
+        self._entered.callback(setattr, self._hooks, "around_compiled", None)
         self._active = True
+
+    def _enter_modes(self) -> None:
+        self._modes.enter_context(function_mode(self._on_call))
+        self._modes.enter_context(dispatch_mode(self._on_op))
+
+    @contextlib.contextmanager
+    def _without_modes(self) -> Iterator[None]:
+        """Around compiled code, which would run eagerly in a mode; a capture holds it compiled."""
+        self._hooks.around_compiled = None
+        self._modes.close()
+        try:
+            yield
+        finally:
+            if self._active:
+                self._hooks.around_compiled = self._without_modes
+                self._enter_modes()
 
     def leave(self) -> None:
         """Take modes and patches back."""
         self._active = False
+        self._modes.close()
         self._entered.close()
         self._playing = False
 

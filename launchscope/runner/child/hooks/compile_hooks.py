@@ -28,19 +28,26 @@ def observed_call(
     `replaces`: it replaces the module's own call, which a copy of that module must not get.
     """
 
+    def run(*args: Any, **kwargs: Any) -> Value:
+        around = hooks.around_compiled
+        if around is None:
+            return call(*args, **kwargs)
+        with around():
+            return call(*args, **kwargs)
+
     @functools.wraps(call)
     def compiled(*args: Any, **kwargs: Any) -> Value:
         if replaces and (own := call_of_copy(module, sys._getframe(1))) is not None:
             return own(*args, **kwargs)
         if hooks.not_a_step() or hooks.in_forward(sys._getframe()):
-            return call(*args, **kwargs)
+            return run(*args, **kwargs)
         hooks.enter_forward(sys._getframe())
         try:
             try:
                 hooks.observer.forward_begin(key, module, args, kwargs)
             except Exception as error:
                 hooks.broke(error)
-            return call(*args, **kwargs)
+            return run(*args, **kwargs)
         finally:
             hooks.depth = 0
             try:

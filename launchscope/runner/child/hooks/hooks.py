@@ -13,7 +13,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from threading import get_ident
 from types import CodeType, FrameType
@@ -91,6 +91,8 @@ class Hooks:
         # What was seen of the script.
         self.compiling = False
         self.compile_makes_graphs = False  # in the mode of the last torch.compile
+        # Entered around each compiled call of the script; may be entered within itself.
+        self.around_compiled: Callable[[], AbstractContextManager[object]] | None = None
         self.user_profiler = False
         self.graph_replays = 0
         self.processes = 0  # that the script started, without DataLoader workers

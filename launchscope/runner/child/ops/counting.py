@@ -24,7 +24,7 @@ def device_ops(torch: Torch) -> Iterator[list[StepStream]]:
 
     Those of threads that start inside and of calls that a ThreadPoolExecutor runs meanwhile are
     streams of their own. Optimizers and gradient clipping are counted as on CUDA, where they update
-    many tensors at once. Compiled code runs eagerly inside, and stays eager in this process.
+    many tensors at once. Compiled code runs eagerly inside.
     """
     streams: list[StepStream] = []
     host = HostTensors()

@@ -151,7 +151,9 @@ class StepStream:
         self.copies = 0  # between host and device, in a rehearsal
         # To the device, since the step before: storage and offset.
         self.copied: set[tuple[StorageRef, int]] = set()
-        self.part: StepPart = "forward"  # kept up to date by the pass that runs the step
+        # Kept up to date by the pass that runs the step.
+        self.part: StepPart = "forward"
+        self.in_compiled = False  # in a call of compiled code
         self.blockers: Counter[BlockerRecord] = Counter()
         self.produced: set[StorageRef] = {None}  # what has no storage is no input either
         self.read: dict[StorageRef, TensorShape] = {}
@@ -191,7 +193,9 @@ class StepStream:
         self, op: str, category: str, place: CodePlace, inside: LibraryStep | None = None
     ) -> None:
         library = None if place.library is None else LibraryLine(place.library)
-        record = BlockerRecord(op, category, place.where, 0, None, self.part, inside, (), library)
+        record = BlockerRecord(
+            *(op, category, place.where, 0, None, self.part, inside, (), library, self.in_compiled)
+        )
         self.blockers[record] += 1
 
     def records(self) -> list[BlockerRecord]:

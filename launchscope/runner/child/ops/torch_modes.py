@@ -83,7 +83,8 @@ def dispatch_mode(on_op: _Callback) -> Mode:
     """A TorchDispatchMode; enter it as a context manager.
 
     In a callback neither function modes nor tensor subclasses of the script see a call. Compiled
-    code runs eagerly meanwhile: with `fullgraph=True`, torch raises an error otherwise.
+    code runs eagerly meanwhile, and compiled again afterwards: torch would otherwise leave it eager
+    for good, or raise an error with `fullgraph=True`.
     """
     return _mode_classes()[0](on_op)
 

@@ -111,7 +111,7 @@ class Pass(ABC, Generic[Result]):
     result_type: type[Result]
     order: int
     on_cpu = False  # runs in a rehearsal too
-    # It uses dispatch modes, after which compiled code stays eager in that process.
+    # It uses dispatch modes, in which compiled code runs eagerly.
     runs_eagerly = False
     captures = False  # a failure can end the process, so a full run never shares it
     boundaries_only = False  # sees nothing between the two ends of a step

@@ -7,7 +7,7 @@ import contextlib
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import FrameType
 
@@ -142,6 +142,17 @@ class InspectPass(Pass[InspectResult]):
             modes.append(foreach_as_on_cuda(torch, stream, host))
         for mode in modes:
             self._watching.enter_context(mode)
+        context.hooks.around_compiled = self._in_compiled
+        self._watching.callback(setattr, context.hooks, "around_compiled", None)
+
+    @contextlib.contextmanager
+    def _in_compiled(self) -> Iterator[None]:
+        stream = self._current
+        before, stream.in_compiled = stream.in_compiled, True
+        try:
+            yield
+        finally:
+            stream.in_compiled = before
 
     def _unwatch(self) -> None:
         self._watching.close()

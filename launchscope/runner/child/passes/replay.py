@@ -281,14 +281,14 @@ class ReplayPass(CapturePass):
             return Skip("blocked", Reason("no_stub", {"op": WITHOUT_STUB}))
         if changing is not None:
             return Skip("blocked", Reason("ops_change_beside_blockers", changing.reason.details))
-        if context.boundary.compiled:
+        if any(blocker.compiled for blocker in inspect.blockers):
             return Skip("blocked", Reason("compiled_with_blockers"))
         return None
 
     def make_stubs(self) -> Stubs | None:
         inspect = self.context.result(InspectPass)
         stubbed = inspect is not None and inspect.blockers
-        return Stubs(self.context.torch, self.context.on_device) if stubbed else None
+        return Stubs(self.context.hooks, self.context.on_device) if stubbed else None
 
     def skipped(self, context: Context, skip: Skip) -> ReplayResult:
         inspect = context.result(InspectPass) if skip.status == "blocked" else None

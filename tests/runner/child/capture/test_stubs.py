@@ -10,12 +10,14 @@ import torch
 
 from launchscope.reason_text import reason_text
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
+from launchscope.runner.child.hooks.compile_hooks import observed_call
+from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
 
 
 @pytest.fixture
 def stubs() -> Iterator[Stubs]:
     """On the CPU every tensor counts as one on the device."""
-    entered = Stubs(torch, lambda tensor: True)
+    entered = Stubs(Hooks(torch, NO_OBSERVER), lambda tensor: True)
     yield entered
     entered.leave()
 
@@ -164,3 +166,30 @@ def test_a_wait_that_was_left_out_counts_like_a_replaced_result(
     assert stubs.used == 1
     results_of(stubs, waits_and_reads, X, Y)
     assert stubs.used == 3
+
+
+def test_compiled_code_stays_compiled_beside_a_recorded_result() -> None:
+    hooks = Hooks(torch, NO_OBSERVER)
+    stubs = Stubs(hooks, lambda tensor: True)
+    compiled, ran = [], []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+
+        def run(*args: Any) -> Any:
+            ran.append(args)
+            return graph.forward(*args)
+
+        return run
+
+    def inner(x: Any) -> Any:
+        return (x + 1).relu()
+
+    observed = torch.compile(inner, backend=backend)
+    call = observed_call(hooks, "inner@compiled", None, observed)
+    nested = observed_call(hooks, "outer@compiled", None, lambda x: call(call(x)))
+    call(X)
+    results = results_of(stubs, lambda x: (nested(x).sum().item(), x.sum().item()), X, Y)
+    assert results == ((9.0, 2.0), (9.0, 2.0))
+    assert (len(compiled), len(ran)) == (1, 5)
+    assert hooks.around_compiled is None

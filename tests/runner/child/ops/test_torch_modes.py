@@ -45,6 +45,35 @@ def test_an_error_of_the_call_and_one_for_the_script_are_raised_at_once(make: An
         torch.zeros(2)
 
 
+def test_compiled_code_is_seen_op_by_op_in_a_mode_and_runs_compiled_after_it() -> None:
+    compiled, ran, seen = [], [], []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+
+        def run(*args: Any) -> Any:
+            ran.append(args)
+            return graph.forward(*args)
+
+        return run
+
+    def on_op(op: Any, run: Any, args: Any, kwargs: Any) -> Any:
+        seen.append(str(op))
+        return run(*args, **kwargs)
+
+    @torch.compile(backend=backend, fullgraph=True)
+    def call(x: Any) -> Any:
+        return x.mul(2).add(1)
+
+    call(torch.ones(3))
+    with dispatch_mode(on_op):
+        assert call(torch.ones(3)).tolist() == [3.0] * 3
+    assert seen == ["aten.ones.default", "aten.mul.Tensor", "aten.add.Tensor"]
+    assert (len(compiled), len(ran)) == (1, 1)
+    call(torch.ones(3))
+    assert (len(compiled), len(ran)) == (1, 2)
+
+
 def test_an_error_in_a_wrapper_of_torch_is_raised_after_the_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

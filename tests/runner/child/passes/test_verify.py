@@ -282,7 +282,7 @@ def test_a_compiled_step_and_a_what_if_are_not_checked(tmp_path: Path) -> None:
     context.boundary = replace(context.boundary, compiled=True)
     assert VerifyPass().skip(context) == Skip("skipped", Reason("compiled_step"))
     assert context.replay is not None
-    context.replay.stubs = Stubs(torch, bool)
+    context.replay.stubs = Stubs(context.hooks, bool)
     assert VerifyPass().skip(context) == Skip("skipped", Reason("what_if_replay"))
 
 
