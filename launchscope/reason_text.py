@@ -112,9 +112,10 @@ _WRITTEN = {
     "aten._unique2": "unique()",
     "aten.unique_dim": "unique()",
     "aten.unique_dim_consecutive": "unique_consecutive()",
-    "aten.index": "x[mask]",
-    "aten.index_put": "x[mask] = values",
-    "aten.index_put_": "x[mask] = values",
+    "aten.index": "indexing",
+    "aten.index_put": "indexing",  # also of the backward
+    "aten.index_put_": "assignment to indices",
+    "aten._sparse_addmm": "torch.sparse.mm()",
     "aten.copy_": "copy_()",
     "aten._copy_from": "copy_()",
     "aten._to_copy": ".to() or .cpu()",

@@ -34,6 +34,21 @@ BLOCKERS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "mask": ("loss = loss + 0.0 * (x * loss)[mask].sum()", {"setup": EVERY_OTHER}),
     "mask assigned": ("y[mask] = x[mask]", {"setup": EVERY_OTHER}),
+    "indices on the host": (
+        "loss = loss + 0.0 * (x * loss)[:, columns].sum()",
+        {"setup": "columns = torch.tensor([0, 3])"},
+    ),
+    "indices on the host assigned": (
+        "y[:, columns] = x[:, columns]",
+        {"setup": "columns = torch.tensor([0, 3])"},
+    ),
+    "sparse matrix": (
+        "loss = loss + 0.0 * torch.sparse.mm(matrix, x * loss).sum()",
+        {
+            "setup": "matrix = torch.sparse_coo_tensor("
+            "torch.arange(32).repeat(2, 1), torch.ones(32), (32, 32)).cuda()"
+        },
+    ),
     "unique": ("loss = loss + 0.0 * mask.long().unique().sum()", {"setup": EVERY_OTHER}),
     "repeat_interleave": (
         "loss = loss + 0.0 * x.repeat_interleave(counts, 0).sum()",
@@ -94,6 +109,60 @@ def test_values_that_steer_shapes_cannot_be_stubbed(profiled: Profiled) -> None:
     assert profile.replay.status == "blocked"
     assert profile.replay.reason is not None
     assert profile.replay.reason.code == "ops_change_beside_blockers"
+
+
+GRAPH = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+entries = torch.randint(0, 512, (2, 4096))
+matrix = torch.sparse_coo_tensor(entries, torch.rand(4096), (512, 512)).cuda()FORMAT
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(32, 32), nn.Linear(32, 8)
+    def forward(self, x):
+        x = torch.sparse.mm(matrix, self.first(x)).relu()
+        return torch.sparse.mm(matrix, self.second(x))
+net = Net().cuda()
+x, y = torch.randn(512, 32, device="cuda"), torch.randint(0, 8, (512,), device="cuda")
+"""
+TRAINS = """
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(300):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+INFERS = """
+with torch.no_grad():
+    for step in range(300):
+        out = net(x)
+"""
+
+
+@pytest.mark.parametrize("form", ["", ".coalesce()"])
+def test_a_graph_network_on_a_sparse_matrix_gets_a_what_if_with_its_lines(
+    profiled: Profiled, form: str
+) -> None:
+    source = GRAPH.replace("FORMAT", form) + TRAINS
+    profile = profiled(source)
+    assert profile.replay.status == "what_if", profile.replay.reason
+    assert line_of(source, "loss.backward()") in [blocker.where for blocker in profile.blockers]
+    assert profile.verdict is not None
+    assert profile.verdict.recommendation == "adopt_after_fixes"
+    # With its entries in order, the forward needs no fix.
+    measured = [scope.scope for scope in profile.replay.scopes if scope.status == "measured"]
+    assert measured == (["forward"] if form else [])
+
+
+@pytest.mark.parametrize("form", [".coalesce()", ".to_sparse_csr()"])
+def test_a_product_with_a_matrix_in_order_is_captured(profiled: Profiled, form: str) -> None:
+    profile = profiled(GRAPH.replace("FORMAT", form) + INFERS)
+    assert profile.blockers == ()
+    assert profile.replay.status == "measured", profile.replay.reason
+    assert profile.replay.correct.status == "verified"
 
 
 BERT = """

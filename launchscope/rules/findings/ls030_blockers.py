@@ -38,6 +38,16 @@ from launchscope.reason_text import as_written
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import place, sentence
 
+_HOST_INDICES = (
+    "The index tensors are on the CPU, so that every step copies them to the GPU, which waits and "
+    "cannot be captured. Create them on the GPU once before the loop."
+)
+_COALESCE = (
+    "PyTorch sorts the entries of a sparse COO matrix that is not coalesced before it multiplies "
+    "by it, and waits. Call coalesce() once before the loop. A backward multiplies by the "
+    "transposed matrix, which is not coalesced either: keep that one as well, coalesced, and "
+    "multiply by it in a torch.autograd.Function of your own, or use a dense matrix."
+)
 _BY_OP = {
     "_local_scalar_dense": "Reading a value on the host waits for the GPU. Keep it in a tensor "
     "inside the step, or read it after the replay and less often. To choose between values, use "
@@ -48,6 +58,16 @@ _BY_OP = {
     "torch.where(mask, x, 0), and divide by mask.sum() if you need a mean.",
     "index": "Indexing with a boolean mask asks the GPU for the size of the result. Use "
     "torch.where, or indices of a fixed length.",
+    "mm": _COALESCE,
+    "addmm": _COALESCE,
+    "_sparse_addmm": _COALESCE,
+    "mv": _COALESCE,
+    "bmm": _COALESCE,
+    "_coalesce": _COALESCE,
+    "_to_sparse": "How many entries are not zero depends on the data. Make the sparse tensor once "
+    "outside the step, or compute with the dense one.",
+    "_sparse_sparse_matmul": "How many entries the product has depends on the data. Compute it "
+    "once outside the step, or multiply by a dense matrix.",
     "_unique2": "The size of the result depends on the data. Call unique() outside the step, or "
     "pad its result.",
     "repeat_interleave": "Pass output_size=, so that PyTorch does not ask the GPU for the length.",
@@ -116,8 +136,10 @@ def _own_advice(blocker: Blocker) -> str:
     names = blocker.op.split(".")
     if "_local_scalar_dense" in names and blocker.inside is not None:
         return _IN_A_STEP.format(_BY_STEP[blocker.inside])
+    if blocker.category == "host_copy" and any("index" in name for name in names):
+        return _HOST_INDICES
     for name in names:
-        if name in _BY_OP and (name != "index" or blocker.category == "dynamic_shape"):
+        if name in _BY_OP:
             return _BY_OP[name]
     return _BY_CATEGORY.get(blocker.category, _BY_CATEGORY["other"])
 

@@ -427,7 +427,7 @@ def test_the_name_of_a_function_begins_a_title_as_it_is_written() -> None:
     titles = [finding.title for finding in rule.check(predicted(blockers=tuple(blockers)))]
     assert [title.split(" stops")[0] for title in titles] == [
         "nonzero()",
-        "x[mask]",
+        "Indexing",
         "An implicit .item()",
     ]
 
@@ -438,7 +438,16 @@ def test_advice_on_boolean_indexing_is_not_given_for_an_index_on_the_host() -> N
     mask = replace(item_blocker(), op="aten.index", category="dynamic_shape")
     first, second = rule.check(predicted(blockers=(mask, replace(mask, category="host_copy"))))
     assert "boolean mask" in first.advice
-    assert "pageable host memory" in second.advice
+    assert "Create them on the GPU once" in second.advice
+
+
+def test_advice_on_a_product_with_a_sparse_matrix_that_is_not_coalesced() -> None:
+    rule = find_rule("LS030")
+    assert rule is not None
+    product = replace(item_blocker(), op="aten._sparse_addmm", category="sync")
+    (finding,) = rule.check(predicted(blockers=(product,)))
+    assert finding.title.startswith("torch.sparse.mm() stops a capture")
+    assert "coalesce() once before the loop" in finding.advice
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.interrupts import own_errors_ignored
-from launchscope.runner.child.torch_types import Graph, Storage, Torch
+from launchscope.runner.child.torch_types import Graph, Mode, Storage, Tensor, Torch
 
 if TYPE_CHECKING:
     from launchscope.graph_step import GraphCapture, SavedState
@@ -29,7 +29,7 @@ class LiveReplay:
     graph: Graph
     state: DeviceState
     flags: OptimizerFlags
-    kept: list[Storage]  # memory that the graph reads
+    kept: list[Storage | Tensor]  # memory that the graph reads
     stubs: Stubs | None = None  # set if the graph leaves out blocking operations
 
     def release(self) -> None:

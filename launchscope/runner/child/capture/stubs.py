@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import put_in_place
-from launchscope.runner.child.ops.blocking import RNG, blocker_of
+from launchscope.runner.child.ops.blocking import (
+    RNG,
+    blocker_of,
+    coalesces,
+    index_argument,
+    is_mask,
+    is_uncoalesced,
+)
 from launchscope.runner.child.ops.step_ops import RNG_CALLS, copies_to_gpu, dotted, sync_calls
 from launchscope.runner.child.ops.torch_modes import (
     ForScriptError,
@@ -22,7 +29,6 @@ from launchscope.runner.child.ops.torch_modes import (
 from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Op, Tensor, Value
 
-_MASKED = ("aten::index", "aten::index_put", "aten::index_put_")
 # A wait inside an unknown op, which the inspection reports and no stub can replace.
 WITHOUT_STUB = "cudaStreamSynchronize"
 
@@ -143,22 +149,30 @@ class Stubs:
             # A capture knows the default generator.
             self._count_used()
             return run(*args, **({**kwargs, "generator": None} if self._playing else kwargs))
-        if name in _MASKED:
-            indices = self._answer(call, lambda: self._positions(args[1]))
-            return run(args[0], list(indices), *args[2:], **kwargs)
+        at = index_argument(op)
+        if at is not None:
+            indices = self._answer(call, lambda: self._positions(args[0], args[at]))
+            return run(*args[:at], list(indices), *args[at + 1 :], **kwargs)
+        if coalesces(self._torch, op, args):
+            mixed = [value for value in args if is_uncoalesced(self._torch, value)]
+            ordered = iter(self._answer(call, lambda: [matrix.coalesce() for matrix in mixed]))
+            args = tuple(next(ordered) if any(v is m for m in mixed) else v for v in args)
+            return run(*args, **kwargs)
         answer = self._answer(call, lambda: run(*args, **kwargs))
         if name == "aten::copy_":  # between host and device; while playing from device to device
             return args[0].copy_(answer) if self._playing else args[0]
         return answer
 
-    def _positions(self, indices: list[Tensor]) -> list[Tensor]:
-        """Masks as the positions that they select: the same result, with a known size."""
+    def _positions(self, indexed: Tensor, indices: list[Tensor]) -> list[Tensor]:
+        """Where the indexed tensor is; masks as the positions that they select: the same result,
+        with a known size."""
         torch, found = self._torch, []
         for index in indices:
-            if isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8):
-                found += list(index.nonzero(as_tuple=True))
-            else:
+            if not isinstance(index, torch.Tensor):
                 found.append(index)
+                continue
+            chosen = index.nonzero(as_tuple=True) if is_mask(torch, index) else (index,)
+            found += [positions.to(indexed.device) for positions in chosen]
         return found
 
     def _on_call(self, func: Function, run: Function, args: Args, kwargs: Kwargs) -> Value:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
-from launchscope.runner.child.plain_values import is_tensor, tensor_call, tensor_field
+from launchscope.runner.child.plain_values import is_tensor, tensor_call, tensor_field, values_of
 from launchscope.runner.child.torch_types import Args, Kwargs, Op, Tensor, Torch
 
 SYNC, HOST_COPY, DYNAMIC, RNG = "sync", "host_copy", "dynamic_shape", "rng"
@@ -18,8 +19,25 @@ _BY_NAME = {
     "aten::argwhere": DYNAMIC,
     "aten::masked_select": DYNAMIC,
     "aten::bincount": DYNAMIC,
+    "aten::_coalesce": DYNAMIC,
+    "aten::_sparse_sparse_matmul": DYNAMIC,
 }
-_UNIQUE = ("aten::unique", "aten::_unique")  # unique_dim, unique_consecutive, ...
+_FAMILIES = {
+    "aten::unique": DYNAMIC,  # unique_dim, unique_consecutive, ...
+    "aten::_unique": DYNAMIC,
+    "aten::_to_sparse": DYNAMIC,
+}
+# Products that coalesce a sparse matrix in COO format first, which sorts it and waits.
+_COALESCING = {
+    "aten::mm",
+    "aten::addmm",
+    "aten::addmm_",
+    "aten::_sparse_addmm",
+    "aten::bmm",
+    "aten::mv",
+    "aten::hspmm",
+    "aten::sspaddmm",
+}
 _COPIES = {"aten::copy_", "aten::_to_copy", "aten::to", "aten::_copy_from"}
 # Ops that run no kernel, and are not views according to their schemas.
 _NO_KERNEL = {
@@ -32,8 +50,10 @@ _NO_KERNEL = {
     "aten::_local_scalar_dense",
     "aten::_has_compatible_shallow_copy_type",
     "aten::record_stream",
+    "aten::is_coalesced",
     "prim::device",
 }
+_INDICES = "List[Optional[Tensor]]"
 _NO_KERNEL_FAMILIES = ("aten::empty", "aten::new_empty", "profiler::_record_function")
 
 
@@ -67,16 +87,46 @@ def blocker_of(
         return _copy_blocker(torch, name, args, kwargs)
     if not any(is_tensor(torch, value) and on_device(value) for value in args):
         return None
-    if name in ("aten::index", "aten::index_put_", "aten::index_put"):
-        given = args[1] if len(args) > 1 else ()
-        indices = [index for index in given or () if is_tensor(torch, index)]
+    at = index_argument(op)
+    if at is not None:
+        indices = [index for index in values_of(args[at]) if is_tensor(torch, index)]
+        # The step copies them to the GPU each time.
+        if not all(on_device(index) for index in indices):
+            return HOST_COPY
         # index_put_ of one scalar value becomes a masked_fill and needs no indices.
-        scalar = name != "aten::index" and len(args) > 2 and tensor_call(args[2], "numel") == 1
-        masked = any(tensor_field(i, "dtype") in (torch.bool, torch.uint8) for i in indices)
-        return DYNAMIC if masked and not scalar else None
+        scalar = "put" in name and tensor_call(args[at + 1], "numel") == 1
+        return DYNAMIC if any(is_mask(torch, i) for i in indices) and not scalar else None
     if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
         return DYNAMIC
-    return DYNAMIC if name.startswith(_UNIQUE) else _BY_NAME.get(name)
+    if coalesces(torch, op, args):
+        return SYNC
+    families = (kind for family, kind in _FAMILIES.items() if name.startswith(family))
+    return _BY_NAME.get(name) or next(families, None)
+
+
+@functools.cache
+def index_argument(op: Op) -> int | None:
+    """Which argument of an op is the list of indices, one for each dimension; None if none is."""
+    types = [str(argument.type) for argument in op._schema.arguments]
+    return types.index(_INDICES) if _INDICES in types else None
+
+
+def is_mask(torch: Torch, index: Tensor) -> bool:
+    """Whether an index selects by its values, and not by positions."""
+    return tensor_field(index, "dtype") in (torch.bool, torch.uint8)
+
+
+def coalesces(torch: Torch, op: Op, args: Args) -> bool:
+    """Whether an op brings the entries of a sparse matrix into order before it multiplies by it."""
+    multiplies = op._schema.name in _COALESCING
+    return multiplies and any(is_uncoalesced(torch, value) for value in args)
+
+
+def is_uncoalesced(torch: Torch, value: object) -> bool:
+    """Whether a value is a sparse tensor in COO format with entries in any order."""
+    if not is_tensor(torch, value) or tensor_field(value, "layout") != torch.sparse_coo:
+        return False
+    return not tensor_call(value, "is_coalesced")
 
 
 def _copy_blocker(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str | None:

@@ -17,11 +17,11 @@ from launchscope.runner.child.interrupts import own_errors_ignored, raise_if_int
 from launchscope.runner.child.passes import Context, FailedCapture, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
-from launchscope.runner.child.plain_values import is_tensor, objects_of
+from launchscope.runner.child.plain_values import is_tensor, objects_of, tensor_field
 from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.child.step_pattern import BACKWARD
-from launchscope.runner.child.torch_types import Storage, Value
+from launchscope.runner.child.torch_types import Storage, Tensor, Value
 
 if TYPE_CHECKING:
     from launchscope.graph_step import SavedState
@@ -62,7 +62,7 @@ class CapturePass(Pass[ReplayResult]):
         self._live: LiveReplay | None = None  # this and the next two: from the capture on
         self._bursts: Bursts | None = None
         self._result: ReplayResult | None = None
-        self._kept: list[Storage] = []
+        self._kept: list[Storage | Tensor] = []
         self._where: SourceLine | None = None
         self._before: SavedState | None = None  # of the caller's process, to put back
         self._part: StepPart = "forward"  # that the step is in
@@ -162,9 +162,12 @@ class CapturePass(Pass[ReplayResult]):
         autograd graphs alive.
         """
         tensor = self.context.torch.Tensor
+        strided = self.context.torch.strided
         for entry in objects_of(lambda kind: issubclass(kind, tensor)):
             with own_errors_ignored(RuntimeError, NotImplementedError):
-                self._kept.append(entry.untyped_storage())
+                dense = tensor_field(entry, "layout") == strided
+                # A sparse tensor has several.
+                self._kept.append(entry.untyped_storage() if dense else entry.detach())
 
     def failed_inside_step(self, error: BaseException) -> ReplayResult | None:
         """An error during the capture is a result: this step cannot be captured.

@@ -87,6 +87,45 @@ def test_assignment_through_a_mask(stubs: Stubs) -> None:
     assert played.tolist() == [1.0, 0.0, 4.0]
 
 
+def test_indices_on_the_host_are_copied_once_and_select_from_the_new_values() -> None:
+    """The CPU stands for the host, and memory without content for the GPU."""
+    stubs = Stubs(Hooks(torch, NO_OBSERVER), lambda tensor: tensor.device.type == "meta")
+    rows, kept = torch.tensor([0, 2]), torch.tensor([True, False, True])
+
+    def step(x: Any) -> Any:
+        leaf = x.to("meta").requires_grad_()
+        picked = leaf[rows] + leaf[kept]
+        picked.sum().backward()
+        return picked.shape, leaf.grad.shape
+
+    recorded, played = results_of(stubs, step, X, Y)
+    assert recorded == played == ((2,), (3,))
+    indices = [index for _, answer in stubs.recorded for index in answer]
+    assert [(index.device.type, index.shape) for index in indices] == [("meta", (2,))] * 4
+
+
+@pytest.mark.parametrize("multiply", [torch.sparse.mm, torch.matmul], ids=["sparse.mm", "@"])
+def test_a_product_with_a_sparse_matrix_finds_its_entries_in_order(
+    stubs: Stubs, multiply: Any
+) -> None:
+    entries = torch.tensor([[2, 0, 1, 0], [2, 1, 0, 1]])
+    numbers = torch.arange(1.0, 5.0)
+    matrix = torch.sparse_coo_tensor(entries, numbers, (3, 3), check_invariants=False)
+
+    def step(x: Any) -> Any:
+        leaf = x.reshape(3, 1).clone().requires_grad_()
+        product = multiply(matrix, leaf)
+        product.sum().backward()
+        return torch.cat([product.detach(), leaf.grad]).flatten().tolist()
+
+    recorded, played = results_of(stubs, step, X, Y)
+    assert recorded == [*(matrix.to_dense() @ X).tolist(), 3.0, 6.0, 1.0]
+    assert played == [*(matrix.to_dense() @ Y).tolist(), 3.0, 6.0, 1.0]
+    assert [call.op for call, _ in stubs.recorded][1:] == ["aten.mm"]  # of the backward
+    assert all(found.is_coalesced() for _, (found,) in stubs.recorded)
+    assert stubs.used == 2
+
+
 def test_values_are_copied_so_that_the_script_cannot_change_the_record(stubs: Stubs) -> None:
     stubs.record()
     X.nonzero().fill_(7)

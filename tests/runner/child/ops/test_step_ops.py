@@ -82,3 +82,45 @@ def test_a_value_read_only_in_some_steps_is_a_blocker_and_no_branch(more: Any, s
     quiet, loud = step(logs=False), step(logs=True)
     assert (quiet.signature == loud.signature) is same
     assert [record.category for record in loud.records()] == ["sync"] * same
+
+
+def blockers_of(step: Any, on_device: Any = lambda tensor: True) -> list[tuple[str, str]]:
+    stream = StepStream()
+    with make_dispatch_mode(torch, stream, on_device, HostTensors()):
+        step()
+    return [(record.op, record.category) for record in stream.records()]
+
+
+def test_indices_on_the_host_are_copies_in_the_forward_and_in_the_backward() -> None:
+    """Memory without content stands for the GPU."""
+    rows, there = torch.tensor([0, 2]), torch.tensor([0, 2], device="meta")
+
+    def step(*indices: Any) -> None:
+        leaf = torch.ones(3, 3, device="meta", requires_grad=True)
+        leaf[indices].sum().backward()
+        held = leaf.detach()
+        held[indices] = 1.0
+
+    def on_device(tensor: Any) -> bool:
+        return bool(tensor.device.type == "meta")
+
+    found = blockers_of(lambda: step(slice(None), rows), on_device)
+    names = ("aten.index", "aten.index_put", "aten.index_put_")
+    assert found == [(name, "host_copy") for name in names]
+    assert blockers_of(lambda: step(slice(None), there), on_device) == []
+
+
+def test_a_product_with_a_sparse_matrix_waits_unless_its_entries_are_in_order() -> None:
+    entries = torch.tensor([[1, 0], [0, 1]])
+    mixed = torch.sparse_coo_tensor(entries, torch.ones(2), (2, 2), check_invariants=False)
+    dense = torch.ones(2, 2)
+    assert blockers_of(lambda: torch.sparse.mm(mixed, dense)) == [("aten._sparse_addmm", "sync")]
+    assert blockers_of(lambda: mixed @ dense) == [("aten.mm", "sync")]
+    assert blockers_of(lambda: mixed.coalesce()) == [("aten._coalesce", "dynamic_shape")]
+    assert blockers_of(lambda: dense.to_sparse()) == [("aten._to_sparse", "dynamic_shape")]
+    ordered = mixed.coalesce()
+    assert blockers_of(lambda: (torch.sparse.mm(ordered, dense), ordered @ dense)) == []
+    assert blockers_of(lambda: mixed.to_dense() @ dense) == []
+    leaf = dense.clone().requires_grad_()
+    # The backward multiplies by the transposed matrix, whose entries are in another order.
+    assert blockers_of(lambda: (ordered @ leaf).sum().backward()) == [("aten.mm", "sync")]
