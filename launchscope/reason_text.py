@@ -120,7 +120,9 @@ _WRITTEN = {
     "aten._copy_from": "copy_()",
     "aten._to_copy": ".to() or .cpu()",
     "aten.to": ".to()",
+    "aten._linalg_check_errors": "the error check of torch.linalg",
     "cudaStreamSynchronize": "a synchronization",
+    "unknown": "an operation",
     "torch.Tensor.__repr__": "print(tensor)",
 }
 # The longest block of repeated events in a step: gradient accumulation with two models, a decode.

@@ -52,6 +52,7 @@ from launchscope.model import (
 from launchscope.parser import read_trace
 from launchscope.parser.trace import Trace
 from launchscope.reason_text import reason_text
+from launchscope.wording import ms
 
 
 def build_profile(
@@ -115,7 +116,7 @@ def build_profile(
         step=recording.step,
         metrics=builder.metrics,
         shapes=shapes,
-        blockers=_blockers(inspected),
+        blockers=_blockers(inspected, recording.replay),
         replay=replace(compared, scopes=scopes),
         kernels=kernel_table(lines) if lines is not None else (),
         ops=op_table(ops),
@@ -242,6 +243,11 @@ def _add_replay(
     if replay is None:
         return
     builder.sample("replay_ms", replay.replay_ms)
+    if result.left_out_ms:
+        builder.notes.append(
+            f"the time of the replay includes {ms(result.left_out_ms)} of operations that wait for "
+            "the GPU and were left out of the graph, because what replaces them may take as long"
+        )
     eager = times.step_ms if times is not None and replay.whole_step else None
     if eager is None and replay.eager_ms:
         eager = median(replay.eager_ms)
@@ -335,9 +341,12 @@ def _step_work(inspected: InspectResult | None) -> tuple[WorkCount, ...]:
     return (*(occurrence(ops).work if ops else ()), *occurrence(counts).work)
 
 
-def _blockers(inspected: InspectResult | None) -> tuple[Blocker, ...]:
-    """In the order in which they occur; a line that blocks in several parts of a step is one."""
+def _blockers(inspected: InspectResult | None, replay: ReplayResult | None) -> tuple[Blocker, ...]:
+    """In the order in which they occur; a line that blocks in several parts of a step is one. Last
+    comes what ended the capture."""
     counts: Counter[Blocker] = Counter()
     for record in inspected.blockers if inspected is not None else ():
         counts[blocker_of(record)] += record.count
+    if replay is not None and replay.refused is not None:
+        counts[blocker_of(replay.refused)] += replay.refused.count
     return tuple(replace(blocker, count=count) for blocker, count in counts.items())

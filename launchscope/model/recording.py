@@ -353,6 +353,8 @@ class ReplayResult:
     input_bytes: int | None = None  # of the inputs that a user would copy in per step
     input_tensors: int | None = None
     kind: int = 0
+    refused: BlockerRecord | None = None  # what raised the error that ended the capture
+    left_out_ms: float = 0.0  # GPU time of what a stub left out and a fix would not; in no burst
 
 
 @dataclass(frozen=True)

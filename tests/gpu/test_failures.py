@@ -36,6 +36,8 @@ def test_a_failed_capture_keeps_what_eager_gave(case: str, profile_script: Profi
     assert "Traceback" not in ran.stderr
     if case == "raises":
         assert profile.replay.where == SourceLine("script.py", 14)
+        assert [blocker.where for blocker in profile.blockers] == [SourceLine("script.py", 14)]
+        assert ran.verdict.recommendation in ("adopt_after_fixes", "stay_eager")
 
 
 def test_a_capture_that_hangs_is_stopped_by_the_time_limit(

@@ -49,6 +49,10 @@ BLOCKERS: dict[str, tuple[str, dict[str, str]]] = {
             "torch.arange(32).repeat(2, 1), torch.ones(32), (32, 32)).cuda()"
         },
     ),
+    "linalg": (
+        "loss = loss + 0.0 * torch.linalg.inv(torch.eye(4, device='cuda') + 0.0 * loss).sum()",
+        {},
+    ),
     "unique": ("loss = loss + 0.0 * mask.long().unique().sum()", {"setup": EVERY_OTHER}),
     "repeat_interleave": (
         "loss = loss + 0.0 * x.repeat_interleave(counts, 0).sum()",
@@ -163,6 +167,41 @@ def test_a_product_with_a_matrix_in_order_is_captured(profiled: Profiled, form: 
     assert profile.blockers == ()
     assert profile.replay.status == "measured", profile.replay.reason
     assert profile.replay.correct.status == "verified"
+
+
+LIBRARY = """
+class Waits(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2.0
+    @staticmethod
+    def backward(ctx, grad):
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("no capture")
+        return grad * 2.0
+"""
+
+
+def test_what_a_capture_refuses_in_the_backward_leaves_the_forward(profiled: Profiled) -> None:
+    source = loop(before=LIBRARY, after="x = Waits.apply(x)")
+    profile = profiled(source)
+    assert profile.replay.status == "failed"
+    assert profile.replay.reason is not None
+    assert profile.verdict is not None
+    assert profile.verdict.recommendation == "adopt_after_fixes"
+    assert len(profile.blockers) == 1
+    scopes = {scope.scope: scope.status for scope in profile.replay.scopes}
+    assert scopes == {"forward_backward": "blocked", "forward": "measured"}
+
+
+def test_an_op_that_waits_inside_is_left_out_and_its_time_counts(profiled: Profiled) -> None:
+    """torch.histc reads the smallest and the largest value on the host."""
+    source = loop(middle="counts = torch.histc(x, 4)")
+    profile = profiled(source)
+    assert profile.replay.status == "what_if", profile.replay.reason
+    (blocker,) = profile.blockers
+    assert (blocker.op, blocker.where) == ("aten.histc", line_of(source, "counts ="))
+    assert any("left out of the graph" in note for note in profile.notes)
 
 
 BERT = """

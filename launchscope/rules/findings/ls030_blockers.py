@@ -71,6 +71,8 @@ _BY_OP = {
     "_unique2": "The size of the result depends on the data. Call unique() outside the step, or "
     "pad its result.",
     "repeat_interleave": "Pass output_size=, so that PyTorch does not ask the GPU for the length.",
+    "_linalg_check_errors": "torch.linalg reads on the host whether it failed. Use the function "
+    "that leaves this to you (cholesky_ex, inv_ex, solve_ex), and read its info after the replay.",
     "equal": "torch.equal returns a Python bool. Compare on the GPU with (a == b).all().",
     "synchronize": "Remove the synchronization from the step. A replay needs none.",
 }

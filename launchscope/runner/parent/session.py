@@ -256,6 +256,7 @@ class _Session:
             name
             for name, result in results.items()
             if getattr(result, "status", None) in ("what_if", "blocked", "failed")
+            and getattr(getattr(result, "refused", None), "part", None) != "forward"
         }
         return [kind for kind in open_ if kind.part_of is None or kind.part_of.name in unable]
 

@@ -13,7 +13,7 @@ from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.interrupts import own_errors_ignored
-from launchscope.runner.child.torch_types import Graph, Mode, Storage, Tensor, Torch
+from launchscope.runner.child.torch_types import Graph, Storage, Tensor, Torch
 
 if TYPE_CHECKING:
     from launchscope.graph_step import GraphCapture, SavedState

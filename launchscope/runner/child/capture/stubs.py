@@ -7,9 +7,13 @@ if they were fixed.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from launchscope.model import SourceLine
+from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.ops.blocking import (
@@ -27,7 +31,8 @@ from launchscope.runner.child.ops.torch_modes import (
     function_mode,
 )
 from launchscope.runner.child.reasons import ReasonError
-from launchscope.runner.child.torch_types import Args, Function, Kwargs, Op, Tensor, Value
+from launchscope.runner.child.source_lines import code_place
+from launchscope.runner.child.torch_types import Args, Event, Function, Kwargs, Op, Tensor, Value
 
 # A wait inside an unknown op, which the inspection reports and no stub can replace.
 WITHOUT_STUB = "cudaStreamSynchronize"
@@ -53,8 +58,16 @@ class Stubs:
     comparison of kernels then decides whether it still does the same work.
     """
 
-    def __init__(self, hooks: Hooks, on_device: Callable[[Tensor], bool]):
-        self._hooks, self._torch = hooks, hooks.torch
+    def __init__(
+        self,
+        hooks: Hooks,
+        on_device: Callable[[Tensor], bool],
+        waiting: AbstractSet[tuple[str, SourceLine | None]] = frozenset(),
+    ):
+        """`waiting`: ops that wait at a line of the script for a reason of their own. They are left
+        out as a whole, and timed, because what fixes them may still do their work."""
+        self._hooks, self._torch, self._waiting = hooks, hooks.torch, waiting
+        self._left_out: list[tuple[Event, Event]] = []
         self._on_device = on_device
         self.recorded: list[tuple[_Call, Value]] = []
         self._next = 0
@@ -64,7 +77,7 @@ class Stubs:
         self._entered, self._modes = contextlib.ExitStack(), contextlib.ExitStack()
 
     def record(self) -> None:
-        self.recorded = []
+        self.recorded, self._left_out = [], []
         self._enter(playing=False)
 
     def play(self, *, strict: bool = True) -> None:
@@ -140,9 +153,9 @@ class Stubs:
 
     def _on_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
         category = blocker_of(self._torch, op, args, kwargs, self._on_device)
-        if category is None:
-            return run(*args, **kwargs)
         name = op._schema.name
+        if category is None and not self._waits(dotted(name)):
+            return run(*args, **kwargs)
         tensors = [value for value in args if isinstance(value, self._torch.Tensor)]
         call = _Call(dotted(name), ", ".join(str(tuple(tensor.shape)) for tensor in tensors))
         if category == RNG:
@@ -158,10 +171,33 @@ class Stubs:
             ordered = iter(self._answer(call, lambda: [matrix.coalesce() for matrix in mixed]))
             args = tuple(next(ordered) if any(v is m for m in mixed) else v for v in args)
             return run(*args, **kwargs)
+        if category is None:
+            return self._answer(call, lambda: self._timed(run, args, kwargs))
         answer = self._answer(call, lambda: run(*args, **kwargs))
         if name == "aten::copy_":  # between host and device; while playing from device to device
             return args[0].copy_(answer) if self._playing else args[0]
         return answer
+
+    def _waits(self, op: str) -> bool:
+        if all(op != name for name, _ in self._waiting):
+            return False
+        place = code_place(sys._getframe(1), self._hooks.backward_where)
+        return (op, place.where) in self._waiting
+
+    def _timed(self, run: Function, args: Args, kwargs: Kwargs) -> Value:
+        if not self._torch.cuda.is_initialized():
+            return run(*args, **kwargs)
+        begin, end = timing_events(self._torch, 2)
+        begin.record()
+        result = run(*args, **kwargs)
+        end.record()
+        self._left_out.append((begin, end))
+        return result
+
+    @property
+    def left_out_ms(self) -> float:
+        """GPU time of the `waiting` ops in the recorded step; it has to be over."""
+        return float(sum(begin.elapsed_time(end) for begin, end in self._left_out))
 
     def _positions(self, indexed: Tensor, indices: list[Tensor]) -> list[Tensor]:
         """Where the indexed tensor is; masks as the positions that they select: the same result,

@@ -9,12 +9,15 @@ from launchscope.runner.child.plain_values import is_tensor, tensor_call, tensor
 from launchscope.runner.child.torch_types import Args, Kwargs, Op, Tensor, Torch
 
 SYNC, HOST_COPY, DYNAMIC, RNG = "sync", "host_copy", "dynamic_shape", "rng"
+OTHER = "other"  # an op that waits, or that a capture refuses, for a reason of its own
+UNKNOWN_OP = "unknown"  # one of several at its line
 
 # Ops that read a device value on the host, or whose output shape depends on values.
 _BY_NAME = {
     "aten::_local_scalar_dense": SYNC,
     "aten::equal": SYNC,
     "aten::is_nonzero": SYNC,
+    "aten::_linalg_check_errors": SYNC,
     "aten::nonzero": DYNAMIC,
     "aten::argwhere": DYNAMIC,
     "aten::masked_select": DYNAMIC,

@@ -29,7 +29,14 @@ from launchscope.model import (
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
-from launchscope.runner.child.ops.blocking import HOST_COPY, RNG, SYNC, blocker_of, runs_no_kernel
+from launchscope.runner.child.ops.blocking import (
+    HOST_COPY,
+    OTHER,
+    RNG,
+    SYNC,
+    blocker_of,
+    runs_no_kernel,
+)
 from launchscope.runner.child.ops.module_stack import ModuleNames
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
 from launchscope.runner.child.plain_values import (
@@ -154,6 +161,7 @@ class StepStream:
         # Kept up to date by the pass that runs the step.
         self.part: StepPart = "forward"
         self.in_compiled = False  # in a call of compiled code
+        self.running: str | None = None  # the op that runs now, if a stub can replace its result
         self.blockers: Counter[BlockerRecord] = Counter()
         self.produced: set[StorageRef] = {None}  # what has no storage is no input either
         self.read: dict[StorageRef, TensorShape] = {}
@@ -308,7 +316,11 @@ def make_dispatch_mode(
             where = host.zeroed.pop(weak_storage(args[0]), where)
         if touches:
             record_memory(op, args, kwargs, tensors)
-        result = run(*args, **kwargs)
+        stream.running = None if op._schema.is_mutable else dotted(name)
+        try:
+            result = run(*args, **kwargs)
+        finally:
+            stream.running = None
         made = list(tensors_in(torch, result))
         if not touches and any(host.holds(tensor) for tensor in tensors):
             for tensor in made:
@@ -391,9 +403,12 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
             return
         try:
             for stream in streams:
-                place = stream.place()
-                if all(place != _place_of(record) for record in stream.blockers):
+                place, op = stream.place(), stream.running
+                known = (record.op for record in stream.blockers if _place_of(record) == place)
+                if op is None and not any(known):
                     stream.block("cudaStreamSynchronize", SYNC, place)
+                elif op is not None and op not in known:
+                    stream.block(op, OTHER, place)
         except Exception as error:
             raise_if_interrupt(error)
             errors.append(error)

@@ -250,7 +250,7 @@ class InspectPass(Pass[InspectResult]):
             device_ops=tuple(stream.device_ops for stream in self._streams),
             blockers=tuple(
                 replace(record, by_step=tuple(stream.blockers[key] for stream in self._streams))
-                for key, record in zip(blockers, _records(blockers))
+                for key, record in zip(blockers, records_of(blockers))
             ),
             ops=tuple(last.ops),
             scheduler_live=self._rate_set_at is not None or bool(live_schedulers(context)),
@@ -285,7 +285,7 @@ def usual_steps(context: Context) -> Callable[[], bool]:
     return lambda: context.is_main_kind() and not is_last_batch(last, usual, context.step_inputs())
 
 
-def _records(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:
+def records_of(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:
     return tuple(
         replace(
             blocker,
@@ -324,7 +324,7 @@ def _of_steps(streams: Sequence[StepStream]) -> tuple[tuple[OpCount, ...], ...]:
 def _between_record(stream: StepStream) -> BetweenRecord:
     return BetweenRecord(
         _op_counts(stream),
-        _records(stream.blockers),
+        records_of(stream.blockers),
         stream.copies,
         complete=stream.device_ops < stream.most_ops,
     )

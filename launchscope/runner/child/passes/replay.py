@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from launchscope.model import InspectResult, Reason, ReplayResult, SourceLine, StepPart
+from launchscope.model import (
+    BlockerRecord,
+    InspectResult,
+    LibraryLine,
+    Reason,
+    ReplayResult,
+    SourceLine,
+    StepPart,
+)
 from launchscope.runner.child.capture.capture import Bursts, Capture, LiveReplay
 from launchscope.runner.child.capture.optimizer_retry import retried
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, before_capture
 from launchscope.runner.child.capture.stubs import WITHOUT_STUB, StubMismatchError, Stubs
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.interrupts import own_errors_ignored, raise_if_interrupt
+from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_OP
 from launchscope.runner.child.passes import Context, FailedCapture, Pass, Skip
-from launchscope.runner.child.passes.inspect import InspectPass, usual_steps
+from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
 from launchscope.runner.child.plain_values import is_tensor, objects_of, tensor_field
 from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
-from launchscope.runner.child.source_lines import raising_frame, user_line
+from launchscope.runner.child.source_lines import code_place, raising_frame, user_line
 from launchscope.runner.child.step_pattern import BACKWARD
 from launchscope.runner.child.torch_types import Storage, Tensor, Value
 
@@ -58,6 +68,7 @@ class CapturePass(Pass[ReplayResult]):
         self._stubs = self.make_stubs()
         self._is_usual_step = usual_steps(context)
         self._is_usual = self._is_warm = False
+        self._part: StepPart = "forward"
         self._capture: Capture | None = None  # while it records
         self._live: LiveReplay | None = None  # this and the next two: from the capture on
         self._bursts: Bursts | None = None
@@ -174,10 +185,24 @@ class CapturePass(Pass[ReplayResult]):
 
         So is running out of memory later: the graph needs its memory beside that of eager.
         """
-        if self._gave_up is not None:
-            return self.failed(self._gave_up)
+        stopped = self._gave_up or (error if self._capture is not None else None)
+        if stopped is not None:
+            return replace(self.failed(stopped), refused=self._refused(stopped))
         starved = self._live is not None and is_out_of_memory(error)
-        return self.failed(error) if starved or self._capture is not None else None
+        return self.failed(error) if starved else None
+
+    def _refused(self, error: BaseException) -> BlockerRecord | None:
+        """The operation of the script at which the capture ended; None where it is no cause."""
+        if reason_of(error).code not in ("error", "cuda_error"):
+            return None
+        place = code_place(raising_frame(error), self.context.hooks.backward_where)
+        inspect = self.context.result(InspectPass)
+        ops = () if inspect is None else inspect.ops
+        at_line = {op.op for op in ops if op.where == place.where}
+        op = at_line.pop() if len(at_line) == 1 else UNKNOWN_OP
+        library = None if place.library is None else LibraryLine(place.library)
+        record = BlockerRecord(op, OTHER, place.where, 1, part=self._part, library=library)
+        return records_of(Counter({record: 1}))[0]
 
     def failed(self, error: BaseException) -> ReplayResult:
         """A failed replay with the reason; the results of the eager passes are on disk already."""
@@ -259,7 +284,8 @@ class CapturePass(Pass[ReplayResult]):
         if not stubs.used:
             return replace(result, reason=Reason("blockers_skipped"))
         reason = Reason("blockers_stubbed", {"count": stubs.used})
-        return replace(result, status="what_if", reason=reason)
+        left_out_ms = stubs.left_out_ms
+        return replace(result, status="what_if", reason=reason, left_out_ms=left_out_ms)
 
 
 class ReplayPass(CapturePass):
@@ -290,8 +316,10 @@ class ReplayPass(CapturePass):
 
     def make_stubs(self) -> Stubs | None:
         inspect = self.context.result(InspectPass)
-        stubbed = inspect is not None and inspect.blockers
-        return Stubs(self.context.hooks, self.context.on_device) if stubbed else None
+        if inspect is None or not inspect.blockers:
+            return None
+        waiting = [(b.op, b.where) for b in inspect.blockers if b.category == OTHER]
+        return Stubs(self.context.hooks, self.context.on_device, frozenset(waiting))
 
     def skipped(self, context: Context, skip: Skip) -> ReplayResult:
         inspect = context.result(InspectPass) if skip.status == "blocked" else None

@@ -42,7 +42,8 @@ class ForwardBackwardPass(CapturePass):
         inspect, skip = context.result(InspectPass), uncapturable(context)
         if skip is not None or inspect is None:
             return skip
-        for blocker in inspect.blockers:
+        refused = [whole.refused] if whole is not None and whole.refused is not None else []
+        for blocker in (*inspect.blockers, *refused):
             if blocker.part in self.parts:
                 line = blocker.where
                 details: dict[str, str | int | float] = {"op": blocker.op}

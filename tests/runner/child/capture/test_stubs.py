@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
+from launchscope.model import SourceLine
 from launchscope.reason_text import reason_text
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 from launchscope.runner.child.hooks.compile_hooks import observed_call
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
+from launchscope.runner.child.source_lines import user_line
 
 
 @pytest.fixture
@@ -232,3 +235,23 @@ def test_compiled_code_stays_compiled_beside_a_recorded_result() -> None:
     assert results == ((9.0, 2.0), (9.0, 2.0))
     assert (len(compiled), len(ran)) == (1, 5)
     assert hooks.around_compiled is None
+
+
+def test_an_op_that_waits_for_its_own_reason_is_left_out_at_that_line_only() -> None:
+    where = None
+
+    def step(x: Any) -> Any:
+        nonlocal where
+        where = user_line(sys._getframe())
+        kept = torch.linalg.vector_norm(x)
+        return kept, torch.linalg.vector_norm(x)
+
+    step(X)
+    assert where is not None
+    line = SourceLine(where.file, where.line + 1)
+    op = "aten.linalg_vector_norm"
+    stubs = Stubs(Hooks(torch, NO_OBSERVER), lambda tensor: True, {(op, line)})
+    recorded, played = results_of(stubs, step, X, Y)
+    assert played[0] == recorded[0] == X.norm()
+    assert played[1] == Y.norm()
+    assert stubs.left_out_ms == 0.0  # there is no GPU

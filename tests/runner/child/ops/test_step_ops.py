@@ -124,3 +124,32 @@ def test_a_product_with_a_sparse_matrix_waits_unless_its_entries_are_in_order() 
     leaf = dense.clone().requires_grad_()
     # The backward multiplies by the transposed matrix, whose entries are in another order.
     assert blockers_of(lambda: (ordered @ leaf).sum().backward()) == [("aten.mm", "sync")]
+
+
+def test_a_wait_is_that_of_the_op_that_runs_unless_it_changes_its_inputs() -> None:
+    library = torch.library.Library("launchscope_waits", "DEF")
+
+    def waits(x: Any) -> Any:
+        warnings.warn(SYNC_TEXT, stacklevel=1)
+        return x.clone()
+
+    library.define("solve(Tensor x) -> Tensor")
+    library.impl("solve", waits, "CPU")
+    library.define("sort_(Tensor(a!) x) -> Tensor")
+    library.impl("sort_", waits, "CPU")
+    found = []
+    for op in (torch.ops.launchscope_waits.solve, torch.ops.launchscope_waits.sort_):
+        stream = StepStream()
+        modes = make_dispatch_mode(torch, stream, lambda tensor: True, HostTensors())
+        with recording_syncs(torch, stream), modes:
+            op(torch.ones(2))
+        found += [(record.op, record.category) for record in stream.records()]
+    assert found == [("launchscope_waits.solve", "other"), ("cudaStreamSynchronize", "sync")]
+
+
+def test_torch_linalg_waits_for_its_error_check_unless_the_script_checks_itself() -> None:
+    matrix = torch.eye(2)
+    check = [("aten._linalg_check_errors", "sync")]
+    assert blockers_of(lambda: torch.linalg.cholesky(matrix)) == check
+    assert blockers_of(lambda: torch.linalg.inv(matrix)) == check
+    assert blockers_of(lambda: torch.linalg.cholesky_ex(matrix)) == []

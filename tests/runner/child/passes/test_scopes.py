@@ -11,6 +11,7 @@ import torch
 from launchscope.model import (
     BlockerRecord,
     InspectResult,
+    OpRecord,
     Reason,
     ReplayResult,
     ReplayStatus,
@@ -28,6 +29,7 @@ from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.passes.scope_forward import ForwardPass
 from launchscope.runner.child.passes.scope_forward_backward import ForwardBackwardPass
 from launchscope.runner.child.passes.verify import VerifyPass
+from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.run_folder import RunFolder
@@ -145,6 +147,55 @@ def test_a_wait_inside_an_unknown_op_has_no_stub(context: Context) -> None:
     assert ReplayPass().skip(context) == Skip("blocked", reason)
 
 
+class Began:
+    """A capture that has begun."""
+
+    def abandon(self) -> None: ...
+
+
+def ends() -> None:
+    raise RuntimeError("not while a capture records")
+
+
+def refused(context: Context, part: StepPart, ops: int = 1) -> ReplayResult:
+    """The result of a capture that ended with an error at a line with so many ops."""
+    replay = ReplayPass()
+    replay.start(context)
+    if part == "backward":
+        replay.part_ended("forward")
+    replay._capture = Began()  # type: ignore[assignment]
+    try:
+        ends()
+    except RuntimeError as error:
+        where = user_line(raising_frame(error))
+        known = tuple(OpRecord(f"library.op{number}", where) for number in range(ops))
+        context.results["inspect"] = replace(inspected(), ops=known)
+        result = replay.failed_inside_step(error)
+    assert result is not None
+    assert (result.status, result.where) == ("failed", where)
+    return result
+
+
+def test_an_op_that_a_capture_refuses_is_named_with_its_line(context: Context) -> None:
+    found = refused(context, "forward")
+    assert found.refused is not None
+    assert (found.refused.op, found.refused.where) == ("library.op0", found.where)
+    assert found.refused.code == 'raise RuntimeError("not while a capture records")'
+    several = refused(context, "forward", ops=2).refused
+    assert several is not None
+    assert several.op == "unknown"
+
+
+def test_a_part_without_the_op_that_a_capture_refuses_is_tried(context: Context) -> None:
+    context.results["replay"] = refused(context, "backward")
+    skip = ForwardBackwardPass().skip(context)
+    assert skip is not None
+    assert (skip.status, skip.reason.details["op"]) == ("blocked", "library.op0")
+    assert ForwardPass().skip(context) is None
+    context.results["replay"] = refused(context, "forward")
+    assert ForwardPass().skip(context) is not None
+
+
 def test_a_scope_that_is_blocked_or_whose_process_died_is_a_result(context: Context) -> None:
     blocked = ForwardPass().skipped(context, Skip("blocked", AT_THE_LINE))
     assert blocked == ReplayResult("blocked", AT_THE_LINE, scope="forward")
@@ -192,6 +243,18 @@ def test_another_run_tries_smaller_scopes_after_a_capture_that_failed(
     session.collected.results["replay"] = ReplayResult(status)
     report = ChildReport(done=not ended, script=ScriptEnded() if ended else None)
     assert session._why_again(report) == (Reason("smaller_part") if again else None)
+
+
+def test_no_run_tries_a_scope_after_a_capture_that_the_forward_refuses(
+    tmp_path: Path, context: Context
+) -> None:
+    session = _Session(Target("script", "t.py"), Schedule(), RunOptions(), tmp_path, nothing)
+    session.collected.on_gpu = True
+    session.collected.results = {kind.name: None for kind in all_passes() if kind.part_of is None}
+    tried: tuple[tuple[StepPart, bool], ...] = (("backward", True), ("forward", False))
+    for part, again in tried:
+        session.collected.results["replay"] = refused(context, part)
+        assert (session._why_again(ChildReport(done=True)) is not None) is again
 
 
 def test_a_process_that_dies_in_a_scope_leaves_its_result(tmp_path: Path) -> None:
