@@ -28,6 +28,7 @@ from launchscope.analysis.replay_model.replay import (
     replayed_work,
     with_largest_scope,
 )
+from launchscope.analysis.replay_model.shapes import project_shapes, shape_replays
 from launchscope.analysis.steps.between import blocker_of, of_records
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.steps.occurrence import Kind, occurrence
@@ -102,6 +103,15 @@ def build_profile(
         # A replay of other work says nothing about this step: the prediction counts instead.
         same_work = compared.work.same is not False
         _add_projection(builder, projector, times, result, replay if same_work else None)
+    shape_graphs = () if replay is not None else shape_replays(recording.replay_shapes)
+    if times is not None and shape_graphs:
+        projection = project_shapes(times, shape_graphs)
+        if projection is not None:
+            builder.add_projection(projection)
+            # Of the mean step: those of the other shapes stay eager.
+            kept = 1 - (projection.step_pct or 0.0) / 100
+            builder.set("replay_ms", (times.step_ms or 0.0) * kept)
+            builder.set("speedup", 1 / kept if kept else None)
     scopes = scope_replays(recording, times.iteration_ms if times else None, projector)
     builder.notes += [
         f"the {failed.name} pass gave no result: {reason_text(failed.reason)}"
@@ -117,7 +127,7 @@ def build_profile(
         metrics=builder.metrics,
         shapes=shapes,
         blockers=_blockers(inspected, recording.replay),
-        replay=replace(compared, scopes=scopes),
+        replay=replace(compared, scopes=scopes, shapes=shape_graphs),
         kernels=kernel_table(lines) if lines is not None else (),
         ops=op_table(ops),
         between=builder.between,
@@ -164,9 +174,9 @@ def _traced_steps(
 
 
 def _reported_kind(recording: Recording) -> int | None:
-    """The kind of step to report: the replayed one, else the most frequent one."""
+    """The kind of step to report: the replayed one, else the most frequent one; None for all."""
     kinds = recording.step.kinds if recording.step else ()
-    if len(kinds) < 2:
+    if len(kinds) < 2 or shape_replays(recording.replay_shapes):  # those weigh all of them
         return None
     if recording.replay is not None and recording.replay.replay_bursts:
         return recording.replay.kind

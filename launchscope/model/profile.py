@@ -144,6 +144,18 @@ class ScopeReplay:
 
 
 @dataclass(frozen=True)
+class ShapeReplay:
+    """What a graph gives the steps that begin with inputs of this shape. Times are of the step."""
+
+    inputs: tuple[TensorShape, ...]
+    share_pct: float  # of the steps
+    eager_ms: float
+    replay_ms: float
+    least_saved_ms: float = 0.0  # between the bursts that differ least
+    most_saved_ms: float = 0.0
+
+
+@dataclass(frozen=True)
 class Replay:
     status: ReplayStatus
     reason: Reason | None = None
@@ -153,6 +165,7 @@ class Replay:
     work: WorkComparison = WorkComparison(None)
     correct: Correctness = Correctness()
     scopes: tuple[ScopeReplay, ...] = ()  # smaller ones, where the whole step was not captured
+    shapes: tuple[ShapeReplay, ...] = ()  # where they vary: those that come back
 
 
 @dataclass(frozen=True)

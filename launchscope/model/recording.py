@@ -328,7 +328,7 @@ class InspectResult:
     partial: bool = False  # autocast or GradScaler did nothing and are not in the count
     unused_gpu: UnusedGpu | None = None
     last_batch: LastBatch | None = None  # a step with it is not among the inspected ones
-    opening: tuple[TensorShape, ...] = ()  # what the forward that opens a usual step gets
+    openings: tuple[tuple[TensorShape, ...], ...] = ()  # what the forward that opens each step gets
     notes: tuple[str, ...] = ()
 
 
@@ -355,6 +355,26 @@ class ReplayResult:
     kind: int = 0
     refused: BlockerRecord | None = None  # what raised the error that ended the capture
     left_out_ms: float = 0.0  # GPU time of what a stub left out and a fix would not; in no burst
+
+
+@dataclass(frozen=True)
+class ShapeBursts:
+    """The bursts of eager steps and replays that begin with inputs of one shape."""
+
+    inputs: tuple[TensorShape, ...]
+    steps: int  # of this shape, among those that the pass saw
+    eager_bursts: tuple[tuple[float, ...], ...] = ()
+    replay_bursts: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class ShapesResult:
+    """The replay_shapes pass: a graph for each of the shapes that came back, where shapes vary."""
+
+    shapes: tuple[ShapeBursts, ...]
+    steps: int  # that the pass saw
+    distinct: int  # shapes among them
+    reason: Reason | None = None  # why it ended with these
 
 
 @dataclass(frozen=True)
@@ -459,6 +479,7 @@ class Recording:
     trace: TraceResult | None = None
     inspect: InspectResult | None = None
     replay: ReplayResult | None = None
+    replay_shapes: ShapesResult | None = None
     replay_trace: ReplayTraceResult | None = None
     scope_forward_backward: ReplayResult | None = None
     scope_forward: ReplayResult | None = None

@@ -67,7 +67,7 @@ def test_steps_over_the_end_of_an_epoch_have_one_shape_and_a_rare_one(
     assert inspect is not None
     assert (inspect.steps, inspect.last_batch) == (7, LastBatch(26, 8))
     assert len(inspect.between) == len(inspect.forwards) == len(inspect.inputs) == 7
-    assert [str(shape) for shape in inspect.opening] == ["(8, 6) float32"]
+    assert {str(shape) for opening in inspect.openings for shape in opening} == {"(8, 6) float32"}
     profile = advised(run)
     assert profile.shapes.stable
     assert len(profile.shapes.signatures) == 1

@@ -38,7 +38,18 @@ from launchscope.report.documents.labels import (
 from launchscope.report.documents.launching import launching
 from launchscope.rules import find_rule
 from launchscope.rules.profile_queries import gain
-from launchscope.wording import count, decimals, figures, ms, pct, place, plural, times, with_unit
+from launchscope.wording import (
+    count,
+    decimals,
+    figures,
+    ms,
+    pct,
+    place,
+    plural,
+    shapes,
+    times,
+    with_unit,
+)
 
 _BASES = {
     "measured": "replay measured",
@@ -253,6 +264,10 @@ def durations(profile: Profile, *, spread: bool = True) -> list[Row]:
         if (eager := scope.eager_ms) and (replay := scope.replay_ms):
             label = f"{scope.scope.replace('_', ' and ')} alone"
             rows.append(Row(label, ms(eager), ms(replay), eager / replay))
+    for shape in profile.replay.shapes:
+        label = f"step with inputs {shapes(shape.inputs)}"
+        ratio = shape.eager_ms / shape.replay_ms if shape.replay_ms else None
+        rows.append(Row(label, ms(shape.eager_ms), ms(shape.replay_ms), ratio))
     whole = Row(
         "whole span" if is_total(profile) else "iteration",
         _metric(profile, "iteration_ms", spread=spread),
@@ -267,7 +282,7 @@ def _launching(profile: Profile) -> list[Row]:
     is_replayed = _is_replayed(profile)
     host_us = profile.value("host_replay_us") if is_replayed else None
     host = "" if host_us is None else ms(host_us / 1000.0)
-    launches = "1" if is_replayed else ""
+    launches = "1" if is_replayed and not profile.replay.shapes else ""
     rows = [
         Row(f"host time{of}", _metric(profile, "host_ms"), host),
         Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),

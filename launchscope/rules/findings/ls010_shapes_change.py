@@ -40,7 +40,7 @@ from launchscope.rules.shape_change import (
     shorter_batch,
 )
 from launchscope.rules.verdict.obstacles import obstacle_of
-from launchscope.wording import plural, shapes
+from launchscope.wording import ms, pct, plural, shapes
 
 
 @rule("LS010", __doc__, fixable=True)
@@ -60,6 +60,17 @@ def RULE(profile: Profile) -> Findings:
     obstacle = obstacle_of(profile, "LS010")
     if obstacle is None:
         return
+    for shape in profile.replay.shapes:
+        yield RULE.finding(
+            "info",
+            f"A graph for inputs of {shapes(shape.inputs) or 'the usual shape'}, which "
+            f"{pct(shape.share_pct)} of the steps have, takes {ms(shape.replay_ms)} instead of "
+            f"{ms(shape.eager_ms)}",
+            "",
+            share_pct=shape.share_pct,
+            eager_ms=shape.eager_ms,
+            replay_ms=shape.replay_ms,
+        )
     distinct, grown = distinct_inputs(profile), growth(profile)
     steps = sum(signature.steps for signature in profile.shapes.signatures)
     few = distinct <= MAX_BUCKETS

@@ -95,7 +95,7 @@ def _decide_paying(profile: Profile, found: Gain) -> Decision:
     fixes = list(obstacles(profile))
     codes = tuple(fix.code for fix in fixes)
     padding = any(fix.kind == "padding" for fix in fixes)
-    if padding and distinct_inputs(profile) > MAX_BUCKETS:
+    if padding and distinct_inputs(profile) > MAX_BUCKETS and not profile.replay.shapes:
         return "stay_eager", headline.too_many_shapes(profile, found, fixes), ("LS010", *codes)
     status = profile.replay.status
     if status in ("blocked", "what_if") or (fixes and not (padding and len(fixes) == 1)):
@@ -165,7 +165,8 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
     found = gain(profile)
     if found is None or recommendation == "inconclusive":
         return "medium" if recommendation == "stay_eager" else "low"
-    if recommendation == "adopt_bucketed" and every_step_differs(profile):
+    measured = bool(profile.replay.shapes)
+    if recommendation == "adopt_bucketed" and every_step_differs(profile) and not measured:
         return "low"
     unchecked = profile.replay.correct.status != "verified"
     doubts = [
@@ -173,7 +174,7 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
         found.basis != "measured" or (recommendation in _ADOPTING and unchecked),
         few_steps_timed(profile),
         profile.facts.projected_from_bursts is True,
-        recommendation == "adopt_bucketed",
+        recommendation == "adopt_bucketed" and not measured,
         _is_traced_once(profile),
     ]
     levels: tuple[Confidence, ...] = ("high", "medium", "low")

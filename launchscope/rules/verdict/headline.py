@@ -35,6 +35,13 @@ def after_fixes(profile: Profile, found: Gain, fixes: list[Obstacle]) -> str:
 
 
 def bucketed(profile: Profile, found: Gain) -> str:
+    if shapes := profile.replay.shapes:
+        share = pct(sum(shape.share_pct for shape in shapes))
+        most = "the most frequent shape" if len(shapes) == 1 else f"{len(shapes)} frequent shapes"
+        return (
+            f"Adopt one CUDA graph for each shape that comes often: one for {most} ({share} of the "
+            f"steps) {_effect(profile, found)}."
+        )
     effect = f"a replay {_effect(profile, found)}{_BEFORE_PADDING}"
     if every_step_differs(profile):
         return (

@@ -64,6 +64,14 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
             f"({grown}) to the longest length. Write each step in place at a position that is a "
             "tensor, and mask what is not filled yet",
         )
+    elif profile.replay.shapes:
+        yield Obstacle(
+            "padding",
+            "LS010",
+            "each frequent shape has a graph of its own",
+            "Capture one graph for each frequent shape. Pad other inputs to one of these, or run "
+            "their steps eagerly",
+        )
     elif distinct_inputs(profile) > 1:
         yield Obstacle(
             "padding",

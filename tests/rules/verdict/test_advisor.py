@@ -14,6 +14,7 @@ from launchscope.model import (
     Profile,
     Reason,
     Replay,
+    ShapeReplay,
     Shapes,
     ShapeSignature,
     SourceLine,
@@ -327,6 +328,31 @@ def test_few_shapes_get_one_graph_each() -> None:
     assert "2 shapes seen" in given.headline
     assert given.instructions[0].startswith("Pad the inputs to a few fixed sizes")
     assert "capture one graph per shape" in given.instructions[-2]
+
+
+def test_shapes_whose_replays_were_measured_get_one_graph_each() -> None:
+    measured = (
+        ShapeReplay(tensors("(8, 97) float32"), 60.0, 9.0, 3.0),
+        ShapeReplay(tensors("(8, 101) float32"), 30.0, 9.0, 3.0),
+    )
+    of = profile(
+        shapes=shapes("(8, 97) float32", "(8, 101) float32", "(8, 120) float32"),
+        replay=Replay("skipped", Reason("ops_change"), shapes=measured),
+    )
+    given = verdict(of)
+    assert (given.recommendation, given.basis) == ("adopt_bucketed", "measured")
+    assert given.confidence == "medium"  # no result was compared with eager's
+    assert given.headline.startswith(
+        "Adopt one CUDA graph for each shape that comes often: one for 2 frequent shapes (90 % of "
+        "the steps) shortens the iteration by 62 %"
+    )
+    assert given.instructions[0].startswith("Capture one graph for each frequent shape")
+    found = [finding for finding in advise(of).findings if finding.code == "LS010"]
+    assert found[0].title == (
+        "A graph for inputs of (8, 97) float32, which 60 % of the steps have, takes 3.00 ms "
+        "instead of 9.00 ms"
+    )
+    assert "LS031" not in [finding.code for finding in advise(of).findings]
 
 
 def test_too_many_shapes_stay_eager() -> None:

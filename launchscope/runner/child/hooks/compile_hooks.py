@@ -30,7 +30,7 @@ def observed_call(
 
     def run(*args: Any, **kwargs: Any) -> Value:
         around = hooks.around_compiled
-        if around is None:
+        if around is None or hooks.ignores_thread():  # modes belong to a thread
             return call(*args, **kwargs)
         with around():
             return call(*args, **kwargs)

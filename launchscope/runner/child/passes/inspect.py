@@ -271,7 +271,7 @@ class InspectPass(Pass[InspectResult]):
             partial=partial,
             unused_gpu=None if obstacle is None else unused_gpu(obstacle),
             last_batch=self._last_batch,
-            opening=self._openings[len(self._streams) - 1] if self._last_batch else (),
+            openings=tuple(self._openings[: len(self._streams)]),
             notes=notes,
         )
 
@@ -279,9 +279,10 @@ class InspectPass(Pass[InspectResult]):
 def usual_steps(context: Context) -> Callable[[], bool]:
     """Says as a step begins whether it is of the kind that is captured, and has a whole batch."""
     inspect = context.result(InspectPass)
-    last, usual = (None, ()) if inspect is None else (inspect.last_batch, inspect.opening)
-    if last is None:
+    last = None if inspect is None else inspect.last_batch
+    if inspect is None or last is None:
         return context.is_main_kind
+    usual = inspect.openings[-1]
     return lambda: context.is_main_kind() and not is_last_batch(last, usual, context.step_inputs())
 
 

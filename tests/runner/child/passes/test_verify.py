@@ -334,7 +334,7 @@ def test_the_smaller_last_batch_of_an_epoch_is_not_compared(tmp_path: Path) -> N
     context.step_inputs = lambda: (shape_of(next(now)),)
     context.results["inspect"] = InspectResult(
         steps=1, signatures=(), inputs=(), device_ops=(), blockers=(),
-        last_batch=LastBatch(36, 16), opening=(TensorShape((16, 8), "float32"),),
+        last_batch=LastBatch(36, 16), openings=((TensorShape((16, 8), "float32"),),),
     )  # fmt: skip
     result = verified(context, loop.step, lambda: loop.step(0, 1.0))
     assert (result.status, len(result.update_diff), result.causes) == ("verified", 4, ())

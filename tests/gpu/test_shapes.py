@@ -1,0 +1,57 @@
+"""Steps whose input shapes vary: those that come back are captured and measured one by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gpu.conftest import Profiled
+
+pytestmark = pytest.mark.gpu
+
+HEAD = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+blocks = [nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True) for _ in range(4)]
+net = nn.Sequential(nn.Embedding(100, 64), *blocks, nn.Linear(64, 8)).cuda()
+LENGTHS = {lengths}
+"""
+SERVES = """
+net.eval()
+with torch.inference_mode():
+    for step in range(1500):
+        ids = torch.randint(0, 100, (8, LENGTHS[step % len(LENGTHS)]), device="cuda")
+        out = net(ids)
+"""
+TRAINS = """
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(1500):
+    ids = torch.randint(0, 100, (8, LENGTHS[step % len(LENGTHS)]), device="cuda")
+    optimizer.zero_grad()
+    loss = net(ids).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("loop", [SERVES, TRAINS], ids=["serves", "trains"])
+@pytest.mark.parametrize("lengths", [[16, 16, 32, 48, 64, 128], [16, 16, 64]], ids=["5", "2"])
+def test_lengths_that_come_back_are_measured_and_weighted(
+    profiled: Profiled, loop: str, lengths: list[int]
+) -> None:
+    profile = profiled(HEAD.format(lengths=lengths) + loop)
+    shapes = profile.replay.shapes
+    assert len(shapes) == min(4, len(set(lengths))), profile.replay.reason
+    assert 80.0 < sum(shape.share_pct for shape in shapes) <= 100.0
+    assert all(shape.replay_ms < shape.eager_ms for shape in shapes)
+    assert shapes[0].inputs[0].dims == (8, 16)
+    assert shapes[0].share_pct == pytest.approx(100 * 2 / len(lengths), abs=10)
+    assert profile.verdict is not None
+    assert (profile.verdict.recommendation, profile.verdict.basis) == ("adopt_bucketed", "measured")
+
+
+def test_lengths_that_never_come_back_are_predicted(profiled: Profiled) -> None:
+    profile = profiled(HEAD.format(lengths="list(range(16, 300))") + SERVES)
+    assert profile.replay.shapes == ()
+    assert profile.verdict is not None
+    assert profile.verdict.recommendation in ("adopt_bucketed", "stay_eager")
