@@ -36,6 +36,8 @@ from launchscope.runner.child.torch_types import Storage, Tensor, Value
 if TYPE_CHECKING:
     from launchscope.graph_step import SavedState
 
+# cudaErrorStreamCaptureInvalidated: an earlier call has broken the capture, without an error.
+_INVALIDATED = 901
 Scope = Literal["full_step", "forward_backward", "forward", "region"]
 
 
@@ -194,6 +196,8 @@ class CapturePass(Pass[ReplayResult]):
     def _refused(self, error: BaseException) -> BlockerRecord | None:
         """The operation of the script at which the capture ended; None where it is no cause."""
         if reason_of(error).code not in ("error", "cuda_error"):
+            return None
+        if getattr(error, "error_code", None) == _INVALIDATED:
             return None
         place = code_place(raising_frame(error), self.context.hooks.backward_where)
         inspect = self.context.result(InspectPass)

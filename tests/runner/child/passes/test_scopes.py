@@ -186,6 +186,18 @@ def test_an_op_that_a_capture_refuses_is_named_with_its_line(context: Context) -
     assert several.op == "unknown"
 
 
+def test_a_call_after_the_one_that_broke_the_capture_is_not_blamed(context: Context) -> None:
+    class AcceleratorError(RuntimeError):
+        error_code = 901
+
+    replay = ReplayPass()
+    replay.start(context)
+    replay._capture = Began()  # type: ignore[assignment]
+    result = replay.failed_inside_step(AcceleratorError("previous error during capture"))
+    assert result is not None
+    assert (result.status, result.refused) == ("failed", None)
+
+
 def test_a_part_without_the_op_that_a_capture_refuses_is_tried(context: Context) -> None:
     context.results["replay"] = refused(context, "backward")
     skip = ForwardBackwardPass().skip(context)
