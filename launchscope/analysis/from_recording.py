@@ -28,7 +28,11 @@ from launchscope.analysis.replay_model.replay import (
     replayed_work,
     with_largest_scope,
 )
-from launchscope.analysis.replay_model.shapes import project_shapes, shape_replays
+from launchscope.analysis.replay_model.shapes import (
+    padded_replay,
+    project_shapes,
+    shape_replays,
+)
 from launchscope.analysis.steps.between import blocker_of, of_records
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.steps.occurrence import Kind, occurrence
@@ -104,9 +108,13 @@ def build_profile(
         same_work = compared.work.same is not False
         _add_projection(builder, projector, times, result, replay if same_work else None)
     shape_graphs = () if replay is not None else shape_replays(recording.replay_shapes)
-    if times is not None and shape_graphs:
-        projection = project_shapes(times, shape_graphs)
-        if projection is not None:
+    padded = None if times is None else padded_replay(recording.replay_shapes, times)
+    for graphs in (shape_graphs, () if padded is None else (padded,)):
+        projection = None if times is None else project_shapes(times, graphs)
+        # One size may be too large for most steps where several would pay: only its gain counts.
+        if times is None or projection is None:
+            continue
+        if graphs is shape_graphs or projection.removable_pct >= threshold_pct:
             builder.add_projection(projection)
             # Of the mean step: those of the other shapes stay eager.
             kept = 1 - (projection.step_pct or 0.0) / 100
@@ -127,7 +135,7 @@ def build_profile(
         metrics=builder.metrics,
         shapes=shapes,
         blockers=_blockers(inspected, recording.replay),
-        replay=replace(compared, scopes=scopes, shapes=shape_graphs),
+        replay=replace(compared, scopes=scopes, shapes=shape_graphs, padded=padded),
         kernels=kernel_table(lines) if lines is not None else (),
         ops=op_table(ops),
         between=builder.between,

@@ -166,6 +166,8 @@ class Replay:
     correct: Correctness = Correctness()
     scopes: tuple[ScopeReplay, ...] = ()  # smaller ones, where the whole step was not captured
     shapes: tuple[ShapeReplay, ...] = ()  # where they vary: those that come back
+    # Where none comes back: every step, with its inputs padded to these.
+    padded: ShapeReplay | None = None
 
 
 @dataclass(frozen=True)

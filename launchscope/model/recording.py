@@ -375,6 +375,8 @@ class ShapesResult:
     steps: int  # that the pass saw
     distinct: int  # shapes among them
     reason: Reason | None = None  # why it ended with these
+    # If no shape came back: replays of one large step, and eager steps of all sizes.
+    padded: ShapeBursts | None = None
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,15 @@ def test_lengths_that_come_back_are_measured_and_weighted(
     assert (profile.verdict.recommendation, profile.verdict.basis) == ("adopt_bucketed", "measured")
 
 
-def test_lengths_that_never_come_back_are_predicted(profiled: Profiled) -> None:
-    profile = profiled(HEAD.format(lengths="list(range(16, 300))") + SERVES)
+@pytest.mark.parametrize("loop", [SERVES, TRAINS], ids=["serves", "trains"])
+def test_lengths_that_never_come_back_are_measured_at_the_largest_size(
+    profiled: Profiled, loop: str
+) -> None:
+    profile = profiled(HEAD.format(lengths="list(range(16, 300))") + loop)
+    padded = profile.replay.padded
     assert profile.replay.shapes == ()
+    assert padded is not None, profile.notes
+    assert padded.inputs[0].dims[1] > 60  # the lengths before were shorter
+    assert 0.0 < padded.replay_ms
     assert profile.verdict is not None
-    assert profile.verdict.recommendation in ("adopt_bucketed", "stay_eager")
+    assert profile.verdict.recommendation in ("adopt_bucketed", "stay_eager", "adopt_after_fixes")

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
 
 from launchscope.analysis.replay_model.gain import Projection
 from launchscope.analysis.timing import StepTimes
-from launchscope.model import ShapeReplay, ShapesResult
+from launchscope.model import ShapeBursts, ShapeReplay, ShapesResult
 
 
 def shape_replays(result: ShapesResult | None) -> tuple[ShapeReplay, ...]:
     """Each shape whose replay was measured, the most frequent one first."""
     if result is None:
         return ()
-    found = []
-    for shape in sorted(result.shapes, key=lambda shape: -shape.steps):
-        eager, replay = (
-            [median(burst) for burst in bursts if burst]
-            for bursts in (shape.eager_bursts, shape.replay_bursts)
-        )
-        share = 100.0 * shape.steps / result.steps if result.steps else 0.0
-        if eager and replay:
-            times = (median(eager), median(replay))
-            bounds = (max(0.0, min(eager) - max(replay)), max(eager) - min(replay))
-            found.append(ShapeReplay(shape.inputs, share, *times, *bounds))
-    return tuple(found)
+    ordered = sorted(result.shapes, key=lambda shape: -shape.steps)
+    found = (_timed(shape, 100.0 * shape.steps / max(result.steps, 1)) for shape in ordered)
+    return tuple(shape for shape in found if shape is not None)
+
+
+def padded_replay(result: ShapesResult | None, times: StepTimes) -> ShapeReplay | None:
+    """Every step with its inputs padded to one size; eager is the mean step of all sizes."""
+    if result is None or result.padded is None or not times.step_ms:
+        return None
+    found, mean = _timed(result.padded, 100.0), float(np.mean(times.step))
+    if found is None:
+        return None
+    replay = [median(burst) for burst in result.padded.replay_bursts if burst]
+    least, most = mean - max(replay), mean - min(replay)
+    return replace(found, eager_ms=mean, least_saved_ms=least, most_saved_ms=most)
+
+
+def _timed(shape: ShapeBursts, share_pct: float) -> ShapeReplay | None:
+    eager, replay = (
+        [median(burst) for burst in bursts if burst]
+        for bursts in (shape.eager_bursts, shape.replay_bursts)
+    )
+    if not eager or not replay:
+        return None
+    bounds = (max(0.0, min(eager) - max(replay)), max(eager) - min(replay))
+    return ShapeReplay(shape.inputs, share_pct, median(eager), median(replay), *bounds)
 
 
 def project_shapes(times: StepTimes, shapes: tuple[ShapeReplay, ...]) -> Projection | None:

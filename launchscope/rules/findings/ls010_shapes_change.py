@@ -71,6 +71,15 @@ def RULE(profile: Profile) -> Findings:
             eager_ms=shape.eager_ms,
             replay_ms=shape.replay_ms,
         )
+    if (padded := profile.replay.padded) is not None:
+        yield RULE.finding(
+            "info",
+            f"Padded to the largest size seen ({shapes(padded.inputs)}), every step takes "
+            f"{ms(padded.replay_ms)} in a graph; eager takes {ms(padded.eager_ms)} on average",
+            "Several sizes add less work: launchscope compare --buckets plans them.",
+            eager_ms=padded.eager_ms,
+            replay_ms=padded.replay_ms,
+        )
     distinct, grown = distinct_inputs(profile), growth(profile)
     steps = sum(signature.steps for signature in profile.shapes.signatures)
     few = distinct <= MAX_BUCKETS

@@ -67,7 +67,7 @@ _TITLES: dict[ReplayStatus, str] = {
 @rule("LS031", __doc__, fixable=True)
 def RULE(profile: Profile) -> Findings:
     replay = profile.replay
-    if profile.mode == "rehearsal" or replay.status == "measured" or replay.shapes:
+    if profile.mode == "rehearsal" or replay.status == "measured" or replay.shapes or replay.padded:
         return
     reason = replay.reason
     why = "" if reason is None else f": {reason_text(reason)}"

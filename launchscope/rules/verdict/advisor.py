@@ -165,7 +165,8 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
     found = gain(profile)
     if found is None or recommendation == "inconclusive":
         return "medium" if recommendation == "stay_eager" else "low"
-    measured = bool(profile.replay.shapes)
+    replay = profile.replay
+    measured = found.basis == "measured" and bool(replay.shapes or replay.padded)
     if recommendation == "adopt_bucketed" and every_step_differs(profile) and not measured:
         return "low"
     unchecked = profile.replay.correct.status != "verified"

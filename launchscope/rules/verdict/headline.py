@@ -11,6 +11,7 @@ from launchscope.rules.profile_queries import PARTS, Gain, runs_torch
 from launchscope.rules.shape_change import distinct_inputs, every_step_differs
 from launchscope.rules.verdict.obstacles import Obstacle, clauses
 from launchscope.wording import ms, pct, pct_beside, place, plural, share_of, times
+from launchscope.wording import shapes as shapes_text
 
 _BEFORE_PADDING = ", before the cost of padding"
 
@@ -41,6 +42,12 @@ def bucketed(profile: Profile, found: Gain) -> str:
         return (
             f"Adopt one CUDA graph for each shape that comes often: one for {most} ({share} of the "
             f"steps) {_effect(profile, found)}."
+        )
+    padded = profile.replay.padded
+    if padded is not None and found.basis == "measured":
+        return (
+            "Pad the inputs of every step to one size, then adopt one CUDA graph: a replay of the "
+            f"largest size seen ({shapes_text(padded.inputs)}) {_effect(profile, found)}."
         )
     effect = f"a replay {_effect(profile, found)}{_BEFORE_PADDING}"
     if every_step_differs(profile):

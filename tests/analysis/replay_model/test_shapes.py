@@ -49,3 +49,20 @@ def test_each_shape_counts_as_often_as_it_occurs(tmp_path: Path) -> None:
     assert profile.value("speedup") == pytest.approx(4 / 3)
     assert profile.verdict is not None
     assert profile.verdict.basis == "measured"
+
+
+@pytest.mark.parametrize(("replay_ms", "pays"), [(1.5, True), (3.5, False)])
+def test_padding_to_one_size_decides_only_where_it_pays(
+    tmp_path: Path, replay_ms: float, pays: bool
+) -> None:
+    """Several sizes may pay where one does not."""
+    padded = ShapeBursts(LONG, 0, ((9.0, 2.0),), ((replay_ms,),))
+    result = ShapesResult((), steps=40, distinct=40, padded=padded)
+    skipped = ReplayResult("skipped", Reason("ops_change", {"variants": 3, "steps": 3}))
+    times = timing(iteration_ms=4.0, step_ms=3.6)
+    found = recording(tmp_path, timing=times, replay=skipped, replay_shapes=result)
+    profile = build_profile(found)
+    assert profile.replay.padded is not None
+    assert profile.replay.padded.eager_ms == pytest.approx(3.6)  # of steps of all sizes
+    expected = pytest.approx(100 * (3.6 - replay_ms) / 4.0) if pays else None
+    assert profile.value("removable_pct") == expected

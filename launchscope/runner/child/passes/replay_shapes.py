@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,7 @@ from launchscope.runner.child.passes.replay import CapturePass, ReplayPass, ops_
 
 # How many steps are only counted, how many shapes are captured at most, in how many steps, and how
 # many steps of each are timed.
-_COUNTED, _MOST_SHAPES, _MOST_STEPS, _TIMED = 12, 4, 600, 10
+_COUNTED, _MOST_SHAPES, _MOST_STEPS, _TIMED = 12, 4, 400, 10
 Inputs = tuple[TensorShape, ...]
 
 
@@ -46,8 +47,21 @@ class OneShape(CapturePass):
         return result
 
 
+class OneSize(OneShape):
+    """The replay of one large step, timed beside steps of any size: what every step would cost if
+    its inputs were padded to that size. Where no shape comes back, none can warm another one up."""
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        self._is_usual_step = self._may_serve
+
+    def _may_serve(self) -> bool:
+        return not self._is_warm or self._bursts is not None or self._is_usual_shape()
+
+
 class ReplayShapesPass(Pass[ShapesResult]):
-    """One shape after the other, the most frequent one first: a graph has one shape only."""
+    """One shape after the other, the most frequent one first: a graph has one shape only. Where
+    none comes back, one that is as large as any so far."""
 
     name = "replay_shapes"
     label = "replaying each shape"
@@ -72,8 +86,8 @@ class ReplayShapesPass(Pass[ShapesResult]):
             return ops_change(inspect)
         return None
 
-    def make_one(self, is_usual: Callable[[], bool]) -> Pass[ReplayResult]:
-        return OneShape(is_usual)
+    def make_one(self, is_usual: Callable[[], bool], *, pads: bool) -> Pass[ReplayResult]:
+        return OneSize(is_usual) if pads else OneShape(is_usual)
 
     def start(self, context: Context) -> None:
         super().start(context)
@@ -82,7 +96,8 @@ class ReplayShapesPass(Pass[ShapesResult]):
         self._inputs: Inputs = ()
         self._one: Pass[ReplayResult] | None = None
         self._measured: list[ShapeBursts] = []
-        self._reason: Reason | None = None
+        self._largest = 0  # elements, of what to pad to
+        self._padded: ShapeBursts | None = None
 
     def begin(self) -> None:
         self._inputs = self.context.step_inputs()
@@ -108,11 +123,21 @@ class ReplayShapesPass(Pass[ShapesResult]):
         """Begin with the next shape; False if none is left that came back."""
         left = (shape for shape, count in self._seen.most_common() if count > 1)
         target = next((shape for shape in left if shape not in self._tried), None)
-        if target is None or len(self._tried) >= _MOST_SHAPES:
+        if target is not None and len(self._tried) < _MOST_SHAPES and not self._largest:
+            self._tried.append(target)
+            self._one = self.make_one(lambda: self._inputs == target, pads=False)
+        elif not self._tried and all(self._seen):
+            self._largest = max(map(_elements, self._seen))
+            self._one = self.make_one(self._is_large, pads=True)
+        else:
             return False
-        self._tried.append(target)
-        self._one = self.make_one(lambda: self._inputs == target)
         self._one.start(self.context)
+        return True
+
+    def _is_large(self) -> bool:
+        if _elements(self._inputs) < self._largest:
+            return False
+        self._tried = [self._inputs]
         return True
 
     def _close(self, *, complete: bool) -> None:
@@ -120,7 +145,11 @@ class ReplayShapesPass(Pass[ShapesResult]):
         result = None if one is None else one.finish(complete)
         if result is not None and result.status == "measured":
             bursts = result.eager_bursts, result.replay_bursts
-            self._measured.append(ShapeBursts(self._tried[-1], 0, *bursts))
+            found = ShapeBursts(self._tried[-1], 0, *bursts)
+            if self._largest:
+                self._padded = found
+            else:
+                self._measured.append(found)
 
     def failed_inside_step(self, error: BaseException) -> ShapesResult | None:
         result = None if self._one is None else self._one.failed_inside_step(error)
@@ -136,7 +165,12 @@ class ReplayShapesPass(Pass[ShapesResult]):
 
     def _result(self, reason: Reason | None) -> ShapesResult:
         shapes = [replace(shape, steps=self._seen[shape.inputs]) for shape in self._measured]
-        return ShapesResult(tuple(shapes), self._seen.total(), len(self._seen), reason)
+        counts = self._seen.total(), len(self._seen)
+        return ShapesResult(tuple(shapes), *counts, reason, self._padded)
+
+
+def _elements(inputs: Inputs) -> int:
+    return sum(math.prod(shape.dims) for shape in inputs)
 
 
 PASS = ReplayShapesPass

@@ -11,7 +11,7 @@ import torch
 
 from launchscope.model import InspectResult, Reason, ReplayResult, ShapesResult, TensorShape
 from launchscope.runner.child.passes import Context, Skip
-from launchscope.runner.child.passes.replay_shapes import ReplayShapesPass
+from launchscope.runner.child.passes.replay_shapes import OneSize, ReplayShapesPass
 from tests.runner.steps import context_of
 
 SHORT, MIDDLE, LONG = ((TensorShape((8, size), "float32"),) for size in (16, 32, 64))
@@ -21,7 +21,7 @@ STEPS_OF_ONE = 5
 class Measured:
     """Takes the place of the captures of one shape: it needs so many steps of it."""
 
-    def __init__(self, is_usual: Callable[[], bool]):
+    def __init__(self, is_usual: Callable[[], bool], *, pads: bool):
         self.is_usual, self.seen = is_usual, 0
 
     def start(self, context: Context) -> None: ...
@@ -74,17 +74,35 @@ def test_each_shape_that_comes_back_is_measured_and_weighted(context: Context) -
     assert result.steps < 60  # no longer than it needs
 
 
-def test_batches_that_all_differ_are_counted_and_not_captured(context: Context) -> None:
-    differ = [(TensorShape((8, size), "float32"),) for size in range(100)]
-    result = ran(context, differ)
-    assert result == ShapesResult((), 12, 12)
+def test_of_batches_that_all_differ_one_as_large_as_any_before_it_is_captured(
+    context: Context,
+) -> None:
+    sizes = [*range(100, 112), *range(20), 111, *range(40, 60), *range(112, 117)]
+    result = ran(context, [(TensorShape((1, size), "float32"),) for size in sizes])
+    assert result is not None
+    assert (result.shapes, result.distinct) == ((), len(set(sizes)) - 1)
+    assert result.padded is not None
+    assert [shape.dims for shape in result.padded.inputs] == [(1, 115)]
+
+
+def test_steps_of_all_sizes_are_timed_beside_the_large_one(context: Context) -> None:
+    fits = False
+    one = OneSize(lambda: fits)
+    one.start(context)
+    assert one._is_usual_step()  # any step warms up
+    one._is_warm = True
+    assert not one._is_usual_step()
+    fits = True
+    assert one._is_usual_step()
+    fits, one._bursts = False, object()  # type: ignore[assignment]
+    assert one._is_usual_step()
 
 
 def test_a_shape_that_does_not_come_again_is_not_waited_for_forever(context: Context) -> None:
     result = ran(context, [SHORT, MIDDLE] * 6 + [SHORT] * 3 + [LONG] * 2000)
     assert result is not None
     assert [shape.inputs for shape in result.shapes] == [SHORT]
-    assert result.steps == 600
+    assert result.steps == 400
 
 
 def test_what_was_measured_before_a_capture_failed_is_kept(context: Context) -> None:
