@@ -120,6 +120,9 @@ def build_profile(
             kept = 1 - (projection.step_pct or 0.0) / 100
             builder.set("replay_ms", (times.step_ms or 0.0) * kept)
             builder.set("speedup", 1 / kept if kept else None)
+    ended = recording.replay_shapes.reason if recording.replay_shapes else None
+    if ended is not None:
+        builder.notes.append(f"the capture of one of the shapes failed: {reason_text(ended)}")
     scopes = scope_replays(recording, times.iteration_ms if times else None, projector)
     builder.notes += [
         f"the {failed.name} pass gave no result: {reason_text(failed.reason)}"

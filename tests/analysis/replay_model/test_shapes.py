@@ -57,7 +57,8 @@ def test_padding_to_one_size_decides_only_where_it_pays(
 ) -> None:
     """Several sizes may pay where one does not."""
     padded = ShapeBursts(LONG, 0, ((9.0, 2.0),), ((replay_ms,),))
-    result = ShapesResult((), steps=40, distinct=40, padded=padded)
+    ended = Reason("error", {"kind": "RuntimeError", "error": "no capture"})
+    result = ShapesResult((), steps=40, distinct=40, reason=ended, padded=padded)
     skipped = ReplayResult("skipped", Reason("ops_change", {"variants": 3, "steps": 3}))
     times = timing(iteration_ms=4.0, step_ms=3.6)
     found = recording(tmp_path, timing=times, replay=skipped, replay_shapes=result)
@@ -66,3 +67,4 @@ def test_padding_to_one_size_decides_only_where_it_pays(
     assert profile.replay.padded.eager_ms == pytest.approx(3.6)  # of steps of all sizes
     expected = pytest.approx(100 * (3.6 - replay_ms) / 4.0) if pays else None
     assert profile.value("removable_pct") == expected
+    assert "the capture of one of the shapes failed: RuntimeError: no capture" in profile.notes
