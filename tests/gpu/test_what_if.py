@@ -49,10 +49,6 @@ BLOCKERS: dict[str, tuple[str, dict[str, str]]] = {
             "torch.arange(32).repeat(2, 1), torch.ones(32), (32, 32)).cuda()"
         },
     ),
-    "linalg": (
-        "loss = loss + 0.0 * torch.linalg.inv(torch.eye(4, device='cuda') + 0.0 * loss).sum()",
-        {},
-    ),
     "unique": ("loss = loss + 0.0 * mask.long().unique().sum()", {"setup": EVERY_OTHER}),
     "repeat_interleave": (
         "loss = loss + 0.0 * x.repeat_interleave(counts, 0).sum()",
@@ -192,6 +188,20 @@ def test_what_a_capture_refuses_in_the_backward_leaves_the_forward(profiled: Pro
     assert len(profile.blockers) == 1
     scopes = {scope.scope: scope.status for scope in profile.replay.scopes}
     assert scopes == {"forward_backward": "blocked", "forward": "measured"}
+
+
+def test_the_error_check_of_a_solver_is_named_whether_or_not_its_capture_works(
+    profiled: Profiled,
+) -> None:
+    source = loop(
+        middle="loss = loss + 0.0 * torch.linalg.inv(torch.eye(4, device='cuda') + loss).sum()"
+    )
+    profile = profiled(source)
+    found = [(blocker.op, blocker.where) for blocker in profile.blockers]
+    assert ("aten._linalg_check_errors", line_of(source, "loss = loss + 0.0")) in found
+    assert profile.replay.status in ("what_if", "failed")
+    assert profile.verdict is not None
+    assert profile.verdict.recommendation == "adopt_after_fixes"
 
 
 def test_an_op_that_waits_inside_is_left_out_and_its_time_counts(profiled: Profiled) -> None:

@@ -27,7 +27,7 @@ from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_OP
 from launchscope.runner.child.passes import Context, FailedCapture, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
-from launchscope.runner.child.plain_values import is_tensor, objects_of, tensor_field
+from launchscope.runner.child.plain_values import is_tensor, objects_of, tensor_call, tensor_field
 from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import code_place, raising_frame, user_line
 from launchscope.runner.child.step_pattern import BACKWARD
@@ -180,7 +180,9 @@ class CapturePass(Pass[ReplayResult]):
             with own_errors_ignored(RuntimeError, NotImplementedError):
                 dense = tensor_field(entry, "layout") == strided
                 # A sparse tensor has several.
-                self._kept.append(entry.untyped_storage() if dense else entry.detach())
+                self._kept.append(
+                    entry.untyped_storage() if dense else tensor_call(entry, "detach")
+                )
 
     def failed_inside_step(self, error: BaseException) -> ReplayResult | None:
         """An error during the capture is a result: this step cannot be captured.
