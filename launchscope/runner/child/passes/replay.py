@@ -70,7 +70,6 @@ class CapturePass(Pass[ReplayResult]):
         self._stubs = self.make_stubs()
         self._is_usual_step = usual_steps(context)
         self._is_usual = self._is_warm = False
-        self._part: StepPart = "forward"
         self._capture: Capture | None = None  # while it records
         self._live: LiveReplay | None = None  # this and the next two: from the capture on
         self._bursts: Bursts | None = None
