@@ -180,6 +180,8 @@ def test_the_values_of_a_profile_are_read(recording: str, tmp_path: Path) -> Non
     assert found["replay"] == found["replay_status"] or found["replay_status"] not in table.MEASURED
     assert found["device"] == "NVIDIA H200"
     assert found["iteration_ms"] == profile["metrics"]["iteration_ms"]["value"]
+    low, high = found["removable_between_pct"]
+    assert low <= found["removable_pct"] <= high
     row = table.cells(SCRIPT, profiled(SCRIPT.id, found))
     assert len(row) == len(table.HEADER)
 

@@ -75,6 +75,7 @@ def summary(profile: dict[str, Any]) -> dict[str, Any]:
         figure: float | None = profile["metrics"].get(name, {}).get("value")
         return figure
 
+    gains = [each["evidence"] for each in profile["findings"] if each["code"] == "LS001"]
     return {
         "device": profile["environment"]["device"],
         "torch": profile["environment"]["torch"],
@@ -92,6 +93,9 @@ def summary(profile: dict[str, Any]) -> dict[str, Any]:
         "verdict": verdict and verdict["recommendation"],
         "basis": verdict and verdict["basis"],
         "removable_pct": verdict and verdict["removable_pct"],
+        "removable_between_pct": next(
+            ([evidence["low_pct"], evidence["high_pct"]] for evidence in gains), None
+        ),
         "findings": [finding["code"] for finding in profile["findings"]],
     }
 

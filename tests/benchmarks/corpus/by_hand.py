@@ -54,7 +54,7 @@ HEADER = [
 ]  # fmt: skip
 
 
-class WrongEdit(Exception):
+class EditError(Exception):
     """An edit does not fit the script."""
 
 
@@ -84,16 +84,16 @@ def read(path: Path) -> ByHand:
 
 
 def edited(source: str, edit: Edit) -> str:
-    """The source with the edit. Raises WrongEdit unless its place is there exactly once."""
+    """The source with the edit. Raises EditError unless its place is there exactly once."""
     old, new = "\n".join(edit.find), "\n".join(edit.put)
     count = source.count(old)
     if not old or count != 1:
-        raise WrongEdit(f"{edit.file}: {count} places have {edit.find[0]!r} and what follows")
+        raise EditError(f"{edit.file}: {count} places have {edit.find[0]!r} and what follows")
     return source.replace(old, new)
 
 
 def apply(edits: Sequence[Edit], inside: Path) -> None:
-    """Edit the files of a script. Raises WrongEdit also if one is no longer Python."""
+    """Edit the files of a script. Raises EditError also if one is no longer Python."""
     for edit in edits:
         path = inside / edit.file
         source = edited(path.read_text(), edit)
@@ -102,7 +102,7 @@ def apply(edits: Sequence[Edit], inside: Path) -> None:
         try:
             ast.parse((inside / name).read_text(), name)
         except SyntaxError as error:
-            raise WrongEdit(f"{name}, line {error.lineno}: {error.msg}") from error
+            raise EditError(f"{name}, line {error.lineno}: {error.msg}") from error
 
 
 class Plan(NamedTuple):
@@ -144,7 +144,7 @@ def apart(one: Sequence[float], other: Sequence[float]) -> float:
 
 def within(removed_pct: float, said: dict[str, Any]) -> bool | None:
     """Whether launchscope's verdict and the gain of the capture agree; None if it claims none."""
-    verdict, bounds = said["verdict"], said.get("removable_between")
+    verdict, bounds = said["verdict"], said.get("removable_between_pct")
     if verdict in ("adopt", "adopt_after_fixes"):
         return removed_pct >= THRESHOLD_PCT
     if verdict == "stay_eager":
@@ -273,29 +273,28 @@ def main() -> int:
     if unknown:
         parser.error(f"no edits for {', '.join(sorted(unknown))}")
     scripts = {script.id: script for script in sample()}
-    profiles = {id: each["profile"] for id, each in results(arguments.corpus_results).items()}
-    plan = Plan(
-        arguments.rounds, arguments.compared, arguments.timed, process_s=arguments.limit
-    )
+    profiles = {name: each["profile"] for name, each in results(arguments.corpus_results).items()}
+    plan = Plan(arguments.rounds, arguments.compared, arguments.timed, process_s=arguments.limit)
     arguments.results.mkdir(parents=True, exist_ok=True)
 
-    def one(id: str) -> dict[str, Any]:
+    def one(name: str) -> dict[str, Any]:
         began = time.monotonic()
-        by_hand, said = read(available[id]), profiles.get(id)
-        result: dict[str, Any] = {"id": id, "note": by_hand.note}
+        by_hand, said = read(available[name]), profiles.get(name)
+        result: dict[str, Any] = {"id": name, "note": by_hand.note}
         try:
-            result |= measured(scripts[id], by_hand, arguments.folder, said, plan)
-        except (WrongEdit, RuntimeError, OSError) as error:
+            result |= measured(scripts[name], by_hand, arguments.folder, said, plan)
+        except (EditError, RuntimeError, OSError) as error:
             result["error"] = str(error)
         result["seconds"] = round(time.monotonic() - began, 1)
-        (arguments.results / f"{id}.json").write_text(json.dumps(result, indent=1) + "\n")
-        print(f"{id}: {result.get('error') or 'done'}, {result['seconds']:.0f} s", flush=True)
+        (arguments.results / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+        print(f"{name}: {result.get('error') or 'done'}, {result['seconds']:.0f} s", flush=True)
         return result
 
     # The ones with the longest iterations first, so that none of them is alone at the end.
-    order = sorted(
-        arguments.only, key=lambda id: -((profiles.get(id) or {}).get("iteration_ms") or 0.0)
-    )
+    def iteration_ms(name: str) -> float:
+        return (profiles.get(name) or {}).get("iteration_ms") or 0.0
+
+    order = sorted(arguments.only, key=iteration_ms, reverse=True)
     with ThreadPoolExecutor(arguments.at_once) as pool:
         found = list(pool.map(one, order))
     table = markdown(sorted(found, key=lambda result: str(result["id"])))

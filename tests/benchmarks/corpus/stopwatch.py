@@ -94,9 +94,7 @@ class Captured:
     def capture(self) -> None:
         self.graph = torch.cuda.CUDAGraph()
         # A loader's thread that pins memory goes on working during the capture.
-        with torch.cuda.graph(
-            self.graph, stream=self.stream, capture_error_mode="thread_local"
-        ):
+        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
             self.outputs = self.step(*self.inputs)
 
     def replay_ms(self) -> float:
