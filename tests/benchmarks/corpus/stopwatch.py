@@ -99,7 +99,7 @@ class Captured:
 
     def replay_ms(self) -> float:
         """The GPU's time of one replay, of several back to back."""
-        times = []
+        times: list[float] = []
         for _ in range(7):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
