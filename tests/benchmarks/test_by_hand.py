@@ -157,6 +157,9 @@ def test_losses_may_differ_as_far_as_those_of_two_eager_runs_do() -> None:
     captured = [run(1.0, replays=20, **far)]
     assert not by_hand.compared(steady, captured, SAID)["losses"]["agree"]
     assert by_hand.compared(noisy, captured, SAID)["losses"]["agree"]
+    lost = [run(1.0, replays=20, losses=[2.0, float("nan")])]
+    with pytest.raises(RuntimeError, match="not a number"):
+        by_hand.compared(steady, lost, SAID)
 
 
 @pytest.mark.parametrize(

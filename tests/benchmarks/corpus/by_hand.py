@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import math
 import shutil
 import sys
 import tempfile
@@ -138,7 +139,10 @@ def one_run(
 
 
 def apart(one: Sequence[float], other: Sequence[float]) -> float:
-    """The largest distance of two sequences of losses, as a share of a typical one."""
+    """The largest distance of two sequences of losses, as a share of a typical one. Raises
+    RuntimeError if a loss is infinite or not a number."""
+    if not all(map(math.isfinite, (*one, *other))):
+        raise RuntimeError("a loss is infinite or not a number, so the losses cannot be compared")
     typical = median(abs(loss) for loss in other)
     return max(abs(a - b) for a, b in zip(one, other)) / max(typical, 1e-12)
 
@@ -163,9 +167,10 @@ def compared(
     on_gpu = captured[0]["device"] != "CPU"
     for run in captured:
         # A step that alternates with another one is replayed in some of the iterations only.
-        if on_gpu and sum(run["replays"]) < 0.9 * run["iterations"]:
+        replays = sum(run["replays"])
+        if on_gpu and (run["replay_ms"] is None or replays < 0.9 * run["iterations"]):
             raise RuntimeError(
-                f"{sum(run['replays'])} replays in {run['iterations']} iterations of the edited "
+                f"{replays} replays in {run['iterations']} iterations of the edited "
                 f"script, and {sum(run['aside'])} steps beside the graph"
             )
     if any(run["replays"] for run in eager):
@@ -194,7 +199,7 @@ def compared(
         "removed_in_each_round_pct": [
             100 * (1 - ms([after]) / ms([before])) for before, after in zip(eager, captured)
         ],
-        # Also what the blocks leave out: the ends of epochs, and what a script does beside its steps.
+        # Also what most blocks leave out: ends of epochs, and what a script does beside steps.
         "removed_of_everything_pct": 100 * (1 - overall_ms(captured) / overall_ms(eager)),
         "replay_ms": replay_ms,
         "losses": {
