@@ -238,7 +238,7 @@ class _Gpu:
             return
         device = torch.cuda.current_device()
         name, old = "_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool"  # torch 2.6
-        with contextlib.suppress(RuntimeError):  # it has ended
+        with contextlib.suppress(RuntimeError, AttributeError):  # it has ended, or has another name
             getattr(torch._C, name if hasattr(torch._C, name) else old)(device, pool)
             torch._C._cuda_releasePool(device, pool)
 
@@ -283,8 +283,9 @@ class _Gpu:
         torch.cuda.synchronize()
         gc.collect()
         torch.cuda.empty_cache()
-        private: Any = torch._C
-        private._host_emptyCache()
+        empty_pinned = getattr(torch._C, "_host_emptyCache", None)
+        if empty_pinned is not None:
+            empty_pinned()
 
     def host_random_state(self) -> Tensor:
         return torch.get_rng_state()
