@@ -266,6 +266,33 @@ for name in ("json", "threading", "linecache", "contextlib", "os"):
 os.unlink(__file__)
 """
     + LOOP,
+    "makes torch warn": TRAIN
+    + """
+import warnings
+scheduler = torch.optim.lr_scheduler.StepLR(opt, 20)
+scheduler.step()
+def copied(x):
+    return torch.tensor(x)
+x = torch.randn(8, 4)
+for i in range(40):
+    torch.tensor(x), copied(x), torch.meshgrid(torch.ones(2), torch.ones(2))
+    torch.nn.functional.mse_loss(torch.ones(2), torch.ones(1))
+    scheduler.step(i)
+    step()
+    if i in (5, 13):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.filterwarnings("always")
+            copied(x), scheduler.step(i)
+        print([(shown.filename == __file__, shown.lineno) for shown in seen])
+    if i == 14:
+        warnings.filterwarnings("error", module="__main__")
+        try:
+            torch.tensor(x)
+        except UserWarning as error:
+            print("raised", error)
+        warnings.simplefilter("once")
+print(sorted(str(key) for key in __warningregistry__ if key != "version"))
+""",
     "has no streams": TRAIN
     + """
 for i in range(30): step()
@@ -279,6 +306,28 @@ sys.stderr = None
 raise ValueError("unseen")
 """,
 }
+STACKS = (
+    TRAIN
+    + """
+import logging, traceback
+logging.basicConfig(stream=sys.stdout, format="%(message)s %(filename)s %(lineno)d")
+for i in range(30):
+    step()
+    logging.warning("here", stack_info=True)
+    print(traceback.extract_stack(), traceback.format_stack(limit=2))
+    try:
+        torch.ones(2).sum().backward()
+    except RuntimeError:
+        logging.exception("failed")
+    with torch.autograd.detect_anomaly(check_nan=i == 12):
+        loss = (net.weight.sum() * 0).sqrt() * 0
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            print(error)
+    opt.zero_grad()
+"""
+)
 
 
 def _both(folder: Path, source: str) -> Pair:
@@ -330,6 +379,14 @@ def test_a_script_that_changes_its_world_is_measured_and_does_the_same(
     ended = f"he script ended with exit code {pair.alone.code}"
     for printed in (pair.profiled.out, pair.profiled.err):
         assert (ended in " ".join(printed.split())) == (pair.alone.code != 0)
+
+
+@pytest.mark.real_start  # which has no frames of its own
+def test_stacks_and_tracebacks_that_a_script_prints_are_those_of_python(tmp_path: Path) -> None:
+    pair = _both(tmp_path, STACKS)
+    assert pair.profiled.out.startswith(pair.alone.out)
+    assert pair.alone.err in re.sub(r"launchscope: .*\n", "", pair.profiled.err)
+    assert "inspecting, 3 steps" in pair.profiled.err
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from launchscope import markers
 from launchscope.runner.child.attach import attach
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.nvtx_ranges import find_nvtx
+from launchscope.runner.child.own_frames import leave_out_own_frames
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.reasons import is_out_of_memory
@@ -93,6 +94,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     # Import what is needed later: the script's own files may have the names of libraries.
     all_passes()
     find_nvtx(nvtx_folder)
+    leave_out_own_frames()
     os.environ["LAUNCHSCOPE"] = "1"
     if plan.tree is not None and plan.tree.instead is not None:
         import_from(plan.tree.root, plan.tree.instead)

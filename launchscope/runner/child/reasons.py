@@ -6,6 +6,7 @@ import os
 import traceback
 
 from launchscope.model import Reason, ReasonCode
+from launchscope.runner.child.own_frames import own_frames_in_tracebacks
 from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.target import is_ours
 from launchscope.runner.protocol.events import LaunchscopeFailed
@@ -44,7 +45,8 @@ def own_failure(error: BaseException) -> LaunchscopeFailed:
         if is_ours(frame.f_code.co_filename):
             where = f"{os.path.basename(frame.f_code.co_filename)}:{line}"
     try:
-        details = "".join(traceback.format_exception(error))
+        with own_frames_in_tracebacks():
+            details = "".join(traceback.format_exception(error))
     except Exception:  # what the script has put in the place of functions of the library
         details = where
     reason = Reason("launchscope_failed", {"kind": class_name(error), "where": where})

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from launchscope.runner.child.hooks.modules import training_flag
+from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import module_attributes
 from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.step_pattern import FORWARD, Pattern
@@ -145,6 +146,7 @@ class StepBoundaryHooks:
         references = getrefcount
         running = False
 
+        @passed_over
         def called(*args: Any, **kwargs: Any) -> Value:
             nonlocal running
             if references(self._call) > _REFERENCES:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from launchscope.runner.child.hooks.boundary_hooks import call_of_copy
 from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.interrupts import own_errors_ignored
+from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import class_name, is_a
 from launchscope.runner.child.torch_types import Function, Module, Value
 
@@ -36,6 +37,7 @@ def observed_call(
             return call(*args, **kwargs)
 
     @functools.wraps(call)
+    @passed_over
     def compiled(*args: Any, **kwargs: Any) -> Value:
         if replaces and (own := call_of_copy(module, sys._getframe(1))) is not None:
             return own(*args, **kwargs)

@@ -35,6 +35,7 @@ from launchscope.runner.child.hooks.epochs import Epochs
 from launchscope.runner.child.hooks.modules import ObjectKeys, is_weighted
 from launchscope.runner.child.hooks.patches import noting, patches, put_in_place
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
+from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import class_name, is_a, modules_of
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch, Value
@@ -169,7 +170,7 @@ class Hooks:
         undo: ExitStack | None = None,
     ) -> None:
         original = getattr(owner, name)
-        ours = functools.wraps(original)(around(original))
+        ours = functools.wraps(original)(passed_over(around(original)))
         (undo or self._undo).callback(put_in_place(owner, name, ours))
 
     def _room_for_frames(self) -> None:

@@ -20,6 +20,7 @@ from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import function_mode, without_modes_of_script
+from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import (
     entry,
     is_a,
@@ -99,6 +100,7 @@ def _noting(
         return
     original, notes = getattr(owner, name), [note]
 
+    @passed_over
     def called(*args: Value, **kwargs: Value) -> Value:
         result = original(*args, **kwargs)
         for note in notes:

@@ -17,6 +17,7 @@ from types import FrameType
 from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
+from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import is_a
 from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
@@ -115,6 +116,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     original_to, original_cuda = module.to, module.cuda
 
     @functools.wraps(original_to)
+    @passed_over
     def to(self: Module, *args: Value, **kwargs: Value) -> Value:
         new = tuple(map(on_cpu, args))
         named = {name: on_cpu(value) for name, value in kwargs.items()}
@@ -178,6 +180,7 @@ def _replace_cuda(torch: Torch) -> None:
     )
     original_properties = cuda.get_device_properties
 
+    @passed_over
     def get_device_properties(device: Value = None) -> Value:
         # torch itself asks too, and handles the error.
         by_torch = is_torch(sys._getframe(1).f_code.co_filename)

@@ -39,6 +39,7 @@ from launchscope.runner.child.ops.blocking import (
 )
 from launchscope.runner.child.ops.module_stack import ModuleNames
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
+from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import (
     computes_itself,
     dims_of,
@@ -382,6 +383,7 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
             return
         original = getattr(owner, name)
 
+        @passed_over
         def patched(*args: Value, **kwargs: Value) -> Value:
             try:
                 for stream in streams:

@@ -1,0 +1,90 @@
+"""Keeps frames of ours out of what Python says of the script: the lines that its warnings and logs
+name, and the tracebacks that it prints itself."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
+from typing import Any, TypeVar
+
+from launchscope.runner.child.target import is_ours
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+# Where a caller is searched for (`stacklevel`), warnings and logging pass over frames of the import
+# system, which they know by these two words in the name of the file.
+_PASSED_OVER = ":importlib._bootstrap"
+_OF_TORCH = (UserWarning, DeprecationWarning, FutureWarning)  # what its code in C++ warns with
+
+
+def passed_over(function: _F) -> _F:
+    """Make a wrapper whose frames do not count for the `stacklevel` of a warning or a log line."""
+    function.__code__ = _renamed(function.__code__)  # type: ignore[attr-defined]
+    return function
+
+
+@functools.cache
+def _renamed(code: CodeType) -> CodeType:
+    return code.replace(co_filename=code.co_filename + _PASSED_OVER)
+
+
+def leave_out_own_frames() -> None:
+    """From now on no traceback or stack that the script prints through `traceback` has frames of
+    ours, and no warning names one."""
+    # Only this sees every frame on its way into a summary without being a frame more there.
+    traceback.StackSummary.append = _append_others  # type: ignore[method-assign]
+    module: Any = warnings
+    original = module._showwarnmsg
+
+    def show(shown: warnings.WarningMessage) -> None:
+        if not _shown_elsewhere(shown, sys._getframe(1)):
+            original(shown)
+
+    module._showwarnmsg = show
+
+
+def _append_others(summary: traceback.StackSummary, frame: traceback.FrameSummary) -> None:
+    if not is_ours(frame.filename):
+        list.append(summary, frame)
+
+
+@contextlib.contextmanager
+def own_frames_in_tracebacks() -> Iterator[None]:
+    """Inside, they are there, for errors of our own."""
+    summary = traceback.StackSummary
+    hidden = vars(summary).get("append")
+    if hidden is not None:
+        del summary.append
+    try:
+        yield
+    finally:
+        if hidden is not None:
+            summary.append = hidden  # type: ignore[method-assign]
+
+
+def _shown_elsewhere(shown: warnings.WarningMessage, frame: FrameType | None) -> bool:
+    """Whether a warning of torch names a line of ours, because that runs a function in C for the
+    script. It is then shown, or not, as one of the line that calls the function."""
+    if not is_ours(shown.filename) or type(shown.message) not in _OF_TORCH:
+        return False
+    while frame is not None and is_ours(frame.f_code.co_filename):
+        frame.f_globals.pop("__warningregistry__", None)  # else it would not come here again
+        frame = frame.f_back
+    if frame is None:
+        return False
+    names, known = frame.f_globals, getattr(warnings, "onceregistry", {})
+    known.pop((str(shown.message), shown.category), None)
+    warnings.warn_explicit(
+        shown.message,
+        shown.category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        names.get("__name__"),
+        names.setdefault("__warningregistry__", {}),
+        source=shown.source,
+    )
+    return True
