@@ -293,6 +293,23 @@ for i in range(40):
         warnings.simplefilter("once")
 print(sorted(str(key) for key in __warningregistry__ if key != "version"))
 """,
+    "warns in its forwards": TRAIN
+    + """
+import warnings
+class Old(torch.nn.Linear):
+    def forward(self, x):
+        warnings.warn("old", FutureWarning, stacklevel=2)
+        return super().forward(x)
+net = torch.nn.Sequential(Old(4, 4), Old(4, 2))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def show(message, category, file, line, *more):
+    print(i, category, message, file)
+warnings.showwarning = show
+for i in range(30):
+    step()
+    if i in (12, 20):
+        warnings.simplefilter("always" if i == 12 else "default")
+""",
     "has no streams": TRAIN
     + """
 for i in range(30): step()

@@ -9,7 +9,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, TypeVar
 
 from launchscope.runner.child.target import is_ours
@@ -23,7 +23,7 @@ _OF_TORCH = (UserWarning, DeprecationWarning, FutureWarning)  # what its code in
 
 def passed_over(function: _F) -> _F:
     """Make a wrapper whose frames do not count for the `stacklevel` of a warning or a log line."""
-    function.__code__ = _renamed(function.__code__)  # type: ignore[attr-defined]
+    function.__code__ = _renamed(function.__code__)
     return function
 
 
@@ -36,12 +36,13 @@ def leave_out_own_frames() -> None:
     """From now on no traceback or stack that the script prints through `traceback` has frames of
     ours, and no warning names one."""
     # Only this sees every frame on its way into a summary without being a frame more there.
-    traceback.StackSummary.append = _append_others  # type: ignore[method-assign]
+    summary: Any = traceback.StackSummary
+    summary.append = _append_others
     module: Any = warnings
     original = module._showwarnmsg
 
     def show(shown: warnings.WarningMessage) -> None:
-        if not _shown_elsewhere(shown, sys._getframe(1)):
+        if not (_shown_elsewhere(shown, sys._getframe(1)) or _shown_before(shown)):
             original(shown)
 
     module._showwarnmsg = show
@@ -55,7 +56,7 @@ def _append_others(summary: traceback.StackSummary, frame: traceback.FrameSummar
 @contextlib.contextmanager
 def own_frames_in_tracebacks() -> Iterator[None]:
     """Inside, they are there, for errors of our own."""
-    summary = traceback.StackSummary
+    summary: Any = traceback.StackSummary
     hidden = vars(summary).get("append")
     if hidden is not None:
         del summary.append
@@ -63,7 +64,7 @@ def own_frames_in_tracebacks() -> Iterator[None]:
         yield
     finally:
         if hidden is not None:
-            summary.append = hidden  # type: ignore[method-assign]
+            summary.append = hidden
 
 
 def _shown_elsewhere(shown: warnings.WarningMessage, frame: FrameType | None) -> bool:
@@ -88,3 +89,19 @@ def _shown_elsewhere(shown: warnings.WarningMessage, frame: FrameType | None) ->
         source=shown.source,
     )
     return True
+
+
+def _shown_before(shown: warnings.WarningMessage) -> bool:
+    """Whether a forward has warned of the same at another line of torch, which runs forwards there
+    while there are hooks, ours too."""
+    module: Any = sys.modules.get("torch.nn.modules.module")
+    if module is None or shown.filename != module.__file__ or type(shown.message) not in _OF_TORCH:
+        return False
+    call = vars(module.Module)["_call_impl"]
+    if type(call) is not FunctionType:  # of the script
+        return False
+    first = call.__code__.co_firstlineno
+    lines = range(first, 1 + max(line or first for *_, line in call.__code__.co_lines()))
+    known = vars(module).get("__warningregistry__", {})  # none of a warning that is shown always
+    text, kind, here = str(shown.message), shown.category, shown.lineno
+    return here in lines and any((text, kind, at) in known for at in lines if at != here)
