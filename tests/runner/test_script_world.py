@@ -33,10 +33,11 @@ def counted(owner, name):
 mine = {
     (owner, name): counted(owner, name)
     for owner, names in {
-        torch.Tensor: "backward add norm __add__ item cpu to tolist __getitem__",
+        torch.Tensor: "backward add norm __add__ item cpu to tolist __getitem__ detach clone numel "
+        "untyped_storage element_size storage_offset stride set_ is_conj numpy",
         torch.autograd: "backward grad",
         F: "dropout layer_norm relu softmax cross_entropy linear",
-        torch: "relu compile tensor einsum",
+        torch: "relu compile tensor einsum is_grad_enabled set_grad_enabled empty",
         torch.nn.Module: "__call__ zero_grad",
         torch.cuda: "synchronize",
         data.DataLoader: "__iter__",

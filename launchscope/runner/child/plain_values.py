@@ -74,17 +74,18 @@ def computes_itself(torch: Torch, tensor: Tensor) -> bool:
 
 
 def tensor_field(tensor: Tensor, name: str) -> Value:
-    """A property of torch.Tensor; no subclass and no function mode of the script gets to know."""
+    """A property of torch.Tensor; no subclass and no function mode of the script gets to know, nor
+    what it has put in the place of the property."""
     torch = loaded_torch()
     with torch._C.DisableTorchFunction():
-        return getattr(torch.Tensor, name).__get__(tensor)
+        return getattr(torch._C.TensorBase, name).__get__(tensor)
 
 
 def tensor_call(tensor: Tensor, name: str) -> Value:
     """What a method of torch.Tensor without arguments gives, in the same way."""
     torch = loaded_torch()
     with torch._C.DisableTorchFunction():
-        return getattr(torch.Tensor, name)(tensor)
+        return getattr(torch._C.TensorBase, name)(tensor)
 
 
 def sizes_of(tensor: Tensor) -> Args:

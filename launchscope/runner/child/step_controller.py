@@ -108,7 +108,7 @@ class StepController(StepObserver):
 
     def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         self.hooks.forwards += 1
-        follower, trains = self._follower, self.torch.is_grad_enabled()
+        follower, trains = self._follower, self.torch._C.is_grad_enabled()
         if follower is None or not follower.opens(FORWARD, key, trains, in_training(module)):
             return
         if follower.closes_before():

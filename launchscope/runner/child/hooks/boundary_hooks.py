@@ -140,7 +140,7 @@ class StepBoundaryHooks:
         return take_back
 
     def _around(self, module: Module, call: Function) -> Function:
-        ident, grad_enabled = get_ident, self._torch.is_grad_enabled
+        ident, grad_enabled = get_ident, self._torch._C.is_grad_enabled
         graph_task, trains = self._torch._C._current_graph_task_id, self._trains
         training = training_flag(module)
         references = getrefcount

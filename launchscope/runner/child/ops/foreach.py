@@ -11,7 +11,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 from launchscope.host import free_memory
 from launchscope.runner.child.interrupts import raise_if_interrupt
@@ -26,6 +26,7 @@ from launchscope.runner.child.plain_values import (
     values_of,
 )
 from launchscope.runner.child.reasons import ReasonError
+from launchscope.runner.child.source_lines import is_persons
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Torch, Value
 
 _CHOICE = "_default_to_fused_or_foreach"
@@ -54,12 +55,20 @@ def foreach_as_on_cuda(torch: Torch, stream: StepStream, host: HostTensors) -> I
         clip = sys.modules["torch.nn.utils.clip_grad"]  # where both ways compute the same
         put(clip, "_has_foreach_support", many_supported)
         put(clip, "_device_has_foreach_support", device_supported)
-        for name, module in list(sys.modules.items()):
+        modules = () if _is_patched(torch) else list(sys.modules.items())
+        for name, module in modules:
             if name.startswith("torch.optim.") and hasattr(module, _CHOICE):
                 updates = _Updates(torch, module, stream, host)
                 for replaced, ours in updates.replacements().items():
                     put(module, replaced, ours)
         yield
+
+
+def _is_patched(torch: Torch) -> bool:
+    """Whether the script has put functions of its own into torch: an update on copies would call
+    them once more."""
+    values = (*vars(torch.Tensor).values(), *vars(torch).values())
+    return any(is_persons(v.__code__.co_filename) for v in values if type(v) is FunctionType)
 
 
 class _Updates:

@@ -127,8 +127,8 @@ def make_host_copy_mode(
     device=device)`.
     """
     tensor_class = torch.Tensor
-    cpu, to, to_device = tensor_class.cpu, tensor_class.to, tensor_class.cuda
-    tolist, numpy = tensor_class.tolist, tensor_class.numpy
+    base = torch._C.TensorBase  # in `tensor_class` the script may have its own
+    cpu, to, to_device, tolist, numpy = base.cpu, base.to, base.cuda, base.tolist, base.numpy
     plain = tensor_class, torch.nn.Parameter  # another class may run code of its own
     # By id: a function of the script is not asked for its hash.
     factories = {id(getattr(torch, name)) for name in _FACTORIES} if host.devices_named else ()
@@ -157,13 +157,15 @@ def make_host_copy_mode(
         none, the same tensor."""
         if type(source) is not tensor_class or source.requires_grad or own_attributes(source):
             return source
-        if source.is_conj() or source.is_neg():  # their memory holds other numbers
+        if tensor_call(source, "is_conj") or tensor_call(
+            source, "is_neg"
+        ):  # their memory holds other numbers
             return source
         level = torch.autograd.forward_ad._current_level
         if level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None:
             return source  # it may have a tangent, or stand for the tensor that a transform has
         try:
-            storage = source.untyped_storage()
+            storage = tensor_call(source, "untyped_storage")
             if storage.is_shared():  # with other processes, to which nothing else may go
                 return source
             with (
@@ -172,8 +174,9 @@ def make_host_copy_mode(
                 torch.inference_mode(source.is_inference()),
             ):
                 whole = host.same_memory(torch, storage)
-                part = torch.empty(0, dtype=source.dtype, device="cpu")
-                return part.set_(whole, source.storage_offset(), source.shape, source.stride())
+                part = torch._C._VariableFunctions.empty(0, dtype=source.dtype, device="cpu")
+                offset, stride = base.storage_offset(source), base.stride(source)
+                return base.set_(part, whole, offset, source.shape, stride)
         except (RuntimeError, NotImplementedError) as error:  # a layout without a storage
             raise_if_interrupt(error)
             return source
@@ -218,7 +221,7 @@ def make_host_copy_mode(
             elif by_script and (func is torch.tensor or func is torch.as_tensor):
                 stream.copy(stream.line())
         elif (func is tolist or forced) and type(source) in plain and on_device(source):
-            args = (copy(args[0].detach(), cpu, cpu), *args[1:])
+            args = (copy(base.detach(args[0]), cpu, cpu), *args[1:])
         return run(*args, **kwargs)
 
     return function_mode(on_call)

@@ -255,8 +255,10 @@ class HostTensors:
         known = self._same_memory.get(ref)
         found = None if known is None else alive(known)
         if found is None:
-            flat = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
-            found = torch._C._from_dlpack(torch._C._to_dlpack(flat)).untyped_storage()
+            flat = torch._C._VariableFunctions.empty(0, dtype=torch.uint8, device="cpu")
+            torch._C.TensorBase.set_(flat, storage)
+            shared = torch._C._from_dlpack(torch._C._to_dlpack(flat))
+            found = tensor_call(shared, "untyped_storage")
             self._same_memory[ref] = weakref.ref(found)
         return found
 

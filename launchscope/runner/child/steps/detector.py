@@ -112,7 +112,7 @@ class StepDetector(StepObserver):
         if self._record_call is not None:
             self._record_call(key, module, args, kwargs)
         self._saw_forward = True
-        trains = self._torch.is_grad_enabled()
+        trains = self._torch._C.is_grad_enabled()
         token = Token(FORWARD, key, trains, training=in_training(module))
         self._begins(token, user_line(sys._getframe(1)))
         if module is None or is_weighted(module):
@@ -121,7 +121,7 @@ class StepDetector(StepObserver):
         self._search.add(token, lead)
 
     def forward_end(self) -> None:
-        if self._torch.is_grad_enabled():
+        if self._torch._C.is_grad_enabled():
             self._forget_lead()
         self._ends_with(FORWARD)
 
