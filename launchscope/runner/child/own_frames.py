@@ -27,6 +27,11 @@ def passed_over(function: _F) -> _F:
     return function
 
 
+def file_of(code: CodeType) -> str:
+    """The file that the code is in."""
+    return code.co_filename.removesuffix(_PASSED_OVER)
+
+
 @functools.cache
 def _renamed(code: CodeType) -> CodeType:
     return code.replace(co_filename=code.co_filename + _PASSED_OVER)

@@ -6,7 +6,7 @@ import os
 import traceback
 
 from launchscope.model import Reason, ReasonCode
-from launchscope.runner.child.own_frames import own_frames_in_tracebacks
+from launchscope.runner.child.own_frames import file_of, own_frames_in_tracebacks
 from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.target import is_ours
 from launchscope.runner.protocol.events import LaunchscopeFailed
@@ -43,7 +43,7 @@ def own_failure(error: BaseException) -> LaunchscopeFailed:
     where = "unknown"
     for frame, line in traceback.walk_tb(error.__traceback__):
         if is_ours(frame.f_code.co_filename):
-            where = f"{os.path.basename(frame.f_code.co_filename)}:{line}"
+            where = f"{os.path.basename(file_of(frame.f_code))}:{line}"
     try:
         with own_frames_in_tracebacks():
             details = "".join(traceback.format_exception(error))
