@@ -327,7 +327,10 @@ raise ValueError("unseen")
 STACKS = (
     TRAIN
     + """
-import logging, traceback
+import logging, traceback, warnings
+def outdated():
+    warnings.warn("outdated", FutureWarning, stacklevel=3)
+outdated()
 logging.basicConfig(stream=sys.stdout, format="%(message)s %(filename)s %(lineno)d")
 for i in range(30):
     step()

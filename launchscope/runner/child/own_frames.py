@@ -19,6 +19,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 # system, which they know by these two words in the name of the file.
 _PASSED_OVER = ":importlib._bootstrap"
 _OF_TORCH = (UserWarning, DeprecationWarning, FutureWarning)  # what its code in C++ warns with
+_BEYOND = 1_000_000  # more callers than any stack has
 
 
 def passed_over(function: _F) -> _F:
@@ -77,6 +78,9 @@ def _shown_elsewhere(shown: warnings.WarningMessage, frame: FrameType | None) ->
     script. It is then shown, or not, as one of the line that calls the function."""
     if not is_ours(shown.filename) or type(shown.message) not in _OF_TORCH:
         return False
+    if _is_below_script(shown, frame):
+        warnings.warn(shown.message, shown.category, _BEYOND, shown.source)
+        return True
     while frame is not None and is_ours(frame.f_code.co_filename):
         frame.f_globals.pop("__warningregistry__", None)  # else it would not come here again
         frame = frame.f_back
@@ -94,6 +98,22 @@ def _shown_elsewhere(shown: warnings.WarningMessage, frame: FrameType | None) ->
         source=shown.source,
     )
     return True
+
+
+def _is_below_script(shown: warnings.WarningMessage, frame: FrameType | None) -> bool:
+    """Whether the line is one of those that run the script: under Python there is none."""
+    found = None
+    while frame is not None:
+        if not is_ours(frame.f_code.co_filename):
+            found = None
+        elif found is None:
+            found = frame if (frame.f_code.co_filename, frame.f_lineno) == _line(shown) else None
+        frame = frame.f_back
+    return found is not None
+
+
+def _line(shown: warnings.WarningMessage) -> tuple[str, int]:
+    return shown.filename, shown.lineno
 
 
 def _shown_before(shown: warnings.WarningMessage) -> bool:
