@@ -22,8 +22,9 @@ BUSY_TOLERANCE_PCT = 3.0
 class StepTimes:
     """Milliseconds per step of one kind. GPU times are empty where there was no GPU.
 
-    Iterations run from the end of the step before, so the first step of a window has none. If the
-    windows disagree (`unsteady`), the samples are those of the fastest one.
+    Iterations run from the end of the step before. The first step of a window has none, because the
+    GPU had to wait for the window to open, unless it is the only step of the window. If the windows
+    disagree (`unsteady`), the samples are those of the fastest one.
     """
 
     iteration: Floats
@@ -103,9 +104,12 @@ def _window(timing: TimingResult, kind: int | None) -> StepTimes:
     wall = (timing.host_close_ns - timing.host_open_ns) / 1e6
     # If the script ended during the pass, the GPU's end of the pass is unknown.
     known = timing.complete and len(gpu_end) > 0 and wall > 0
+    iteration, host_iteration = np.diff(gpu_end)[gpu_wanted[1:]], np.diff(host_end)[wanted[1:]]
+    if steps == 1:  # the window opens at the end of the step before
+        iteration, host_iteration = gpu_end[gpu_wanted], (host_end - timing.host_open_ns / 1e6)
     return StepTimes(
-        iteration=np.diff(gpu_end)[gpu_wanted[1:]],
-        host_iteration=np.diff(host_end)[wanted[1:]],
+        iteration=iteration,
+        host_iteration=host_iteration,
         step=(gpu_end - gpu_begin)[gpu_wanted & ~np.isnan(gpu_begin)],
         host=(host_end - host_begin)[wanted],
         host_between=(host_begin[1:] - host_end[:-1])[wanted[1:]],

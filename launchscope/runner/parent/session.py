@@ -272,7 +272,8 @@ class _Session:
             return now if not searching and self._fitted != (now, open_) else None
         share = max(0.0, (made - 2) / max(1, planned))
         shorter = replace(now, warmup=min(now.warmup, max(3, int(now.warmup * share))))
-        if made <= _FEW and now.step_from == "auto" and optimizer_steps >= _SEEN_OFTEN:
+        ends_at_optimizer = now.step_from in ("auto", "optimizer")
+        if made <= _FEW and ends_at_optimizer and optimizer_steps >= _SEEN_OFTEN:
             shorter = replace(now, warmup=2, step_from="optimizer")
         for kind in all_passes():
             if kind.fewest_steps is not None:

@@ -58,6 +58,15 @@ def test_a_run_that_measured_nothing_is_not_repeated(tmp_path: Path) -> None:
     assert session._why_again(report) is None
 
 
+def test_three_optimizer_steps_without_a_common_period_are_timed(tmp_path: Path) -> None:
+    session = planning(tmp_path, tuple(EVERY))
+    first = ScriptEnded(steps=0, searching=True, optimizer_steps=3)
+    assert session._why_again(ChildReport(script=first)) == Reason("optimizer_steps")
+    second = ScriptEnded(steps=3, searching=True, optimizer_steps=3)
+    assert session._why_again(ChildReport(script=second)) == Reason("fewer_steps", {"steps": 3})
+    assert session.schedule.warmup == 2  # which leaves one to time
+
+
 def test_the_second_timing_window_alone_is_worth_no_run(tmp_path: Path) -> None:
     session = planning(tmp_path, ("timing_second",))
     assert session._why_again(ChildReport(script=ScriptEnded(steps=40))) is None

@@ -183,3 +183,10 @@ def test_a_timing_window_that_was_cut_short_has_no_wall_clock_check() -> None:
     cut = step_times([replace(behind, complete=False)])
     assert cut is not None
     assert cut.wall_check_pct is None
+
+
+def test_the_only_step_of_a_window_has_an_iteration(timed: Timed) -> None:
+    times = times_of(timed.run(host_ms=2.0, steps=1))
+    assert times.iteration_ms == 2.0  # from the event of the window to the one at the step's end
+    assert times.step_ms == 1.0
+    assert list(times.host_iteration) == [2.0]
