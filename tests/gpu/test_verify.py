@@ -143,6 +143,32 @@ CASES = {
 }
 
 
+# What differs from step to step here reaches nothing that the step leaves behind.
+HARMLESS = {
+    "attention in single precision": loop(
+        after="h = x.view(1, 4, 32, 16)\n"
+        "x = nn.functional.scaled_dot_product_attention(h, h, h).reshape(32, 64)"
+    ),
+    "attention in single precision with dropout": loop(
+        after="h = x.view(1, 4, 32, 16)\n"
+        "x = nn.functional.scaled_dot_product_attention(h, h, h, dropout_p=0.1).reshape(32, 64)"
+    ),
+    "gradients that the step drops": loop(zero="model(x).mean().backward()\noptimizer.zero_grad()"),
+    "what a script logs": loop(
+        before="captures = 0",
+        begin="late = captures >= 2",
+        middle="captures += torch.cuda.is_current_stream_capturing()",
+        last="if late and step % 4 == 0: loss.detach().sqrt()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_reaches_nothing_is_no_error(profiled: Profiled, name: str) -> None:
+    profile = profiled(HARMLESS[name])
+    assert profile.replay.correct.status == "verified", profile.replay.correct
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_error_is_found_and_named(profiled: Profiled, name: str) -> None:
     case = CASES[name]

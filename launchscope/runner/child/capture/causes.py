@@ -8,9 +8,10 @@ from itertools import zip_longest
 from typing import cast
 
 from launchscope.model import Cause, CauseKind, SourceLine
-from launchscope.runner.child.capture.step_trace import StepTrace
+from launchscope.runner.child.capture.step_trace import Call, StepTrace
+from launchscope.runner.child.ops.step_ops import alive
 from launchscope.runner.child.plain_values import class_name, is_a, parameter_groups
-from launchscope.runner.child.torch_types import Optimizer
+from launchscope.runner.child.torch_types import Optimizer, StorageRef
 
 _MOST_NAMED = 5
 
@@ -41,42 +42,69 @@ def causes_between(
     `before` and `after` are the hyperparameters in these two steps. If one of them changed, it
     is named as the cause of a frozen value inside an optimizer.
     """
-    branch = _branch(captured, eager)
-    if branch is not None:
-        return [branch]
+    common = _common(captured, eager)
+    if common is None:
+        return [_branch(captured, eager)]
     found = [Cause("unjoined_stream", where) for where in dict.fromkeys(captured.unjoined_streams)]
     changed = _changed_hyperparameters(before, after)
-    frozen = _frozen_scalars(captured, eager)
+    frozen = _frozen_scalars(common)
     inside = [cause for cause, in_optimizer in frozen if in_optimizer]
     if inside and changed:
         found += [replace(cause, where=inside[0].where) for cause in changed]
     else:
         found += inside
     found += [cause for cause, in_optimizer in frozen if not in_optimizer]
-    found += [
-        Cause("cross_step_state", view.where, tensor=view.shape, origin=view.origin)
-        for view in eager.views
-        if view.origin is not None
-    ]
+    if runs_the_same(captured, eager):  # else the views are of other ops
+        found += [
+            Cause("cross_step_state", view.where, tensor=view.shape, origin=view.origin)
+            for view in eager.views
+            if view.origin is not None
+        ]
     return list(dict.fromkeys(found))[:_MOST_NAMED]
 
 
-def _branch(captured: StepTrace, eager: StepTrace) -> Cause | None:
-    """The first op at which the two steps differ."""
-    for before, after in zip_longest(captured.calls, eager.calls):
-        if before is None:
-            return Cause("branch", after.where, op=after.op)
-        if after is None:
-            return Cause("branch", before.where, captured_op=before.op)
-        if before.form != after.form:
-            return Cause("branch", after.where, op=after.op, captured_op=before.op)
-    return None
+def runs_the_same(captured: StepTrace, eager: StepTrace) -> bool:
+    return [call.form for call in captured.calls] == [call.form for call in eager.calls]
 
 
-def _frozen_scalars(captured: StepTrace, eager: StepTrace) -> list[tuple[Cause, bool]]:
+def _common(captured: StepTrace, eager: StepTrace) -> list[tuple[Call, Call]] | None:
+    """The ops of both steps in pairs; None if one of them took another path.
+
+    What one of them does besides, as a script does that logs every so many steps, is no other path
+    if nothing comes of it on the GPU.
+    """
+    traces = sorted((captured, eager), key=lambda trace: len(trace.calls))
+    fewer, more = (trace.calls for trace in traces)
+    both, besides = list[Call](), list[Call]()
+    for call in more:
+        expected = fewer[len(both)].form if len(both) < len(fewer) else None
+        (both if call.form == expected else besides).append(call)
+    if len(both) < len(fewer):
+        return None
+    used = frozenset[StorageRef]().union(*(call.reads | call.writes for call in both))
+    made = traces[1].made
+    for storage in frozenset[StorageRef]().union(*(call.writes for call in besides)):
+        if storage in used or storage not in made or alive(storage) is not None:
+            return None
+    pairs = (fewer, both) if traces[0] is captured else (both, fewer)
+    return list(zip(*pairs, strict=True))
+
+
+def _branch(captured: StepTrace, eager: StepTrace) -> Cause:
+    """The first op at which the two steps, which are not the same, differ."""
+    pairs = zip_longest(captured.calls, eager.calls)
+    before, after = next((a, b) for a, b in pairs if not (a and b and a.form == b.form))
+    if before is None:
+        return Cause("branch", after.where, op=after.op)
+    if after is None:
+        return Cause("branch", before.where, captured_op=before.op)
+    return Cause("branch", after.where, op=after.op, captured_op=before.op)
+
+
+def _frozen_scalars(common: list[tuple[Call, Call]]) -> list[tuple[Cause, bool]]:
     """Python values that changed at the same op, once per op and line; if in an optimizer."""
     found: dict[tuple[str, SourceLine | None], tuple[Cause, bool]] = {}
-    for before, after in zip(captured.calls, eager.calls, strict=False):
+    for before, after in common:
         for old, new in zip(before.scalars, after.scalars, strict=False):
             both_nan = old != old and new != new
             if old != new and not both_nan:

@@ -38,13 +38,18 @@ _SCALARS = (bool, int, float, complex, str)
 
 @dataclass(frozen=True)
 class Call:
-    """One dispatched op: steps with the same `form` did the same, with these `scalars`."""
+    """One dispatched op: steps with the same `form` did the same, with these `scalars`.
+
+    `reads` are the storages of its arguments, `writes` those on the device that it made or changed.
+    """
 
     op: str
     form: str
     scalars: tuple[Scalar, ...]
     where: SourceLine | None
     in_optimizer: bool
+    reads: frozenset[StorageRef] = frozenset()
+    writes: frozenset[StorageRef] = frozenset()
 
 
 class Place(NamedTuple):
@@ -128,6 +133,7 @@ class StepRecorder:
         self._capturing = capturing
         self._seen: set[Place] = set()
         self._on_host: set[StorageRef] = set()  # made in the step, by the host
+        self._from_device: set[StorageRef] = set()  # on the host, made by ops on the device
         self._outside: set[StorageRef] = set()  # storages of the views
 
     def mode(self) -> Mode:
@@ -212,10 +218,15 @@ class StepRecorder:
                 if view.place.storage in sources:
                     view.filled |= _storages(results)
         with_host_data = any(tensor.ndim for tensor in on_host)
+        reads = _storages(tensors)
+        writes = _storages([tensor for tensor in results if self._on_device(tensor)]) - reads
+        if len(on_host) < len(tensors):
+            self._from_device |= _storages(results) - reads - writes
         for tensor in filter(self._on_device, written_by(self._torch, op, args, kwargs)):
             storage = weak_storage(tensor)
             if storage is None:
                 continue
+            writes.add(storage)
             if storage not in trace.made:
                 trace.written[storage] = tensor.dtype
             if with_host_data:
@@ -226,7 +237,9 @@ class StepRecorder:
         shapes = ";".join(f"{tuple(t.shape)}{t.dtype}" for t in tensors)
         scalars = tuple(self._scalars(values))
         name, form = dotted(op._schema.name), f"{op}|{shapes}"
-        trace.calls.append(Call(name, form, scalars, where, self._hooks.in_optimizer))
+        inside = self._hooks.in_optimizer
+        call = Call(name, form, scalars, where, inside, frozenset(reads), frozenset(writes))
+        trace.calls.append(call)
 
     def _line(self) -> SourceLine | None:
         return user_line(sys._getframe()) or self._hooks.backward_where
@@ -234,7 +247,10 @@ class StepRecorder:
     def _scalars(self, values: list[Value]) -> Iterator[Scalar]:
         for value in values:
             if is_tensor(self._torch, value):
-                if value.ndim == 0 and value.is_cpu and not self._on_device(value):
+                on_host = value.ndim == 0 and value.is_cpu and not self._on_device(value)
+                # Attention without a capture hands the state of its dropout to the backward in
+                # such tensors, in a capture on the GPU; without dropout they are not even filled.
+                if on_host and weak_storage(value) not in self._from_device:
                     yield value.item()
             elif type(value) in _SCALARS:
                 yield value

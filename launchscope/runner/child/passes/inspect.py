@@ -367,8 +367,9 @@ def _host_inputs(
 def live_schedulers(context: Context) -> list[Value]:
     """Schedulers that still change a learning rate of this step's optimizers that a graph freezes.
 
-    They are recognized by name, because some libraries (timm) have classes of their own. Kernels
-    receive a tensor on the host by value, as they receive a float.
+    They are recognized by name, because some libraries (timm) have classes of their own; others
+    (Fabric, accelerate) give them an object that holds the optimizer. Kernels receive a tensor on
+    the host by value, as they receive a float.
     """
     mine = {id(optimizer): optimizer for optimizer in context.optimizers}
 
@@ -381,7 +382,9 @@ def live_schedulers(context: Context) -> list[Value]:
 
     found = []
     for scheduler in objects_of(schedules):
-        optimizer = mine.get(id(own_attributes(scheduler).get("optimizer")))
+        given = own_attributes(scheduler).get("optimizer")
+        known = (mine.get(id(one)) for one in (given, *own_attributes(given).values()))
+        optimizer = next(filter(None, known), None)
         groups = () if optimizer is None else parameter_groups(optimizer)
         if not all(follows(entry(group, "lr")) for group in groups):
             found.append(scheduler)

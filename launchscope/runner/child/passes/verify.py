@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -12,6 +14,7 @@ from launchscope.runner.child.capture.causes import (
     Hyperparameters,
     causes_between,
     hyperparameters,
+    runs_the_same,
 )
 from launchscope.runner.child.capture.relative_error import of_outputs, of_update
 from launchscope.runner.child.capture.state import DeviceState, before_capture, copy_of
@@ -24,7 +27,7 @@ from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.reasons import is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import raising_frame
 from launchscope.runner.child.target import is_ours
-from launchscope.runner.child.torch_types import Graph, Tensor
+from launchscope.runner.child.torch_types import Graph, StorageRef, Tensor
 
 if TYPE_CHECKING:
     from launchscope.graph_step import SavedState
@@ -152,53 +155,79 @@ class VerifyPass(Pass[VerifyResult]):
         reference, before = self._reference, self._before
         assert before is not None
         causes = causes_between(reference.trace, current.trace, reference.hyper, self._hyper)
+        comparable = runs_the_same(reference.trace, current.trace)  # else its inputs do not match
+        if comparable and not self._compare(reference, before, current.trace):
+            causes = [cause for cause in causes if cause.kind != "cross_step_state"]
         self._causes += [cause for cause in causes if cause not in self._causes]
-        if all(cause.kind != "branch" for cause in causes):  # else its inputs do not match
-            self._compare(reference, before, current.trace)
         self._before = None
         return self._checked >= self.wanted
 
-    def _state(self, reference: Reference) -> DeviceState:
+    def _state(
+        self, reference: Reference, without: AbstractSet[StorageRef] = frozenset()
+    ) -> DeviceState:
         context = self.context
-        further = dict.fromkeys(context.written_storages) | reference.trace.written
+        written = dict.fromkeys(context.written_storages) | reference.trace.written
+        further = {storage: written[storage] for storage in written if storage not in without}
         device = "cuda" if context.on_gpu else "cpu"
         return DeviceState(context.torch, context.modules, context.optimizers, further, device)
 
-    def _compare(self, reference: Reference, before: DeviceState, eager: StepTrace) -> None:
-        """Repeat the eager step by a replay, compare, and leave what eager left."""
-        after, again = self._state(reference), self._state(reference)
+    def _compare(self, reference: Reference, before: DeviceState, eager: StepTrace) -> bool:
+        """Repeat the eager step by a replay, compare, and leave what eager left.
+
+        Returns whether anything comes of what the step reads from the step before.
+        """
+        views = list(zip(reference.trace.views, eager.views, strict=False))
+        stale = [(captured, view.origin) for captured, view in views if view.origin is not None]
+        # Gradients that the captured step added to, for example, and that the script then dropped.
+        dropped = {captured.place.storage for captured, origin in stale if origin == "state"}
+        dropped -= known_storages(self.context)
+        after, again = self._state(reference, dropped), self._state(reference)
         self.context.synchronize()
         after.save()
-        places = [
-            (place.tensor, view.value)
-            for place, view in zip(reference.trace.views, eager.views, strict=False)
-            if view.value is not None
+        places = [(place.tensor, view.value) for place, view in views if view.value is not None]
+        poison = [
+            (view.tensor, self.context.torch.full_like(view.tensor, math.nan))
+            for view, _ in stale
+            if view.place.storage in dropped and view.tensor.is_floating_point()
         ]
-        held = [(place, copy_of(self.context.torch, place)) for place, _ in places]
+        kept = [place for place, _ in (*places, *poison)]
+        held = [(place, copy_of(self.context.torch, place)) for place in kept]
         try:
             self._replay(reference, before, places)
             parts = [of_update(before.saved, after.saved)]
             if parts == [None] or self.context.boundary.scope == "forward":
-                made = self._alive(eager)
-                outputs = [
-                    (replayed, made[order])
-                    for order, replayed in reference.outputs.items()
-                    if order in made and len(made[order]) == len(replayed)
-                ]
-                parts.append(of_outputs(outputs))
+                parts.append(self._of_outputs(reference, eager))
             known = [part for part in parts if part is not None]
             if not known:
-                return
+                return True
             difference = max(known)
             self._differences.append(difference)
             if difference > 0.0 and not before.on_host and not after.on_host:
                 again.save()
                 self._replay(reference, before, places)
                 self._floors.append(of_update(before.saved, after.saved, again.saved) or 0.0)
+            if not stale or len(poison) < len(stale):
+                return True
+            self._replay(reference, before, [*places, *poison])
+            reached = of_update(before.saved, after.saved), self._of_outputs(reference, eager)
+            return self._is_different(max(part or 0.0 for part in reached))
         finally:
             self._put(held)
             after.restore()
             self.context.synchronize()
+
+    def _of_outputs(self, reference: Reference, eager: StepTrace) -> float | None:
+        made = self._alive(eager)
+        return of_outputs(
+            [
+                (replayed, made[order])
+                for order, replayed in reference.outputs.items()
+                if order in made and len(made[order]) == len(replayed)
+            ]
+        )
+
+    def _is_different(self, difference: float) -> bool:
+        return difference > max(_TOLERANCE, _TIMES_FLOOR * max(self._floors, default=0.0))
 
     def _replay(
         self, reference: Reference, before: DeviceState, inputs: list[tuple[Tensor, Tensor]]
@@ -258,14 +287,13 @@ class VerifyPass(Pass[VerifyResult]):
 
     def _result(self, otherwise: Reason) -> VerifyResult:
         """What was found; `otherwise` is the reason if nothing was compared."""
-        floor = max(self._floors, default=0.0)
         reason: Reason | None = None
         status: Literal["verified", "different", "skipped"] = "verified"
         if self._causes:
             status = "different"
         elif not self._differences:
             status, reason = "skipped", otherwise
-        elif max(self._differences) > max(_TOLERANCE, _TIMES_FLOOR * floor):
+        elif self._is_different(max(self._differences)):
             status = "different"
         elif len(self._differences) < min(_LEAST, self.wanted):
             counts = {"compared": len(self._differences), "wanted": self.wanted}

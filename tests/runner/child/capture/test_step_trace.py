@@ -51,6 +51,16 @@ def test_a_batch_in_another_part_of_one_tensor_is_an_input_too() -> None:
     assert eager.views[0].value.tolist() == [4.0, 5.0, 6.0, 7.0]
 
 
+def test_a_number_that_the_device_hands_to_the_host_is_no_python_value() -> None:
+    batches = [torch.full((4,), value, dtype=torch.float64) for value in (1.0, 2.0)]
+
+    def step() -> Any:  # as attention does with the seed of its dropout
+        return WEIGHT * batches.pop().sum(dtype=torch.float32)
+
+    captured = recorded(step)
+    assert causes(captured, recorded(step, captured, before=captured)) == []
+
+
 def test_a_slice_taken_inside_the_step_is_a_frozen_value() -> None:
     data = torch.arange(8, dtype=torch.float64)
     captured = recorded(lambda: data[0:4] * WEIGHT)

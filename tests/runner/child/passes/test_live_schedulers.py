@@ -58,6 +58,19 @@ def test_a_scheduler_of_another_library_is_live(tmp_path: Path, kind: type) -> N
     assert other.optimizer is not optimizer
 
 
+def test_a_scheduler_of_what_holds_the_optimizer_is_live(tmp_path: Path) -> None:
+    class Held(torch.optim.Optimizer):  # as Fabric and accelerate hand it back
+        def __init__(self, optimizer: Any) -> None:
+            self._optimizer = optimizer
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.__dict__["_optimizer"], name)
+
+    context, optimizer = trained_with(tmp_path, 0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(Held(optimizer), 1000)
+    assert live_schedulers(context) == [scheduler]
+
+
 def test_what_an_optimizer_keeps_in_lists_is_its_state(tmp_path: Path) -> None:
     model = torch.nn.Linear(3, 1)
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)

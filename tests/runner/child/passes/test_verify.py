@@ -183,16 +183,52 @@ def test_a_branch_is_named_by_its_first_different_op(tmp_path: Path) -> None:
 
     def step(index: int) -> Any:
         if index == 2:
-            loop.inputs[index].tanh()
+            loop.inputs[index].tanh_()
         return loop.step(index)
 
     context = context_of(tmp_path, loop.model, loop.optimizer)
     result = verified(context, step, lambda: loop.step(0))
     assert result.status == "different"
     assert [cause.kind for cause in result.causes] == ["branch"]
-    assert result.causes[0].op == "aten.tanh"
-    assert result.causes[0].captured_op != "aten.tanh"
+    assert result.causes[0].op == "aten.tanh_"
+    assert result.causes[0].captured_op != "aten.tanh_"
     assert len(result.update_diff) == 3  # the step that went another way cannot be compared
+
+
+@pytest.mark.parametrize("logs_at", [0, 2])
+def test_what_a_step_computes_besides_is_no_branch(tmp_path: Path, logs_at: int) -> None:
+    loop = Loop(sgd)
+
+    def step(index: int) -> Any:
+        loss = loop.step(index)
+        if index == logs_at:
+            assert loss.detach().sqrt().item() > 0.0
+        return loss
+
+    context = context_of(tmp_path, loop.model, loop.optimizer)
+    result = verified(context, step, lambda: loop.step(0))
+    # A step that cannot be compared op by op is left out.
+    compared, status = (3, "verified") if logs_at else (0, "skipped")
+    assert (result.status, result.causes) == (status, ())
+    assert len(result.update_diff) == compared
+
+
+@pytest.mark.parametrize("kept", ["averages", "a new tensor"])
+def test_what_a_step_keeps_besides_is_a_branch(tmp_path: Path, kept: str) -> None:
+    loop = Loop(sgd)
+    average, history = torch.zeros(()), list[Any]()
+
+    def step(index: int) -> Any:
+        loss = loop.step(index)
+        if index == 2 and kept == "averages":
+            average.add_(loss.detach())
+        elif index == 2:
+            history.append(loss.detach().sqrt())
+        return loss
+
+    context = context_of(tmp_path, loop.model, loop.optimizer)
+    result = verified(context, step, lambda: loop.step(0))
+    assert [cause.kind for cause in result.causes] == ["branch"]
 
 
 def test_a_tensor_that_a_step_passes_to_the_next_is_no_input(tmp_path: Path) -> None:
@@ -216,22 +252,51 @@ def test_a_tensor_that_a_step_passes_to_the_next_is_no_input(tmp_path: Path) -> 
     assert [cause.kind for cause in result.causes] == ["cross_step_state"]
 
 
-def test_new_gradients_in_each_step_are_a_difference(tmp_path: Path) -> None:
+@pytest.mark.parametrize("drops", [True, False])
+def test_gradients_that_a_step_drops_unused_make_no_difference(tmp_path: Path, drops: bool) -> None:
     loop = Loop(sgd)
+    grads = lambda: [parameter.grad for parameter in loop.model.parameters()]  # noqa: E731
+    of_steps: list[Any] = []
 
-    def fresh(index: int = 0) -> None:
-        for parameter in loop.model.parameters():
-            parameter.grad = torch.zeros_like(parameter)
+    def put(gradients: list[Any]) -> None:
+        for parameter, gradient in zip(loop.model.parameters(), gradients, strict=True):
+            parameter.grad = gradient
 
-    def step(index: int) -> Any:
+    def run(index: int) -> Any:
+        """A GAN's generator adds to the gradients of its discriminator, which drops them."""
+        loop.model(loop.inputs[index]).mean().backward()
+        if drops:
+            loop.optimizer.zero_grad()
         loss = loop.model(loop.inputs[index]).pow(2).mean()
         loss.backward()
         loop.optimizer.step()
         return loss
 
-    fresh()
+    def step(index: int) -> Any:
+        before = grads()
+        loss = run(index)
+        of_steps.append((before, [loss, *grads()]))
+        return loss
+
+    def frozen() -> None:
+        now, (before, made) = grads(), of_steps[1]
+        put(before)
+        results = [run(0), *grads()]
+        with torch.no_grad():
+            for place, result in zip(made, results, strict=True):
+                place.copy_(result)
+        put(now)
+
+    def between(index: int) -> None:
+        if not drops:
+            put([torch.zeros_like(gradient) for gradient in grads()])
+
+    put([torch.zeros_like(parameter) for parameter in loop.model.parameters()])
     context = context_of(tmp_path, loop.model, loop.optimizer)
-    result = verified(context, step, lambda: None, between=fresh)
+    result = verified(context, step, frozen, between=between)
+    if drops:
+        assert (result.status, result.causes) == ("verified", ())
+        return
     assert result.status == "different"
     assert {cause.kind for cause in result.causes} == {"cross_step_state"}
     assert {cause.origin for cause in result.causes} == {"state"}
