@@ -1,23 +1,56 @@
 """Makes the result table: `python -m tests.benchmarks.corpus.table RESULTS OUTPUT.json`.
 
-It also writes OUTPUT.md. Scripts of the sample that have no result are listed as not run.
+It also writes OUTPUT.md and prints the paragraph for docs/verdict.md. Scripts of the sample that
+have no result are listed as not run.
+
+`checked.json` beside this file says what is true of some scripts, found by reading them and the
+libraries that they call: `right` are the outcomes that agree with it, each a replay and a verdict,
+and `because` is the reason. Every script without a measurement is in it, and every one that was
+called unsafe.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.benchmarks.corpus.__main__ import Script, sample
 
 HEADER = [
     "script", "kind", "style", "step", "replay", "verdict", "iteration ms", "removed %", "reason",
-    "findings", "seconds",
+    "findings", "agrees", "seconds",
 ]  # fmt: skip
 MEASURED = ("measured", "what_if")
+
+
+class Checked(NamedTuple):
+    right: list[str]
+    because: str
+
+    def agrees(self, result: dict[str, Any]) -> bool:
+        return outcome(result) in self.right
+
+
+def checked() -> dict[str, Checked]:
+    """What is true of the scripts that were checked by hand, by their id."""
+    rows = json.loads((Path(__file__).parent / "checked.json").read_text())
+    return {row["id"]: Checked(row["right"], row["because"]) for row in rows}
+
+
+def outcome(result: dict[str, Any]) -> str:
+    profile = result["profile"]
+    return f"{profile['replay']}, {profile['verdict']}" if profile else "no profile"
+
+
+def wants_check(result: dict[str, Any]) -> bool:
+    """Whether a result needs a reason that was checked by hand."""
+    profile = result["profile"]
+    return not profile or profile["replay"] not in MEASURED or profile["verdict"] == "unsafe"
 
 
 def results(folder: Path) -> dict[str, dict[str, Any]]:
@@ -30,14 +63,16 @@ def figure(value: float | None, digits: int) -> str:
     return "not measured" if value is None else f"{value:.{digits}f}"
 
 
-def cells(script: Script, result: dict[str, Any] | None) -> list[str]:
+def cells(script: Script, result: dict[str, Any] | None, truth: Checked | None = None) -> list[str]:
     named = [script.id, script.kind, script.style]
     if result is None:
         return [*named, *["not run"] * (len(HEADER) - len(named))]
     profile, seconds = result["profile"], f"{result['seconds']:.0f}"
+    agrees = "not checked" if truth is None else "yes" if truth.agrees(result) else "no"
     if profile is None:
         said = " ".join(result.get("said", [])[-1:])
-        return [*named, "none", "no profile", "none", "", "", said, "", seconds]
+        return [*named, "none", "no profile", "none", "", "", said, "", agrees, seconds]
+    findings = Counter(profile["findings"]).items()
     return [
         *named,
         profile["step"]["boundary"] if profile["step"] else "none",
@@ -46,7 +81,8 @@ def cells(script: Script, result: dict[str, Any] | None) -> list[str]:
         figure(profile["iteration_ms"], 2),
         figure(profile["removable_pct"], 0),
         profile["reason"] or "",
-        ", ".join(profile["findings"]),
+        ", ".join(code if times == 1 else f"{code} ({times})" for code, times in findings),
+        agrees,
         seconds,
     ]
 
@@ -63,6 +99,8 @@ def counts(scripts: Sequence[Script], found: dict[str, dict[str, Any]]) -> dict[
         if (profile := result["profile"]) and profile["shapes_stable"]
         if result["gpu"] and profile["mode"] == "gpu"
     ]
+    truths = checked()
+    judged = [result for result in ran if result["id"] in truths]
     return {
         "scripts": len(scripts),
         "ran": len(ran),
@@ -70,6 +108,12 @@ def counts(scripts: Sequence[Script], found: dict[str, dict[str, Any]]) -> dict[
         "replays": {how: replays.count(how) for how in (*MEASURED, "predicted", "none")},
         "repeating": len(repeating),
         "repeating_measured": sum(how in MEASURED for how in repeating),
+        "unsafe": sum(profile["verdict"] == "unsafe" for profile in profiles),
+        "checked": len(judged),
+        "agree": sum(truths[result["id"]].agrees(result) for result in judged),
+        "unchecked": [
+            result["id"] for result in ran if wants_check(result) and result["id"] not in truths
+        ],
     }
 
 
@@ -78,15 +122,34 @@ def sentence(count: dict[str, Any]) -> str:
         f"{count['ran']} of {count['scripts']} scripts ran, "
         f"{count['profiles']} of them with a Profile. "
         f"Of {count['repeating']} that use the GPU and repeat their shapes, "
-        f"{count['repeating_measured']} have a measured or what-if replay."
+        f"{count['repeating_measured']} have a measured or what-if replay. "
+        f"{count['checked']} results were checked by hand, and {count['agree']} of them agree."
     )
 
 
 def markdown(scripts: Sequence[Script], found: dict[str, dict[str, Any]]) -> str:
+    truths = checked()
     rows = [HEADER, ["---"] * len(HEADER)]
-    rows += [cells(script, found.get(script.id)) for script in scripts]
+    rows += [cells(script, found.get(script.id), truths.get(script.id)) for script in scripts]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join([sentence(counts(scripts, found)), "", *lines]) + "\n"
+    by_hand = [
+        f"- {script.id}: {truths[script.id].because}" for script in scripts if script.id in truths
+    ]
+    said = sentence(counts(scripts, found))
+    return "\n".join([said, "", *lines, "", "## Checked by hand", "", *by_hand]) + "\n"
+
+
+def paragraph(table: dict[str, Any]) -> str:
+    """The results in docs/verdict.md."""
+    replays, devices = table["replays"], {row["profile"]["device"] for row in table["rows"]
+        if row["profile"] and row["profile"]["device"]}  # fmt: skip
+    return textwrap.fill(
+        f"On {' and '.join(sorted(devices))}, {sentence(table)} Of all Profiles, "
+        f"{replays['measured']} have a measured replay, {replays['what_if']} a what-if, "
+        f"{replays['predicted']} a prediction and {replays['none']} none, most of these because "
+        f"the script uses no GPU; {table['unsafe']} say `unsafe`.",
+        width=105, break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip
 
 
 def main() -> None:
@@ -98,7 +161,9 @@ def main() -> None:
     table = {**counts(scripts, found), "rows": [found[s.id] for s in scripts if s.id in found]}
     arguments.output.write_text(json.dumps(table, indent=1) + "\n")
     arguments.output.with_suffix(".md").write_text(markdown(scripts, found))
-    print(sentence(counts(scripts, found)))
+    print(paragraph(table))
+    if table["unchecked"]:
+        print(f"not in checked.json: {', '.join(table['unchecked'])}")
 
 
 if __name__ == "__main__":
