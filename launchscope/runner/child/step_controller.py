@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from dataclasses import replace
 
-from launchscope.model import TensorShape
+from launchscope.model import Schedule, TensorShape
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
@@ -21,7 +21,7 @@ from launchscope.runner.child.machine import environment_of
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
-from launchscope.runner.child.passes import Context
+from launchscope.runner.child.passes import Context, all_passes
 from launchscope.runner.child.passes.strategy import StrategyPass
 from launchscope.runner.child.plain_values import class_name, module_tensors, tensor_field
 from launchscope.runner.child.reasons import own_failure, reason_of
@@ -39,6 +39,8 @@ from launchscope.wording import listed, plural
 # A step that was found is over after this many training steps in a row outside of it; then the
 # script is searched again, so often.
 _OVER_AFTER, _SEARCHES = 3, 2
+# Of half the time limit, for the plain steps of one pass: the slower passes have to fit in, too.
+_PASS_SHARE = 0.25
 _NO_INPUTS: tuple[Args, Kwargs] = (), {}
 _UNFOLLOWED = (
     "the script creates new modules in every step, so launchscope cannot see where the step "
@@ -392,7 +394,7 @@ class StepController(StepObserver):
         context = Context(
             torch=self.torch,
             folder=self.folder,
-            schedule=self.plan.schedule,
+            schedule=self._in_time(detector.usual_step_s),
             hooks=self.hooks,
             nvtx=self._nvtx,
             boundary=boundary,
@@ -424,6 +426,20 @@ class StepController(StepObserver):
             self._waits,
         )
         self._runner.next_pass()
+
+    def _in_time(self, step_s: float) -> Schedule:
+        """The schedule, with fewer steps for passes that would take too much of the time limit."""
+        schedule = self.plan.schedule
+        most = int(self.plan.patience_s * _PASS_SHARE / max(step_s, 1e-9))
+        fewer = {
+            kind.name: max(kind.fewest_steps, most)
+            for kind in all_passes()
+            if kind.fewest_steps is not None and kind.steps(schedule) > max(kind.fewest_steps, most)
+        }
+        if not fewer:
+            return schedule
+        self._note(f"a step takes {step_s:.2g} s, so passes take fewer steps than planned")
+        return replace(schedule, **fewer)  # type: ignore[arg-type]
 
     def _follow_for(self, boundaries_only: bool) -> None:
         """Before a pass: follow its steps as closely as it needs, and no closer."""

@@ -99,6 +99,9 @@ class StepDetector(StepObserver):
         self._in_marker = False  # or after one that the script left by an error
         self.marked = 0
         self.seen = 0  # steps of the pattern found last
+        self._first_seen: tuple[int, float] | None = (
+            None  # steps when a pattern was found, and when
+        )
 
     # --------------------------------------------------------------------------- events
 
@@ -192,6 +195,14 @@ class StepDetector(StepObserver):
         return self._waited_s / max(1, self.seen, self.marked)
 
     @property
+    def usual_step_s(self) -> float:
+        """Without what only the first steps do, if a step was found before the last one."""
+        seen, at = self._first_seen or (self.seen, 0.0)
+        if self.seen <= seen:
+            return self.seconds_per_step
+        return (clock.perf_counter() - at) / (self.seen - seen)
+
+    @property
     def _waited_s(self) -> float:
         return clock.perf_counter() - self.began
 
@@ -217,6 +228,8 @@ class StepDetector(StepObserver):
         if pattern is None:
             return False
         self.seen = self._search.steps_seen(pattern)
+        if self._first_seen is None or self.seen < self._first_seen[0]:
+            self._first_seen = self.seen, clock.perf_counter()
         if self.seen < self._warmup + self._schedule.skip_steps:
             return False
         unclosed = pattern.closing != "optimizer" and self._schedule.step_from == "auto"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -9,6 +11,8 @@ from launchscope.model import Schedule
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
 from launchscope.runner.child.step_pattern import Pattern
 from launchscope.runner.child.steps.detector import StepDetector
+from launchscope.runner.parent.session import RunOptions
+from tests.runner.children import recorded
 
 
 @pytest.mark.parametrize(("patience_s", "steps"), [(0.0, 3), (1e6, 10)])
@@ -34,3 +38,23 @@ def test_fewer_steps_are_enough_once_the_search_has_taken_long(
     finally:
         hooks.remove()
     assert made == steps
+
+
+def test_long_steps_leave_time_for_every_pass(tmp_path: Path) -> None:
+    ran = recorded(
+        tmp_path,
+        "import time, torch\n"
+        "net = torch.nn.Linear(4, 1)\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "for step in range(40):\n"
+        "    time.sleep(2.0 if step == 0 else 0.1)\n"
+        "    optimizer.zero_grad()\n"
+        "    net(torch.ones(2, 4)).sum().backward()\n"
+        "    optimizer.step()\n",
+        schedule=Schedule(warmup=4, inspect=20),
+        options=RunOptions(timeout_s=12.0),
+    )
+    assert ran.recording.inspect is not None
+    # A quarter of half the limit, for steps of a tenth of a second.
+    assert 5 <= ran.recording.inspect.steps <= 15
+    assert any("fewer steps than planned" in note for note in ran.recording.notes)
