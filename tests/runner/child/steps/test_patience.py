@@ -47,7 +47,7 @@ def test_long_steps_leave_time_for_every_pass(tmp_path: Path) -> None:
         "net = torch.nn.Linear(4, 1)\n"
         "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
         "for step in range(40):\n"
-        "    time.sleep(2.0 if step == 0 else 0.1)\n"
+        "    time.sleep(0.5 if step == 0 else 0.1)\n"
         "    optimizer.zero_grad()\n"
         "    net(torch.ones(2, 4)).sum().backward()\n"
         "    optimizer.step()\n",
