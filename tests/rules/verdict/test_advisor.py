@@ -249,6 +249,13 @@ def test_a_live_scheduler_is_unsafe_whatever_the_check_saw() -> None:
     assert "LS035" in given.instructions[0]
 
 
+def test_a_live_scheduler_is_unsafe_if_no_replay_was_measured() -> None:
+    skipped = replace(profile().replay, status="skipped", reason=Reason("not_run"))
+    assert verdict(profile(replay=skipped)).recommendation == "adopt"
+    given = verdict(profile(replay=skipped, facts={"scheduler_live": True}))
+    assert (given.recommendation, given.because[0]) == ("unsafe", "LS035")
+
+
 def test_a_rehearsal_gives_a_live_scheduler_as_its_reason() -> None:
     known = rehearsal()
     assert "LS035" not in verdict(known).because

@@ -255,8 +255,10 @@ def test_a_tensor_that_a_step_passes_to_the_next_is_no_input(tmp_path: Path) -> 
 @pytest.mark.parametrize("drops", [True, False])
 def test_gradients_that_a_step_drops_unused_make_no_difference(tmp_path: Path, drops: bool) -> None:
     loop = Loop(sgd)
-    grads = lambda: [parameter.grad for parameter in loop.model.parameters()]  # noqa: E731
     of_steps: list[Any] = []
+
+    def grads() -> list[Any]:
+        return [parameter.grad for parameter in loop.model.parameters()]
 
     def put(gradients: list[Any]) -> None:
         for parameter, gradient in zip(loop.model.parameters(), gradients, strict=True):
