@@ -9,7 +9,6 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from launchscope.model import (
     Reason,
-    ReplayResult,
     Schedule,
     StepBoundary,
     StepPart,
@@ -27,14 +26,6 @@ from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.plain import from_plain
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class FailedCapture:
-    """A capture that failed in this part of the step, and what came of it."""
-
-    part: StepPart
-    result: ReplayResult
 
 
 @dataclass
@@ -61,7 +52,6 @@ class Context:
     results: dict[str, Any] = field(default_factory=dict)  # of this process, by pass name
     written_storages: set[StorageRef] = field(default_factory=set)
     replay: LiveReplay | None = None
-    failed_capture: FailedCapture | None = None
     # Results of earlier runs by pass name, as JSON data.
     earlier: dict[str, Any] = field(default_factory=dict)
 

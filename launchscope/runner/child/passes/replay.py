@@ -24,7 +24,7 @@ from launchscope.runner.child.capture.stubs import WITHOUT_STUB, StubMismatchErr
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.interrupts import own_errors_ignored, raise_if_interrupt
 from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_OP
-from launchscope.runner.child.passes import Context, FailedCapture, Pass, Skip
+from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
 from launchscope.runner.child.plain_values import is_tensor, objects_of, tensor_call, tensor_field
@@ -217,16 +217,13 @@ class CapturePass(Pass[ReplayResult]):
             self._retries.close()
             if self._stubs is not None:
                 self._stubs.leave()
-        result = ReplayResult(
+        return ReplayResult(
             status="blocked" if isinstance(error, StubMismatchError) else "failed",
             reason=reason_of(error),
             where=user_line(raising_frame(error)) or self._where,
             scope=self.captured or self.context.boundary.scope,
             changes=self._flags.changes,
         )
-        if self._capture is not None and self._stubs is None:
-            self.context.failed_capture = FailedCapture(self._part, result)
-        return result
 
     def _resume(self, error: Exception, held: list[Value]) -> bool:
         """Let the step go on eagerly where an optimizer failed; False if that is impossible.

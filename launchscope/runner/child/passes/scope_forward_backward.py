@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from launchscope.model import Reason, ReplayResult, Schedule, StepPart
 from launchscope.runner.child.passes import Context, Skip
 from launchscope.runner.child.passes.inspect import InspectPass
@@ -50,27 +48,11 @@ class ForwardBackwardPass(CapturePass):
                 if line is not None:
                     details |= {"file": line.file, "line": line.line}
                 return Skip("blocked", Reason("blocker_in_part", details))
-        failed = self._known_to_fail(context)
-        if failed is not None and failed.reason is not None:
-            return Skip("failed", failed.reason)
         return ops_change(inspect)
-
-    def _known_to_fail(self, context: Context) -> ReplayResult | None:
-        """The result of a larger scope that failed in this part, in what the script itself runs.
-
-        CUDA may fail once and not again, and a smaller scope needs less memory.
-        """
-        failed = context.failed_capture
-        if failed is None or failed.part not in self.parts or failed.result.reason is None:
-            return None
-        return failed.result if failed.result.reason.code == "error" else None
 
     def skipped(self, context: Context, skip: Skip) -> ReplayResult | None:
         if skip.status == "skipped":
             return None
-        failed = self._known_to_fail(context)
-        if skip.status == "failed" and failed is not None:
-            return replace(failed, scope=self.captured, changes=())
         return ReplayResult("blocked", skip.reason, scope=self.captured)
 
     def start(self, context: Context) -> None:
