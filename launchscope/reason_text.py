@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from itertools import zip_longest
+from math import isfinite
 
 from launchscope.model import Cause, PointFailure, Reason, ReasonCode, StepBoundary
-from launchscope.wording import pct, plural
+from launchscope.wording import duration, ms, pct, plural
 
 _ERROR = "{kind}: {error}"
 _OPS_CHANGE = "the ops change from step to step ({variants} variants in {steps} steps)"
@@ -94,6 +96,38 @@ _TEXTS: dict[ReasonCode, str] = {
     "clocks_disagree": "the clocks of host and GPU disagree in the trace, which does not show by "
     "how much",
     "whole_span": "the figures are totals of the whole span, which is what you asked for",
+    "no_place": "no call of the step was seen in a file of yours",
+    "no_source": "the code of the step is in no file (a notebook, exec, a pipe)",
+    "unreadable": "the file cannot be read as Python source in its encoding",
+    "changed": "the file is not the one that ran: it changed in the meantime",
+    "installed": "the step is inside an installed package, which launchscope does not change",
+    "two_files": "the step is spread over two files",
+    "two_functions": "the step is spread over two functions",
+    "no_loop": "no loop repeats the step",
+    "leaves_step": "`{name}` leaves the step in the middle",
+    "scope": "the step changes which variable `{name}` stands for",
+    "conditional": "`{name}` runs in some steps only",
+    "host_read": "`{name}` reads a value on the host, and the rest of the step needs it",
+    "host_work": "`{name}` must not be replayed, and it cannot be moved out of the step",
+    "random_order": "random numbers would be drawn in another order if `{name}` moved",
+    "branch_name": "`{name}` is set in one branch only, and read after the step",
+    "needs_gradient": "`{name}`, where the backward begins, is computed outside of the step",
+    "changing_number": "`{name}` is another number in each iteration, and a graph keeps the first",
+    "closure": "the forward runs inside of `optimizer.step(closure)`",
+    "class_scope": "the loop is in the body of a class",
+    "name_taken": "the name `{name}` is taken",
+    "original_failed": "the script failed in a copy of its folder: {error}",
+    "patched_failed": "the changed script failed: {error}",
+    "writes_outside": "the script writes to {path}, outside of the copy of its folder, and a run "
+    "that is only compared must not replace your files",
+    "no_training": "no optimizer stepped, and only training is compared so far",
+    "unseeded_state": "two runs of the script begin with other parameters, although launchscope "
+    "sets the seeds of Python, NumPy and PyTorch",
+    "unseeded_batches": "two runs of the script get other batches, although launchscope sets the "
+    "seeds of Python, NumPy and PyTorch",
+    "initial_state_differs": "the changed script begins with another `{name}`",
+    "too_few_timed": "the script ended before enough steps were timed; let it run for more than "
+    "{steps} steps",
 }
 
 # Hyperparameters by the words people use for them.
@@ -207,12 +241,58 @@ def reason_text(reason: Reason) -> str:
                 f"for {share} of the iteration the GPU runs nothing but collectives, which wait "
                 "for another rank"
             )
+        case "too_few_steps":
+            steps = plural(int(details.get("steps", 0)), "step")
+            return f"the script made {steps}, and {details.get('wanted')} have to be compared"
+        case "not_replayed":
+            share = pct(float(details.get("pct", 0)))
+            return f"{share} of the calls were replays, and 90 % have to be: {details.get('why')}"
+        case "not_faster":
+            before, after = (ms(float(details.get(key, 0))) for key in ("before_ms", "after_ms"))
+            return f"the changed script is not faster: {before} became {after}"
+        case "few_common_steps":
+            return f"the changed script made only {plural(int(details.get('unit', 0)), 'step')}"
+        case "batch_differs" | "input_differs" | "state_differs" | "logged_value_differs":
+            return _difference(reason)
+        case "mutant_missed":
+            what = _MUTANTS.get(str(details.get("kind")), "a wrong change")
+            return f"the comparison did not notice {what}, so its result would prove nothing"
+        case "not_verified_within":
+            return f"it was not verified within {duration(float(details.get('seconds', 0)))}"
         case "script_out_of_memory":
             measured = details.get("measured_in_part")
             when = "after it was measured in part" if measured else "before it was measured"
             return f"out of GPU memory, {when}"
         case code:
             return _TEXTS[code].format_map(_Recorded(details))
+
+
+# What was made wrong on purpose, as people would find it in their own code.
+_MUTANTS = {
+    "frozen_rate": "a learning rate that no longer changes",
+    "stale_batch": "a step that trains on the same batch again and again",
+    "repeated_random": "a step that draws the same random numbers each time",
+}
+
+
+def _difference(reason: Reason) -> str:
+    """What differs between the original and the changed script, and from which step on."""
+    details = reason.details
+    what = {
+        "batch_differs": "it gets another batch",
+        "input_differs": "the step gets other data than the model did",
+        "logged_value_differs": "a logged value differs",
+    }.get(reason.code, f"`{details.get('name')}` differs")
+    text = f"the changed script computes something else: {what} after {_steps(details)}"
+    error, allowed = (float(details.get(key, 0)) for key in ("difference", "allowed"))
+    if not error or not isfinite(error):
+        return text
+    within = f"{100 * allowed:.2g} % is within rounding and noise"
+    return f"{text}, by {100 * error:.2g} % of its change; {within}"
+
+
+def _steps(details: Mapping[str, str | int | float]) -> str:
+    return plural(int(details.get("unit", 0)), "step")
 
 
 def _op_on(op: str | int | float, shapes: str | int | float | None) -> str:

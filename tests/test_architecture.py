@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "graph_step": set(),
     "markers": BASE,
     "runner": BASE | {"graph_step", "markers"},
+    "adopt": BASE | {"runner"},
     "parser": BASE | {"config"},
     "analysis": BASE | {"config", "parser"},
     "rules": BASE | {"config", "parser", "analysis"},
@@ -63,6 +64,7 @@ LIBRARIES: dict[str, set[str]] = {
     "torch": {"runner", "graph_step", "markers", "api", "cli", "workflows", "pytest_plugin"},
     "pytest": {"pytest_plugin"},
     "nvtx": {"runner", "markers"},
+    "libcst": {"adopt"},
     "pandas": {"parser"},
     "numpy": {"parser", "analysis"},
     "isal": {"parser"},
@@ -87,6 +89,7 @@ CHILD_PACKAGES: dict[str, set[str]] = {
     "shutdown": {"hooks"},
     "steps": {"hooks"},
     "ops": {"hooks", "steps"},
+    "observe": {"hooks", "shutdown"},
     "capture": {"hooks", "steps", "ops"},
     "passes": {"hooks", "steps", "ops", "capture"},
 }

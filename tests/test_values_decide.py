@@ -24,8 +24,14 @@ RECORDINGS = sorted((Path(__file__).parents[1] / "sample_workloads/recordings").
 TEXTS = {"notes", "advice", "code", "skips"}  # "code" is source text here
 MEANINGLESS = "zzz"
 # For the sentences of all reasons.
-NUMBERS = ("variants", "steps", "mib", "compared", "wanted", "count", "exit_code", "line")
-NAMES = ("kind", "error", "op", "file", "what", "now", "before", "module", "names", "name")
+NUMBERS = (
+    "variants", "steps", "mib", "compared", "wanted", "count", "exit_code", "line", "pct", "unit",
+    "seconds", "difference", "allowed", "before_ms", "after_ms",
+)  # fmt: skip
+NAMES = (
+    "kind", "error", "op", "file", "what", "now", "before", "module", "names", "name", "why",
+    "path",
+)  # fmt: skip
 DETAILS: dict[str, str | int | float] = {
     **dict.fromkeys(NUMBERS, 2),
     **dict.fromkeys(NAMES, "a name"),

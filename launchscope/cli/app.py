@@ -28,6 +28,7 @@ _UsageProblem: type[Exception] = cast("type[Exception]", typer.BadParameter.__mr
 # importing the modules, which would take as long as everything else.
 COMMANDS = {
     "profile": "Measure the step of a script, eagerly and as a CUDA graph replay.",
+    "adopt": "Change the step of a script into a CUDA graph, run it, and show the patch.",
     "compare": "Profile a script at several batch sizes and under several strategies.",
     "check": "Fail when launch overhead got worse than a baseline.",
     "report": "Render the last run or what was saved, or read a trace; no GPU needed.",
@@ -36,7 +37,7 @@ COMMANDS = {
 }
 _HELP = {"help_option_names": ["-h", "--help"]}
 _BUG = "this is a bug in launchscope: report it, with the output of the same command with -v"
-_RUN_A_SCRIPT = ("profile", "compare", "check")
+_RUN_A_SCRIPT = ("profile", "adopt", "compare", "check")
 _SCRIPTS = (".py", ".pyc", ".pyz")
 _COMPLETION = "_LAUNCHSCOPE_COMPLETE"  # set while a shell completes a line, by typer's convention
 

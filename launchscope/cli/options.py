@@ -87,6 +87,12 @@ RUN = {
     ),
     "python": PYTHON,
 }
+# Of `adopt`: the settings of its first measurement, and how long all of it may take.
+ADOPT = {
+    **_VERDICT,
+    "timeout": text("Give up after this many seconds; what is not verified is not shown.", "S"),
+    "python": PYTHON,
+}
 # Of `compare --buckets`.
 BUCKETS = {
     "max_graphs": text("Maximum graphs of a bucket plan. [default: 8]", "N"),

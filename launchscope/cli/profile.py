@@ -49,10 +49,23 @@ def profile(
     alone = outputs.shown.name != "terminal"  # on stdout, for a program
     result = workflow.profile(target, settings, console, on_work=on_work, to_stderr=alone)
     again = outputs.report_again(kept=keep(result.profile))
-    commands = (*_rule_to_read(result.profile), *again)
+    commands = (*_to_adopt(result.profile), *_rule_to_read(result.profile), *again)
     return outputs.deliver(
         result.profile, console, commands, result.problem, after_script=not alone
     )
+
+
+def _to_adopt(profile: Profile) -> tuple[str, ...]:
+    """The command that makes the change, where a graph pays and the step is in files of theirs."""
+    from launchscope.recorded import shown_command
+
+    verdict, step, target = profile.verdict, profile.step, profile.target
+    if verdict is None or verdict.recommendation not in ("adopt", "adopt_after_fixes"):
+        return ()
+    if profile.mode != "gpu" or step is None or not any(call.frames for call in step.calls):
+        return ()
+    module = ["-m"] if target.kind == "module" else []
+    return (shown_command(["launchscope", "adopt", *module, target.name, *target.args]),)
 
 
 def _rule_to_read(profile: Profile) -> tuple[str, ...]:

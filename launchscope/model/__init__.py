@@ -7,6 +7,15 @@ Durations carry their unit in the name. None means "not measured".
 from __future__ import annotations
 
 # ruff: noqa: I001 - one statement per module, not one per name
+from launchscope.model.adoption import (
+    Adoption as Adoption,
+    AdoptionOutcome as AdoptionOutcome,
+    Covered as Covered,
+    Fix as Fix,
+    Forced as Forced,
+    Mutant as Mutant,
+    MutantCheck as MutantCheck,
+)
 from launchscope.model.comparison import (
     STRATEGIES as STRATEGIES,
     Bucket as Bucket,
@@ -77,14 +86,14 @@ from launchscope.model.profile import (
 from launchscope.model.reason import (
     Reason as Reason,
     ReasonCode as ReasonCode,
+    RefusalReason as RefusalReason,
 )
 from launchscope.model.recording import (
-    CALIBRATION_RANGE as CALIBRATION_RANGE,
-    SAME_FLAGS_RANGE as SAME_FLAGS_RANGE,
-    STEP_RANGE as STEP_RANGE,
     BetweenRecord as BetweenRecord,
     BlockerRecord as BlockerRecord,
+    CALIBRATION_RANGE as CALIBRATION_RANGE,
     Calibration as Calibration,
+    CallFrame as CallFrame,
     Cause as Cause,
     CauseKind as CauseKind,
     Environment as Environment,
@@ -106,10 +115,15 @@ from launchscope.model.recording import (
     ReplayTraceResult as ReplayTraceResult,
     ShapeBursts as ShapeBursts,
     ShapesResult as ShapesResult,
+    SAME_FLAGS_RANGE as SAME_FLAGS_RANGE,
+    STEP_RANGE as STEP_RANGE,
     Schedule as Schedule,
     SizesResult as SizesResult,
+    SourceDigest as SourceDigest,
     SourceLine as SourceLine,
     StepBoundary as StepBoundary,
+    StepCall as StepCall,
+    StepCallKind as StepCallKind,
     StepEvent as StepEvent,
     StepKind as StepKind,
     StepPart as StepPart,

@@ -8,11 +8,54 @@ from typing import Literal
 
 from launchscope.frozen import dataclass
 
+# Why a step's source cannot be moved into a function of its own.
+RefusalReason = Literal[
+    "no_place",  # the run showed no call of a step in the person's own files
+    "no_source",  # exec, a REPL, a notebook: there is no file to change
+    "unreadable",  # not decodable, or not Python
+    "changed",  # the file is not what ran: the calls are not on the lines where they ran
+    "installed",  # the step is inside an installed package
+    "two_files",  # the calls of the step are in different files
+    "two_functions",  # or in different functions that no statement of one loop holds
+    "no_loop",  # nothing repeats the statements of the step
+    "leaves_step",  # return, break, continue, yield or await inside the step
+    "scope",  # global, nonlocal, del or := of a name inside the step
+    "conditional",  # the forward or the backward runs under a condition of its own
+    "host_read",  # the host reads a value (.item(), .cpu(), ...) that the rest of the step needs
+    "host_work",  # a statement inside the step that must not be replayed and cannot be moved
+    "random_order",  # moving a statement would change the order of random numbers
+    "branch_name",  # a name bound in only one branch is read afterwards
+    "needs_gradient",  # the value of the backward is computed outside the step
+    "changing_number",  # a number that is another one in each iteration, in the step's arithmetic
+    "closure",  # the forward runs inside optimizer.step(closure)
+    "class_scope",  # the loop is in the body of a class
+    "already_graphed",  # the step is in a `graphed` function or a CUDA graph
+    "name_taken",
+]
 ReasonCode = Literal[
+    RefusalReason,
+    # A changed script was not shown to be equal and faster.
+    "original_failed",
+    "patched_failed",
+    "writes_outside",
+    "no_training",
+    "too_few_steps",
+    "too_few_timed",
+    "unseeded_state",
+    "unseeded_batches",
+    "initial_state_differs",
+    "batch_differs",
+    "input_differs",
+    "state_differs",
+    "logged_value_differs",
+    "few_common_steps",
+    "not_replayed",
+    "not_faster",
+    "mutant_missed",
+    "not_verified_within",
     # No capture is tried.
     "legacy_stream",
     "begins_with_backward",
-    "already_graphed",
     "ops_change",
     "ops_change_beside_blockers",
     "callable_with_blockers",

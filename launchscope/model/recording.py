@@ -24,6 +24,8 @@ StepEvent = Literal[
 ]
 # Of a training step: up to its first backward, up to the end of its last one, and the rest.
 StepPart = Literal["forward", "backward", "optimizer"]
+# "inference": a forward without gradients in a step that trains.
+StepCallKind = Literal["zero_grad", "forward", "backward", "step", "inference"]
 # Whose `step` reads a value: PyTorch's own code between the person's line and the op.
 LibraryStep = Literal["optimizer", "lbfgs", "grad_scaler"]
 # What keeps a script from the GPU of its machine: CUDA_VISIBLE_DEVICES, a PyTorch without CUDA, or
@@ -140,6 +142,32 @@ class StepKind:
 
 
 @dataclass(frozen=True)
+class CallFrame:
+    """A line that was running in a function. `file` as in SourceLine."""
+
+    file: str
+    line: int
+    function: str  # without the class; "<module>"
+
+
+@dataclass(frozen=True)
+class StepCall:
+    """A call of the step, with the lines of the person's own code that led to it, innermost
+    first."""
+
+    what: StepCallKind
+    frames: tuple[CallFrame, ...]
+
+
+@dataclass(frozen=True)
+class SourceDigest:
+    """What a file of the person's was when its code ran."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class StepBoundary:
     """Where a step begins and ends. `period` lists the events of one step, `names` the classes or
     ranges behind them. In a trace without such events a step is a number of `launches`, or the
@@ -155,6 +183,8 @@ class StepBoundary:
     kinds: tuple[StepKind, ...] = ()
     closure: bool = False  # forward and backward run inside the optimizer's step
     launches: int | None = None  # in a period of launches
+    calls: tuple[StepCall, ...] = ()  # of one step, each place once
+    sources: tuple[SourceDigest, ...] = ()  # the files of these
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,19 @@ from typing import Any, TypeVar
 import msgspec
 
 from launchscope.errors import InputError
-from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks, Recording
+from launchscope.model import (
+    Adoption,
+    CheckResult,
+    Comparison,
+    Difference,
+    Profile,
+    Ranks,
+    Recording,
+)
 
 # What is rendered again as it was saved, by the word that its schema has for it.
-SAVED: dict[str, type[Comparison | Difference | Ranks | CheckResult]] = {
+SAVED: dict[str, type[Adoption | Comparison | Difference | Ranks | CheckResult]] = {
+    "adoption": Adoption,
     "comparison": Comparison,
     "difference": Difference,
     "ranks": Ranks,
@@ -33,7 +42,9 @@ _LARGEST = 1e150
 _DEEPEST = 50
 _MOST_BYTES = 1 << 28  # of a file, whose values take many times as much
 
-Kind = TypeVar("Kind", bound=Recording | Profile | Comparison | Difference | Ranks | CheckResult)
+Kind = TypeVar(
+    "Kind", bound=Recording | Profile | Adoption | Comparison | Difference | Ranks | CheckResult
+)
 # How to make a file again that another version wrote.
 _MADE_BY = {
     "recording": "launchscope profile --keep-trace SCRIPT",
@@ -41,6 +52,7 @@ _MADE_BY = {
     "for a baseline",
     "comparison": "launchscope compare -o FILE SCRIPT",
     "check": "launchscope check -o FILE SCRIPT",
+    "adoption": "launchscope adopt -o FILE SCRIPT",
 }
 
 

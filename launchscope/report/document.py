@@ -164,7 +164,21 @@ class Commands:
     lines: tuple[str, ...]
 
 
-Block = Paragraph | Items | Entries | Table | Bars | Plot | Commands
+@dataclass(frozen=True)
+class Diff:
+    """The lines of a unified diff, each with its sign."""
+
+    lines: tuple[str, ...]
+
+    @staticmethod
+    def tone(line: str) -> Tone:
+        """Of a line: what is added, what goes, and where it is."""
+        if line.startswith(("diff ", "--- ", "+++ ")):
+            return "dim"
+        return {"+": "good", "-": "bad", "@": "calm"}.get(line[:1], "plain")  # type: ignore[return-value]
+
+
+Block = Paragraph | Items | Entries | Table | Bars | Plot | Commands | Diff
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,8 @@ def _block(block: document.Block) -> str:
             return _fenced("text", lines)
         case document.Commands(lines):
             return _fenced("sh", lines)
+        case document.Diff(lines):
+            return _fenced("diff", lines)
 
 
 def _entry(entry: document.Entry) -> str:

@@ -144,6 +144,10 @@ def _block(block: document.Block, width: int) -> Iterator[RenderableType]:
             yield _bars(block, width)
         case document.Plot():
             yield from text_plot(block, width)
+        case document.Diff(lines):
+            for line in lines:  # whole, so that it can be copied
+                style = _STYLES[block.tone(line)].removeprefix("bold ")
+                yield Text(line, style=style, no_wrap=True, overflow="ignore")
 
 
 def _grid(gap: int, rows: list[tuple[Text, Text]]) -> Table:

@@ -21,7 +21,15 @@ from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary
 from launchscope.analysis.timeline.work import Work
 from launchscope.errors import InputError, LaunchscopeError, UsageError
 from launchscope.frozen import dataclass
-from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks, Recording
+from launchscope.model import (
+    Adoption,
+    CheckResult,
+    Comparison,
+    Difference,
+    Profile,
+    Ranks,
+    Recording,
+)
 from launchscope.model.comparison import RankRow
 from launchscope.parser import (
     SAVED,
@@ -63,7 +71,7 @@ for path in paths:
     sys.stdout.flush()
 """
 
-Value = Profile | Difference | Ranks | Comparison | CheckResult
+Value = Profile | Difference | Ranks | Comparison | CheckResult | Adoption
 T = TypeVar("T")
 
 

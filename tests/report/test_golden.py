@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks
+from launchscope.model import Adoption, CheckResult, Comparison, Difference, Profile, Ranks
 from launchscope.report import RenderOptions, all_reporters, render
 from launchscope.report.documents import DOCUMENTS
 from launchscope.rules import advise
@@ -23,12 +23,14 @@ from tests.gate.profiles import (
     not_compared,
     passed_and_stale,
 )
-from tests.report import comparisons
+from tests.report import adoptions, comparisons
 from tests.report.others import difference_of_two, ranks_of_three, traced, workloads
 from tests.rules.profiles import blocked, gpu_bound, launched, profile, rehearsal
 
 GOLDEN = Path(__file__).parent / "golden"
-VALUES: dict[str, Callable[[], Profile | CheckResult | Comparison | Difference | Ranks]] = {
+VALUES: dict[
+    str, Callable[[], Adoption | Profile | CheckResult | Comparison | Difference | Ranks]
+] = {
     "adopt": lambda: advise(profile()),
     "blocked": lambda: advise(blocked()),
     "gpu_bound": lambda: advise(gpu_bound()),
@@ -47,6 +49,11 @@ VALUES: dict[str, Callable[[], Profile | CheckResult | Comparison | Difference |
     "difference": difference_of_two,
     "ranks": ranks_of_three,
     "workloads": workloads,
+    "adoption": adoptions.verified,
+    "adoption.unverified": adoptions.unverified,
+    "adoption.refused": adoptions.refused,
+    "adoption.failed": adoptions.failed,
+    "adoption.not_needed": adoptions.not_needed,
 }
 # What every page has in common.
 _OWN_CODE = re.compile(rb"<(style|script)>.*?</\1>", re.DOTALL)
@@ -123,6 +130,15 @@ CASES = [
     ("ranks", "markdown", "ranks.markdown.txt", AT_80),
     ("ranks", "html", "ranks.html", AT_80),
     ("ranks", "json", "ranks.json", AT_80),
+    ("adoption", "terminal", "adoption.80.txt", AT_80),
+    ("adoption", "terminal", "adoption.color.txt", COLOR),
+    ("adoption.unverified", "terminal", "adoption.unverified.80.txt", AT_80),
+    ("adoption.refused", "terminal", "adoption.refused.80.txt", AT_80),
+    ("adoption.failed", "terminal", "adoption.failed.80.txt", AT_80),
+    ("adoption.not_needed", "terminal", "adoption.not_needed.80.txt", AT_80),
+    ("adoption", "markdown", "adoption.markdown.txt", AT_80),
+    ("adoption", "html", "adoption.html", AT_80),
+    ("adoption", "json", "adoption.json", AT_80),
 ]
 FOR_EVERY_VALUE = ("terminal", "markdown", "html", "json")
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks
+from launchscope.model import Adoption, CheckResult, Comparison, Difference, Profile, Ranks
 from launchscope.report.document import Commands, Document, Paragraph, Section
 from launchscope.report.documents import (
+    adoption,
     check,
     comparison,
     difference,
@@ -20,6 +21,7 @@ from launchscope.report.documents import (
 # The second argument bounds long tables.
 DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {
     Profile: profile.document,
+    Adoption: adoption.document,
     CheckResult: check.document,
     Comparison: comparison.document,
     Difference: difference.document,

@@ -8,11 +8,13 @@ import threading
 
 from launchscope.runner.child.hooks.patches import runs_function_of
 from launchscope.runner.child.machine import environment_of, has_no_gpu
-from launchscope.runner.child.ops.rehearsal import install_rehearsal
+from launchscope.runner.child.observe.observer import RunObserver
+from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
 from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Device, Stream, Torch
 from launchscope.runner.protocol.events import RehearsalStarted
 from launchscope.runner.protocol.folder import ChildFolder, Plan
+from launchscope.runner.protocol.observation import Observation
 
 
 def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
@@ -28,6 +30,16 @@ def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
         SideStreams(torch).install()
     torch.cuda._lazy_call(lambda: folder.write("environment", environment_of(torch, on_gpu=True)))
     return controller
+
+
+def observe(torch: Torch, folder: ChildFolder, observation: Observation) -> RunObserver:
+    """In place of `attach`, where the run is compared with another one."""
+    if has_no_gpu(torch):
+        install_rehearsal(torch, RehearsalFindings())
+        folder.emit(RehearsalStarted())
+    observer = RunObserver(torch, folder, observation)
+    observer.install()
+    return observer
 
 
 class SideStreams:

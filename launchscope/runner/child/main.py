@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib.machinery
-import importlib.util
 import json
 import os
+import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from launchscope import markers
-from launchscope.runner.child.attach import attach
+from launchscope.runner.child.attach import attach, observe
 from launchscope.runner.child.interrupts import raise_if_interrupt
+from launchscope.runner.child.module_finder import ModuleFinder
 from launchscope.runner.child.nvtx_ranges import find_nvtx
+from launchscope.runner.child.observe.observer import SEED
+from launchscope.runner.child.observe.patched_run import PatchedRun, replace_sources
 from launchscope.runner.child.own_frames import leave_out_own_frames
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.plain_values import class_name
@@ -37,41 +38,10 @@ from launchscope.runner.protocol.plain import from_plain
 from launchscope.runner.protocol.signals import raise_on_interrupt
 
 if TYPE_CHECKING:
+    from launchscope.runner.child.observe.observer import RunObserver
     from launchscope.runner.child.step_controller import StepController
 
 _POLL_S, _RELEASED_WITHIN_S = 0.002, 30.0
-
-
-class _TorchFinder:
-    """A meta path finder that calls `action(torch)` once torch has been imported."""
-
-    def __init__(self, action: Callable[[ModuleType], None]):
-        self._action = action
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:  # libraries look for torch long before they import it
-            sys.meta_path.insert(0, self)
-        if spec is None or spec.loader is None:
-            return None
-        loader, execute = spec.loader, spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            with contextlib.suppress(AttributeError):
-                del loader.exec_module
-            with contextlib.suppress(ValueError):
-                sys.meta_path.remove(self)
-            execute(module)
-            self._action(module)
-
-        loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
 
 
 def _plan(path: Path) -> Plan | None:
@@ -98,16 +68,27 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     os.environ["LAUNCHSCOPE"] = "1"
     if plan.tree is not None and plan.tree.instead is not None:
         import_from(plan.tree.root, plan.tree.instead)
-    controllers: list[StepController] = []  # one, once torch is there
+    sources = replace_sources(plan.replaced) if plan.replaced else {}
+    controllers: list[StepController | RunObserver | PatchedRun] = []  # one, once torch is there
 
     def torch_arrived(torch: ModuleType) -> None:
-        controllers.append(attach(torch, folder, plan))
-        markers.observe(controllers[0])
+        if plan.observation is not None:
+            controllers.append(observe(torch, folder, plan.observation))
+            return
+        if plan.replaced:
+            controllers.append(PatchedRun(folder))
+            controllers[0].install()
+            return
+        controller = attach(torch, folder, plan)
+        controllers.append(controller)
+        markers.observe(controller)
 
     if "torch" in sys.modules:  # a .pth file or sitecustomize has imported it
         torch_arrived(sys.modules["torch"])
     else:
-        sys.meta_path.insert(0, _TorchFinder(torch_arrived))
+        sys.meta_path.insert(0, ModuleFinder("torch", torch_arrived))
+    if plan.observation is not None:
+        random.seed(SEED)
     own = os.getpid()
 
     def ended() -> None:
@@ -122,7 +103,8 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     code = 0
     ends: BaseException | None = None
     try:
-        load_target(plan.target.kind, plan.target.name, plan.target.args, startup)()
+        target = plan.target
+        load_target(target.kind, target.name, target.args, startup, sources)()
     except BaseException as error:
         # What follows handles no error, which `sys.exc_info()` would say.
         ends = None if is_stop(error) else error

@@ -153,6 +153,11 @@ def short_path(filename: str) -> str:
     return os.path.relpath(path, _START) if is_inside else path
 
 
+def start_folder() -> str:
+    """Where the script was started, whatever it did since."""
+    return _START
+
+
 def source_of(filename: str) -> list[str]:
     """The lines of a file; none where a loader of the script would have to be asked for them."""
     known = linecache.cache.get(filename)

@@ -18,7 +18,7 @@ import pkgutil
 import runpy
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from launchscope.visible import visible, without_commands
@@ -29,6 +29,7 @@ _KEPT = frozenset({"__main__", "launchscope"})
 _NO_MODULE = runpy._Error  # type: ignore[attr-defined]
 _print = print  # not what a script puts there
 _PYC_START = importlib.util.MAGIC_NUMBER
+_AS_IT_IS: Mapping[str, bytes] = types.MappingProxyType({})
 _PYC_HEADER = 16  # magic number, flags, and a time and a size or a hash
 
 
@@ -69,11 +70,16 @@ def without_our_frames(traceback: types.TracebackType | None) -> types.Traceback
 
 
 def load_target(
-    kind: str, name: str, args: Sequence[str], startup: frozenset[str]
+    kind: str,
+    name: str,
+    args: Sequence[str],
+    startup: frozenset[str],
+    sources: Mapping[str, bytes] = _AS_IT_IS,
 ) -> Callable[[], None]:
     """Prepare `sys` and a fresh `__main__`; the result runs the target.
 
-    `startup` names the modules that Python itself had imported. Raises what Python raises for a
+    `startup` names the modules that Python itself had imported; `sources` are the contents of
+    files, by real path, that are to be another one than theirs. Raises what Python raises for a
     file that cannot be read or compiled.
     """
     main = types.ModuleType("__main__")
@@ -98,7 +104,7 @@ def load_target(
         return functools.partial(_run_module, kind, name)
     sys.argv[:] = [name, *args]
     _add_to_path("" if name == "-" else os.path.dirname(os.path.realpath(path)))
-    code = _read_code(name, path, main)
+    code = _read_code(name, path, main, sources)
     _forget_shadowed(startup)
     return functools.partial(_run_file, code, main.__dict__)
 
@@ -141,7 +147,9 @@ def _run_module(kind: str, name: str) -> None:
         raise
 
 
-def _read_code(name: str, path: str, main: types.ModuleType) -> types.CodeType:
+def _read_code(
+    name: str, path: str, main: types.ModuleType, sources: Mapping[str, bytes]
+) -> types.CodeType:
     """The code of a source file, a .pyc file or, for `-`, of the standard input.
 
     Sets the names in `main` that Python sets for it.
@@ -152,7 +160,7 @@ def _read_code(name: str, path: str, main: types.ModuleType) -> types.CodeType:
     if name == "-":
         return compile(sys.stdin.buffer.read(), "<stdin>", "exec", dont_inherit=True)
     with io.open_code(path) as file:
-        content = file.read()
+        content = sources.get(os.path.realpath(path)) or file.read()
     if name.endswith(".pyc") or content.startswith(_PYC_START):
         main.__loader__ = importlib.machinery.SourcelessFileLoader("__main__", path)
         return _unpacked(content)

@@ -52,6 +52,7 @@ class ChildReport:
     timed_out: bool = False
     killed: bool = False
     hung_in: str | None = None
+    refused_write: str | None = None  # the path that a run must not write to
     write_error: OSError | None = None  # why not everything the child found is on disk
 
     def on_event(self, event: events.Event) -> None:
@@ -68,6 +69,8 @@ class ChildReport:
                 self.saw_torch = True
                 self.current_pass, limit = event.name, event.limit_s
                 self.pass_deadline = None if limit is None else time.monotonic() + limit
+            case events.WriteRefused():
+                self.refused_write = self.refused_write or event.path
             case events.PassSkipped():
                 self.skipped.add(event.name)
             case events.PassFailed():

@@ -21,6 +21,7 @@ from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.sentinel import GRACE_TERM_S, Sentinel, descendants, send
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol import events
+from launchscope.runner.protocol.observation import RESULT
 from launchscope.runner.protocol.signals import ENDING, EndSignals, interrupt_signal
 
 _POLL_S = 0.02
@@ -98,7 +99,8 @@ class ChildWatch:
         self._leaving: subprocess.Popen[bytes] | None = None
         self._time_left = TimeLeft()
         passes = all_passes()
-        self._labels = {events.WARMUP: "finding the step"} | {p.name: p.label for p in passes}
+        self._labels = {events.WARMUP: "finding the step", RESULT: "comparing steps"}
+        self._labels |= {p.name: p.label for p in passes}
         self._parts = {kind.name for kind in passes if kind.part_of is not None}
 
     def __enter__(self) -> ChildWatch:
@@ -137,7 +139,7 @@ class ChildWatch:
     ) -> None:
         kill_at: float | None = None
         not_interrupted: list[int] = []
-        quiet_since, said_what_is_awaited = time.monotonic(), False
+        quiet_since, said_what_is_awaited = time.monotonic(), not self._time_left.passes
         last, late_at, tick_at = quiet_since, None, quiet_since
         # What came before the child was there did not come to it.
         early = len(self.signals.came)

@@ -127,6 +127,13 @@ class ScriptFailed(Event):
 
 
 @dataclass(frozen=True)
+class WriteRefused(Event):
+    """The script wanted to write to a file that is not its to write in this run."""
+
+    path: str
+
+
+@dataclass(frozen=True)
 class LaunchscopeFailed(Event):
     """An error of launchscope's own ended the measurement. The script has not seen it.
     `details` are its traceback."""

@@ -17,6 +17,7 @@ from typing import Any
 from launchscope.host import write_whole
 from launchscope.model import Schedule, Target
 from launchscope.runner.protocol.events import Event
+from launchscope.runner.protocol.observation import Observation
 from launchscope.runner.protocol.plain import to_plain
 
 PLAN_FILE = "plan.json"
@@ -52,6 +53,8 @@ class Plan:
     earlier: dict[str, Any] = field(default_factory=dict)  # results of earlier runs, as JSON data
     interrupt_signal: int | None = None  # raises KeyboardInterrupt in the child
     tree: SourceTree | None = None
+    observation: Observation | None = None  # then nothing is measured: no pass runs
+    replaced: dict[str, str] = field(default_factory=dict)  # sources, and files to read instead
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -25,6 +25,7 @@ from launchscope.runner.child.step_pattern import (
     Token,
 )
 from launchscope.runner.child.steps.search import StepSearch
+from launchscope.runner.child.steps.step_calls import StepCalls, digests
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 
 # In a script with an optimizer, forwards alone are measured only after this many: the script may
@@ -83,6 +84,7 @@ class StepDetector(StepObserver):
         self._found = found
         self._record_call = record_call
         self._search = StepSearch()
+        self._calls = StepCalls()
         # The lines at which an event began, the latest last; `weighted` of the tokens is False.
         self._lines: defaultdict[Token, deque[SourceLine | None]] = defaultdict(
             lambda: deque(maxlen=_LINES_KEPT)
@@ -118,6 +120,7 @@ class StepDetector(StepObserver):
         trains = self._torch._C.is_grad_enabled()
         token = Token(FORWARD, key, trains, training=in_training(module))
         self._begins(token, user_line(sys._getframe(1)))
+        self._calls.add(token, sys._getframe(1))
         if module is None or is_weighted(module):
             self._inputs[main_input(self._torch, args, kwargs)] += 1
             token = token._replace(weighted=True)
@@ -130,6 +133,7 @@ class StepDetector(StepObserver):
 
     def backward_begin(self) -> None:
         self._before_backward = self._lead()
+        self._calls.add(Token(BACKWARD, BACKWARD), sys._getframe(1))
         if self._ends_with(BACKWARD):
             self._hooks.observer.backward_begin()
 
@@ -142,10 +146,12 @@ class StepDetector(StepObserver):
     def zero_grad_begin(self) -> None:
         self._zeroed = self._zeroed or not self._lead().computed
         self._begins(Token(ZERO_GRAD, ZERO_GRAD), user_line(sys._getframe(1)))
+        self._calls.add(Token(ZERO_GRAD, ZERO_GRAD), sys._getframe(1))
 
     def optimizer_begin(self, key: str) -> None:
         self._before_optimizer = self._lead()
         self._begins(Token(OPTIMIZER, key), user_line(sys._getframe(1)))
+        self._calls.add(Token(OPTIMIZER, key), sys._getframe(1))
 
     def optimizer_end(self, key: str) -> None:
         self._search.add(Token(OPTIMIZER, key), self._before_optimizer)
@@ -166,6 +172,7 @@ class StepDetector(StepObserver):
 
     def marker_begin(self) -> None:
         self._in_marker = True
+        self._calls.mark()
         self._begins(_MARKER, user_line(sys._getframe(1)))
 
     def marker_end(self) -> None:
@@ -349,11 +356,14 @@ class StepDetector(StepObserver):
     def boundary(self, pattern: Pattern | None) -> StepBoundary:
         """The step as it is reported; `pattern` is None for the script's own marks."""
         compiled = self._hooks.compiling
+        calls = self._calls.of_step(pattern)
+        sources = digests(calls)
         if pattern is None:
             source, names = self._line_of(_MARKER), ("launchscope.step",)
             return StepBoundary(
-                "marker", ("marker",), names, "region", source, compiled, self.marked
-            )
+                "marker", ("marker",), names, "region", source, compiled, self.marked,
+                calls=calls, sources=sources,
+            )  # fmt: skip
         forced = "optimizer" if self._uneven else self._schedule.step_from
         period = tuple(token.kind for token in pattern.tokens)
         return StepBoundary(
@@ -366,6 +376,8 @@ class StepDetector(StepObserver):
             warmup_steps=self.seen,
             kinds=self._kinds(pattern),
             closure="forward" in self._hooks.inside_optimizers and set(period) == {"optimizer"},
+            calls=calls,
+            sources=sources,
         )
 
     def _line_of(self, token: Token, back: int = 1) -> SourceLine | None:

@@ -1,0 +1,202 @@
+"""Whether two observed runs computed the same, and where they began to differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from launchscope.runner.protocol.observation import COMPARED, StepState
+
+# A difference may be so many times the noise of eager runs, whose size is known from one pair.
+_NOISE_FACTOR = 10
+# In units of the dtype's rounding, where two eager runs agree in every bit.
+_FLOOR_EPSILONS = 16
+_READ_EPSILON = 1.2e-7  # of float32, in which losses are mostly read
+_NORMAL = 1e-300
+
+What = Literal["initial", "batch", "input", "state", "read", "steps"]
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """The first difference: in what, by which name, at the beginning of which step. `error` is
+    relative to how far the tensor has moved, and was allowed up to `allowed`."""
+
+    what: What
+    unit: int
+    name: str = ""
+    error: float = 0.0
+    allowed: float = 0.0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How far eager runs are from each other: of each tensor in each stretch, and of values."""
+
+    tensors: Mapping[tuple[str, bool], float] = field(default_factory=dict)
+    reads: float = 0.0
+
+    @property
+    def none(self) -> bool:
+        return not (self.reads or any(self.tensors.values()))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """`units` were compared; `exact`: they agree in every bit. `reads`: values that the host read
+    in both, None where they could not be matched."""
+
+    units: int
+    exact: bool
+    reads: int | None
+    found: Disagreement | None = None
+
+
+Pair = tuple[StepState, StepState]
+
+
+def pairs(one: Sequence[StepState], other: Sequence[StepState]) -> list[Pair]:
+    """The states after equally many units."""
+    of_other = {state.unit: state for state in other}
+    return [(state, of_other[state.unit]) for state in one if state.unit in of_other]
+
+
+def noise_of(first: Sequence[StepState], *others: Sequence[StepState]) -> Noise:
+    """Of eager runs, as distances from the first."""
+    tensors: dict[tuple[str, bool], float] = {}
+    reads = 0.0
+    for other in others:
+        errors = _Errors(first)
+        for one, two in pairs(first, other):
+            for name in one.digests.keys() & two.digests.keys():
+                if one.digests[name] != two.digests[name]:
+                    key = name, one.unit > COMPARED
+                    tensors[key] = max(tensors.get(key, 0.0), errors.of(name, one, two))
+            reads = max(reads, *_read_errors(one, two), 0.0)
+    return Noise(tensors, reads)
+
+
+def first_inequality(one: Sequence[StepState], other: Sequence[StepState]) -> Disagreement | None:
+    """Whether two runs of one script begin alike and get the same batches."""
+    if one and other and one[0].digests != other[0].digests:
+        name = next((n for n, d in one[0].digests.items() if other[0].digests.get(n) != d), "")
+        return Disagreement("initial", 0, name)
+    return _other_batch(one, other)
+
+
+def agreement(
+    reference: Sequence[StepState],
+    other: Sequence[StepState],
+    noise: Noise,
+    epsilons: Mapping[str, float],
+    expected: int = COMPARED,
+) -> Agreement:
+    """How `other` compares with eager: bits, or differences that `noise` and the dtype explain."""
+    both = pairs(reference, other)
+    exact = all(one.digests == two.digests for one, two in both)
+    matched = all(len(one.reads) == len(two.reads) for one, two in both)
+    reads = sum(len(one.reads) for one, _ in both) if matched else None
+    exact = exact and (not matched or not any(any(_read_errors(*pair)) for pair in both))
+    units = both[-1][0].unit if both else 0
+    all_found = [first_inequality(reference, other), _other_input(both)]
+    if not exact:
+        all_found.append(_first_state(reference, both, noise, epsilons))
+        all_found.append(_first_read(both, noise, matched))
+    if units < expected:
+        all_found.append(Disagreement("steps", units))
+    differences = [difference for difference in all_found if difference is not None]
+    first = min(differences, key=lambda difference: difference.unit, default=None)
+    return Agreement(units, exact, reads, first)
+
+
+def _first_state(
+    reference: Sequence[StepState],
+    both: Sequence[Pair],
+    noise: Noise,
+    epsilons: Mapping[str, float],
+) -> Disagreement | None:
+    errors = _Errors(reference)
+    for one, two in both:
+        worst: Disagreement | None = None
+        if missing := one.digests.keys() ^ two.digests.keys():
+            return Disagreement("state", one.unit, min(missing), math.inf)
+        for name in one.digests:
+            if one.digests[name] == two.digests[name]:
+                continue
+            error = errors.of(name, one, two)
+            floor = _FLOOR_EPSILONS * epsilons.get(name, 0.0) * errors.size(name, one)
+            known = noise.tensors.get((name, one.unit > COMPARED), 0.0)
+            allowed = max(_NOISE_FACTOR * known, floor)
+            if error > allowed and (worst is None or error > worst.error):
+                worst = Disagreement("state", one.unit, name, error, allowed)
+        if worst is not None:
+            return worst
+    return None
+
+
+def _first_read(both: Sequence[Pair], noise: Noise, matched: bool) -> Disagreement | None:
+    allowed = max(_NOISE_FACTOR * noise.reads, _FLOOR_EPSILONS * _READ_EPSILON)
+    for one, two in both if matched else ():
+        error = max(_read_errors(one, two), default=0.0)
+        if not error <= allowed:
+            return Disagreement("read", one.unit, error=error, allowed=allowed)
+    return None
+
+
+def _other_batch(one: Sequence[StepState], other: Sequence[StepState]) -> Disagreement | None:
+    """The batches of data loaders, one after the other: a patch may fetch one a little earlier."""
+    of_one, of_other = list(_fetched(one)), list(_fetched(other))
+    for (unit, batch), (_, another) in zip(of_one, of_other):
+        if batch != another:
+            return Disagreement("batch", unit)
+    return None
+
+
+def _fetched(states: Sequence[StepState]) -> Iterator[tuple[int, int]]:
+    return ((state.unit, number) for state in states for number in state.fetched)
+
+
+def _other_input(both: Sequence[Pair]) -> Disagreement | None:
+    """The graphed function gets what the models got, if it did so in the first step."""
+    steps = [pair for pair in both if pair[0].inputs and pair[1].inputs]
+    seen = [bool(set(one.inputs) & set(two.inputs)) for one, two in steps]
+    if not seen or not seen[0] or all(seen):
+        return None
+    return Disagreement("input", steps[seen.index(False)][0].unit)
+
+
+def _read_errors(one: StepState, other: StepState) -> list[float]:
+    """Relative differences of the values that the host read between two steps, in any order."""
+    if len(one.reads) != len(other.reads):
+        return []
+    found = []
+    for a, b in zip(sorted(one.reads), sorted(other.reads)):
+        same = a == b or (math.isnan(a) and math.isnan(b))
+        found.append(0.0 if same else abs(a - b) / max(abs(a), abs(b), _NORMAL))
+    return [math.inf if math.isnan(error) else error for error in found]
+
+
+class _Errors:
+    """Differences of tensors, relative to how far each has moved from where it began."""
+
+    def __init__(self, reference: Sequence[StepState]):
+        self._first = reference[0].sketches if reference else {}
+
+    def of(self, name: str, one: StepState, other: StepState) -> float:
+        a, b = one.sketches[name], other.sketches.get(name)
+        if b is None or len(a) != len(b):
+            return math.inf
+        distance = math.dist(a, b)
+        # Zero for another sign of zero, or bits beyond what a sketch holds.
+        return distance / max(self._moved(name, one), _NORMAL) if distance else 0.0
+
+    def size(self, name: str, one: StepState) -> float:
+        """The norm of the tensor in the unit of these errors."""
+        return math.hypot(*one.sketches[name]) / max(self._moved(name, one), _NORMAL)
+
+    def _moved(self, name: str, one: StepState) -> float:
+        now, then = one.sketches[name], self._first.get(name)
+        moved = math.dist(now, then) if then is not None else 0.0
+        return moved or math.hypot(*now)

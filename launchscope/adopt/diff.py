@@ -1,0 +1,73 @@
+"""A patch as text: what people read, and what `git apply` takes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from launchscope.adopt.patch import Patch
+
+RUNTIME = "graph_step.py"
+_IMPORT = re.compile(rb"\bfrom launchscope import graphed\b")
+UNVERIFIED = "Not verified on a GPU: it ran on the CPU only, where no CUDA graph can be made."
+_CONTEXT = 3
+
+
+def diff_lines(patch: Patch, root: Path) -> tuple[str, ...]:
+    """The change of the file as a unified diff, without line ends, for people: the first line has
+    its name."""
+    text = _diff(patch.file, patch.before, patch.after, root).decode("utf-8", "replace")
+    first, _, _, *lines = text.split("\n")[:-1]
+    return first, *(line.rstrip("\r") for line in lines)
+
+
+def patch_file(patch: Patch, root: Path, *, verified: bool, vendored: bool) -> bytes:
+    """What `git apply` takes in the folder `root`."""
+    made = [] if verified else [UNVERIFIED.encode() + b"\n"]
+    made.append(_diff(patch.file, patch.before, patch.after, root))
+    if vendored:
+        made.append(_diff(patch.file.parent / RUNTIME, None, runtime(), root))
+    return b"".join(made)
+
+
+def runtime() -> bytes:
+    """The file that a script needs in place of launchscope."""
+    return Path(__file__).parents[1].joinpath(RUNTIME).read_bytes()
+
+
+def with_runtime(patch: Patch, *, in_package: bool) -> Patch:
+    """The patch that imports a copy of the runtime beside its file."""
+    module = b".graph_step" if in_package else b"graph_step"
+    lines = patch.after.split(b"\n")
+    at = patch.import_line - 1
+    lines[at] = _IMPORT.sub(b"from " + module + b" import graphed", lines[at])
+    return replace(patch, after=b"\n".join(lines))
+
+
+def _diff(file: Path, before: bytes | None, after: bytes, root: Path) -> bytes:
+    """In latin-1 each byte is a character, whatever the encoding of the file."""
+    name = os.path.relpath(file, root)
+    old, new = ([] if side is None else _lines(side) for side in (before, after))
+    source = "/dev/null" if before is None else f"a/{name}"
+    head = [f"diff --git a/{name} b/{name}\n"]
+    head += ["new file mode 100644\n"] if before is None else []
+    body = difflib.unified_diff(old, new, source, f"b/{name}", n=_CONTEXT)
+    made = []
+    for line in body:
+        made.append(line)
+        if not line.endswith("\n"):
+            made.append("\n\\ No newline at end of file\n")
+    return "".join(head).encode("utf-8", "surrogateescape") + b"".join(
+        line.encode("utf-8", "surrogateescape")
+        if line.startswith(("--- ", "+++ ")) and number < 2
+        else line.encode("latin-1")
+        for number, line in enumerate(made)
+    )
+
+
+def _lines(content: bytes) -> list[str]:
+    lines = content.decode("latin-1").split("\n")
+    return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])

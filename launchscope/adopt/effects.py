@@ -1,0 +1,297 @@
+"""What one statement of a loop does beside binding names, as far as its text says it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, free_names, own_name, root_name
+
+# Methods of a tensor that wait for the GPU and give a value of the host.
+HOST_READS = frozenset(("item", "tolist", "numpy", "cpu", "__float__"))
+_HOST_FUNCTIONS = frozenset(("print", "input", "open", "next", "exec", "eval", "breakpoint"))
+_CONVERSIONS = frozenset(("float", "int", "bool", "str", "repr", "format"))
+_COPIES = frozenset(("to", "cuda"))
+# Modules whose functions no replay would run again.
+_HOST_MODULES = frozenset((
+    "time", "os", "sys", "random", "numpy", "logging", "wandb", "tqdm", "json", "csv", "shutil",
+    "matplotlib", "datetime", "gc", "pickle", "mlflow", "neptune", "tensorboard", "logger",
+))  # fmt: skip
+_TORCH_ON_HOST = frozenset(("save", "synchronize", "empty_cache", "memory_allocated", "barrier"))
+# Methods by which loops keep and show values. They read nothing of the model.
+_LOGGING = frozenset((
+    "append", "appendleft", "extend", "add", "put", "push", "log", "info", "debug", "warning",
+    "write", "flush", "set_description", "set_postfix", "set_postfix_str", "set_description_str",
+    "add_scalar", "add_scalars", "add_image", "add_images", "add_histogram", "add_text",
+    "log_metrics", "log_dict", "add_data", "save_image", "record", "tick", "accumulate",
+))  # fmt: skip
+_TORCH_RANDOM = frozenset(("rand", "randn", "randint", "randperm"))
+_STATE_READS = frozenset(("param_groups", "training", "defaults", "device", "dtype"))
+_SCHEDULERS = ("scheduler", "lr_sched")
+_SCALARS_OF_TENSORS = frozenset(("shape", "ndim", "dtype", "device", "size", "dim", "numel"))
+
+
+@dataclass(frozen=True)
+class Imports:
+    """What the modules are called in a file."""
+
+    torch: Names  # torch and its parts
+    host: Names  # modules that only the host runs
+    schedulers: Names  # variables and attributes that hold a learning-rate scheduler
+    functions: dict[str, Names]  # defined in the file: the names that each reads of what is around
+
+    @classmethod
+    def of(cls, tree: ast.Module) -> Imports:
+        torch, host, schedulers = set(), set(), set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                module = getattr(node, "module", None)
+                for alias in node.names:
+                    top = (module or alias.name).partition(".")[0]
+                    name = alias.asname or alias.name.partition(".")[0]
+                    if top == "torch":
+                        torch.add(name)
+                    elif top in _HOST_MODULES:
+                        host.add(name)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                called = ast.unparse(node.value.func).lower()
+                if "scheduler" in called or called.endswith("lr"):
+                    for target in node.targets:
+                        schedulers.add(ast.unparse(target))
+        functions: dict[str, Names] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                functions[node.name] = functions.get(node.name, NOTHING) | free_names(node)
+        return cls(frozenset(torch), frozenset(host), frozenset(schedulers), functions)
+
+    def reached(self, names: Names) -> Names:
+        """What functions of the file read that are called by one of these names, or by such a
+        function, or by a module."""
+        called = set(names) | {"forward", "__call__"}
+        found: set[str] = set()
+        while more := {name for name in called if name in self.functions} - found:
+            found |= more
+            called |= set[str]().union(*(self.functions[name] for name in more))
+        return frozenset(set[str]().union(*(self.functions[name] for name in found)))
+
+
+@dataclass
+class Effects:
+    """Of one statement with all that is in it."""
+
+    uses: Uses
+    changes: set[str] = field(default_factory=set)  # objects that it writes into
+    host: bool = False  # it must run in each iteration, so it cannot be in a graph
+    read: ast.AST | None = None  # where it reads a value of the GPU
+    schedule: bool = False  # it changes a learning rate
+    fetch: bool = False  # it gets data from the host
+    copies: bool = False  # to the GPU
+    opaque: bool = False  # it calls what may read the model, although no name says so
+    draws: bool = False  # random numbers of torch on the host, not sent to a device
+    unknown: bool = False  # it may do anything to objects that it does not name
+    leaves: ast.AST | None = None  # it may end the iteration
+    scopes: ast.AST | None = None  # del, global, nonlocal, :=
+
+
+def effects_of(
+    node: ast.stmt, made: Names, state: Names, known: Imports, owner: str | None
+) -> Effects:
+    """`made` are the names that the step binds, `state` those of its model, optimizer, scaler."""
+    found = Effects(Uses([node], owner))
+    _control(node, found)
+    for inner in _within(node):
+        if isinstance(inner, ast.Call):
+            _call(inner, found, made, state, known, owner)
+        elif isinstance(inner, ast.If | ast.While | ast.IfExp | ast.Assert):
+            if _decides(inner.test, made, owner):
+                found.host, found.read = True, found.read or inner.test
+        elif isinstance(inner, ast.JoinedStr) and made & Uses([inner], owner).reads:
+            found.host, found.read = True, found.read or inner
+        elif isinstance(inner, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            for target in inner.targets if isinstance(inner, ast.Assign) else [inner.target]:
+                _target(target, found, made, owner)
+    for inner in _within(node):
+        if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
+            _expression(inner.value, found, made, state, known, owner)
+    if isinstance(node, ast.AugAssign):
+        name = own_name(node.target, owner)
+        found.host = found.host or (name is not None and name not in made)
+    elif isinstance(node, ast.For) and _sets_rate(node):
+        found.host = found.schedule = True
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        found.host = found.fetch = True
+    alone = isinstance(node, ast.Assign) and not found.uses.reads & (made | state)
+    if alone and (found.unknown or found.host):
+        found.host = found.fetch = True
+        found.unknown = False
+    return found
+
+
+def _within(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and what runs in it; a function that is defined in it does not."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, FUNCTIONS):
+            yield from _within(child)
+
+
+def _control(node: ast.AST, found: Effects, loops: int = 0) -> None:
+    for inner in ast.iter_child_nodes(node) if isinstance(node, ast.stmt) else ():
+        if isinstance(inner, FUNCTIONS):
+            continue
+        _control(inner, found, loops + isinstance(node, ast.For | ast.While))
+    if isinstance(node, ast.Return | ast.Raise) or (
+        isinstance(node, ast.Break | ast.Continue) and not loops
+    ):
+        found.leaves = node
+    for inner in _within(node) if not loops else ():
+        if isinstance(inner, ast.Yield | ast.YieldFrom | ast.Await):
+            found.leaves = inner
+        elif isinstance(inner, ast.Delete | ast.Global | ast.Nonlocal | ast.NamedExpr):
+            found.scopes = inner
+
+
+def _call(
+    node: ast.Call, found: Effects, made: Names, state: Names, known: Imports, owner: str | None
+) -> None:
+    function = node.func
+    names = Uses([node], owner).reads
+    if isinstance(function, ast.Name):
+        if function.id in _HOST_FUNCTIONS:
+            if function.id == "next":
+                found.copies = found.fetch = True
+                found.changes |= {root for a in node.args if (root := root_name(a, owner))}
+            elif names & made:
+                found.host, found.read = True, found.read or node
+            else:
+                found.host = True
+        elif function.id in _CONVERSIONS:
+            if names & made and not _only_shapes(node.args, made, owner):
+                found.host, found.read = True, found.read or node
+        elif function.id not in known.torch and function.id not in _PURE:
+            found.unknown = True
+            found.draws = found.draws or not function.id[:1].isupper()
+            sees = known.functions.get(function.id)
+            found.opaque = found.opaque or sees is None or bool(sees & state)
+        return
+    if not isinstance(function, ast.Attribute):
+        found.unknown = True
+        return
+    method, root = function.attr, root_name(function, owner)
+    if method in HOST_READS and not (method == "numpy" and root in known.torch):
+        found.host, found.read = True, found.read or node
+    elif method == "exit" or root in known.host:
+        found.host = True
+    elif method in _COPIES and root not in known.torch:
+        found.copies = found.copies or (not names & made and not _casts(node, known))
+    elif root in known.torch:
+        if method in _TORCH_ON_HOST:
+            found.host = True
+        if method in _TORCH_RANDOM and not any(k.arg == "device" for k in node.keywords):
+            found.host = found.fetch = found.draws = True
+    elif method == "step" and _is_scheduler(function.value, root, known):
+        found.host = found.schedule = True
+    elif (
+        root is not None and root not in made and root not in state and method not in _PURE_METHODS
+    ):
+        keeps = method in _LOGGING or (method == "update" and bool(node.args or node.keywords))
+        found.unknown, found.opaque = found.unknown or not keeps, found.opaque or not keeps
+
+
+def _casts(node: ast.Call, known: Imports) -> bool:
+    """`x.to(torch.float32)`."""
+    target = node.args[0] if node.args else None
+    return isinstance(target, ast.Attribute) and root_name(target, None) in known.torch
+
+
+def _expression(
+    call: ast.Call, found: Effects, made: Names, state: Names, known: Imports, owner: str | None
+) -> None:
+    """A call for its effect."""
+    function = call.func
+    root = root_name(function, owner)
+    if not isinstance(function, ast.Attribute) or root is None:
+        return
+    if root in made or root in state or root in known.torch:
+        if function.attr.endswith("_") and root is not None:
+            found.changes.add(root)
+        return
+    found.changes.add(root)
+    if function.attr in _LOGGING or (function.attr == "update" and (call.args or call.keywords)):
+        found.host = True
+
+
+def _target(target: ast.expr, found: Effects, made: Names, owner: str | None) -> None:
+    for part in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
+        if own_name(part, owner) is not None:
+            continue
+        root = root_name(part, owner)
+        if root is None:
+            continue
+        found.changes.add(root)
+        gradient = isinstance(part, ast.Attribute) and part.attr in ("grad", "data")
+        if root not in made and not gradient:
+            found.host = True
+
+
+def _decides(test: ast.expr, made: Names, owner: str | None) -> bool:
+    """Whether values that the step computes decide a branch, not their shapes or presence."""
+    for node in ast.walk(test):
+        presence = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot)
+        if presence or (isinstance(node, ast.Call) and getattr(node.func, "id", "") in _PURE):
+            made -= Uses([node], owner).reads
+    return not _only_shapes([test], made, owner)
+
+
+def _sets_rate(node: ast.For) -> bool:
+    """`for group in optimizer.param_groups: group["lr"] = ...`."""
+    groups = any(
+        isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node.iter)
+    )
+    return groups and all(
+        isinstance(s, ast.Assign | ast.AugAssign | ast.If | ast.Pass) for s in node.body
+    )
+
+
+def _is_scheduler(value: ast.expr, root: str | None, known: Imports) -> bool:
+    text = ast.unparse(value)
+    return text in known.schedulers or any(part in text.lower() for part in _SCHEDULERS)
+
+
+def _only_shapes(nodes: Iterable[ast.expr], made: Names, owner: str | None) -> bool:
+    """Whether what is read of the step's values are shapes alone."""
+    for node in nodes:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute) and inner.attr in _SCALARS_OF_TENSORS:
+                made -= {root_name(inner, owner)}
+    return not any(made & Uses([node], owner).reads for node in nodes)
+
+
+def state_reads(node: ast.AST, owner: str | None) -> Names:
+    """The names whose value a statement reads, without those of which it only reads a setting."""
+    settings = {
+        id(inner.value)
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Attribute) and inner.attr in _STATE_READS
+    }
+    found = set()
+    for inner in ast.walk(node):
+        name = own_name(inner, owner)
+        if name is not None and id(inner) not in settings:
+            found.add(name)
+    return frozenset(found) if found else NOTHING
+
+
+_PURE = frozenset((
+    "len", "min", "max", "sum", "abs", "zip", "range", "enumerate", "list", "tuple", "dict",
+    "set", "isinstance", "getattr", "hasattr", "sorted", "reversed", "round", "any", "all",
+    "map", "super",
+))  # fmt: skip
+_PURE_METHODS = frozenset((
+    "size", "dim", "numel", "view", "reshape", "flatten", "float", "half", "long", "detach",
+    "clone", "unsqueeze", "squeeze", "transpose", "permute", "contiguous", "items", "keys",
+    "values", "get", "parameters", "named_parameters", "split", "format", "train", "eval",
+    "data_ptr", "type", "expand", "repeat", "chunk", "mean", "sum", "max", "min", "argmax", "eq",
+    "ne", "unbind",
+))  # fmt: skip

@@ -1,0 +1,159 @@
+"""Changes beside the step that let a graph contain more of it, or wait less around it."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from launchscope.adopt.names import Names, Uses, read_by_functions
+from launchscope.adopt.patch import Fix
+from launchscope.adopt.region import LOOPS, Region, own_calls
+from launchscope.adopt.source import Edit, Source, Statement
+
+_COMMENTS: dict[Fix, str] = {
+    "fused": "so that the graph contains it",
+    "item_accumulation": "adds up on the GPU, without waiting for it",
+}
+_FUSED = ("SGD", "Adam", "AdamW")
+_FORMS = ("fused", "foreach", "capturable", "differentiable")  # that a person has chosen
+
+
+@dataclass(frozen=True)
+class Change:
+    key: Fix
+    line: int  # before the change
+    edits: tuple[Edit, ...]
+
+
+def fixes(region: Region, schedules: bool) -> list[Change]:
+    """For the optimizers of a whole step, and for sums of values that are read one by one."""
+    found = list(_sums(region))
+    if region.covered in ("step", "part"):
+        found += _optimizers(region, schedules)
+    return found
+
+
+def _optimizers(region: Region, schedules: bool) -> Iterator[Change]:
+    """`graphed` runs these eagerly behind the graph otherwise, see docs/graphed.md: under a scaler,
+    and SGD at a rate that changes."""
+    source = region.source
+    calls = [call for statement in region.marks for call in own_calls(statement.node)]
+    steps = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "step"]
+    scaled = {ast.unparse(argument) for call in steps for argument in call.args[:1]}
+    stepped = {ast.unparse(call.func.value) for call in steps}  # type: ignore[attr-defined]
+    made: dict[str, tuple[int, ast.Call]] = {}
+    for statement in source.statements:
+        node = statement.node
+        if (
+            node.lineno > region.statements[0].node.lineno
+            and statement.function() is region.function
+        ):
+            continue
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        name, call = ast.unparse(node.targets[0]), node.value
+        kind = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        if name not in scaled | stepped:
+            continue
+        made.pop(name, None)  # the last one before the step is the one that steps
+        chosen = {k.arg for k in call.keywords} & {*_FORMS, None}
+        if kind in _FUSED and not chosen and (name in scaled or (kind == "SGD" and schedules)):
+            made[name] = node.lineno, call
+    for line, call in made.values():
+        yield Change("fused", line, tuple(_with_argument(source, call, "fused")))
+
+
+def _with_argument(source: Source, call: ast.Call, key: Fix) -> Iterator[Edit]:
+    begin, end = source.span(call)
+    code = source.text[begin:end]
+    offsets = [0, *(m.end() for m in re.finditer(r"\r\n|\r|\n", code))]
+    given = [
+        token
+        for token in tokenize.generate_tokens(io.StringIO(code, newline="").readline)
+        if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
+    ][-2]  # in front of the closing parenthesis
+    at = begin + offsets[given.end[0] - 1] + given.end[1]
+    text = f"{key}=True"
+    yield Edit(at, at, {"(": text, ",": f" {text}"}.get(given.string, f", {text}"))
+    yield from _comment(source, end, key)
+
+
+def _comment(source: Source, end: int, key: Fix) -> Iterator[Edit]:
+    """At the end of the line, if nothing else is there."""
+    rest = source.text[end:].splitlines()[:1]
+    if not "".join(rest).strip():
+        yield Edit(end, end, f"  # {_COMMENTS[key]}")
+
+
+def _sums(region: Region) -> Iterator[Change]:
+    """`total += loss.item()` waits in each iteration for a number that is only read afterwards."""
+    if not region.loops:
+        return
+    loop, source = region.loops[0], region.source
+    function = region.function
+    body = source.tree.body if function is None else function.node.body  # type: ignore[attr-defined]
+    elsewhere = read_by_functions(body, None)
+    made = {n for s in region.statements for n in Uses([s.node]).binds}
+    if any(isinstance(n, ast.Return | ast.Yield | ast.Await) for n in ast.walk(loop.node)):
+        return
+    end = source.span(loop.node)[1]
+    for statement in _directly_in(loop):
+        name = _summed(statement.node, frozenset(made))
+        if name is None or name in elsewhere or _reads(loop, name, statement):
+            continue
+        node = statement.node
+        assert isinstance(node, ast.AugAssign)
+        assert isinstance(node.value, ast.Call)
+        operand = node.value.func.value  # type: ignore[attr-defined]
+        begin = source.span(operand)[1]
+        column = source.span(loop.node)[0]
+        indent = source.text[source.text.rfind("\n", 0, column) + 1 : column]
+        if indent.strip() or loop.block.is_elif:
+            continue
+        value = source.span(node.value)[1]
+        line_end = source.text.find("\n", end)
+        line_end = len(source.text) if line_end < 0 else line_end
+        newline = "\r\n" if source.text[:line_end].endswith("\r") else "\n"
+        line_end -= newline == "\r\n"
+        edits = [Edit(begin, value, ".detach().double()")]
+        edits += _comment(source, value, "item_accumulation")
+        edits.append(Edit(line_end, line_end, f"{newline}{indent}{name} = float({name})"))
+        yield Change("item_accumulation", node.lineno, tuple(edits))
+
+
+def _directly_in(loop: Statement) -> Iterator[Statement]:
+    """The statements of the loop that run in each iteration or under a condition, but not more
+    often."""
+    for block in loop.blocks[:1]:
+        for statement in block.statements:
+            if not isinstance(statement.node, LOOPS):
+                yield from (s for s in statement.walk() if not s.blocks)
+
+
+def _summed(node: ast.stmt, made: Names) -> str | None:
+    """`total` of `total += loss.item()`, where the step makes `loss`."""
+    if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add):
+        return None
+    value = node.value
+    if not isinstance(node.target, ast.Name) or not isinstance(value, ast.Call) or value.args:
+        return None
+    if not isinstance(value.func, ast.Attribute) or value.func.attr != "item":
+        return None
+    operand = value.func.value
+    return node.target.id if isinstance(operand, ast.Name) and operand.id in made else None
+
+
+def _reads(loop: Statement, name: str, apart: Statement) -> bool:
+    """Whether the loop does anything else with a name."""
+    return any(
+        isinstance(node, ast.Name) and node.id == name
+        for statement in loop.walk()
+        if statement is not apart
+        for child in ast.iter_child_nodes(statement.node)
+        if not isinstance(child, ast.stmt)
+        for node in ast.walk(child)
+    )

@@ -1,0 +1,194 @@
+"""Changes of the text that make a step movable: values that the host reads get names of their own,
+and copies to the GPU are computed before the call."""
+
+from __future__ import annotations
+
+import ast
+
+from launchscope.adopt.effects import Imports
+from launchscope.adopt.names import FUNCTIONS, Names, Uses, own_name, root_name
+from launchscope.adopt.patch import RefusalReason
+from launchscope.adopt.region import Region, counters
+from launchscope.adopt.sorting import Item, bound_by, gpu_value
+from launchscope.adopt.source import Edit, RefusedError, Source
+
+
+def snapshots(items: list[Item], hoisting: Hoisting) -> list[Edit]:
+    """Where the step binds a name again that a moved statement reads, the earlier value gets a name
+    of its own."""
+    edits: list[Edit] = []
+    source = hoisting.source
+    for index, item in enumerate(items):
+        if item.role != "after":
+            continue
+        core = [other for other in items[index + 1 :] if other.role == "core"]
+        later = {n for other in core for n in bound_by(other)}
+        in_place = {
+            n for o in core if isinstance(o.statement.node, ast.AugAssign) for n in bound_by(o)
+        }
+        begin = source.span(item.statement.node)[0]
+        for name in sorted(later & item.effects.uses.reads):
+            alias = hoisting.fresh(f"{name}_before")
+            value = f"{name}.detach().clone()" if name in in_place else name
+            head = f"{alias} = {value}; "
+            edits.append(Edit(begin, begin, head, ((0, "core"), (len(head), "after"))))
+            for node in ast.walk(item.statement.node):
+                if isinstance(node, ast.Name) and node.id == name:
+                    if source.code(node) != name:  # inside an f-string, before Python 3.12
+                        raise RefusedError("host_read", item.statement.node, name)
+                    edits.append(Edit(*source.span(node), alias))
+    return edits
+
+
+def needs_split(item: Item) -> bool:
+    """Whether a statement makes a call of the step and reads its value on the host."""
+    if not item.calls or item.statement.blocks or item.is_header:
+        return False
+    return item.effects.host or isinstance(item.statement.node, ast.Return)
+
+
+def split(item: Item, later: list[Item], source: Source, hoisting: Hoisting) -> Edit:
+    """`x = model(y).item()` becomes `x = model(y); x = x.item()`; the second goes behind."""
+    node = item.statement.node
+    value = gpu_value(node)
+    needed = {name for other in later if other.role == "core" for name in other.effects.uses.reads}
+    if value is None or needed & (item.effects.uses.binds | item.effects.changes):
+        at = item.effects.read or node
+        reason: RefusalReason = "host_read" if item.effects.read else "host_work"
+        raise RefusedError(reason, at, ast.unparse(at)[:80])
+    if ast.unparse(value) != _unparsed(
+        source.code(value)
+    ):  # inside an f-string, before Python 3.12
+        raise RefusedError("host_read", node, ast.unparse(value)[:80])
+    names = [own_name(t, None) for t in node.targets] if isinstance(node, ast.Assign) else []
+    name = names[0] if len(names) == 1 and names[0] else hoisting.fresh("output")
+    begin, end = source.span(node)
+    first, last = source.span(value)
+    before = len(hoisting.edits)
+    hoisting.visit(value)
+    code = source.applied(hoisting.edits[before:], first, last)
+    del hoisting.edits[before:]
+    text = f"({code})" if "\n" in code or isinstance(value, ast.Tuple) else code
+    head = f"{name} = {text}; "
+    rest = source.text[begin:first] + name + source.text[last:end]
+    return Edit(begin, end, head + rest, ((0, "core"), (len(head), "after")))
+
+
+def _unparsed(code: str) -> str:
+    try:
+        return ast.unparse(ast.parse(f"({code}\n)", mode="eval").body)
+    except SyntaxError:
+        return ""
+
+
+class Hoisting(ast.NodeVisitor):
+    """Copies to the GPU and parts that a counter selects are computed before the call."""
+
+    def __init__(self, region: Region, items: list[Item], known: Imports, owner: str | None):
+        self.edits: list[Edit] = []
+        self.hoisted: dict[str, str] = {}
+        core = [item for item in items if item.role == "core"]
+        self._made = {n for item in core for n in Uses(item.nodes, owner).binds}
+        self._owner = owner
+        self.may_fetch = True  # no forward runs in front of what is visited
+        self._taken = set(region.source.names)
+        self.attributes: dict[str, str] = {}
+        for name in sorted(name for name in self._made if "." in name):
+            if known.functions.keys() & _methods_called(core, owner):
+                raise RefusedError("host_work", region.statements[0].node, name)
+            self.attributes[self.fresh(name.partition(".")[2])] = name
+        self._names = [
+            node.id for item in core for part in item.nodes for node in ast.walk(part)
+            if isinstance(node, ast.Name)
+        ]  # fmt: skip
+        loops = region.loops
+        self._counters = counters(loops[0] if loops else None)
+        self.source, self._known = region.source, known
+
+    def fresh(self, name: str) -> str:
+        """The name, or one like it, that the file does not use; it is used from now on."""
+        found, number = name, 1
+        while found in self._taken:
+            number += 1
+            found = f"{name}_{number}"
+        self._taken.add(found)
+        return found
+
+    def visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Attribute) and own_name(node, self._owner) in self._made:
+            name = own_name(node, self._owner)
+            alias = next(key for key, value in self.attributes.items() if value == name)
+            self.edits.append(Edit(*self.source.span(node), alias))
+            return
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            copies = node.func.attr in ("to", "cuda")
+            root = root_name(node.func, None)
+            if copies and root is not None and root not in self._known.torch and self._free(node):
+                self._hoist(node, node.func.value, "on_device")
+                return
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "next":
+            if self.may_fetch and self._free(node.args[0]):
+                self._hoist(node, ast.Name("batch"), "part")
+                return
+            raise RefusedError("host_work", node, ast.unparse(node))
+        if isinstance(node, ast.Subscript) and self._free(node) and self._counts(node):
+            self._hoist(node, node.value, "part")
+            return
+        if isinstance(node, ast.Name) and node.id in self._counters - self._made:
+            raise RefusedError("changing_number", node, node.id)
+        if not isinstance(node, FUNCTIONS):
+            super().generic_visit(node)
+
+    def _free(self, node: ast.AST) -> bool:
+        """Whether it can be computed before the step: it reads nothing of it and calls no model."""
+        calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+        plain = all(
+            (isinstance(c.func, ast.Attribute) and c.func.attr in ("to", "cuda", "long", "float"))
+            or (isinstance(c.func, ast.Name) and c.func.id == "len")
+            for c in calls
+        )  # fmt: skip
+        return plain and not Uses([node], self._owner).reads & self._made
+
+    def _counts(self, node: ast.AST) -> bool:
+        return bool(Uses([node]).reads & self._counters)
+
+    def _hoist(self, node: ast.expr, value: ast.expr, suffix: str) -> None:
+        code = self.source.code(node)
+        name = next((name for name, known in self.hoisted.items() if known == code), None)
+        if name is None:
+            base = _short_name(value)
+            uses = self._names.count(base)
+            inside = sum(isinstance(n, ast.Name) and n.id == base for n in ast.walk(node))
+            taken = base in self.hoisted or uses > inside
+            name = self.fresh(f"{base}_{suffix}") if taken else base
+            self._taken.add(name)
+            self.hoisted[name] = code
+        self.edits.append(Edit(*self.source.span(node), name))
+
+
+def _methods_called(core: list[Item], owner: str | None) -> Names:
+    """The names x of all calls `self.x()`."""
+    return frozenset(
+        call.func.attr
+        for item in core
+        for node in item.nodes
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        if isinstance(call.func.value, ast.Name) and call.func.value.id == owner
+    )
+
+
+def _short_name(node: ast.expr) -> str:
+    """`x` for `batch.x`, `ids` for `batch["ids"]`, `images` for `images[0]`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript):
+        key = node.slice
+        if (
+            isinstance(key, ast.Constant)
+            and isinstance(key.value, str)
+            and key.value.isidentifier()
+        ):
+            return key.value
+        return _short_name(node.value)
+    return node.id if isinstance(node, ast.Name) else "value"

@@ -1,0 +1,162 @@
+"""A copy of a person's project for one run: what the run writes stays in it.
+
+Files are copied, but for large ones: those are links, which a run replaces before it writes there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from launchscope.errors import UsageError
+from launchscope.git import top_level
+from launchscope.model import Target
+
+_LARGE = 1 << 20  # bytes
+_MOST_COPIED = 256 << 20  # bytes of all files together
+_MOST_ENTRIES = 20_000  # then whole folders are links
+_DATA = 1000  # so many files without a program among them are data
+# Libraries write these without Python, which could not replace a link.
+_OUTPUTS = (".safetensors", ".h5", ".hdf5", ".onnx", ".ckpt", ".pt", ".pth", ".sqlite", ".db")
+_LEFT_OUT = frozenset({"__pycache__", "wandb", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
+_LINKED = frozenset({".git", ".venv", "venv", "env", "node_modules", "site-packages"})
+
+
+@dataclass(frozen=True)
+class Project:
+    """The folder with all of a script's own files, and the working directory below it."""
+
+    root: Path
+    folder: Path
+
+    @classmethod
+    def of(cls, target: Target, folder: Path) -> Project:
+        """The repository of the working directory or, without one, that directory; a script that is
+        elsewhere widens it to the folder that holds both."""
+        root = folder
+        with contextlib.suppress(UsageError):
+            root = top_level("adopt", folder) or folder
+        if target.kind == "script" and target.name != "-":
+            script = Path(os.path.realpath(folder / target.name))
+            if not script.is_relative_to(root):
+                root = Path(os.path.commonpath([root, script.parent]))
+        if root in (Path(root.anchor), Path.home()):
+            raise UsageError(
+                f"the files of the script would be all of {root}",
+                hint="run launchscope from the folder of the project",
+            )
+        return cls(root, folder)
+
+
+class Mirror:
+    """A copy of `project` at `place`, which must not exist yet. Raises OSError."""
+
+    def __init__(self, project: Project, place: Path):
+        self._project = project
+        self.root = place / project.root.name
+        self._left, self._bytes = _MOST_ENTRIES, _MOST_COPIED
+        place.mkdir(parents=True)
+        self._copy(project.root, self.root)
+        self.folder = self.path_of(project.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def path_of(self, path: Path) -> Path:
+        """Where a file of the project is in the copy."""
+        return self.root / os.path.relpath(path, self._project.root)
+
+    def original(self, path: Path) -> Path:
+        """The file of the project of which this is the copy."""
+        return self._project.root / os.path.relpath(path, self.root)
+
+    def target(self, target: Target) -> Target:
+        """The same one, with the paths of the copy where it names those of the project."""
+        name = self._moved(target.name) if target.kind == "script" else target.name
+        return replace(target, name=name, args=tuple(map(self._moved, target.args)))
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Put this in place of a file of the project."""
+        inside = self.path_of(path)
+        with contextlib.suppress(FileNotFoundError):
+            inside.unlink()
+        inside.parent.mkdir(parents=True, exist_ok=True)
+        inside.write_bytes(content)
+
+    def _moved(self, word: str) -> str:
+        root = os.path.join(self._project.root, "")
+        before, equals, path = word.rpartition("=")
+        if path == str(self._project.root) or path.startswith(root):
+            return f"{before}{equals}{self.path_of(Path(path))}"
+        return word
+
+    def _copy(self, source: Path, target: Path) -> None:
+        target.mkdir()
+        with os.scandir(source) as entries:
+            found = sorted(entries, key=lambda entry: entry.is_dir(follow_symlinks=False))
+        folders = []
+        for entry in found:
+            made = target / entry.name
+            self._left -= 1
+            if entry.name in _LEFT_OUT or entry.name.endswith(".launchscope"):
+                continue
+            if entry.is_dir(follow_symlinks=False) and not _is_linked(entry):
+                folders.append((Path(entry.path), made))
+            elif entry.is_file(follow_symlinks=True) and self._is_copied(entry):
+                shutil.copy2(entry.path, made)
+            elif _is_plain(entry):
+                made.symlink_to(os.path.realpath(entry.path))
+        for folder, made in folders:
+            if self._left > 0 and not _is_data(folder):
+                self._copy(folder, made)
+            else:
+                made.symlink_to(folder)
+
+    def _is_copied(self, entry: os.DirEntry[str]) -> bool:
+        size = entry.stat().st_size
+        if (size > _LARGE and not entry.name.endswith(_OUTPUTS)) or size > self._bytes:
+            return False
+        self._bytes -= size
+        return True
+
+
+def _is_linked(entry: os.DirEntry[str]) -> bool:
+    return entry.name in _LINKED or os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
+
+
+def _is_data(folder: Path) -> bool:
+    """Whether a folder holds many files and no program: a link to it will do."""
+    names = os.listdir(folder)
+    return len(names) > _DATA and not any(name.endswith((".py", *_OUTPUTS)) for name in names)
+
+
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    """A file or a folder, and no socket or pipe."""
+    with contextlib.suppress(OSError):
+        mode = entry.stat().st_mode
+        return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+    return False
+
+
+def environment(scratch: Path) -> dict[str, str]:
+    """Of a run that is only compared: the same order of sets and names in each, trackers that keep
+    to themselves, and temporary files where they go with the run."""
+    temporary = scratch / "t"  # short: paths of sockets hold 108 bytes
+    temporary.mkdir(exist_ok=True)
+    return {
+        "PYTHONHASHSEED": "0",
+        "TMPDIR": str(temporary),
+        "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(scratch / "i")),
+        "WANDB_MODE": "offline",
+        "WANDB_DIR": str(temporary),
+        "WANDB_RESUME": "never",
+        "WANDB_SILENT": "true",
+        "NEPTUNE_MODE": "offline",
+        "CLEARML_OFFLINE_MODE": "1",
+        "MLFLOW_TRACKING_URI": (temporary / "mlruns").as_uri(),
+        "COMET_MODE": "disabled",
+        "SWANLAB_MODE": "disabled",
+        "AIM_ACCESS_LOG": "0",
+    }

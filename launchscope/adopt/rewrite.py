@@ -1,0 +1,417 @@
+"""A region becomes a function under `graphed` and a call of it; all other text stays as it is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import libcst as cst
+
+from launchscope.adopt.effects import Imports, effects_of
+from launchscope.adopt.fixes import fixes
+from launchscope.adopt.layout import (
+    DECORATOR,
+    IMPORT,
+    Placing,
+    blanks,
+    joined,
+    own_line,
+    with_blanks,
+    without_blanks,
+    wrapped,
+)
+from launchscope.adopt.names import (
+    FUNCTIONS,
+    NOTHING,
+    Liveness,
+    Names,
+    Uses,
+    bound_before,
+    declared_outside,
+    parameters,
+    read_by_functions,
+)
+from launchscope.adopt.observe import ChangedError
+from launchscope.adopt.outline import Outline, outline
+from launchscope.adopt.patch import Patch, Place, Refusal
+from launchscope.adopt.region import LOOPS, Region, inferring, marked, parts, regions, repeats
+from launchscope.adopt.source import (
+    Anchor,
+    Block,
+    RefusedError,
+    Role,
+    Source,
+    Statement,
+    anchor_of,
+)
+
+_WIDTH = 100
+_MOST_PARTS = 4
+_LOCAL = (
+    "conditional",
+    "host_read",
+    "host_work",
+    "random_order",
+    "leaves_step",
+)  # of one statement
+
+
+def rewrite_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Patch | Refusal:
+    """See `launchscope.adopt.patch.rewrite`."""
+    file: Path | None = None
+    try:
+        anchor = anchor_of(places)
+        file = anchor.file
+        data = read(file)
+        source = Source.load(file, data)
+        return _patch(
+            source, data, anchor,
+            lambda path: source if path == anchor.file else Source.load(path, read(path)),
+        )  # fmt: skip
+    except OSError:
+        return Refusal(file, None, "no_source", None if file is None else file.name)
+    except ChangedError:
+        return Refusal(file, None, "changed", None if file is None else file.name)
+    except RefusedError as refused:
+        return refused.refusal(file)
+
+
+def _patch(source: Source, data: bytes, anchor: Anchor, read: Callable[[Path], Source]) -> Patch:
+    known = Imports.of(source.tree)
+    marks = marked(source, anchor, known)
+    _refuse_graphed(source, marks)
+    again = repeats(anchor, read)
+    first: RefusedError | None = None
+    also = inferring(source, anchor)
+    left = [replace(region, inferring=also) for region in regions(source, marks, again)]
+    tried = 0
+    while left and tried <= _MOST_PARTS:
+        region, tried = left.pop(0), tried + 1
+        try:
+            plan = outline(region, known)
+            try:
+                return _Rewriting(_fixed(plan, known), data, known).patch()
+            except RefusedError:
+                if not plan.fixes:
+                    raise
+            return _Rewriting(outline(region, known), data, known).patch()
+        except RefusedError as refused:
+            first = first or refused
+            if refused.reason not in _LOCAL:
+                continue
+            try:
+                left = [*parts(region, refused.line), *left]
+            except RefusedError:
+                continue
+    assert first is not None
+    raise first
+
+
+def _refuse_graphed(source: Source, marks: Iterable[Statement]) -> None:
+    for statement in marks:
+        for owner in statement.around():
+            decorators = getattr(owner.node, "decorator_list", ())
+            items = owner.node.items if isinstance(owner.node, ast.With) else ()
+            texts = [ast.unparse(d) for d in decorators]
+            texts += [ast.unparse(item.context_expr) for item in items]
+            if any(text.partition("(")[0].endswith(("graphed", "cuda.graph")) for text in texts):
+                raise RefusedError("already_graphed", owner.node)
+
+
+class _Rewriting:
+    """From an outline to the text of the file."""
+
+    def __init__(self, plan: Outline, data: bytes, known: Imports):
+        self._plan, self._data, self._known = plan, data, known
+        self._before = plan.region.source
+        self._source, self._roles = _edited(plan)
+        region = plan.region
+        self._owner = self._before.owner_of(region.function)
+        # The same statements in the edited text, in which splits have added some.
+        self._block = self._same_block(region.block)
+        more = len(self._block.statements) - len(region.block.statements)
+        self._statements = self._block.statements[region.first : region.last + 1 + more]
+        self._leaves = [leaf for s in self._statements for leaf in self._sorted(s)]
+        self._marked_loops = frozenset(
+            node for s in self._statements for node in ast.walk(s.node)
+            if isinstance(node, LOOPS)
+        )  # fmt: skip
+
+    # ------------------------------------------------------------- the statements again
+
+    def _same_block(self, block: Block) -> Block:
+        """The block of the edited text that has the same place in it."""
+        path = []
+        owner = block.owner
+        current = block
+        while owner is not None:
+            index = owner.block.statements.index(owner)
+            path.append((index, owner.blocks.index(current)))
+            current, owner = owner.block, owner.block.owner
+        found = self._source.body
+        for index, inner in reversed(path):
+            found = found.statements[index].blocks[inner]
+        return found
+
+    def _sorted(self, statement: Statement) -> list[tuple[Statement, Role, bool]]:
+        """The statements that have a role, with whether they are the header of a `with`."""
+        role, is_header = self._roles[self._source.span(statement.node)[0]]
+        if not is_header:
+            return [(statement, role, False)]
+        inner = [leaf for s in statement.blocks[0].statements for leaf in self._sorted(s)]
+        return [(statement, role, True), *inner]
+
+    def _of(self, role: Role) -> list[ast.AST]:
+        return [
+            node
+            for statement, own, is_header in self._leaves
+            if own == role
+            for node in (statement.node.items if is_header else [statement.node])  # type: ignore[attr-defined]
+        ]
+
+    # ------------------------------------------------------------------------ the names
+
+    def patch(self) -> Patch:
+        region, source = self._plan.region, self._source
+        function = self._statements[0].function()
+        body = source.tree.body if function is None else function.node.body  # type: ignore[attr-defined]
+        core = Uses(self._of("core"), self._owner, self._marked_loops)
+        hidden = self._known.reached(frozenset(core.reads)) & frozenset(core.binds)
+        if hidden:  # a function that the step calls reads it where the step no longer binds it
+            raise RefusedError("scope", self._statements[0].node, min(hidden))
+        for name in core.reads | core.binds:
+            if function is not None and name.rpartition(".")[2].startswith("__"):
+                raise RefusedError("scope", self._statements[0].node, name)
+        returned = self._returned(core, function, body)
+        roots = _backward_roots(self._of("core"), core)
+        if roots - core.binds:
+            raise RefusedError("needs_gradient", self._statements[0].node, min(roots - core.binds))
+        given = self._parameters(core, returned, function, body)
+        name = "train_step" if _trains(region) else "infer_step"
+        number, base = 1, name
+        while name in source.names:
+            number, name = number + 1, f"{base}_{number + 1}"
+        if DECORATOR in source.names:
+            raise RefusedError("name_taken", None, DECORATOR)
+        new = self._emit(name, given, returned, function)
+        first = region.statements[0].node.lineno
+        last = region.statements[-1].node
+        after = new.bytes
+        lines = after.decode(new.encoding).splitlines()
+        return Patch(
+            source.file, self._data, after, name, first, last.end_lineno or last.lineno,
+            region.covered, self._plan.fixes, 1 + lines.index(IMPORT),
+        )  # fmt: skip
+
+    def _returned(
+        self, core: Uses, function: Statement | None, body: Sequence[ast.stmt]
+    ) -> list[str]:
+        """What is read after the call, in the order in which the step binds it."""
+        always = read_by_functions(body, self._owner)
+        if function is not None:
+            always |= declared_outside(function.node)
+        live = Liveness(body, always, self._owner).after[self._statements[-1].node]
+        for node in reversed(self._of("after")):
+            found = Uses([node], self._owner)
+            live = (live - found.bound) | found.exposed
+        live |= frozenset(self._plan.attributes)
+        return [name for name in _in_order(self._of("core"), core.binds) if name in live]
+
+    def _parameters(
+        self,
+        core: Uses,
+        returned: list[str],
+        function: Statement | None,
+        body: Sequence[ast.stmt],
+    ) -> list[str]:
+        """What the call passes: the names that are not the same in all calls of the function."""
+        region = self._plan.region
+        loops = [s for s in self._ancestors() if isinstance(s.node, LOOPS)]
+        if self._is_outside:
+            assert function is not None
+            local = Uses(function.node.body, self._owner).binds | parameters(function.node)  # type: ignore[attr-defined]
+            local |= {n.partition(".")[0] for n in core.reads if "." in n}
+            changing = frozenset(local)
+        else:
+            changing = frozenset(Uses([loops[-1].node], self._owner).binds)
+        changing |= frozenset(self._plan.hoisted) | frozenset(self._plan.attributes)
+        known = NOTHING if function is None else parameters(function.node)
+        bound = bound_before(body, self._statements[0].node, known, self._owner)
+        bound |= frozenset(Uses(self._of("before"), self._owner).bound)
+        exposed = {n.partition(".")[0] if self._is_outside else n for n in core.exposed}
+        wanted = {name for name in exposed & changing if "." not in name}
+        for name in returned:
+            if name not in core.bound:  # as it was, if the step does not bind it
+                wanted.add(name)
+        for name in sorted(wanted - bound - core.needed - set(self._plan.hoisted)):
+            raise RefusedError("branch_name", region.statements[0].node, name)
+        return _in_order(self._of("core"), wanted)
+
+    def _ancestors(self) -> list[Statement]:
+        """The compound statements around the region within its function, innermost first."""
+        owners = (block.owner for block in self._statements[0].chain())
+        return [s for s in owners if s is not None and not isinstance(s.node, FUNCTIONS)]
+
+    @property
+    def _is_outside(self) -> bool:
+        """Whether the new function is made once for all calls of the function around the step."""
+        looped = any(isinstance(s.node, LOOPS) for s in self._ancestors())
+        if self._statements[0].function() is None:
+            if not looped:
+                raise RefusedError("no_loop", self._statements[0].node)
+            return False
+        if not looped and not self._plan.region.repeats:
+            raise RefusedError("no_loop", self._statements[0].node)
+        return self._plan.region.repeats
+
+    # ------------------------------------------------------------------------- the text
+
+    def _emit(
+        self, name: str, given: list[str], returned: list[str], function: Statement | None
+    ) -> cst.Module:
+        module = self._source.module
+        core = self._of("core")
+        roots = _backward_roots(core, Uses(core, self._owner))
+        values = [f"{n}.detach()" if n in roots else n for n in returned]
+        passed = self._plan.hoisted | self._plan.attributes
+        arguments = [passed.get(n, n) for n in given]
+        kept = [self._plan.attributes.get(n, n) for n in returned]
+        depth = sum(1 for _ in self._statements[0].around())
+        room = _WIDTH - len(module.default_indent.expandtabs(4)) * depth
+        target = f"{', '.join(kept)} = " if returned else ""
+        call = wrapped(f"{target}{name}(", arguments, ")", room, module.default_indent)
+        head = wrapped(f"def {name}(", given, "):", room, module.default_indent)
+        text = f"@{DECORATOR}\n{head}\n{module.default_indent}pass\n"
+        config = module.config_for_parsing
+        definition = cst.parse_statement(text, config)
+        assert isinstance(definition, cst.FunctionDef)
+        lines = self._lines("core")
+        if values:
+            lines.append(cst.parse_statement(f"return {', '.join(values)}\n", config))
+        definition = definition.with_changes(body=cst.IndentedBlock(body=lines))
+        calling = cst.parse_statement(call + "\n", config)
+        around = self._new_block(calling)
+        anchor = self._anchor(function)
+        return Placing(self._block.holder, around, anchor, definition, config).of(module)
+
+    def _lines(self, role: Role) -> list[cst.BaseStatement]:
+        """The statements of a role, in their lines."""
+        found: list[cst.BaseStatement] = []
+        for statement in self._statements:
+            found += self._line_of(statement, role)
+        if found:
+            found[0] = without_blanks(found[0]) if role == "core" else found[0]
+        return found
+
+    def _line_of(self, statement: Statement, role: Role) -> list[cst.BaseStatement]:
+        own, is_header = self._roles[self._source.span(statement.node)[0]]
+        if is_header:
+            inner = [
+                line for s in statement.blocks[0].statements for line in self._line_of(s, role)
+            ]
+            if role != "core" or not inner:
+                return inner
+            holder = statement.blocks[0].holder
+            unit = statement.unit
+            if isinstance(holder, cst.IndentedBlock):
+                return [unit.with_changes(body=holder.with_changes(body=inner))]  # type: ignore[list-item]
+            return [unit.with_changes(body=cst.IndentedBlock(body=inner))]  # type: ignore[list-item]
+        return [own_line(statement)] if own == role else []
+
+    def _new_block(self, call: cst.BaseStatement) -> cst.IndentedBlock | cst.Module:
+        """The block of the region with the call in place of the step."""
+        first, last = self._statements[0], self._statements[-1]
+        index = self._block.statements.index(first)
+        before = self._block.statements[:index]
+        after = self._block.statements[self._block.statements.index(last) + 1 :]
+        middle = [*self._lines("before"), call, *self._lines("after")]
+        middle[0] = with_blanks(middle[0], blanks(first.line))
+        body = [*joined(before), *middle, *joined(after)]
+        holder = self._block.holder
+        if isinstance(holder, cst.SimpleStatementSuite):
+            return cst.IndentedBlock(body=body)
+        assert isinstance(holder, cst.IndentedBlock | cst.Module)
+        return holder.with_changes(body=body)
+
+    def _anchor(self, function: Statement | None) -> cst.CSTNode:
+        """The statement in front of which the new function goes."""
+        if not self._is_outside:
+            return [s for s in self._ancestors() if isinstance(s.node, LOOPS)][-1].unit
+        assert function is not None
+        found = function
+        while found.block.owner is not None and isinstance(found.block.owner.node, ast.ClassDef):
+            found = found.block.owner
+        return found.unit
+
+
+def _trains(region: Region) -> bool:
+    return region.covered != "forward"
+
+
+def _fixed(plan: Outline, known: Imports) -> Outline:
+    """With the fixes that touch nothing that the outline changes."""
+    schedules = any(
+        effects_of(s.node, NOTHING, NOTHING, known, None).schedule
+        for s in plan.region.source.statements
+    )
+    for change in fixes(plan.region, schedules):
+        overlaps = any(
+            ours.begin <= other.end and other.begin <= ours.end
+            for ours in change.edits
+            for other in plan.edits
+        )
+        if not overlaps:
+            plan.edits += change.edits
+            plan.fixes += ((change.key, change.line),)
+    return plan
+
+
+def _edited(plan: Outline) -> tuple[Source, dict[int, tuple[Role, bool]]]:
+    """The source after the edits; the role of each statement of the region by its new offset, and
+    whether it is the header of a `with`."""
+    source = plan.region.source
+    roles = {source.span(i.statement.node)[0]: (i.role, i.is_header) for i in plan.items}
+    edits = sorted(plan.edits, key=lambda edit: (edit.begin, edit.end))
+    moved: dict[int, tuple[Role, bool]] = {}
+    shift, waiting = 0, sorted(roles)
+    for edit in edits:
+        while waiting and waiting[0] < edit.begin + (not edit.roles):
+            begin = waiting.pop(0)
+            moved[begin + shift] = roles[begin]
+        for offset, role in edit.roles:
+            moved[edit.begin + shift + offset] = role, False
+        if edit.roles and waiting and waiting[0] == edit.begin:
+            waiting.pop(0)
+        shift += len(edit.new) - (edit.end - edit.begin)
+    for begin in waiting:
+        moved[begin + shift] = roles[begin]
+    return Source(source.file, source.applied(edits), source.encoding), moved
+
+
+def _in_order(nodes: Iterable[ast.AST], wanted: Iterable[str]) -> list[str]:
+    """The names in the order in which they first occur."""
+    left, found = set(wanted), []
+    for node in nodes:
+        inner = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in left]
+        for name in sorted(inner, key=lambda n: (n.lineno, n.col_offset)):
+            if name.id in left:
+                left.remove(name.id)
+                found.append(name.id)
+    return [*found, *sorted(left)]
+
+
+def _backward_roots(nodes: Iterable[ast.AST], core: Uses) -> Names:
+    """The tensors of which the step calls backward(), or a library: `fabric.backward(loss)`."""
+    found = set()
+    for node in nodes:
+        for call in ast.walk(node):
+            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "backward":
+                base = call.func.value  # type: ignore[attr-defined]
+                scaled = isinstance(base, ast.Call) and getattr(base.func, "attr", "") == "scale"
+                bases = base.args[:1] if scaled else [base]
+                if call.args and not (isinstance(base, ast.Name) and base.id in core.binds):
+                    bases = call.args[:1]
+                found |= {c.id for c in bases if isinstance(c, ast.Name)}
+    return frozenset(found)

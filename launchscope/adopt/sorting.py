@@ -1,0 +1,319 @@
+"""Which statements of a region go into the graphed function, which stay before or behind its call.
+
+Only statements that must run on the host in each iteration are moved, and only across others that
+they have nothing to do with. All others keep their order inside the function.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from launchscope.adopt.effects import HOST_READS, Effects, Imports, effects_of, state_reads
+from launchscope.adopt.names import NOTHING, Names, Uses, root_name
+from launchscope.adopt.patch import RefusalReason
+from launchscope.adopt.region import Region, counters, own_calls
+from launchscope.adopt.source import RefusedError, Role, Statement
+from launchscope.model import StepCallKind as Call
+
+_OF_STATE = frozenset(("zero_grad", "step", "unscale_", "scale", "update", "backward"))
+_PLAIN = frozenset(("size", "dim", "numel", "len", "detach", "detach_", "min", "max"))
+_BUILTIN = frozenset(("print", "float", "int", "len", "range", "zip", "enumerate", "sum", "list"))
+
+
+@dataclass(eq=False)
+class Item:
+    """A statement of the region, or the header of a `with` whose statements are items, too."""
+
+    statement: Statement
+    calls: frozenset[Call]
+    within: tuple[Statement, ...]  # such `with` statements, outermost first
+    is_header: bool
+    effects: Effects = field(init=False)
+    role: Role = "core"
+    splits: bool = False  # its value is computed in the function and read behind the call
+
+    @property
+    def nodes(self) -> list[ast.AST]:
+        node = self.statement.node
+        return [*node.items] if self.is_header else [node]  # type: ignore[attr-defined]
+
+
+def sorted_items(region: Region, known: Imports, owner: str | None) -> list[Item]:
+    """The statements of a region with their roles. Raises RefusedError where that is not safe."""
+    items = _items(region)
+    _Sorting(items, _state(items, region, owner, known), known, owner, region).run()
+    return items
+
+
+def _items(region: Region) -> list[Item]:
+    found: list[Item] = []
+
+    def add(statement: Statement, within: tuple[Statement, ...]) -> None:
+        calls = region.calls_in(statement)
+        split = isinstance(statement.node, ast.With) and calls and statement.blocks
+        found.append(Item(statement, calls, within, bool(split)))
+        if split:
+            for inner in statement.blocks[0].statements:
+                add(inner, (*within, statement))
+
+    for statement in region.statements:
+        add(statement, ())
+    return found
+
+
+def _state(items: list[Item], region: Region, owner: str | None, known: Imports) -> Names:
+    """The variables that hold what the step reads and changes: model, optimizer, scaler, loss
+    function."""
+    found: set[str] = set()
+    made = {name for item in items for name in Uses(item.nodes, owner).binds}
+    for statement in {s: None for i in items for s in i.statement.walk()}:
+        for node in own_calls(statement.node):
+            root = root_name(node.func, owner)
+            of_state = getattr(node.func, "attr", "") in _OF_STATE
+            of_state = of_state or "clip_grad" in ast.unparse(node.func)
+            if statement in region.marks and root is not None:
+                found |= {root} - _BUILTIN - known.torch
+            if statement in region.marks and of_state:
+                arguments = (root_name(argument, owner) for argument in node.args)
+                found |= {name for name in arguments if name}
+    return frozenset(found - made)
+
+
+class _Sorting:
+    """Gives each item its role."""
+
+    def __init__(
+        self,
+        items: list[Item],
+        state: Names,
+        known: Imports,
+        owner: str | None,
+        region: Region,
+    ):
+        self._items, self._state, self._known = items, state, known
+        self._owner, self._region = owner, region
+        self._viewed = _viewed([node for item in items for node in item.nodes])
+
+    def run(self) -> None:
+        made: frozenset[str] = frozenset()
+        pending: list[Item] = []
+        for index, item in enumerate(self._items):
+            own = frozenset(Uses(item.nodes, self._owner).binds)
+            node = item.statement.node
+            around = made | own if item.calls else made
+            item.effects = effects_of(node, around, self._state, self._known, self._owner)
+            if any(s in self._region.inferring for s in item.statement.walk()):
+                item.effects.unknown, item.effects.fetch = True, False
+            if item.is_header:
+                item.effects = Effects(Uses(item.nodes, self._owner))
+            elif item.calls:
+                self._check(item, made | own)
+            elif self._sort(item, self._items[:index]):
+                item.role = "before"
+                continue
+            elif item.effects.host or item.effects.copies:
+                pending.append(item)
+            made |= own
+        for item in reversed(pending):
+            self._move(item)
+        for item in self._items:
+            if item.role == "core" and item.effects.scopes is not None:
+                raise RefusedError("scope", item.effects.scopes)
+
+    def _sort(self, item: Item, earlier: list[Item]) -> bool:
+        """Whether the item goes before the call."""
+        effects = item.effects
+        if effects.leaves is not None:
+            raise RefusedError("leaves_step", effects.leaves)
+        if not (effects.fetch or effects.copies or _is_plain(item, self._state)):
+            return False
+        return not self._conflict(item, [e for e in earlier if e.role != "before"])
+
+    def _move(self, item: Item) -> None:
+        """Behind the call, or else before it."""
+        index = self._items.index(item)
+        later = [other for other in self._items[index + 1 :] if other.role == "core"]
+        problem = self._conflict(item, later)
+        if not problem or self._is_snapshot(item, later, problem):
+            item.role = "after"
+            return
+        earlier = [other for other in self._items[:index] if other.role != "before"]
+        if not self._conflict(item, earlier):
+            item.role = "before"
+            return
+        needed = {name for other in later for name in other.effects.uses.reads}
+        if _can_split(item) and not (item.effects.uses.binds | item.effects.changes) & needed:
+            item.splits = True
+            return
+        if item.effects.copies and not (item.effects.host or item.effects.fetch):
+            return  # the copy alone is computed before the call
+        node = item.effects.read or item.statement.node
+        reason: RefusalReason = "host_read" if item.effects.read is not None else "host_work"
+        if item.effects.draws and "" in self._conflict(item, earlier):
+            reason = "random_order"
+        raise RefusedError(reason, node, ast.unparse(node).partition("\n")[0][:80])
+
+    def _is_snapshot(self, item: Item, later: list[Item], problem: set[str]) -> bool:
+        """Whether only names are in the way that the step binds again, after they were read."""
+        if problem & item.effects.uses.binds or item.effects.changes & problem:
+            return False
+        bound = {name for other in later for name in bound_by(other)}
+        in_place = {
+            n for o in later if isinstance(o.statement.node, ast.AugAssign) for n in bound_by(o)
+        }
+        if problem & in_place - _detached(item.statement.node):
+            return False
+        return bool(problem) and problem <= bound
+
+    def _conflict(self, item: Item, others: Iterable[Item]) -> set[str]:
+        """The names for which the item cannot move across others; {""} for what has no name."""
+        found: set[str] = set()
+        own = item.effects
+        reads = state_reads(item.statement.node, self._owner)
+        for other in others:
+            theirs = other.effects
+            everything = theirs.uses.reads | theirs.uses.binds | theirs.changes
+            changed = set(theirs.changes)
+            in_place = isinstance(other.statement.node, ast.AugAssign) and theirs.uses.binds
+            for name in changed | (in_place or set()):
+                changed |= self._viewed.get(name, NOTHING)
+            only_clears = other.calls == {"zero_grad"} and not own.uses.reads & {"grad"}
+            if other.calls and not (only_clears and not _names_grad(item.statement.node)):
+                changed |= self._state
+            if own.schedule:
+                found |= {""} if "step" in other.calls or theirs.schedule else set()
+                changed -= self._state
+            found |= own.uses.binds & (theirs.uses.reads | theirs.uses.binds)
+            found |= own.changes & everything
+            found |= reads & (theirs.uses.binds | changed)
+            if own.unknown and not own.fetch and other.calls and not only_clears:
+                found.add("")
+            if own.opaque and "step" in other.calls:
+                found.add("")
+            apart = own.fetch and _goes_to_device(item.statement.node)
+            if own.draws and not apart and ("forward" in other.calls or theirs.draws):
+                found.add("")
+        return found
+
+    def _check(self, item: Item, made: Names) -> None:
+        """That what makes the calls of the step can be in a graph as it is."""
+        node, effects = item.statement.node, item.effects
+        if effects.leaves is not None and not isinstance(node, ast.Return):
+            raise RefusedError("leaves_step", effects.leaves)
+        if isinstance(node, ast.If):
+            loops = self._region.loops
+            changing = counters(loops[0] if loops else None)
+            if changing & Uses([node.test], self._owner).reads:
+                raise RefusedError("conditional", node, ast.unparse(node.test))
+        if not item.statement.blocks:
+            return
+        for inner in item.statement.walk():
+            parts: list[ast.stmt] = [inner.node]
+            if inner.blocks:
+                parts = [ast.copy_location(ast.Expr(e), e) for e in _header(inner.node)]
+                if isinstance(inner.node, ast.For) and not _is_range(inner.node.iter, made):
+                    raise RefusedError("host_work", inner.node, ast.unparse(inner.node.iter))
+            for part in parts:
+                own = effects_of(part, made, self._state, self._known, self._owner)
+                if isinstance(inner.node, ast.If | ast.While) and inner.blocks:
+                    own = effects_of(inner.node, made, self._state, self._known, self._owner)
+                    own.host = own.read is getattr(inner.node, "test", None)
+                hoisted = own.copies and not own.fetch and not own.uses.reads & made
+                if own.host or (own.copies and not hoisted):
+                    at = own.read or inner.node
+                    reason: RefusalReason = "host_read" if own.read is not None else "host_work"
+                    raise RefusedError(reason, at, ast.unparse(at).partition("\n")[0][:80])
+
+
+def _can_split(item: Item) -> bool:
+    """Whether the host only reads one value in it: `norm = clip_grad_norm_(...).item()`."""
+    node, value = item.statement.node, gpu_value(item.statement.node)
+    if item.effects.read is None or value is None or value is getattr(node, "value", None):
+        return False
+    return isinstance(node, ast.Assign | ast.Expr)
+
+
+def gpu_value(node: ast.stmt) -> ast.expr | None:
+    """The part of a statement's value that the GPU computes: the operand of its innermost read."""
+    value = getattr(node, "value", None)
+    if isinstance(node, ast.Expr) and isinstance(value, ast.Call):
+        value = value.args[0] if len(value.args) == 1 else None
+    if value is None:
+        return None
+    best: ast.expr = value
+    for inner in ast.walk(value):  # breadth first: the last one that matches is the innermost
+        if isinstance(inner, ast.Call):
+            operand: ast.expr | None = None
+            if isinstance(inner.func, ast.Attribute) and inner.func.attr in HOST_READS:
+                operand = inner.func.value
+            elif isinstance(inner.func, ast.Name) and inner.func.id in ("float", "int", "str"):
+                operand = inner.args[0] if inner.args else None
+            if operand is not None and any(isinstance(n, ast.Call) for n in ast.walk(operand)):
+                best = operand
+    whole = any(n is best for n in ast.walk(value))
+    return best if whole and any(isinstance(n, ast.Call) for n in ast.walk(best)) else None
+
+
+def _is_plain(item: Item, state: Names) -> bool:
+    """An assignment that only looks at sizes, or detaches: cheap, and the same before the call."""
+    node, effects = item.statement.node, item.effects
+    if not isinstance(node, ast.Assign) or effects.uses.reads & state or effects.changes:
+        return False
+    if isinstance(node.value, ast.Dict | ast.List | ast.Set | ast.ListComp | ast.DictComp):
+        return False  # which the step may fill
+    calls = [inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+    return not effects.read and all(
+        getattr(function, "attr", getattr(function, "id", "")) in _PLAIN for function in calls
+    )
+
+
+def _viewed(nodes: Iterable[ast.AST]) -> dict[str, Names]:
+    """By name, those whose memory it may share: `a` for `b = a.detach()`."""
+    found: dict[str, Names] = {}
+    for node in (inner for outer in nodes for inner in ast.walk(outer)):
+        if isinstance(node, ast.Assign) and (root := root_name(node.value, None)):
+            shared = found.get(root, NOTHING) | {root}
+            for name in Uses(node.targets).binds - {root}:
+                found[name] = found.get(name, NOTHING) | shared
+    return found
+
+
+def _header(node: ast.stmt) -> list[ast.expr]:
+    """The expressions of a compound statement beside the statements in it."""
+    found = [getattr(node, name, None) for name in ("test", "iter", "subject")]
+    found += [item.context_expr for item in getattr(node, "items", ())]
+    return [expression for expression in found if isinstance(expression, ast.expr)]
+
+
+def _is_range(node: ast.expr, made: Names) -> bool:
+    """Whether a loop goes over numbers, or over what the step has made: no data is fetched."""
+    function = getattr(node, "func", None)
+    if getattr(function, "id", "") == "range" or getattr(function, "attr", "") == "parameters":
+        return True
+    return bool(Uses([node]).reads & made)
+
+
+def _names_grad(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(node))
+
+
+def _goes_to_device(node: ast.AST) -> bool:
+    """Whether what was drawn on the host is sent to a device, which has a generator of its own."""
+    return any(isinstance(n, ast.Attribute) and n.attr in ("to", "cuda") for n in ast.walk(node))
+
+
+def bound_by(item: Item) -> Names:
+    return frozenset(Uses([item.statement.node]).bound)
+
+
+def _detached(node: ast.AST) -> Names:
+    """The names of which a statement calls a method of tensors."""
+    return frozenset(
+        inner.func.value.id
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute)
+        if isinstance(inner.func.value, ast.Name)
+        if inner.func.attr in HOST_READS or inner.func.attr == "detach"
+    )

@@ -1,0 +1,338 @@
+"""Runs a script and its patched version in turn, and decides whether the patch may be shown."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from launchscope.adopt.agreement import (
+    Agreement,
+    Disagreement,
+    Noise,
+    agreement,
+    first_inequality,
+    noise_of,
+)
+from launchscope.adopt.diff import RUNTIME, runtime
+from launchscope.adopt.mirror import Mirror, Project, environment
+from launchscope.adopt.patch import Patch, Place
+from launchscope.errors import MeasureError
+from launchscope.model import Forced, Metric, Mutant, MutantCheck, Reason, ReasonCode, Target
+from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
+from launchscope.runner.protocol.folder import SourceTree
+from launchscope.runner.protocol.observation import (
+    COMPARED,
+    EVALUATION_FILE,
+    FORCED,
+    LAST,
+    MUTANT_UNTIL,
+    MUTANTS,
+    TIMED_FROM,
+    Observation,
+)
+from launchscope.wording import duration
+
+_REPLAYED_PCT = 90.0  # of the calls after the first capture
+_FASTER_PCT = 2.0  # a smaller gain is none
+_FEWEST_WINDOWS = 6  # of each version
+_MUTANT_SHARE = MUTANT_UNTIL / LAST
+_DIFFERS: dict[str, ReasonCode] = {
+    "initial": "initial_state_differs",
+    "batch": "batch_differs",
+    "input": "input_differs",
+    "state": "state_differs",
+    "read": "logged_value_differs",
+    "steps": "few_common_steps",
+}
+
+
+class NotVerifiedError(Exception):
+    """The patch must not be shown."""
+
+    def __init__(self, code: ReasonCode, **details: str | int | float):
+        super().__init__(code)
+        self.reason = Reason(code, details)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the runs have shown. `reason` None: the patch is equal and, on a GPU, faster."""
+
+    reason: Reason | None
+    graphs: bool = False  # CUDA graphs were made, and not only eager calls
+    agreement: Agreement = field(default_factory=lambda: Agreement(0, False, None))
+    eager_exact: bool = False
+    before: Metric | None = None
+    after: Metric | None = None
+    replayed_pct: float | None = None
+    mutants: tuple[MutantCheck, ...] = ()
+    forced: tuple[Forced, ...] = ()
+    seeded: bool = False
+    runs: int = 0
+
+
+def units_per_call(patch: Patch, places: tuple[Place, ...]) -> int:
+    """The optimizer steps in one call of the graphed function."""
+    if patch.covered not in ("step", "part"):
+        return 0
+    inside = [
+        place
+        for place in places
+        if place.what == "step"
+        and any(
+            Path(file) == patch.file and patch.first_line <= line <= patch.last_line
+            for file, line, _ in place.frames
+        )
+    ]
+    return max(1, len(inside))
+
+
+class Verifier:
+    """Runs of one script, in copies of its project below `base`. `say` gets what a person who waits
+    may want to know."""
+
+    def __init__(
+        self,
+        runs: ObservedRuns,
+        target: Target,
+        project: Project,
+        base: Path,
+        say: Callable[[str], None],
+        *,
+        vendored: bool = False,
+    ):
+        self._vendored = vendored  # the patch imports a copy of the runtime
+        self._runs, self._target, self._project, self._base = runs, target, project, base
+        self._say = say
+        self._made = 0
+        self._took_s = 0.0  # the first run
+        self._forced: tuple[Forced, ...] = FORCED
+        self._short_fetch: int | None = None
+        self._environment = environment(base)
+        self._limit_s = runs.timeout_s
+        self.exit_code = 0  # of the last run
+
+    def use(self, runs: ObservedRuns) -> None:
+        """The following runs are these."""
+        self._runs = runs
+
+    def original(self, *, perturbed: bool = False) -> ObservedRun:
+        """The script as it is. Raises NotVerifiedError where it cannot be compared."""
+        self._say("running the original")
+        run = self.run(None, perturbed=perturbed)
+        cut = run.result is not None and "short_batch" in run.result.forced
+        if run.report.failed and cut and run.units < LAST:
+            # Its sizes may be fixed: that is no failure of the script.
+            self._forced = tuple(event for event in self._forced if event != "short_batch")
+            run = self.run(None, perturbed=perturbed)
+        self._require(run, "original_failed")
+        if run.units == 0:
+            raise NotVerifiedError("no_training")
+        if run.units < COMPARED:
+            raise NotVerifiedError("too_few_steps", steps=run.units, wanted=COMPARED)
+        if run.result is not None and self._short_fetch is None:
+            self._short_fetch = run.result.short_fetch
+        return run
+
+    def verify(self, patch: Patch, units: int, first: ObservedRun) -> Verification:
+        """Compare the patched script, whose graphed function has so many units, with the original,
+        of which `first` is a run."""
+        found = Verification(None)
+        try:
+            return self._verify(patch, units, first)
+        except NotVerifiedError as error:
+            return replace(found, reason=error.reason, runs=self._made)
+
+    def _verify(self, patch: Patch, units: int, first: ObservedRun) -> Verification:
+        left = self._took_s * (3 + len(MUTANTS) * _MUTANT_SHARE)
+        self._say(f"checking the patch takes about {duration(left)}: up to 6 more runs")
+        one = self._patched(patch, units)
+        second = self.original()
+        if unequal := first_inequality(first.states, second.states):
+            code: ReasonCode = "unseeded_state" if unequal.what == "initial" else "unseeded_batches"
+            raise NotVerifiedError(code)
+        assert one.result is not None
+        assert first.result is not None
+        noise = noise_of(first.states, second.states)
+        epsilons = first.result.epsilons
+        found = agreement(first.states, one.states, noise, epsilons)
+        eager_exact = noise.none
+        if not found.exact and found.found and found.found.what in ("state", "read"):
+            # A graph has the `capturable` form of an optimizer: is it no more than its rounding?
+            rounded = self.original(perturbed=True)
+            noise = noise_of(first.states, second.states, rounded.states)
+            found = agreement(first.states, one.states, noise, epsilons)
+        _require_equal(found.found)
+        two = self._patched(patch, units)
+        again = agreement(first.states, two.states, noise, epsilons)
+        _require_equal(again.found)
+        assert two.result is not None
+        graphs = one.result.graphs
+        replayed = None
+        if graphs:
+            replayed = min(_replayed_pct(one), _replayed_pct(two))
+            if replayed < _REPLAYED_PCT:
+                raise NotVerifiedError("not_replayed", pct=replayed, why=_why_eager(two))
+        before = Metric.of_samples(_windows(first, second), "ms")
+        after = Metric.of_samples(_windows(one, two), "ms")
+        if graphs:
+            _require_faster(before, after)
+        mutants = self._mutants(patch, units, first, one, noise)
+        if missed := [mutant.kind for mutant in mutants if mutant.outcome == "missed"]:
+            raise NotVerifiedError("mutant_missed", kind=missed[0])
+        return Verification(
+            None,
+            graphs=graphs,
+            agreement=replace(found, exact=found.exact and again.exact),
+            eager_exact=eager_exact,
+            before=before,
+            after=after,
+            replayed_pct=replayed,
+            mutants=mutants,
+            forced=tuple(e for e in first.result.forced if e in one.result.forced),
+            seeded=not first.result.seeds_itself,
+            runs=self._made,
+        )
+
+    def _mutants(
+        self, patch: Patch, units: int, first: ObservedRun, run: ObservedRun, noise: Noise
+    ) -> tuple[MutantCheck, ...]:
+        """Each wrong version, up to where it has to show."""
+        assert run.result is not None
+        assert first.result is not None
+        inputs = [state.inputs for state in run.states if state.inputs]
+        applies: dict[Mutant, bool] = {
+            "frozen_rate": patch.covered == "step" and "learning_rate" in run.result.forced,
+            "stale_batch": len(set(inputs)) > 1,
+            "repeated_random": run.result.draws_random,
+        }
+        found = []
+        for kind in MUTANTS:
+            if not applies[kind]:
+                found.append(MutantCheck(kind, "not_applicable"))
+                continue
+            self._say("making the patch wrong on purpose, which the comparison has to notice")
+            mutant = self._patched(patch, units, kind)
+            seen = agreement(first.states, mutant.states, noise, first.result.epsilons, 0).found
+            outcome = "noticed" if seen else "missed"
+            found.append(MutantCheck(kind, outcome, seen.unit if seen else None))  # type: ignore[arg-type]
+        return tuple(found)
+
+    def _patched(self, patch: Patch, units: int, mutant: Mutant | None = None) -> ObservedRun:
+        if mutant is None:
+            self._say("running the patched version")
+        run = self.run(patch, units, mutant)
+        self._require(run, "patched_failed")
+        return run
+
+    def run(
+        self,
+        patch: Patch | None,
+        units: int | None = None,
+        mutant: Mutant | None = None,
+        *,
+        perturbed: bool = False,
+    ) -> ObservedRun:
+        """One run, of the patched version if there is a patch."""
+        self._made += 1
+        place = self._base / str(self._made)
+        try:
+            mirror = Mirror(self._project, place)
+            if patch is not None:
+                mirror.write(patch.file, patch.after)
+                if self._vendored:
+                    mirror.write(patch.file.with_name(RUNTIME), runtime())
+        except OSError as error:
+            raise MeasureError(
+                f"the project cannot be copied for a run: {error.strerror or error}",
+                hint="set TMPDIR to a writable folder with room",
+            ) from None
+        observation = Observation(
+            root=str(self._project.root),
+            scratch=str(self._base),
+            evaluation=str(self._base / EVALUATION_FILE),
+            until=LAST if mutant is None else MUTANT_UNTIL,
+            units_per_call=units,
+            forced=self._forced,
+            short_fetch=self._short_fetch,
+            mutant=mutant,
+            perturbed=perturbed,
+        )
+        began = time.monotonic()
+        run = self._runs.run(
+            mirror.target(self._target),
+            observation,
+            place / "run",
+            inside=mirror.folder,
+            environ=self._environment,
+            tree=SourceTree(str(self._project.root), str(mirror.root)),
+        )
+        self._took_s = self._took_s or time.monotonic() - began
+        shutil.rmtree(mirror.root, ignore_errors=True)
+        return run
+
+    def _require(self, run: ObservedRun, code: ReasonCode) -> None:
+        """NotVerifiedError where a run did not go as it should."""
+        report = run.report
+        self.exit_code = report.exit_code or 0
+        if report.interrupted:
+            raise MeasureError("interrupted", exit_code=128 + (report.signal or 2))
+        if report.timed_out:
+            raise NotVerifiedError("not_verified_within", seconds=self._limit_s or 0.0)
+        if report.refused_write is not None:
+            path = report.refused_write
+            raise NotVerifiedError("writes_outside", path=path)
+        if report.own_failure is not None:
+            raise NotVerifiedError("launchscope_failed", **report.own_failure.reason.details)
+        if run.result is None or report.failed:
+            lines = [line for line in run.printed.splitlines() if line.strip()]
+            raise NotVerifiedError(code, error=lines[-1].strip()[:300] if lines else "no message")
+
+
+def _require_equal(found: Disagreement | None) -> None:
+    if found is not None:
+        raise NotVerifiedError(
+            _DIFFERS[found.what],
+            unit=found.unit,
+            name=found.name,
+            difference=found.error,
+            allowed=found.allowed,
+        )
+
+
+def _require_faster(before: Metric, after: Metric) -> None:
+    fewest = min(len(before.samples), len(after.samples))
+    if fewest < _FEWEST_WINDOWS or not before.value or not after.value:
+        raise NotVerifiedError("too_few_timed", steps=TIMED_FROM)
+    if after.value > before.value * (1 - _FASTER_PCT / 100):
+        raise NotVerifiedError("not_faster", before_ms=before.value, after_ms=after.value)
+
+
+def _windows(*runs: ObservedRun) -> tuple[float, ...]:
+    return tuple(ms for run in runs if run.result is not None for ms in run.result.window_ms)
+
+
+def _replayed_pct(run: ObservedRun) -> float:
+    """Of the calls after the first capture, without those around the forced events: each of these
+    may take a capture of its own."""
+    assert run.result is not None
+    calls = replayed = 0
+    for before, now in zip(run.result.calls, run.result.calls[1:]):
+        if before.captured and (now.unit <= COMPARED or before.unit >= TIMED_FROM):
+            calls += now.eager + now.captured + now.replayed
+            calls -= before.eager + before.captured + before.replayed
+            replayed += now.replayed - before.replayed
+    return 100.0 * replayed / calls if calls else 0.0
+
+
+def _why_eager(run: ObservedRun) -> str:
+    """The words of `graphed` for most of its eager calls."""
+    assert run.result is not None
+    known = [reason for reason in run.result.reasons if reason[0] != "warmup"]
+    if not known:
+        return "it was not captured"
+    _, text, where, _ = max(known, key=lambda reason: reason[3])
+    return f"{text} [{Path(where).name}]" if where else text

@@ -1,0 +1,70 @@
+"""launchscope adopt [options] script.py [script args]: the change itself, run and checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from launchscope.cli.options import ADOPT, MODULE, Typed, shares
+from launchscope.cli.output import Outputs
+
+
+@shares(ADOPT)
+def adopt(
+    command: list[str] | None = typer.Argument(
+        None,
+        metavar="SCRIPT [ARGS]",
+        help="The script, as after `python`; with -m, the module.",
+    ),
+    module: bool = MODULE,
+    write: bool = typer.Option(
+        False, "--write", help="Apply the verified patch. The file must have no other changes."
+    ),
+    force: bool = typer.Option(
+        False, "--force", help="With --write: also a file with uncommitted changes."
+    ),
+    run: bool = typer.Option(
+        False, "--run", help="Then run the script with the patch; no file of yours is changed."
+    ),
+    vendor: bool = typer.Option(
+        False,
+        "--vendor",
+        help="Copy the runtime beside the script, which then needs no launchscope.",
+    ),
+    *,
+    typed: Typed,
+) -> int:
+    """Move the step of a script into a function that is replayed as a CUDA graph.
+
+    The change is run and compared with the original before it is shown; what cannot be checked is
+    not shown. -o graph.patch saves it for `git apply`. The script runs about ten times, in copies
+    of its folder; its output is not shown.
+    """
+    from launchscope.errors import UsageError
+    from launchscope.model import Adoption
+    from launchscope.workflows import adopt as workflow
+    from launchscope.workflows.target import script_target
+
+    settings, console = typed.settings(), typed.console
+    target = script_target(command or [], module=module, command="adopt")
+    if force and not write:
+        raise UsageError("--force is for --write", hint="add --write, or leave out --force")
+    if run and vendor:
+        raise UsageError("--run copies no runtime", hint="leave out --vendor")
+    patches = [path for path in typed.output if path.suffix in (".patch", ".diff")]
+    for path in patches:
+        workflow.require_writable_patch(path)
+    reports = [path for path in typed.output if path not in patches]
+    outputs = Outputs.checked(replace(typed, output=reports), Adoption)
+    typed.note_misplaced(target.name, target.args)
+    options = workflow.AdoptOptions(
+        write=write, force=force, run=run, vendor=vendor, patches=tuple(map(Path, patches))
+    )
+    result = workflow.adopt(target, settings, console, options)
+    commands = workflow.next_commands(result, options, console.words)
+    code: int = outputs.deliver(result.adoption, console, commands, result.problem)
+    if code == 0 and run and result.patch is not None:
+        return workflow.run_patched(target, settings, console, result)
+    return code or result.exit_code

@@ -1,0 +1,161 @@
+"""The report of an Adoption: the change that was run and checked, or why there is none."""
+
+from __future__ import annotations
+
+from launchscope.model import Adoption, AdoptionOutcome, Metric
+from launchscope.reason_text import reason_text
+from launchscope.report.document import (
+    Cell,
+    Column,
+    Diff,
+    Document,
+    Section,
+    Table,
+    Tone,
+    items,
+    measured,
+    notes,
+    sections,
+)
+from launchscope.report.documents.labels import VERDICTS, command, machine
+from launchscope.wording import listed, ms, pct, place, plural, sentence, times
+
+_ANSWERS: dict[AdoptionOutcome, tuple[str, Tone]] = {
+    "verified": ("verified patch", "good"),
+    "unverified": ("not verified on a GPU", "caution"),
+    "refused": ("no patch", "caution"),
+    "failed": ("no patch", "bad"),
+    "not_needed": ("no patch needed", "calm"),
+}
+_MUTANTS = {
+    "frozen_rate": "a learning rate that no longer changes",
+    "stale_batch": "the same batch in each step",
+    "repeated_random": "the same random numbers in each step",
+}
+_FORCED = {
+    "learning_rate": "a changed learning rate",
+    "evaluation": "an evaluation between two steps",
+    "state_dict": "saving and loading the state",
+    "short_batch": "a smaller batch",
+}
+_COVERED = {
+    "step": "the whole step",
+    "part": "one backward and its optimizer step",
+    "forward_backward": "forward and backward; the optimizer stays outside",
+    "forward": "the forward",
+}
+_FIXES = {
+    "fused": "the optimizer gets `fused=True`",
+    "item_accumulation": "a sum stays on the GPU, without `.item()` in each step",
+}
+
+
+def document(value: Adoption, top: int) -> Document:
+    """Everything a report shows of an Adoption."""
+    badge, tone = _ANSWERS[value.outcome]
+    parts = [f"{plural(value.runs, 'run')} of the script"] if value.runs else []
+    if value.covered is not None and value.outcome in ("verified", "unverified"):
+        parts.insert(0, f"graphed: {_COVERED[value.covered]}")
+    return Document(
+        badge=badge.upper(),
+        tone=tone,
+        title=command(value.target),
+        headline=_headline(value),
+        basis=" · ".join(parts),
+        context=(machine(value.environment),),
+        sections=sections(
+            Section("The change", (Diff(tuple(line.expandtabs(4) for line in value.diff)),))
+            if value.diff
+            else items("The change", ()),
+            items("Fixes in it", (sentence(_FIXES[fix]) for fix in value.fixes if value.diff)),
+            _checks(value),
+            _times(value),
+            items("Not covered", map(sentence, _not_covered(value))),
+            notes((*value.notes, *([f"take it back with `{value.undo}`"] if value.undo else []))),
+        ),
+    )
+
+
+def _headline(value: Adoption) -> str:
+    if value.outcome == "verified":
+        return f"Checked over {plural(value.steps, 'step')}, {_equal(value)}; {_became(value)}."
+    if value.outcome == "unverified":
+        return (
+            f"The change ran on the CPU, where no CUDA graph can be made: {_equal(value)} over "
+            f"{plural(value.steps, 'step')}. Run launchscope adopt on a machine with a GPU."
+        )
+    if value.outcome == "not_needed":
+        verdict = VERDICTS[value.recommendation][0]
+        why = f": {reason_text(value.reason)}" if value.reason else ""
+        return f"The verdict on this step is {verdict}{why}. Nothing was changed."
+    why = "unknown" if value.reason is None else reason_text(value.reason)
+    at = f" ({place(value.where)})" if value.where else ""
+    if value.outcome == "refused":
+        return f"{sentence(why).removesuffix('.')}{at}. Nothing was changed."
+    return f"{sentence(why)} No patch is shown."
+
+
+def _equal(value: Adoption) -> str:
+    if value.exact:
+        return "equal to eager bit for bit"
+    return f"equal to eager within {'rounding' if value.eager_exact else 'its own noise'}"
+
+
+def _became(value: Adoption) -> str:
+    before, after = (None if m is None else m.value for m in (value.before, value.after))
+    if before is None or after is None:
+        return "times were not measured"
+    return f"{ms(before)} became {ms(after)} ({times(before / after)})"
+
+
+def _checks(value: Adoption) -> Section:
+    """What was compared, and what a wrong change would have shown."""
+    if value.outcome not in ("verified", "unverified"):
+        return items("Checked", ())
+    compared = ["parameters", "buffers", "optimizer state"]
+    compared += [plural(value.reads, "logged value")] if value.reads else []
+    texts = [f"{listed(compared)} agree in each step"]
+    if value.replayed_pct is not None:
+        texts.append(f"{pct(value.replayed_pct)} of the calls after the warm-up were replays")
+    forced = [_FORCED[event] for event in value.forced if event in _FORCED]
+    texts += [f"it holds through {listed(forced)}"] if forced else []
+    noticed = [_MUTANTS[m.kind] for m in value.mutants if m.outcome == "noticed"]
+    texts += [f"the comparison notices {listed(noticed)}, put in on purpose"] if noticed else []
+    return items("Checked", map(sentence, texts))
+
+
+def _times(value: Adoption) -> Section:
+    if value.outcome != "verified":
+        return items("Times per step", ())
+    rows: list[tuple[str, Metric | None]] = [("original", value.before), ("changed", value.after)]
+    return Section(
+        "Times per step, both in alternation",
+        (
+            Table.of(
+                rows,
+                (Column("version", "left"), lambda row: row[0]),
+                (Column("median"), lambda row: measured(row[1])),
+                (Column("range"), lambda row: _range(row[1])),
+            ),
+        ),
+    )
+
+
+def _range(metric: Metric | None) -> Cell | None:
+    if metric is None or not metric.samples:
+        return None
+    return Cell(f"{ms(min(metric.samples))} to {ms(max(metric.samples))}")
+
+
+def _not_covered(value: Adoption) -> list[str]:
+    if value.outcome not in ("verified", "unverified"):
+        return []
+    found = [f"{_FORCED[event]} could not be made to happen" for event in value.not_forced]
+    unfit = (mutant.kind for mutant in value.mutants if mutant.outcome == "not_applicable")
+    found += [f"{_MUTANTS[kind]}: nothing in the step changes this way" for kind in unfit]
+    if value.reads is None:
+        found.append("logged values: the two versions read them at other times")
+    if value.seeded:
+        found.append("other seeds: the script sets none, so launchscope set one")
+    found.append(f"steps after the first {value.steps}, and what runs only at the end")
+    return found

@@ -1,0 +1,485 @@
+"""Follows one run of a training script for a comparison with another run of it, unit by unit."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from json import dumps
+from threading import get_ident
+from typing import IO, Any
+
+from launchscope.runner.child.hooks.boundary_hooks import take_out
+from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
+from launchscope.runner.child.hooks.modules import is_weighted
+from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.interrupts import raise_if_interrupt
+from launchscope.runner.child.module_finder import ModuleFinder
+from launchscope.runner.child.observe.digests import digest, sketch, tensors_of
+from launchscope.runner.child.observe.forced import force, keep_inputs, scale_rates, shortened
+from launchscope.runner.child.observe.mutants import MutantCalls
+from launchscope.runner.child.observe.state import TrainingState
+from launchscope.runner.child.observe.writes import WriteGuard
+from launchscope.runner.child.reasons import own_failure
+from launchscope.runner.child.shutdown.flush import flush_files
+from launchscope.runner.child.shutdown.stop import stop_script
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
+from launchscope.runner.protocol import events
+from launchscope.runner.protocol.folder import ChildFolder
+from launchscope.runner.protocol.observation import (
+    COMPARED,
+    EVENT_EVERY,
+    PERTURBATION,
+    RESULT,
+    STEPS_FILE,
+    TIMED_FROM,
+    WINDOW,
+    GraphedCalls,
+    Observation,
+    Observed,
+    StepState,
+)
+from launchscope.runner.protocol.plain import to_plain
+
+SEED = 20_260_115
+_LARGEST_INPUT = 1 << 24  # elements
+_MOST_READS = 10_000
+
+
+class RunObserver(StepObserver):
+    """One per process."""
+
+    def __init__(self, torch: Torch, folder: ChildFolder, observation: Observation):
+        self.finished = self.unwound = False
+        self.suspect = None
+        self._torch, self._folder, self._plan = torch, folder, observation
+        self._state = TrainingState(torch)
+        self._observed = Observed(0)
+        self._units = 0
+        self._written = -1  # the unit of the last state
+        self._inside = 0  # of a step or a graphed call
+        self._own = False  # what is computed now is ours
+        self._reads: list[float] = []
+        self._inputs: list[int] = []
+        self._fetched: list[int] = []
+        self._fetches = 0
+        self._short = observation.short_fetch
+        self._forced = list(enumerate(observation.forced))
+        self._stamps: list[tuple[int, Any]] = []
+        self._calls: list[GraphedCalls] = []
+        self._steps: dict[int, Any] = {}  # each graphed function
+        self._file: IO[str] | None = None
+        self._comparing = ExitStack()  # hooks of the part that is compared
+        self._counting = ExitStack()
+        self._runtime: Any = None  # the module of `graphed`
+        self._process, self._thread = os.getpid(), get_ident()
+        mutant = observation.mutant
+        self._mutant = None if mutant is None else MutantCalls(torch, mutant, self._state)
+        self._hooks = Hooks(torch, self) if observation.units_per_call is None else None
+
+    # ------------------------------------------------------------------------ set up, take down
+
+    def install(self) -> None:
+        """Seed the generators, and put everything in place."""
+        torch, plan = self._torch, self._plan
+        self._folder.emit(events.PassStarted(RESULT, plan.until))
+        torch.manual_seed(SEED)
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed(SEED)
+        guard = WriteGuard(plan.scratch, plan.root, self._refuse)
+        guard.install()
+        self._wrap(torch, "save", lambda save: self._saving(save, guard))
+        self._wrap(torch, "manual_seed", self._seeding)
+        torch.random.manual_seed = torch.manual_seed
+        self._wrap(torch.optim.Optimizer, "__init__", self._making)
+        self._wrap(torch.amp.GradScaler, "step", self._scaler_step)
+        self._file = open(self._folder.path / STEPS_FILE, "w")  # noqa: SIM115 - for the whole run
+        import torch.utils.data.dataloader as loading  # the script's torch
+
+        fetching = loading._BaseDataLoaderIter
+        self._wrap(fetching, "__next__", self._fetching, self._comparing)
+        self._wrap(torch.Tensor, "item", self._reading, self._comparing)
+        if self._hooks is not None:
+            self._hooks.broke = self._broke
+            self._hooks.install()
+            self._comparing.callback(self._hooks.remove)
+        else:
+            from launchscope import graph_step
+
+            self._wrap_graphed(graph_step)
+            copied = ModuleFinder("graph_step", self._wrap_graphed, anywhere=True)
+            sys.meta_path.insert(0, copied)  # beside the script
+        self._hook_optimizers()  # the last: what takes out the others is called from there
+
+    def _wrap(
+        self,
+        owner: Value,
+        name: str,
+        around: Callable[[Function], Function],
+        stack: ExitStack | None = None,
+    ) -> None:
+        original = getattr(owner, name)
+        ours = functools.wraps(original)(around(original))
+        undo = put_in_place(owner, name, ours)
+        if stack is not None:
+            stack.callback(undo)
+
+    def _wrap_graphed(self, runtime: Any) -> None:
+        self._runtime = runtime
+        self._wrap(runtime.GraphedStep, "__call__", self._graphed)
+
+    def _hook_optimizers(self) -> None:
+        optim = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
+        for hook in (
+            optim.register_optimizer_step_pre_hook(self._before_step),
+            optim.register_optimizer_step_post_hook(self._after_step),
+        ):
+            self._counting.callback(take_out, hook)
+
+    @property
+    def _ours(self) -> bool:
+        """Whether an event is none of the script's training."""
+        return (
+            self._own
+            or self.finished
+            or get_ident() != self._thread
+            or os.getpid() != self._process
+        )
+
+    def _broke(self, error: Exception) -> None:
+        raise_if_interrupt(error)
+        self._folder.emit(own_failure(error))
+        self._finish()
+
+    def _refuse(self, path: str) -> None:
+        self._folder.emit(events.WriteRefused(path))
+
+    # --------------------------------------------------------------------- what the script does
+
+    def _saving(self, save: Function, guard: WriteGuard) -> Function:
+        def checked(value: Value, f: Value, *args: Any, **kwargs: Any) -> Value:
+            if isinstance(f, str | os.PathLike):
+                guard.check(f)  # torch writes the file in C++
+            return save(value, f, *args, **kwargs)
+
+        return checked
+
+    def _seeding(self, seed: Function) -> Function:
+        def noted(*args: Any, **kwargs: Any) -> Value:
+            if not self._own:
+                self._observed = replace(self._observed, seeds_itself=True)
+            return seed(*args, **kwargs)
+
+        return noted
+
+    def _making(self, init: Function) -> Function:
+        def made(optimizer: Value, *args: Any, **kwargs: Any) -> None:
+            init(optimizer, *args, **kwargs)
+            self._state.add_optimizer(optimizer)
+
+        return made
+
+    def _reading(self, item: Function) -> Function:
+        def read(tensor: Value) -> Value:
+            value = item(tensor)
+            if not (self._ours or self._inside) and len(self._reads) < _MOST_READS:
+                self._reads.append(float(value.real if isinstance(value, complex) else value))
+            return value
+
+        return read
+
+    def _fetching(self, fetch: Function) -> Function:
+        def fetched(iterator: Value) -> Value:
+            batch = fetch(iterator)
+            if not self._ours:
+                self._own = True
+                try:
+                    batch = self._seen(batch)
+                except Exception as error:
+                    self._broke(error)
+                self._own = False
+            return batch
+
+        return fetched
+
+    def _seen(self, batch: Value) -> Value:
+        self._fetches += 1
+        if self._fetches == self._short:
+            shorter = shortened(self._torch, batch)
+            if shorter is not None:
+                self._note_forced("short_batch")
+                batch = shorter
+        self._fetched += self._digests(batch)
+        return batch
+
+    def _digests(self, value: Value) -> list[int]:
+        torch = self._torch
+        return [
+            digest(torch, tensor)
+            for tensor in tensors_of(torch, value, [])
+            if not tensor.requires_grad and 0 < tensor.numel() <= _LARGEST_INPUT
+        ]
+
+    def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
+        """The original: the first forward of a training step."""
+        if self._ours or self._inside or not self._torch.is_grad_enabled():
+            return
+        if not module.training and is_weighted(module):
+            return
+        self._begin_step()
+        if self.finished:
+            return
+        self._own = True
+        if self._units == 0 and is_weighted(module) and self._plan.evaluation:
+            keep_inputs(self._torch, self._plan.evaluation, module, args, kwargs)
+        self._inputs += self._digests((args, kwargs))
+        self._own = False
+
+    def _before_step(self, optimizer: Value, args: Args, kwargs: Kwargs) -> None:
+        if not self._ours:
+            if self._plan.perturbed:
+                scale_rates(self._torch, optimizer, 1 + PERTURBATION)
+            self._inside += 1
+
+    def _after_step(self, optimizer: Value, args: Args, kwargs: Kwargs) -> None:
+        if not self._ours:
+            self._inside = max(0, self._inside - 1)
+            self._state.add_optimizer(optimizer)
+            if self._plan.perturbed:
+                scale_rates(self._torch, optimizer, 1 / (1 + PERTURBATION))
+            if self._inside == 0:
+                self._count(1)
+
+    def _scaler_step(self, step: Function) -> Function:
+        def counted(*args: Any, **kwargs: Any) -> Value:
+            if self._ours or self._inside:
+                return step(*args, **kwargs)
+            self._inside += 1  # it may leave the optimizer's step out
+            try:
+                return step(*args, **kwargs)
+            finally:
+                self._inside = 0
+                self._count(1)
+
+        return counted
+
+    def _graphed(self, call: Function) -> Function:
+        def observed(step: Value, *args: Any, **kwargs: Any) -> Value:
+            if self._ours or self._inside:
+                return call(step, *args, **kwargs)
+            self._steps[id(step)] = step
+            self._begin_call(args, kwargs)
+            if self.finished:
+                return call(step, *args, **kwargs)
+            with self._out_of_the_way():
+                if self._mutant is not None:
+                    result = self._mutant.call(functools.partial(call, step), args, kwargs)
+                else:
+                    result = call(step, *args, **kwargs)
+            self._end_call()
+            return result
+
+        return observed
+
+    @contextlib.contextmanager
+    def _out_of_the_way(self) -> Iterator[None]:
+        """`graphed` looks at all Python that runs in a step, and would find ours."""
+        torch = self._torch
+        ours = [(owner, name, vars(owner)[name])
+                for owner, name in ((torch.Tensor, "item"), (torch.amp.GradScaler, "step"))
+                if hasattr(vars(owner).get(name), "__wrapped__")]  # fmt: skip
+        for owner, name, wrapper in ours:
+            if owner is torch.Tensor:
+                del torch.Tensor.item
+            else:
+                setattr(owner, name, wrapper.__wrapped__)
+        self._counting.close()
+        self._inside = 1
+        try:
+            yield
+        finally:
+            self._inside = 0
+            for owner, name, wrapper in ours:
+                setattr(owner, name, wrapper)
+            self._hook_optimizers()
+
+    # ------------------------------------------------------------------------------- the units
+
+    @property
+    def _comparing_now(self) -> bool:
+        return self._units < min(TIMED_FROM, self._plan.until)
+
+    def _begin_call(self, args: Args, kwargs: Kwargs) -> None:
+        try:
+            self._begin_step()
+            if self._comparing_now and not self.finished:
+                self._own = True
+                self._inputs += self._digests((args, kwargs))
+                self._generator = self._generator_state()
+                self._own = False
+        except Exception as error:
+            self._broke(error)
+
+    def _end_call(self) -> None:
+        try:
+            if self._comparing_now and not self._observed.draws_random:
+                drawn = self._generator_state() != self._generator
+                self._observed = replace(self._observed, draws_random=drawn)
+            self._count(self._plan.units_per_call or 0)
+        except Exception as error:
+            self._broke(error)
+
+    def _generator_state(self) -> bytes:
+        torch = self._torch
+        on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+        state = torch.cuda.get_rng_state() if on_gpu else torch.get_rng_state()
+        return bytes(state.numpy().tobytes())
+
+    def _begin_step(self) -> None:
+        """A training step begins: the state is what the steps before have left."""
+        if self._units == self._written:
+            return
+        if self._units >= self._plan.until:
+            self._write_state()
+            self._finish()
+            return
+        if not self._comparing_now:
+            return
+        self._own = True
+        try:
+            if self._units == 0 or self._written < 0:
+                self._state.find_modules()
+            self._write_state()
+            if self._units >= COMPARED:
+                self._force_events()
+        finally:
+            self._own = False
+
+    def _write_state(self) -> None:
+        torch, own = self._torch, self._own
+        self._own = True
+        tensors = self._state.tensors()
+        if not self._observed.epsilons:
+            floats = {n: t for n, t in tensors.items() if t.is_floating_point()}
+            epsilons = {name: float(torch.finfo(t.dtype).eps) for name, t in floats.items()}
+            self._observed = replace(self._observed, epsilons=epsilons)
+        made = StepState(
+            self._units,
+            {name: digest(torch, tensor) for name, tensor in tensors.items()},
+            {name: sketch(torch, tensor) for name, tensor in tensors.items()},
+            tuple(self._reads),
+            tuple(self._inputs),
+            tuple(self._fetched),
+        )
+        self._reads, self._inputs, self._fetched = [], [], []
+        self._written = self._units
+        self._own = own
+        if self._file is not None:
+            self._file.write(dumps(to_plain(made)) + "\n")
+        done = min(self._units, self._plan.until)
+        self._folder.emit(events.PassProgress(RESULT, done, self._plan.until))
+        self._note_calls()
+
+    def _force_events(self) -> None:
+        while self._forced:
+            number, event = self._forced[0]
+            if self._units < COMPARED + number * EVENT_EVERY:
+                return
+            del self._forced[0]
+            if event == "short_batch":
+                self._short = self._short or self._fetches + 2
+            elif force(self._torch, self._state, event, self._plan.evaluation):
+                self._note_forced(event)
+
+    def _note_forced(self, event: Any) -> None:
+        found = self._observed
+        self._observed = replace(found, forced=(*found.forced, event), short_fetch=self._short)
+
+    def _count(self, units: int) -> None:
+        self._units += units
+        if self._units < TIMED_FROM or not units:
+            return
+        self._comparing.close()  # twice does no harm
+        if not self._stamps or self._units // WINDOW > self._stamps[-1][0] // WINDOW:
+            self._stamps.append((self._units, self._stamp()))
+            self._note_calls()
+            if self._units >= self._plan.until:
+                self._finish()
+
+    def _stamp(self) -> Any:
+        torch = self._torch
+        if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _window_ms(self) -> tuple[float, ...]:
+        """Of all windows but the first, which has the end of the comparison in it."""
+        if any(not isinstance(stamp, float) for _, stamp in self._stamps):
+            self._torch.cuda.synchronize()
+        found = []
+        for (units, stamp), (later, end) in zip(self._stamps[1:], self._stamps[2:]):
+            took = (end - stamp) * 1e3 if isinstance(stamp, float) else stamp.elapsed_time(end)
+            found.append(took / (later - units))
+        return tuple(found)
+
+    def _note_calls(self) -> None:
+        stats = [step.stats for step in self._steps.values()]
+        if stats:
+            counts = (sum(s.eager for s in stats), sum(s.captured for s in stats),
+                      sum(s.replayed for s in stats))  # fmt: skip
+            self._calls.append(GraphedCalls(self._units, *counts))
+
+    # ------------------------------------------------------------------------------- the end
+
+    def _can_graph(self) -> bool:
+        return self._runtime is not None and bool(self._runtime._gpu.available())
+
+    def _write_result(self) -> None:
+        self._note_calls()
+        reasons = [r for step in self._steps.values() for r in step.stats.reasons]
+        result = replace(
+            self._observed,
+            graphs=self._can_graph(),
+            units=self._units,
+            window_ms=self._window_ms(),
+            calls=tuple(self._calls),
+            reasons=tuple((r.code, r.message, r.where or "", r.calls) for r in reasons),
+        )
+        if self._file is not None:
+            self._file.close()
+        self._folder.write(RESULT, result)
+
+    def _finish(self) -> None:
+        if self.finished:
+            return
+        self.finished = True
+        self._comparing.close()
+        self._counting.close()
+        self._write_result()
+        self._folder.emit(events.MeasuringEnded())
+        stop_script(
+            self._torch,
+            lambda: not self.unwound and get_ident() == self._thread,
+            self._leave_at_once,
+        )
+
+    def _leave_at_once(self) -> None:
+        flush_files(close_archives=True)
+        os._exit(0)
+
+    def absorbs(self, error: BaseException) -> bool:
+        """No error of the script is ours."""
+        return False
+
+    def script_ended(self) -> None:
+        """By itself: what there is has to do."""
+        self.finished = True
+        self._write_result()
+        self._folder.emit(events.ScriptEnded(steps=self._units, optimizer_steps=self._units))

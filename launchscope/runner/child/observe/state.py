@@ -1,0 +1,88 @@
+"""The tensors that training changes, by names that are the same in two versions of a script."""
+
+from __future__ import annotations
+
+import weakref
+import zlib
+from collections.abc import Iterator
+
+from launchscope.runner.child.plain_values import objects_of
+from launchscope.runner.child.torch_types import Module, Optimizer, Tensor, Torch, Value
+
+
+class TrainingState:
+    """Parameters, buffers, optimizer state and gradient scales. Optimizers are known from their
+    construction on; modules are found among the objects that are alive."""
+
+    def __init__(self, torch: Torch):
+        self._torch = torch
+        self._optimizers: list[weakref.ref[Optimizer]] = []
+        self._modules: list[weakref.ref[Module]] = []
+        self._scalers: list[weakref.ref[Value]] = []
+
+    def add_optimizer(self, optimizer: Optimizer) -> None:
+        if all(known() is not optimizer for known in self._optimizers):
+            self._optimizers.append(weakref.ref(optimizer))
+
+    def optimizers(self) -> list[tuple[int, Optimizer]]:
+        found = ((number, known()) for number, known in enumerate(self._optimizers))
+        return [(number, optimizer) for number, optimizer in found if optimizer is not None]
+
+    def modules(self) -> list[Module]:
+        """The outermost ones, those first that an optimizer trains."""
+        return [found for known in self._modules if (found := known()) is not None]
+
+    def find_modules(self) -> None:
+        """Look for modules and scalers; again where a script may have made new ones."""
+        kind, scaler = self._torch.nn.Module, self._torch.amp.GradScaler
+        found = objects_of(lambda made: issubclass(made, kind | scaler))
+        modules = [module for module in found if isinstance(module, kind)]
+        inner = {id(child) for module in modules for child in module._modules.values()}
+        trained = {id(parameter) for parameter in self.parameters()}
+
+        def order(module: Module) -> tuple[bool, str, int]:
+            parts = [(id(t) in trained, tuple(t.shape)) for t in module.parameters()]
+            shapes = zlib.crc32(str([shape for _, shape in parts]).encode())
+            return not any(known for known, _ in parts), type(module).__qualname__, shapes
+
+        outer = [m for m in modules if id(m) not in inner and any(True for _ in _tensors(m))]
+        self._modules = list(map(weakref.ref, sorted(outer, key=order)))
+        self._scalers = [weakref.ref(value) for value in found if isinstance(value, scaler)]
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Of all optimizers."""
+        for _, optimizer in self.optimizers():
+            for group in optimizer.param_groups:
+                yield from group["params"]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name, each once."""
+        found: dict[str, Tensor] = {}
+        names: dict[int, str] = {}
+        modules = self.modules()
+        for number, module in enumerate(modules):
+            label = "" if len(modules) == 1 else f"model {number + 1}: "
+            for name, tensor in _tensors(module):
+                if id(tensor) not in names:
+                    names[id(tensor)] = name
+                    found[f"{label}{name}"] = tensor
+        for number, optimizer in self.optimizers():
+            label = f"{type(optimizer).__name__}" + (f" {number + 1}" if number else "")
+            for at, parameter in enumerate(p for g in optimizer.param_groups for p in g["params"]):
+                name = names.get(id(parameter), "")
+                if not name:
+                    name = f"parameter {at}"
+                    found[f"{label}: {name}"] = parameter
+                for key, value in optimizer.state.get(parameter, {}).items():
+                    if isinstance(value, self._torch.Tensor):
+                        found[f"{label}: {key} of {name}"] = value
+        for number, known in enumerate(self._scalers):
+            scale = getattr(known(), "_scale", None)
+            if isinstance(scale, self._torch.Tensor):
+                found[f"scale {number + 1}"] = scale
+        return found
+
+
+def _tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()

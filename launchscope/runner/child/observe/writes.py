@@ -1,0 +1,95 @@
+"""Keeps a run that is only compared from writing over a person's results.
+
+Python reports what opens, makes, moves or removes a file before it does so. Programs that a script
+starts, and libraries that write without Python, report nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Which of the arguments are paths that change.
+_CHANGES = {
+    "os.remove": (0,), "os.rmdir": (0,), "os.mkdir": (0,), "os.truncate": (0,), "os.chmod": (0,),
+    "os.chown": (0,), "os.rename": (0, 1), "os.link": (1,), "os.symlink": (1,), "os.utime": (0,),
+}  # fmt: skip
+
+
+class WriteGuard:
+    """Allows writes below `scratch` and to caches; `refused` gets any other path first."""
+
+    def __init__(self, scratch: str, root: str, refused: Callable[[str], None]):
+        home = os.path.realpath(os.path.expanduser("~"))
+        self._scratch = os.path.join(os.path.realpath(scratch), "")
+        self._root = os.path.join(os.path.realpath(root), "")
+        self._home = os.path.join(home, "")
+        named = (os.environ.get(n) for n in ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR",
+                 "TRITON_CACHE_DIR", "HF_HOME", "TORCH_HOME"))  # fmt: skip
+        places = (*filter(None, named), "/dev", "/proc", "/sys", sys.prefix, sys.base_prefix)
+        self._caches = tuple(os.path.join(os.path.realpath(place), "") for place in places)
+        self._refused = refused
+        self._checking = False
+
+    def install(self) -> None:
+        sys.addaudithook(self._on_event)
+
+    def check(self, path: Any) -> None:
+        """Raises PermissionError for a path that must not be written."""
+        if isinstance(path, int) or path is None or self._checking:
+            return
+        self._checking = True
+        try:
+            full = os.path.abspath(os.fsdecode(path))
+            if full.startswith(self._scratch) and os.path.islink(full):
+                _copy_in_place(full)
+            folder = os.path.realpath(os.path.dirname(full))
+            real = os.path.join(folder, os.path.basename(full))
+            if self._allows(real):
+                return
+            self._refused(real)
+        finally:
+            self._checking = False
+        raise PermissionError(f"launchscope adopt lets no run write to {real}")
+
+    def _allows(self, path: str) -> bool:
+        if path.startswith(self._scratch):
+            return True
+        if path.startswith(self._root):
+            return "__pycache__" in path
+        if path.startswith(self._home) and path[len(self._home) :].startswith("."):
+            return True
+        if path.startswith(self._caches) or "__pycache__" in path:
+            return True
+        try:
+            kind = os.stat(path).st_mode
+        except OSError:
+            return False
+        return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+
+    def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            if isinstance(args[2], int) and args[2] & _WRITES and not _is_folder(args):
+                self.check(args[0])
+        elif event in _CHANGES:
+            for number in _CHANGES[event]:
+                if not (event == "os.mkdir" and os.path.isdir(args[number])):
+                    self.check(args[number])
+
+
+def _is_folder(args: tuple[Any, ...]) -> bool:
+    """A file without a name, in a folder for temporary files."""
+    return bool(args[2] & getattr(os, "O_TMPFILE", 0) == getattr(os, "O_TMPFILE", -1))
+
+
+def _copy_in_place(link: str) -> None:
+    """A file of its own in place of the link to the person's."""
+    target = os.path.realpath(link)
+    os.unlink(link)
+    if os.path.isfile(target):
+        shutil.copyfile(target, link)

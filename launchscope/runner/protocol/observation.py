@@ -1,0 +1,96 @@
+"""What a run that is compared with another one is asked to do, and what it found.
+
+A unit is one call of an optimizer's or a GradScaler's `step()`. The units of a run: `compared`
+plain ones, the forced events, then windows of units that are timed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from launchscope.model import Forced, Mutant
+
+# Of one run: the first stretch, the distance of the forced events, and the timed windows. Each is a
+# multiple of 6, so that functions of 1, 2, 3 or 6 units end where a stretch does.
+COMPARED, EVENT_EVERY, WINDOW, WINDOWS = 54, 6, 6, 10
+STEPS_FILE, RESULT, EVALUATION_FILE = "steps.jsonl", "observed", "evaluation.pt"
+PATCHED_RESULT = "patched"  # of a run that a person asked for
+
+FORCED: tuple[Forced, ...] = ("learning_rate", "evaluation", "state_dict", "short_batch")
+TIMED_FROM = COMPARED + EVENT_EVERY * (len(FORCED) + 1)
+LAST = TIMED_FROM + WINDOW * WINDOWS
+# How far the same update, computed in other ways, may be from itself: Adam's `capturable` form
+# rounds 1 - beta2**step to float32, which loses about so much in the first steps.
+PERTURBATION = 3e-5
+MUTANTS: tuple[Mutant, ...] = ("frozen_rate", "stale_batch", "repeated_random")
+# A wrong rate shows after the first event; what follows would only take time.
+MUTANT_UNTIL = COMPARED + 2 * EVENT_EVERY
+
+
+@dataclass(frozen=True)
+class Observation:
+    """`root`: the person's folder, below which nothing may be written, and `scratch` the one that
+    may be. `units_per_call` of the graphed function; None in the original, 0 where its optimizer
+    stays outside. `evaluation` is the file with the inputs of a forced evaluation: the first run
+    makes it. `short_fetch`: the number of the batch that is cut; None: find one."""
+
+    root: str
+    scratch: str
+    evaluation: str
+    until: int = LAST
+    units_per_call: int | None = None
+    forced: tuple[Forced, ...] = FORCED
+    short_fetch: int | None = None
+    mutant: Mutant | None = None
+    perturbed: bool = False  # each update is a little larger, as PERTURBATION says
+
+
+@dataclass(frozen=True)
+class StepState:
+    """The state in which a training step begins, after so many units. By tensor: a digest of its
+    bytes and a sketch, whose differences have about the norm of the tensors' difference. `reads`:
+    values that the host read since the last one; digests of the tensors that a model or the graphed
+    function got (`inputs`), and of the batches that data loaders gave (`fetched`)."""
+
+    unit: int
+    digests: dict[str, int]
+    sketches: dict[str, tuple[float, ...]]
+    reads: tuple[float, ...] = ()
+    inputs: tuple[int, ...] = ()
+    fetched: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class GraphedCalls:
+    """What became of the calls of the graphed function until then."""
+
+    unit: int
+    eager: int
+    captured: int
+    replayed: int
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The whole run. `window_ms`: the time of each window, per unit."""
+
+    units: int
+    window_ms: tuple[float, ...] = ()
+    forced: tuple[Forced, ...] = ()  # that happened
+    short_fetch: int | None = None
+    seeds_itself: bool = False
+    draws_random: bool = False  # a graphed call advances a generator of its device
+    graphs: bool = False  # CUDA graphs can be made in this process
+    calls: tuple[GraphedCalls, ...] = ()
+    reasons: tuple[tuple[str, str, str, int], ...] = ()  # eager calls: code, text, line, calls
+    epsilons: dict[str, float] = field(default_factory=dict)  # of each tensor's dtype
+
+
+@dataclass(frozen=True)
+class PatchedCalls:
+    """What became of the graphed calls of a whole run, and the time from one to the next."""
+
+    eager: int
+    captured: int
+    replayed: int
+    call_ms: float | None = None

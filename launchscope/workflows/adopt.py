@@ -1,0 +1,335 @@
+"""Finds the step of a script, changes it into a graphed function, and shows the change only after
+it was run and compared."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from launchscope.adopt.diff import diff_lines, with_runtime
+from launchscope.adopt.mirror import Mirror, Project, environment
+from launchscope.adopt.patch import Patch, Refusal, rewrite
+from launchscope.adopt.verification import (
+    NotVerifiedError,
+    Verification,
+    Verifier,
+    units_per_call,
+)
+from launchscope.config import Settings
+from launchscope.errors import LaunchscopeError, MeasureError, NoStepError, ScriptError, UsageError
+from launchscope.frozen import dataclass
+from launchscope.host import working_directory
+from launchscope.model import (
+    Adoption,
+    Environment,
+    Profile,
+    Reason,
+    Recording,
+    ShownResult,
+    SourceLine,
+    Target,
+)
+from launchscope.reason_text import reason_text
+from launchscope.recorded import recorded, shown_command
+from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
+from launchscope.runner.protocol.folder import SourceTree
+from launchscope.runner.protocol.observation import FORCED
+from launchscope.wording import ms, pct, plural, times
+from launchscope.workflows.apply_patch import (
+    require_applicable,
+    require_unchanged,
+    save_patch,
+    top_of,
+    write_patch,
+)
+from launchscope.workflows.profile import ScriptRunner
+from launchscope.workflows.progress import Progress
+from launchscope.workflows.save import require_writable
+from launchscope.workflows.target import relative
+from launchscope.workflows.temporary import temporary_folder
+
+# Verdicts after which no graph is worth the change.
+_AGAINST = ("stay_eager", "already_graphed")
+_NO_PATCH = 1
+
+
+@dataclass(frozen=True)
+class AdoptOptions:
+    """`patches`: files that get the patch."""
+
+    write: bool = False
+    force: bool = False
+    run: bool = False
+    vendor: bool = False
+    patches: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class AdoptResult(ShownResult):
+    """`patch` is the verified change, with `units` optimizer steps in each call; None where there
+    is none."""
+
+    adoption: Adoption
+    patch: Patch | None = None
+    units: int = 1
+    problem: LaunchscopeError | None = None
+
+    def _reported(self) -> Adoption:
+        return self.adoption
+
+    @property
+    def exit_code(self) -> int:
+        return _NO_PATCH if self.adoption.outcome in ("refused", "failed") else 0
+
+
+def require_writable_patch(path: Path) -> None:
+    """UsageError for a file that cannot hold the patch."""
+    require_writable(path)
+
+
+def next_commands(
+    result: AdoptResult, options: AdoptOptions, words: Sequence[str]
+) -> tuple[str, ...]:
+    """What to type next, after these words of the command line."""
+    outcome, undone = result.adoption.outcome, not result.adoption.undo
+    if outcome == "verified" and undone:
+        return (shown_command(["launchscope", "adopt", "--write", *words]),)
+    if outcome == "unverified" and not options.patches:
+        return (shown_command(["launchscope", "adopt", "-o", "graph.patch", *words]),)
+    return ()
+
+
+def adopt(
+    target: Target, settings: Settings, progress: Progress, options: AdoptOptions
+) -> AdoptResult:
+    """The change of a script's step, run and compared; nothing of the person's is written unless
+    the options ask for it. Raises the problem of a script that cannot be measured."""
+    if target.kind == "script" and target.name == "-":
+        raise UsageError("a script from standard input has no file to change", hint="name a file")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError(
+            "adopt changes and checks scripts of one process",
+            hint="run it without torchrun, on one GPU",
+        )
+    with temporary_folder() as folder:
+        return _Adopting(target, settings, progress, options, folder).run()
+
+
+def run_patched(target: Target, settings: Settings, progress: Progress, result: AdoptResult) -> int:
+    """Run the script here with the verified change, of which nothing is written; the result is its
+    exit code. Says at the end how much was replayed, and how fast it was."""
+    patch = result.patch
+    assert patch is not None
+    require_unchanged(patch)
+    with temporary_folder() as folder:
+        content = folder / patch.file.name
+        content.write_bytes(patch.after)
+        replaced = {os.path.realpath(patch.file): str(content)}
+        progress.message(f"running {target.name} with the patch")
+        with ObservedRuns(progress.on_event, None, settings.python, full=True) as runs:
+            report, calls = runs.run_patched(target, replaced, folder / "run")
+    if calls is not None and (made := calls.eager + calls.captured + calls.replayed):
+        text = f"{pct(100 * calls.replayed / made)} of {plural(made, 'step')} were replayed"
+        before = result.adoption.before
+        if calls.call_ms is not None and before is not None and before.value is not None:
+            then = before.value * result.units
+            text += f"; {ms(calls.call_ms)} per step, {ms(then)} before"
+            text += f" ({times(then / calls.call_ms)})"
+        progress.message(text)
+    code = report.exit_code or 0
+    return 128 - code if code < 0 else code
+
+
+class _Adopting:
+    """One command, with its temporary folder."""
+
+    def __init__(
+        self,
+        target: Target,
+        settings: Settings,
+        progress: Progress,
+        options: AdoptOptions,
+        folder: Path,
+    ):
+        self._target, self._settings, self._progress = target, settings, progress
+        self._options = options
+        self._folder = Path(os.path.realpath(folder))
+        self._project = Project.of(target, Path(os.path.realpath(working_directory())))
+        limit = settings.timeout
+        self._deadline = None if limit is None else time.monotonic() + limit
+        self._result = Adoption(recorded(relative(target)), Environment(), "failed")
+
+    def run(self) -> AdoptResult:
+        self._progress.message(
+            f"runs {self._target.name} about ten times, each in a copy of {self._project.root}"
+        )
+        try:
+            with self._runs() as runs:
+                verifier = Verifier(
+                    runs,
+                    self._target,
+                    self._project,
+                    self._folder,
+                    self._progress.message,
+                    vendored=self._options.vendor,
+                )
+                first = self._first(verifier)
+            patch = self._patch()
+            if isinstance(patch, AdoptResult):
+                return patch
+            found, units = patch
+            self._require_possible(found)
+            with self._runs() as runs:
+                verifier.use(runs)
+                checked = verifier.verify(found, units, first)
+        except NotVerifiedError as error:
+            return AdoptResult(replace(self._result, reason=error.reason))
+        return replace(self._conclude(found, checked), units=max(1, units))
+
+    def _runs(self) -> ObservedRuns:
+        return ObservedRuns(self._progress.on_event, self._left(), self._settings.python)
+
+    def _left(self) -> float | None:
+        """Seconds of --timeout; NotVerifiedError if there are none."""
+        if self._deadline is None:
+            return None
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise NotVerifiedError("not_verified_within", seconds=self._settings.timeout or 0.0)
+        return left
+
+    def _first(self, verifier: Verifier) -> ObservedRun:
+        """The script as it is, before anything else: it may not write where the others would."""
+        try:
+            return verifier.original()
+        except NotVerifiedError as error:
+            text = reason_text(error.reason)
+            if error.reason.code == "original_failed":
+                raise ScriptError(
+                    text,
+                    exit_code=verifier.exit_code or MeasureError.exit_code,
+                    hint="run it without launchscope first; the same failure should appear",
+                ) from None
+            if error.reason.code == "too_few_steps":
+                raise NoStepError(text, hint="let it run longer") from None
+            raise
+
+    def _patch(self) -> tuple[Patch, int] | AdoptResult:
+        """The change, with the optimizer steps of one call; or the result where there is none."""
+        place = self._folder / "0"
+        mirror = Mirror(self._project, place)
+        self._progress.message("measuring the step")
+        with (
+            open(os.devnull, "wb") as nowhere,
+            ScriptRunner(self._settings, self._progress, stdout=nowhere.fileno()) as runner,
+        ):
+            run = runner.run(
+                mirror.target(self._target),
+                folder=str(mirror.folder),
+                environ=environment(self._folder),
+                tree=SourceTree(str(self._project.root), str(mirror.root)),
+                timeout_s=self._left(),
+            )
+            if run.profile is None or run.recording is None:
+                assert run.problem is not None
+                raise run.problem
+            self._take(run.profile)
+            if self._result.recommendation in _AGAINST:
+                return AdoptResult(replace(self._result, outcome="not_needed"))
+            made, units = _rewritten(run.recording, mirror)
+        if isinstance(made, Refusal):
+            where = None
+            if made.file is not None:
+                file = os.path.relpath(mirror.original(made.file), self._project.folder)
+                where = SourceLine(file, made.line or 1)
+            reason = Reason(made.reason, {} if made.name is None else {"name": made.name})
+            refused = replace(self._result, outcome="refused", reason=reason, where=where)
+            return AdoptResult(refused)
+        patch = replace(made, file=mirror.original(made.file))
+        if self._options.vendor:
+            package = (patch.file.parent / "__init__.py").exists()
+            is_script = self._target.kind == "script"
+            patch = with_runtime(patch, in_package=package and not is_script)
+        return patch, units
+
+    def _take(self, profile: Profile) -> None:
+        verdict = profile.verdict
+        self._result = replace(
+            self._result,
+            environment=profile.environment,
+            recommendation=None if verdict is None else verdict.recommendation,
+        )
+
+    def _require_possible(self, patch: Patch) -> None:
+        """What would stop the end of the command, before the time is spent."""
+        require_unchanged(patch)
+        if self._options.write:
+            require_applicable(patch, force=self._options.force, vendor=self._options.vendor)
+
+    def _conclude(self, patch: Patch, checked: Verification) -> AdoptResult:
+        found = replace(
+            self._result,
+            file=os.path.relpath(patch.file, self._project.folder),
+            function=patch.function,
+            covered=patch.covered,
+            lines=(patch.first_line, patch.last_line),
+            runs=checked.runs,
+            reason=checked.reason,
+        )
+        if checked.reason is not None:
+            return AdoptResult(found)
+        verified = checked.graphs
+        found = replace(
+            found,
+            outcome="verified" if verified else "unverified",
+            diff=diff_lines(patch, top_of(patch.file)) if verified else (),
+            fixes=tuple(dict.fromkeys(fix for fix, _ in patch.hunks)),
+            steps=checked.agreement.units,
+            reads=checked.agreement.reads,
+            exact=checked.agreement.exact,
+            eager_exact=checked.eager_exact,
+            before=checked.before if verified else None,
+            after=checked.after if verified else None,
+            replayed_pct=checked.replayed_pct,
+            mutants=checked.mutants,
+            forced=checked.forced,
+            not_forced=tuple(event for event in FORCED if event not in checked.forced),
+            seeded=checked.seeded,
+        )
+        return self._deliver(patch, found)
+
+    def _deliver(self, patch: Patch, found: Adoption) -> AdoptResult:
+        """Write what was asked for."""
+        options, problem = self._options, None
+        verified = found.outcome == "verified"
+        try:
+            for path in options.patches:
+                save_patch(patch, path, verified=verified, vendored=options.vendor)
+                self._progress.message(f"wrote {path}")
+            if options.write and not verified:
+                raise MeasureError(
+                    "--write takes a patch that was verified on a GPU",
+                    hint="run the same command on a machine with a GPU",
+                    exit_code=_NO_PATCH,
+                )
+            if options.write:
+                found = replace(found, undo=write_patch(patch, vendor=options.vendor))
+                self._progress.message(f"changed {found.file}; undo: {found.undo}")
+        except LaunchscopeError as error:
+            problem = error
+        except OSError as error:
+            problem = UsageError(f"cannot write the patch: {error.strerror or error}")
+        return AdoptResult(found, patch if verified else None, problem=problem)
+
+
+def _rewritten(recording: Recording, mirror: Mirror) -> tuple[Patch | Refusal, int]:
+    from launchscope.adopt.observe import places_of, reader_of
+
+    if recording.step is None:
+        return Refusal(None, None, "no_place"), 0
+    places = places_of(recording.step, mirror.folder)
+    made = rewrite(places, reader_of(recording.step, mirror.folder))
+    return made, 0 if isinstance(made, Refusal) else units_per_call(made, places)

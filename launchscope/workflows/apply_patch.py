@@ -1,0 +1,108 @@
+"""Puts a verified patch into the person's files, and says how to take it back."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from launchscope.adopt.diff import RUNTIME, patch_file, runtime
+from launchscope.adopt.patch import Patch
+from launchscope.errors import UsageError
+from launchscope.git import git
+from launchscope.host import require_room_beside, write_whole
+
+_BACKUP = ".before-graph"
+
+
+def require_applicable(patch: Patch, *, force: bool, vendor: bool) -> None:
+    """UsageError where `write_patch` must not replace the file: before anything else runs."""
+    shown = os.path.relpath(patch.file)
+    if _changes(patch.file) and not force:
+        raise UsageError(
+            f"--write: {shown} has uncommitted changes",
+            hint="commit them first, or add --force",
+        )
+    try:
+        require_room_beside(patch.file)
+    except OSError as error:
+        raise UsageError(f"--write: cannot write {shown}: {error.strerror or error}") from None
+    copied = patch.file.with_name(RUNTIME)
+    if vendor and copied.exists() and copied.read_bytes() != runtime():
+        raise UsageError(
+            f"--vendor: {os.path.relpath(copied)} is there already and differs",
+            hint="move it away, or leave out --vendor",
+        )
+
+
+def write_patch(patch: Patch, *, vendor: bool) -> str:
+    """Change the file; the result is the command that takes that back. Raises UsageError for a file
+    that is not what was verified anymore."""
+    require_unchanged(patch)
+    undo = _undo(patch)
+    try:
+        write_whole(patch.file, patch.after)
+        if vendor:
+            write_whole(patch.file.with_name(RUNTIME), runtime())
+    except OSError as error:
+        raise UsageError(f"cannot write {patch.file}: {error.strerror or error}") from None
+    return undo
+
+
+def require_unchanged(patch: Patch) -> None:
+    try:
+        now = patch.file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {patch.file}: {error.strerror or error}") from None
+    if now != patch.before:
+        raise UsageError(
+            f"{os.path.relpath(patch.file)} changed while the patch was checked",
+            hint="run the same command again",
+        )
+
+
+def save_patch(patch: Patch, path: Path, *, verified: bool, vendored: bool) -> None:
+    """As `git apply` takes it, at the top of the repository or, without one, here. Raises
+    OSError."""
+    root = top_of(patch.file)
+    write_whole(path, patch_file(patch, root, verified=verified, vendored=vendored))
+
+
+def top_of(file: Path) -> Path:
+    """The folder to which the paths of a patch are relative."""
+    try:
+        found = git("rev-parse", "--show-toplevel", folder=file.parent)
+    except OSError:
+        return Path.cwd()
+    if found.returncode:
+        here = Path.cwd()
+        return here if file.is_relative_to(here) else file.parent
+    return Path(os.fsdecode(found.stdout.rstrip(b"\n")))
+
+
+def _changes(file: Path) -> bool:
+    """Whether a file of a repository is not as it was committed."""
+    words = ("status", "--porcelain", "--untracked-files=all", "--", file.name)
+    try:
+        found = git(*words, folder=file.parent)
+    except OSError:
+        return False
+    return found.returncode == 0 and bool(found.stdout)
+
+
+def _undo(patch: Patch) -> str:
+    shown = shlex.quote(os.path.relpath(patch.file))
+    try:
+        words = ("ls-files", "--error-unmatch", "--", patch.file.name)
+        tracked = git(*words, folder=patch.file.parent)
+        if tracked.returncode == 0 and not _changes(patch.file):
+            return f"git checkout -- {shown}"
+    except OSError:
+        pass
+    backup = patch.file.with_name(patch.file.name + _BACKUP)
+    if backup.exists() and backup.read_bytes() != patch.before:
+        raise UsageError(
+            f"--write: {os.path.relpath(backup)} is there already", hint="move it away first"
+        )
+    write_whole(backup, patch.before)
+    return f"mv {shlex.quote(os.path.relpath(backup))} {shown}"

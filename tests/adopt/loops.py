@@ -1,0 +1,1109 @@
+"""Small training and inference loops as people write them, by what is special about each.
+
+Each runs on the CPU within milliseconds, after `SETUP` unless it has its own.
+"""
+
+SETUP = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(0)
+device = "cpu"
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(device)
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+loader = [(torch.randn(3, 4), torch.randint(2, (3,))) for _ in range(6)]
+
+"""
+
+LOOPS: dict[str, str] = {}
+
+# ------------------------------------------------------------------------------ plain training
+
+LOOPS["plain"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["epochs"] = """\
+for epoch in range(3):
+    for x, y in loader:
+        out = model(x)
+        loss = criterion(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(epoch, f"{loss.item():.5f}")
+"""
+
+LOOPS["nothing_read_afterwards"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["main_function"] = """\
+def main():
+    count = 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        count += len(x)
+    print(count, f"{loss:.5f}")
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+LOOPS["comments_and_blank_lines"] = """\
+for x, y in loader:  # one pass
+
+    # Clear what the last step left.
+    optimizer.zero_grad()  # to None
+
+    # Forward.
+    out = model(x)
+    loss = criterion(out, y)  # the mean
+
+    loss.backward()
+
+    # Update.
+    optimizer.step()
+
+    # Show.
+    print(f"{loss.item():.5f}")
+    # The end.
+"""
+
+LOOPS["several_on_a_line"] = """\
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+for x, y in loader:
+    loss = criterion(model(x), y); loss.backward()
+    optimizer.step(); scheduler.step(); optimizer.zero_grad()
+    print(scheduler.get_last_lr())
+"""
+
+LOOPS["body_on_the_line_of_the_loop"] = """\
+for x, y in loader: optimizer.zero_grad(); criterion(model(x), y).backward(); optimizer.step()
+print(sum(p.sum() for p in model.parameters()).item())
+"""
+
+LOOPS["a_step_over_several_lines"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(
+        model(
+            x  # the batch
+        ),
+        y,
+    )
+    loss.backward(
+    )
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["existing_name_train_step"] = """\
+train_step = 0
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    train_step += 1
+print(train_step)
+"""
+
+# --------------------------------------------------------------------------- batches and copies
+
+LOOPS["copies_inside"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    x, y = x.to(device), y.to(device)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["copies_in_expressions"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x.to(device)), y.to(device, non_blocking=True))
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["copies_in_a_with"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    with torch.autocast(device, dtype=torch.bfloat16):
+        x = x.to(device)
+        y = y.to(device)
+        loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.3f}")
+"""
+
+LOOPS["a_dictionary_as_batch"] = """\
+batches = [{"ids": x, "labels": y} for x, y in loader]
+for batch in batches:
+    optimizer.zero_grad()
+    logits = model(batch["ids"].to(device))
+    loss = criterion(logits, batch["labels"].to(device))
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["batches_by_a_counter"] = """\
+images = torch.randn(4, 3, 4)
+labels = torch.randint(2, (4, 3))
+for step in range(8):
+    loss = criterion(model(images[step % 4]), labels[step % 4])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["slices_by_a_counter"] = """\
+data = torch.randn(40, 4)
+targets = torch.randint(2, (40,))
+size = 5
+for i in range(0, 40, size):
+    optimizer.zero_grad()
+    loss = criterion(model(data[i : i + size]), targets[i : i + size])
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["next_batch_between_forward_and_backward"] = """\
+def get_batch():
+    index = torch.randint(6, (1,)).item()
+    return loader[index]
+
+
+x, y = get_batch()
+for _ in range(8):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    x, y = get_batch()
+    loss.backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["next_of_an_iterator"] = """\
+batches = iter(loader)
+for _ in range(len(loader)):
+    optimizer.zero_grad()
+    x, y = next(batches)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["random_numbers_between_two_forwards"] = """\
+dropout = nn.Dropout(0.5)
+for x, y in loader:
+    optimizer.zero_grad()
+    first = criterion(dropout(model(x)), y)
+    noise = torch.randn(3, 4)
+    second = criterion(model(x + noise), y)
+    (first + second).backward()
+    optimizer.step()
+"""
+
+LOOPS["sizes_inside"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    size = x.size(0)
+    loss = F.cross_entropy(model(x), y, reduction="sum") / size
+    loss.backward()
+    optimizer.step()
+    print(size)
+"""
+
+LOOPS["a_whole_data_set"] = """\
+x, y = loader[0]
+for epoch in range(5):
+    model.train()
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(f"epoch {epoch}: {loss.item():.5f}")
+"""
+
+# -------------------------------------------------------------------------------------- logging
+
+LOOPS["item_before_the_step"] = """\
+total = 0.0
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    total += loss.item()
+    optimizer.step()
+print(f"{total:.5f}")
+"""
+
+LOOPS["print_before_the_step"] = """\
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    loss.backward()
+    if i % 2 == 0:
+        print(i, f"{loss.item():.5f}", out.shape)
+    optimizer.step()
+"""
+
+LOOPS["losses_in_a_list"] = """\
+losses = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    losses.append(loss)
+    loss.backward()
+    optimizer.step()
+print(torch.stack(losses).mean().item())
+"""
+
+LOOPS["meters"] = """\
+class Meter:
+    def __init__(self):
+        self.sum = self.count = 0
+
+    def update(self, value, count=1):
+        self.sum += value * count
+        self.count += count
+
+
+meter = Meter()
+for x, y in loader:
+    out = model(x)
+    loss = criterion(out, y)
+    meter.update(loss.item(), x.size(0))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(f"{meter.sum / meter.count:.5f}")
+"""
+
+LOOPS["accuracy_inside"] = """\
+correct = 0
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    _, predicted = out.max(1)
+    correct += predicted.eq(y).sum().item()
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+print(correct)
+"""
+
+LOOPS["a_read_of_a_name_that_is_bound_again"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    first = criterion(out, y)
+    first.backward()
+    before = out.mean().item()
+    out = model(-x)
+    second = criterion(out, y)
+    second.backward()
+    after = out.mean().item()
+    optimizer.step()
+    print(f"{before:.5f} {after:.5f}")
+"""
+
+LOOPS["the_norm_of_the_gradients"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    print(f"{norm.item():.5f}")
+"""
+
+LOOPS["the_norm_as_a_number"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()
+    optimizer.step()
+    print(f"{norm:.5f}")
+"""
+
+LOOPS["time_inside"] = """\
+import time
+
+spent = 0.0
+for x, y in loader:
+    optimizer.zero_grad()
+    begin = time.time()
+    loss = criterion(model(x), y)
+    loss.backward()
+    spent += time.time() - begin
+    optimizer.step()
+assert spent > 0
+"""
+
+LOOPS["a_counter_inside"] = """\
+count = 0
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    count += 1
+    loss.backward()
+    optimizer.step()
+print(count)
+"""
+
+LOOPS["a_loss_scaled_after_it_was_read"] = """\
+total = 0.0
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    total += loss.item()
+    loss = loss / 2
+    loss.backward()
+    optimizer.step()
+print(f"{total:.5f}")
+"""
+
+LOOPS["a_loss_scaled_in_place_after_it_was_read"] = """\
+total = 0.0
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    total += loss.item()
+    loss /= 2
+    loss.backward()
+    optimizer.step()
+print(f"{total:.5f}")
+"""
+
+LOOPS["gradients_are_logged"] = """\
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    print(f"{model[0].weight.grad.norm().item():.5f}")
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+LOOPS["a_branch_on_the_loss"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    if loss.item() > 0.1:
+        loss.backward()
+        optimizer.step()
+"""
+
+LOOPS["an_early_end_on_the_loss"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    if torch.isnan(loss):
+        break
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["an_end_behind_the_step"] = """\
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    if loss.item() < 0.01 or i == 4:
+        break
+print(i)
+"""
+
+# -------------------------------------------------------------------- learning rates, optimizers
+
+LOOPS["scheduler_behind"] = """\
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    scheduler.step()
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["scheduler_inside"] = """\
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+    optimizer.zero_grad()
+    print(f"{loss.item():.5f} {schedule.get_last_lr()}")
+"""
+
+LOOPS["rate_set_by_hand"] = """\
+for i, (x, y) in enumerate(loader):
+    lr = 0.1 / (i + 1)
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(f"{lr:.3f} {loss.item():.5f}")
+"""
+
+LOOPS["rate_set_inside"] = """\
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1 / (i + 1)
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["clipping"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.5)
+    optimizer.step()
+"""
+
+LOOPS["clipping_if_asked"] = """\
+clip = 0.5
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    if clip:
+        nn.utils.clip_grad_value_(model.parameters(), clip)
+    optimizer.step()
+"""
+
+LOOPS["a_scaler"] = """\
+scaler = torch.amp.GradScaler(device, enabled=False)
+for x, y in loader:
+    optimizer.zero_grad(set_to_none=True)
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=True):
+        out = model(x)
+        loss = criterion(out, y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    print(f"{loss.item():.3f}")
+"""
+
+LOOPS["all_under_autocast"] = """\
+for x, y in loader:
+    with torch.autocast(device, dtype=torch.bfloat16):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.3f}")
+"""
+
+LOOPS["an_optimizer_by_hand"] = """\
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p -= 0.1 * p.grad
+            p.grad = None
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_closure"] = """\
+optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+x, y = loader[0]
+for _ in range(3):
+    def closure():
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+"""
+
+LOOPS["two_optimizers"] = """\
+head = nn.Linear(2, 2)
+second = torch.optim.Adam(head.parameters())
+for x, y in loader:
+    optimizer.zero_grad()
+    second.zero_grad()
+    loss = criterion(head(model(x)), y)
+    loss.backward()
+    optimizer.step()
+    second.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["an_average_of_the_weights"] = """\
+average = [p.detach().clone() for p in model.parameters()]
+
+
+def update(average, model):
+    with torch.no_grad():
+        for a, p in zip(average, model.parameters()):
+            a.lerp_(p, 0.1)
+
+
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    update(average, model)
+    optimizer.zero_grad()
+print(f"{average[0].sum().item():.5f}")
+"""
+
+LOOPS["weights_are_clamped"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    for p in model.parameters():
+        p.grad.data.clamp_(-0.1, 0.1)
+    optimizer.step()
+print(f"{loss.item():.5f}")
+"""
+
+# ---------------------------------------------------------------------------------------- fixes
+
+LOOPS["a_sum_that_is_read_per_epoch"] = """\
+for epoch in range(2):
+    running = 0.0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        running += loss.item()
+    print(epoch, running / len(loader))
+"""
+
+LOOPS["a_sum_that_is_read_in_the_loop"] = """\
+running = 0.0
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    running += loss.item()
+    print(running / (i + 1))
+"""
+
+LOOPS["an_enabled_scaler_and_adam"] = """\
+optimizer = torch.optim.Adam(
+    model.parameters(),
+    lr=0.01,  # small
+)
+scaler = torch.amp.GradScaler(device, enabled=False)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+# --------------------------------------------------------------------------------- accumulation
+
+LOOPS["accumulation_by_a_counter"] = """\
+for i, (x, y) in enumerate(loader):
+    loss = criterion(model(x), y) / 2
+    loss.backward()
+    if (i + 1) % 2 == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["accumulation_in_a_loop"] = """\
+batches = torch.randn(2, 3, 4), torch.randint(2, (2, 3))
+for _ in range(4):
+    optimizer.zero_grad()
+    for x, y in zip(*batches):
+        loss = criterion(model(x), y) / 2
+        loss.backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["accumulation_with_a_fetch_inside"] = """\
+def get_batch():
+    return loader[int(torch.randint(6, (1,)))]
+
+
+x, y = get_batch()
+for step in range(3):
+    for micro in range(2):
+        loss = criterion(model(x), y)
+        loss = loss / 2
+        x, y = get_batch()
+        loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    print(step, f"{loss.item():.5f}")
+"""
+
+# ------------------------------------------------------------------------------------- functions
+
+LOOPS["a_function_per_step"] = """\
+def train(model, x, y):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for x, y in loader:
+    print(f"{train(model, x, y):.5f}")
+"""
+
+LOOPS["a_function_per_epoch"] = """\
+def train(model, loader, optimizer, epoch):
+    model.train()
+    for i, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        out = model(x)
+        loss = F.cross_entropy(out, y)
+        loss.backward()
+        optimizer.step()
+        if i % 3 == 0:
+            print(epoch, i, f"{loss.item():.5f}")
+
+
+for epoch in range(2):
+    train(model, loader, optimizer, epoch)
+"""
+
+LOOPS["a_method_of_a_trainer"] = """\
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.model = model
+        self.optimizer = optimizer
+        self.steps = 0
+
+    def fit(self, loader):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            loss = criterion(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+            self.steps += 1
+            self.last = loss.item()
+
+
+trainer = Trainer(model, optimizer)
+trainer.fit(loader)
+print(trainer.steps, f"{trainer.last:.5f}")
+"""
+
+LOOPS["a_method_per_step"] = """\
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer, self.steps = model, optimizer, 0
+
+    def step(self, batch):
+        x, y = batch
+        self.optimizer.zero_grad()
+        loss = criterion(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+        self.steps += 1
+        return loss.item()
+
+
+trainer = Trainer(model, optimizer)
+for batch in loader:
+    print(f"{trainer.step(batch):.5f}")
+print(trainer.steps)
+"""
+
+LOOPS["a_loss_kept_on_self"] = """\
+class Trainer:
+    def run(self, loader):
+        for x, y in loader:
+            optimizer.zero_grad()
+            self.loss = criterion(model(x), y)
+            self.loss.backward()
+            optimizer.step()
+
+
+Trainer().run(loader)
+"""
+
+LOOPS["a_helper_computes_the_loss"] = """\
+def compute_loss(x, y):
+    return criterion(model(x), y)
+
+
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = compute_loss(x, y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["forward_and_update_in_two_functions"] = """\
+def forward(x, y):
+    return criterion(model(x), y)
+
+
+def update(loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+for x, y in loader:
+    loss = forward(x, y)
+    update(loss)
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_function_within_a_function"] = """\
+def main():
+    total = 0.0
+
+    def one(x, y):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for x, y in loader:
+        total += one(x, y).item()
+    print(f"{total:.5f}")
+
+
+main()
+"""
+
+LOOPS["a_step_without_a_loop"] = """\
+x, y = loader[0]
+optimizer.zero_grad()
+loss = criterion(model(x), y)
+loss.backward()
+optimizer.step()
+"""
+
+LOOPS["a_global_loss"] = """\
+def show():
+    print(f"{loss.item():.5f}")
+
+
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    show()
+"""
+
+LOOPS["a_generator"] = """\
+def losses():
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        yield loss
+        loss.backward()
+        optimizer.step()
+
+
+for loss in losses():
+    print(f"{loss.item():.5f}")
+"""
+
+# ---------------------------------------------------------------------------------------- names
+
+LOOPS["a_hidden_state"] = """\
+rnn = nn.RNN(4, 4)
+optimizer = torch.optim.SGD(rnn.parameters(), lr=0.1)
+hidden = torch.zeros(1, 3, 4)
+for x, y in loader:
+    optimizer.zero_grad()
+    hidden = hidden.detach()
+    out, hidden = rnn(x.unsqueeze(0), hidden)
+    loss = out.pow(2).mean()
+    loss.backward()
+    optimizer.step()
+print(f"{hidden.sum().item():.5f}")
+"""
+
+LOOPS["bound_in_a_branch"] = """\
+weighted = True
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    if weighted:
+        penalty = out.pow(2).mean()
+        loss = loss + penalty
+    loss.backward()
+    optimizer.step()
+print(f"{penalty.item():.5f}")
+"""
+
+LOOPS["bound_in_a_branch_and_before"] = """\
+weighted = False
+penalty = torch.zeros(())
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    if weighted:
+        penalty = out.pow(2).mean()
+        loss = loss + penalty
+    loss.backward()
+    optimizer.step()
+print(f"{penalty.item():.5f}")
+"""
+
+LOOPS["read_in_a_branch_only"] = """\
+mixed = False
+for x, y in loader:
+    if mixed:
+        other = y.flip(0)
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    if mixed:
+        loss = loss + criterion(model(x), other)
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["a_deleted_name"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    del out
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["a_walrus"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    (loss := criterion(model(x), y)).backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_number_that_grows"] = """\
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y) * (1 + step / 10)
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["a_number_per_epoch"] = """\
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y) * (1 + epoch / 10)
+        loss.backward()
+        optimizer.step()
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["made_in_each_fold"] = """\
+for fold in range(2):
+    net = nn.Linear(4, 2)
+    adam = torch.optim.Adam(net.parameters())
+    for x, y in loader:
+        adam.zero_grad()
+        loss = criterion(net(x), y)
+        loss.backward()
+        adam.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["evaluation_in_between"] = """\
+for epoch in range(2):
+    model.train()
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = model(x)
+        loss = criterion(out, y)
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        correct = 0
+        for x, y in loader:
+            out = model(x)
+            correct += (out.argmax(1) == y).sum().item()
+    print(epoch, correct)
+"""
+
+LOOPS["a_comprehension"] = """\
+models = [model, nn.Linear(4, 2)]
+for x, y in loader:
+    optimizer.zero_grad()
+    outs = [net(x) for net in models]
+    loss = sum(criterion(out, y) for out in outs)
+    loss.backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_name_of_the_runtime_is_taken"] = """\
+graphed = False
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+# ----------------------------------------------------------------------------- several networks
+
+LOOPS["a_gan"] = """\
+generator, critic = nn.Linear(2, 4), nn.Linear(4, 1)
+optimizer_g = torch.optim.Adam(generator.parameters())
+optimizer_d = torch.optim.Adam(critic.parameters())
+bce = nn.BCEWithLogitsLoss()
+for i, (x, _) in enumerate(loader):
+    # The critic.
+    optimizer_d.zero_grad()
+    size = x.size(0)
+    real = torch.ones(size, 1, device=device)
+    out = critic(x)
+    loss_real = bce(out, real)
+    loss_real.backward()
+    seen = out.mean().item()
+    noise = torch.randn(size, 2, device=device)
+    fake = generator(noise)
+    out = critic(fake.detach())
+    loss_fake = bce(out, 1 - real)
+    loss_fake.backward()
+    loss_d = loss_real + loss_fake
+    optimizer_d.step()
+    # The generator.
+    optimizer_g.zero_grad()
+    loss_g = bce(critic(fake), real)
+    loss_g.backward()
+    optimizer_g.step()
+    print(i, f"{loss_d.item():.5f} {loss_g.item():.5f} {seen:.5f}")
+"""
+
+LOOPS["a_generator_that_learns_seldom"] = """\
+generator, critic = nn.Linear(2, 4), nn.Linear(4, 1)
+optimizer_g = torch.optim.RMSprop(generator.parameters())
+optimizer_d = torch.optim.RMSprop(critic.parameters())
+for i, (x, _) in enumerate(loader):
+    optimizer_d.zero_grad()
+    noise = torch.randn(3, 2, device=device)
+    fake = generator(noise).detach()
+    loss_d = critic(fake).mean() - critic(x).mean()
+    loss_d.backward()
+    optimizer_d.step()
+    if i % 3 == 0:
+        optimizer_g.zero_grad()
+        loss_g = -critic(generator(noise)).mean()
+        loss_g.backward()
+        optimizer_g.step()
+        print(f"{loss_g.item():.5f}")
+"""
+
+LOOPS["a_detached_fake_and_prints_between"] = """\
+second = nn.Linear(4, 2)
+other = torch.optim.SGD(second.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(f"first {loss.item():.5f}")
+    other.zero_grad()
+    loss = criterion(second(x), y)
+    loss.backward()
+    other.step()
+    print(f"second {loss.item():.5f}")
+"""
+
+# ------------------------------------------------------------------------------------ inference
+
+LOOPS["inference"] = """\
+model.eval()
+with torch.no_grad():
+    for x, _ in loader:
+        out = model(x)
+        print(f"{out.sum().item():.5f}")
+"""
+
+LOOPS["inference_with_a_read"] = """\
+correct = 0
+model.eval()
+with torch.inference_mode():
+    for x, y in loader:
+        correct += (model(x.to(device)).argmax(1) == y.to(device)).sum().item()
+print(correct)
+"""
+
+LOOPS["inference_into_a_list"] = """\
+outputs = []
+with torch.no_grad():
+    for x, _ in loader:
+        outputs.append(model(x).softmax(-1).cpu())
+print(torch.cat(outputs).sum().item())
+"""
+
+LOOPS["inference_in_a_function"] = """\
+@torch.no_grad()
+def predict(x):
+    x = x.to(device)
+    return model(x)
+
+
+for x, _ in loader:
+    print(f"{predict(x).sum().item():.5f}")
+"""
+
+LOOPS["inference_while"] = """\
+index = 0
+with torch.no_grad():
+    while index < len(loader):
+        x = loader[index][0]
+        scores = model(x)
+        best = scores.argmax(1)
+        print(best.tolist())
+        index += 1
+"""

@@ -1,0 +1,78 @@
+"""Runs a script in this process and notes where it makes the calls of its step."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from launchscope.adopt.patch import Place
+from launchscope.model import StepCall
+from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
+from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, ZERO_GRAD, Token
+from launchscope.runner.child.steps.step_calls import StepCalls
+
+
+class _Notes(StepObserver):
+    """Every call, and whether it was made with gradients."""
+
+    def __init__(self) -> None:
+        self.calls = StepCalls()
+
+    def forward_begin(self, key: str, module: Any, args: Any, kwargs: Any) -> None:
+        self.calls.add(Token(FORWARD, key, torch.is_grad_enabled()), sys._getframe(1))
+
+    def backward_begin(self) -> None:
+        self.calls.add(Token(BACKWARD, BACKWARD), sys._getframe(1))
+
+    def zero_grad_begin(self) -> None:
+        self.calls.add(Token(ZERO_GRAD, ZERO_GRAD), sys._getframe(1))
+
+    def optimizer_begin(self, key: str) -> None:
+        self.calls.add(Token(OPTIMIZER, key), sys._getframe(1))
+
+    def places(self, file: Path) -> list[Place]:
+        every = list(self.calls.calls)
+        trains = any(token.kind == BACKWARD for token, _ in every)
+        found = [
+            replace(call, what="inference") if trains and not token.trains else call
+            for token, call in every
+        ]
+        return [_place(call, file) for call in dict.fromkeys(found)]
+
+
+def _place(call: StepCall, file: Path) -> Place:
+    """Without the frames of the tests."""
+    frames = ((f.file, f.line, f.function) for f in call.frames)
+    return Place(call.what, tuple(frame for frame in frames if frame[0] == str(file)))
+
+
+def run(source: bytes, file: Path) -> tuple[str, dict[str, torch.Tensor]]:
+    """What the script prints, and the tensors that it leaves, by their names."""
+    shown = io.StringIO()
+    space: dict[str, Any] = {"__name__": "__main__", "__file__": str(file)}
+    with contextlib.redirect_stdout(shown):
+        exec(compile(source, str(file), "exec"), space)
+    left: dict[str, torch.Tensor] = {}
+    for name, value in space.items():
+        if isinstance(value, torch.nn.Module):
+            left.update((f"{name}.{key}", part) for key, part in value.state_dict().items())
+        elif isinstance(value, torch.Tensor):
+            left[name] = value.detach()
+    return shown.getvalue(), left
+
+
+def observed(source: bytes, file: Path) -> tuple[str, dict[str, torch.Tensor], list[Place]]:
+    """The same, and the places of the calls."""
+    notes = _Notes()
+    hooks = Hooks(torch, notes)
+    hooks.install()
+    try:
+        return *run(source, file), notes.places(file)
+    finally:
+        hooks.remove()

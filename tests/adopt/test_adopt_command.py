@@ -1,0 +1,82 @@
+"""`launchscope adopt` from the script to the patch, in real processes without a GPU."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from launchscope.adopt import verification
+from launchscope.adopt.diff import UNVERIFIED
+from launchscope.cli import main
+from launchscope.workflows import adopt as workflow
+
+pytestmark = pytest.mark.child
+
+SCRIPT = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(16, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(400):
+    x = torch.randn(8, 16)
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.chdir(tmp_path)
+    for module in (verification, workflow):  # as in test_verification
+        monkeypatch.setattr(module, "environment", lambda scratch: {})
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_without_a_gpu_the_patch_is_saved_and_not_shown(
+    script: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["adopt", "-q", "-o", "graph.patch", "train.py"]) == 0
+    shown = capsys.readouterr().out
+    assert "NOT VERIFIED ON A GPU" in shown
+    assert "graphed\n" not in shown
+    assert "def " not in shown
+    assert script.read_text() == SCRIPT
+    patch = script.with_name("graph.patch")
+    assert patch.read_text().splitlines()[0] == UNVERIFIED
+    subprocess.run(["git", "init", "-q"], check=True)
+    subprocess.run(["git", "apply", "graph.patch"], check=True)
+    assert "@graphed" in script.read_text()
+
+
+def test_a_script_without_training_gets_no_patch(
+    script: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script.write_text("import torch\nmodel = torch.nn.Linear(2, 2)\nmodel(torch.ones(1, 2))\n")
+    assert main(["adopt", "-q", "train.py"]) == 1
+    assert "No optimizer stepped" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--force", "train.py"], "--force is for --write"),
+        (["--run", "--vendor", "train.py"], "--run copies no runtime"),
+        (["-"], "has no file to change"),
+        (["-o", "missing/graph.patch", "train.py"], "missing is not a directory"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_runs(
+    script: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
+) -> None:
+    assert main(["adopt", *words]) == 2
+    assert problem in capsys.readouterr().err

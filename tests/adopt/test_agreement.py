@@ -1,0 +1,120 @@
+"""Two runs agree if their bits do, or if they differ as little as two eager runs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from launchscope.adopt.agreement import Noise, agreement, first_inequality, noise_of
+from launchscope.runner.child.observe.digests import BUCKETS, digest, sketch
+from launchscope.runner.protocol.observation import COMPARED, StepState
+
+EPSILONS = {"weight": 1.2e-7}
+
+
+def run(*, error: float = 0.0, since: int = 0, reads: float = 0.0) -> list[StepState]:
+    """A weight that moves by 1 in each step; from `since` on it is off by this share of that."""
+    states = []
+    for unit in range(COMPARED + 2):
+        off = error if unit > since else 0.0
+        value = 100.0 + unit * (1 + off)
+        name = round(value * 1e9)
+        values = (value, *[0.0] * (BUCKETS - 1))
+        state = StepState(unit, {"weight": name}, {"weight": values}, (1.0 + reads,), (7,), (unit,))
+        states.append(state)
+    return states
+
+
+def test_equal_runs_agree_exactly() -> None:
+    found = agreement(run(), run(), Noise(), EPSILONS)
+    assert (found.exact, found.found, found.reads) == (True, None, COMPARED + 2)
+
+
+def test_a_difference_is_named_with_the_step_in_which_it_begins() -> None:
+    found = agreement(run(), run(error=0.5, since=20), Noise(), EPSILONS).found
+    assert found is not None
+    assert (found.what, found.name, found.unit) == ("state", "weight", 21)
+    assert found.error == pytest.approx(0.5)
+
+
+def test_a_difference_as_large_as_that_of_two_eager_runs_is_none() -> None:
+    noise = noise_of(run(), run(error=0.01))
+    assert not noise.none
+    assert agreement(run(), run(error=0.05), noise, EPSILONS).found is None
+    assert agreement(run(), run(error=0.5), noise, EPSILONS).found is not None
+
+
+def test_rounding_of_the_dtype_is_no_difference() -> None:
+    found = agreement(run(), run(error=1e-6), Noise(), EPSILONS)
+    assert (found.exact, found.found) == (False, None)
+
+
+def test_another_logged_value_is_a_difference() -> None:
+    found = agreement(run(), run(reads=0.1), Noise(), EPSILONS).found
+    assert found is not None
+    assert found.what == "read"
+
+
+def test_values_that_are_logged_at_other_times_are_not_compared() -> None:
+    other = [StepState(s.unit, s.digests, s.sketches, (), s.inputs, s.fetched) for s in run()]
+    found = agreement(run(), other, Noise(), EPSILONS)
+    assert (found.exact, found.reads, found.found) == (True, None, None)
+
+
+def test_other_batches_and_another_beginning_are_seen_before_anything_else() -> None:
+    shifted = [StepState(s.unit, s.digests, s.sketches, fetched=(s.unit + 1,)) for s in run()]
+    found = first_inequality(run(), shifted)
+    assert found is not None
+    assert found.what == "batch"
+    begun = first_inequality(run(), run()[1:])
+    assert begun is not None
+    assert begun.what == "initial"
+
+
+def test_a_run_that_ends_early_does_not_agree() -> None:
+    found = agreement(run(), run()[:30], Noise(), EPSILONS).found
+    assert found is not None
+    assert found.what == "steps"
+
+
+def test_a_missing_tensor_is_a_difference() -> None:
+    first, *rest = run()
+    other = [StepState(s.unit, {}, {}, s.reads, s.inputs, s.fetched) for s in rest]
+    found = agreement(run(), [first, *other], Noise(), EPSILONS).found
+    assert found is not None
+    assert (found.what, found.name, found.error) == ("state", "weight", math.inf)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(1000.0).reshape(10, 100),
+        torch.arange(9, dtype=torch.bfloat16),
+        torch.tensor(3),
+        torch.tensor([True, False]),
+        torch.zeros(3, dtype=torch.complex64),
+        torch.empty(0),
+    ],
+    ids=lambda tensor: str(tensor.dtype),
+)
+def test_equal_bits_have_equal_digests(tensor: torch.Tensor) -> None:
+    assert digest(torch, tensor) == digest(torch, tensor.clone())
+    assert digest(torch, tensor) != digest(torch, tensor.reshape(1, *tensor.shape))
+
+
+def test_one_other_bit_is_another_digest() -> None:
+    tensor = torch.randn(5000)
+    other = tensor.clone()
+    other.view(torch.int32)[4321] ^= 1
+    assert digest(torch, tensor) != digest(torch, other)
+    assert digest(torch, tensor) != digest(torch, tensor.flip(0))
+
+
+def test_sketches_are_as_far_apart_as_the_tensors() -> None:
+    generator = torch.Generator().manual_seed(0)
+    tensor = torch.randn(3, 7001, generator=generator)
+    change = 1e-4 * torch.randn(3, 7001, generator=generator)
+    apart = math.dist(sketch(torch, tensor), sketch(torch, tensor + change))
+    assert apart == pytest.approx(float(change.double().norm()), rel=0.5)

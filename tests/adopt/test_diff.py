@@ -1,0 +1,97 @@
+"""A patch is applied by git, whatever the encoding and the line ends of its file."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from launchscope.adopt.diff import UNVERIFIED, diff_lines, patch_file, runtime, with_runtime
+from launchscope.adopt.patch import Patch
+from launchscope.errors import UsageError
+from launchscope.workflows.apply_patch import require_applicable, require_unchanged, write_patch
+
+BEFORE = b"import torch\nx = 1\ny = 2\n"
+AFTER = b"import torch\nfrom launchscope import graphed\nx = 1\ny = 3\n"
+
+
+def patch_of(file: Path, before: bytes = BEFORE, after: bytes = AFTER) -> Patch:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(before)
+    return Patch(file, before, after, "step", 2, 3, "step", import_line=2)
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (BEFORE, AFTER),
+        (BEFORE.replace(b"\n", b"\r\n"), AFTER.replace(b"\n", b"\r\n")),
+        (b"# \xe9\x0c\x85\nx = 1", b"# \xe9\x0c\x85\nx = 2"),
+        (b"x = 1", b"x = 1\ny = 2\n"),
+    ],
+)
+def test_git_applies_it(tmp_path: Path, before: bytes, after: bytes) -> None:
+    patch = patch_of(tmp_path / "a folder" / "train.py", before, after)
+    git(tmp_path, "init", "-q")
+    saved = tmp_path / "graph.patch"
+    saved.write_bytes(patch_file(patch, tmp_path, verified=False, vendored=True))
+    assert saved.read_bytes().startswith(UNVERIFIED.encode())
+    git(tmp_path, "apply", "graph.patch")
+    assert patch.file.read_bytes() == after
+    assert (patch.file.parent / "graph_step.py").read_bytes() == runtime()
+
+
+def test_people_see_the_name_and_the_lines(tmp_path: Path) -> None:
+    lines = diff_lines(patch_of(tmp_path / "train.py"), tmp_path)
+    assert lines[0] == "diff --git a/train.py b/train.py"
+    assert lines[1].startswith("@@")
+    assert "+from launchscope import graphed" in lines
+    assert "-y = 2" in lines
+
+
+def test_the_copied_runtime_is_imported_from_beside_the_file(tmp_path: Path) -> None:
+    patch = patch_of(tmp_path / "train.py")
+    alone = with_runtime(patch, in_package=False).after.splitlines()
+    assert alone[1] == b"from graph_step import graphed"
+    inside = with_runtime(patch, in_package=True).after.splitlines()
+    assert inside[1] == b"from .graph_step import graphed"
+
+
+def test_a_file_with_other_changes_is_not_written(tmp_path: Path) -> None:
+    patch = patch_of(tmp_path / "train.py")
+    git(tmp_path, "init", "-q")
+    with pytest.raises(UsageError, match="uncommitted changes"):
+        require_applicable(patch, force=False, vendor=False)
+    require_applicable(patch, force=True, vendor=False)
+
+
+def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
+    patch = patch_of(tmp_path / "train.py")
+    patch.file.write_bytes(b"other\n")
+    with pytest.raises(UsageError, match="changed while"):
+        write_patch(patch, vendor=False)
+    assert patch.file.read_bytes() == b"other\n"
+
+
+def test_what_was_written_can_be_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    patch = patch_of(tmp_path / "train.py")
+    undo = write_patch(patch, vendor=True)
+    assert patch.file.read_bytes() == AFTER
+    assert (tmp_path / "graph_step.py").exists()
+    subprocess.run(undo, shell=True, check=True)
+    require_unchanged(patch)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a")
+    undo = write_patch(patch, vendor=False)
+    assert undo == "git checkout -- train.py"
+    subprocess.run(undo, shell=True, check=True)
+    require_unchanged(patch)

@@ -1,0 +1,90 @@
+"""From a real run of a script to the patch of its step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launchscope.adopt.observe import places_of, reader_of
+from launchscope.adopt.patch import Patch, Refusal, rewrite
+from launchscope.model import Schedule, StepBoundary
+from tests.runner.children import recorded
+
+SCRIPT = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(4, 2)
+target = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+class Trainer:
+    def train(self, x):
+        with torch.no_grad():
+            goal = target(x)
+        loss = self.loss(x, goal)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    def loss(self, x, goal):
+        return (model(x) - goal).pow(2).mean()
+
+
+trainer = Trainer()
+for _ in range(60):
+    last = trainer.train(torch.randn(3, 4))
+    if _ % 7 == 0:
+        with torch.no_grad():
+            model(torch.randn(3, 4))
+"""
+SCHEDULE = Schedule(warmup=10, timing=0, trace=0, inspect=2, replay=0, verify=0)
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> tuple[StepBoundary, Path]:
+    folder = tmp_path_factory.mktemp("observed")
+    step = recorded(folder, SCRIPT, schedule=SCHEDULE).recording.step
+    assert step is not None
+    return step, folder
+
+
+def test_the_calls_of_a_step_are_known_with_their_callers(step: tuple[StepBoundary, Path]) -> None:
+    calls = [
+        (call.what, [(f.line, f.function) for f in call.frames if "script.py" in f.file])
+        for call in step[0].calls
+    ]
+    train = "train"
+    main = (26, "<module>")
+    assert calls == [
+        ("inference", [(13, train), main]),
+        ("forward", [(21, "loss"), (14, train), main]),
+        ("zero_grad", [(15, train), main]),
+        ("backward", [(16, train), main]),
+        ("step", [(17, train), main]),
+    ]
+
+
+def test_the_step_of_a_run_becomes_a_patch(step: tuple[StepBoundary, Path]) -> None:
+    boundary, folder = step
+    result = rewrite(places_of(boundary, folder), reader_of(boundary, folder))
+    assert isinstance(result, Patch), result
+    assert result.file == folder / "script.py"
+    assert (result.first_line, result.last_line, result.covered) == (14, 17, "step")
+    assert "    loss = train_step(self, x, goal)\n        return" in result.after.decode()
+
+
+def test_a_file_that_changed_since_it_ran_is_refused(step: tuple[StepBoundary, Path]) -> None:
+    boundary, folder = step
+    script = folder / "script.py"
+    script.write_text(SCRIPT + "# later\n")
+    try:
+        result = rewrite(places_of(boundary, folder), reader_of(boundary, folder))
+    finally:
+        script.write_text(SCRIPT)
+    assert isinstance(result, Refusal)
+    assert result.reason == "changed"

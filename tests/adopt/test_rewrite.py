@@ -1,0 +1,450 @@
+"""The step of many loops moved into a graphed function, or refused; what moved computes the same.
+
+`rewritten.txt` holds what becomes of each loop of `loops.py`. To accept an intended change, delete
+it and run this file twice: the first run writes it and fails.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from launchscope.adopt.patch import Patch, Place, Refusal, rewrite
+from tests.adopt.guessing import guessed_steps
+from tests.adopt.loops import LOOPS, SETUP
+from tests.adopt.running import observed, run
+
+GOLDEN = Path(__file__).parent / "rewritten.txt"
+FILE = Path("/somewhere/train.py")
+PLAIN = LOOPS["plain"]
+
+
+@functools.cache
+def rewritten(name: str) -> tuple[str, dict[str, torch.Tensor], Patch | Refusal]:
+    """What a loop prints and leaves, and what becomes of it."""
+    source = (SETUP + LOOPS[name]).encode()
+    printed, left, places = observed(source, FILE)
+    return printed, left, rewrite(places, lambda path: source)
+
+
+def shown(result: Patch | Refusal) -> str:
+    if isinstance(result, Refusal):
+        return f"refused: {result.reason}, line {result.line}, {result.name}\n"
+    before, after = (
+        text.decode().splitlines(keepends=True) for text in (result.before, result.after)
+    )
+    lines = [line for line in difflib.unified_diff(before, after, n=1) if line[:2] != "@@"]
+    fixes = "".join(f", {key}" for key, _ in result.hunks)
+    return f"{result.covered}{fixes}\n{''.join(lines[6:])}"
+
+
+@functools.cache
+def golden() -> dict[str, str]:
+    if not GOLDEN.exists():
+        sections = [f"===== {name}\n{shown(rewritten(name)[2])}" for name in LOOPS]
+        GOLDEN.write_text("".join(sections))
+        pytest.fail(f"{GOLDEN} was written: look at it, and run again")
+    found = GOLDEN.read_text().split("===== ")[1:]
+    return {name: text for name, _, text in (section.partition("\n") for section in found)}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_becomes_what_was_looked_at(name: str) -> None:
+    assert shown(rewritten(name)[2]) == golden()[name]
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_rewritten_loop_prints_and_leaves_the_same(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAUNCHSCOPE_GRAPHED", "0")
+    printed, left, result = rewritten(name)
+    if isinstance(result, Refusal):
+        pytest.skip(f"refused: {result.reason}")
+    printed_now, left_now = run(result.after, FILE)
+    assert printed_now == printed
+    rounds = any(key == "fused" for key, _ in result.hunks)
+    for key in left.keys() & left_now.keys():
+        if rounds:
+            torch.testing.assert_close(left_now[key], left[key])
+        else:
+            assert torch.equal(left_now[key], left[key]), key
+
+
+def test_most_loops_are_rewritten() -> None:
+    patches = [name for name in LOOPS if isinstance(rewritten(name)[2], Patch)]
+    assert len(patches) >= 60
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_nothing_but_the_step_and_its_fixes_changes(name: str) -> None:
+    """Every line outside of the step is still there, to the last sign."""
+    result = rewritten(name)[2]
+    if isinstance(result, Refusal):
+        pytest.skip(f"refused: {result.reason}")
+    before = result.before.decode().splitlines()
+    fixed = {line + more for _, line in result.hunks for more in range(4)}
+    outside = Counter(
+        line
+        for number, line in enumerate(before, 1)
+        if not result.first_line <= number <= result.last_line and number not in fixed
+    )
+    assert outside <= Counter(result.after.decode().splitlines())
+    assert result.after.decode().splitlines()[result.import_line - 1] == (
+        "from launchscope import graphed"
+    )
+
+
+SAMPLES = {
+    "amp_gradscaler": "step",
+    "convnet": "step",
+    "data_dependent": "step",
+    "gan": "step",
+    "handwritten_sgd": "step",
+    "item_in_step": "step",
+    "lstm": "step",
+    "small_gpt": "step",
+    "small_mlp": "step",
+    "torch_compile": "step",
+    "variable_lengths": "step",
+    "wide_mlp": "step",
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_training_step_of_a_sample_workload_moves_whole(
+    name: str, sample_workloads: Path
+) -> None:
+    path = sample_workloads / f"{name}.py"
+    (places,) = guessed_steps(path, path.read_text())
+    result = rewrite(places, Path.read_bytes)
+    assert isinstance(result, Patch), result
+    assert result.covered == SAMPLES[name]
+    compile(result.after, name, "exec")
+
+
+# ----------------------------------------------------------------------------------- bad input
+
+
+def of(source: bytes, places: list[Place] | None = None) -> Patch | Refusal:
+    if places is None:
+        _, _, places = observed(source, FILE)
+    return rewrite(places, lambda path: source)
+
+
+def patched(source: bytes) -> Patch:
+    result = of(source)
+    assert isinstance(result, Patch), result
+    return result
+
+
+def changed(transform: Callable[[str], str]) -> bytes:
+    return transform(SETUP + PLAIN).encode()
+
+
+def test_tabs_stay_tabs() -> None:
+    result = patched(changed(lambda text: text.replace("    ", "\t")))
+    assert b"\n\toptimizer.step()\n\treturn loss.detach()\n" in result.after
+    assert b"    " not in result.after
+
+
+def test_line_ends_of_windows_stay() -> None:
+    result = patched(changed(lambda text: text.replace("\n", "\r\n")))
+    assert result.after.count(b"\n") == result.after.count(b"\r\n")
+
+
+def test_an_encoding_and_a_byte_order_mark_stay() -> None:
+    latin = ("# -*- coding: latin-1 -*-\nname = 'é'\n" + SETUP + PLAIN).encode("latin-1")
+    assert patched(latin).after.startswith(latin[:40])
+    marked = b"\xef\xbb\xbf" + (SETUP + "name = 'é'\n" + PLAIN).encode()
+    result = patched(marked)
+    assert result.after.startswith(b"\xef\xbb\xbf")
+    assert "é" in result.after.decode()
+
+
+def test_a_file_without_a_last_newline_is_rewritten() -> None:
+    assert patched(changed(str.rstrip)).after.endswith(b"")
+
+
+def test_signs_of_several_bytes_in_front_of_a_copy_are_counted_right() -> None:
+    body = PLAIN.replace("model(x), y)", 'model(x), y if "é𝄞" else y.to(device))')
+    result = of((SETUP + body).encode())
+    assert isinstance(result, Patch)
+    assert 'if "é𝄞" else' in result.after.decode()
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (b"x = (\n", "unreadable"),
+        (b"# coding: no-such\nx = 1\n", "unreadable"),
+        (b"x = '\xff'\n", "unreadable"),
+        (b"x = 1\n" * 40, "changed"),
+        (b"", "changed"),
+    ],
+)
+def test_a_file_that_is_not_what_ran_is_refused(source: bytes, reason: str) -> None:
+    _, _, places = observed((SETUP + PLAIN).encode(), FILE)
+    result = of(source, places)
+    assert isinstance(result, Refusal)
+    assert result.reason == reason
+
+
+def test_a_file_that_is_gone_is_refused() -> None:
+    def read(path: Path) -> bytes:
+        raise FileNotFoundError(path)
+
+    _, _, places = observed((SETUP + PLAIN).encode(), FILE)
+    result = rewrite(places, read)
+    assert isinstance(result, Refusal)
+    assert result.reason == "no_source"
+
+
+def place(what: str, *frames: tuple[str, int, str]) -> Place:
+    return Place(what, frames)  # type: ignore[arg-type]
+
+
+A, B = "/a.py", "/b.py"
+
+
+@pytest.mark.parametrize(
+    ("places", "reason"),
+    [
+        ([], "no_place"),
+        ([place("forward")], "no_place"),
+        ([place("forward", (A, 3, "<module>")), place("backward")], "installed"),
+        ([place("forward", (A, 1, "f")), place("backward", (B, 1, "g"))], "two_files"),
+        ([place("forward", (A, 1, "f")), place("backward", (A, 1, "g"))], "two_functions"),
+        ([place("forward", ("<stdin>", 1, "<module>"))], "no_source"),
+        ([place(w, (A, 2, "<module>")) for w in ("forward", "backward", "step")], "installed"),
+    ],
+)
+def test_places_that_no_statements_hold_are_refused(places: list[Place], reason: str) -> None:
+    result = of(b"for _ in range(3):\n    trainer.fit()\n", places)
+    assert isinstance(result, Refusal)
+    assert result.reason == reason
+
+
+def test_code_in_a_string_is_refused() -> None:
+    source = b"for _ in range(3):\n    exec(text)\n"
+    places = [place(w, (A, 2, "<module>")) for w in ("forward", "backward", "step")]
+    result = of(source, places)
+    assert isinstance(result, Refusal)
+    assert result.reason == "no_source"
+
+
+def test_a_step_that_is_graphed_already_is_refused() -> None:
+    body = """\
+def graphed(function):
+    return function
+
+
+@graphed
+def step(x, y):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+
+
+for x, y in loader:
+    step(x, y)
+"""
+    result = of((SETUP + body).encode())
+    assert isinstance(result, Refusal)
+    assert result.reason == "already_graphed"
+
+
+# ------------------------------------------------------------- what must not be moved in silence
+
+REFUSED_OR_EQUAL = {
+    "a helper reads a name of the step": """\
+def compute():
+    return criterion(out, y)
+
+
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = compute()
+    loss.backward()
+    optimizer.step()
+print(loss.item())
+""",
+    "a helper reads the weights before the update": """\
+def weight():
+    return sum(p.sum() for p in model.parameters()).item()
+
+
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    before = weight()
+    optimizer.step()
+    print(before, loss.item())
+""",
+    "a target is computed before the update": """\
+target = nn.Linear(4, 2)
+
+
+@torch.no_grad()
+def value(x):
+    return target(x) + model(x)
+
+
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    goal = value(x)
+    optimizer.step()
+    print(loss.item(), goal.sum().item())
+""",
+    "a view is changed after its source was read": """\
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    print(out.sum().item())
+    view = out.detach()
+    view.add_(1)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+""",
+    "the state of the optimizer is shown before its step": """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    print(optimizer.state[model[0].weight])
+    optimizer.step()
+""",
+    "the rate is read between scheduler and step": """\
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    scheduler.step()
+    lr = optimizer.param_groups[0]["lr"]
+    optimizer.step()
+    print(lr, f"{loss.item():.4f}")
+""",
+    "losses in a dictionary": """\
+for x, y in loader:
+    optimizer.zero_grad()
+    losses = {}
+    losses["a"] = criterion(model(x), y)
+    losses["b"] = model(x).pow(2).mean()
+    loss = sum(losses.values())
+    loss.backward()
+    optimizer.step()
+    print({key: value.item() for key, value in losses.items()})
+""",
+    "batches are swapped": """\
+a, b = loader[0], loader[1]
+for _ in range(6):
+    x, y = a
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    a, b = b, a
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+""",
+    "a number from the loss scales the loss": """\
+mean = 1.0
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    mean = 0.9 * mean + 0.1 * loss.item()
+    (loss * mean).backward()
+    optimizer.step()
+    print(mean)
+""",
+    "the best weights are kept": """\
+best = 1e9
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    if loss < best:
+        best = loss.item()
+        kept = {name: value.clone() for name, value in model.state_dict().items()}
+    loss.backward()
+    optimizer.step()
+print(best, sum(value.sum().item() for value in kept.values()))
+""",
+    "gradients are summed by hand": """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    norm = 0.0
+    for p in model.parameters():
+        norm += p.grad.norm().item() ** 2
+    optimizer.step()
+    print(norm)
+""",
+    "weights are frozen in turn": """\
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    for p in model[0].parameters():
+        p.requires_grad = i % 2 == 0
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+""",
+    "the mode is set inside": """\
+for x, y in loader:
+    optimizer.zero_grad()
+    model.train()
+    loss = criterion(model(x), y)
+    model.eval()
+    loss.backward()
+    optimizer.step()
+    print(loss.item(), model.training)
+""",
+    "private names": """\
+class Trainer:
+    def __init__(self):
+        self.__model = model
+
+    def step(self, x, y):
+        optimizer.zero_grad()
+        loss = criterion(self.__model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+
+trainer = Trainer()
+for x, y in loader:
+    print(trainer.step(x, y).item())
+""",
+}
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
+@pytest.mark.parametrize("name", REFUSED_OR_EQUAL)
+def test_a_patch_computes_and_prints_the_same_or_there_is_none(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAUNCHSCOPE_GRAPHED", "0")
+    source = (SETUP + REFUSED_OR_EQUAL[name]).encode()
+    printed, left, places = observed(source, FILE)
+    result = rewrite(places, lambda path: source)
+    if isinstance(result, Refusal):
+        return
+    printed_now, left_now = run(result.after, FILE)
+    if not result.hunks:
+        assert printed_now == printed
+    for key in left.keys() & left_now.keys():
+        torch.testing.assert_close(left_now[key], left[key])

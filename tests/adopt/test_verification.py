@@ -1,0 +1,158 @@
+"""What runs of two versions show, in real processes; CUDA graphs are emulated on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launchscope.adopt import verification
+from launchscope.adopt.agreement import Disagreement, agreement, noise_of
+from launchscope.adopt.mirror import Project
+from launchscope.adopt.patch import Patch, Place
+from launchscope.adopt.verification import Verifier, units_per_call
+from launchscope.model import Mutant, Target
+from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
+from launchscope.runner.protocol.observation import FORCED, MUTANT_UNTIL
+
+pytestmark = pytest.mark.child
+
+HEAD = """
+{head}
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+features = torch.randn(512, 16)
+loader = DataLoader(TensorDataset(features, features[:, :4].argmax(1)), 32, shuffle=True)
+model = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.Dropout(0.2), nn.Linear(32, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, fused={fused})
+loss_fn = nn.CrossEntropyLoss()
+"""
+EMULATED = "import tests.adopt.emulated_gpu"
+STEP = """
+optimizer.zero_grad()
+loss = loss_fn(model(x), y)
+loss.backward()
+optimizer.step()
+"""
+LOOP = """
+for epoch in range(30):
+    for x, y in loader:
+        {step}
+        print(loss.item())
+"""
+
+
+def indented(text: str, spaces: int) -> str:
+    return text.strip().replace("\n", "\n" + " " * spaces)
+
+
+def original(head: str = "") -> str:
+    made = HEAD.format(head=head, fused=bool(head))
+    return made + LOOP.format(step=indented(STEP, 8))
+
+
+def patched(head: str = "", step: str = STEP) -> str:
+    made = HEAD.format(head=head, fused=bool(head)) + "from launchscope import graphed\n@graphed\n"
+    made += f"def step(x, y):\n    {indented(step, 4)}\n    return loss.detach()\n"
+    return made + LOOP.format(step="loss = step(x, y)")
+
+
+def patch_in(folder: Path, before: str, after: str) -> Patch:
+    file = folder / "train.py"
+    folder.mkdir(exist_ok=True)
+    file.write_text(before)
+    return Patch(file, before.encode(), after.encode(), "step", 13, 16, "step")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("project")
+
+
+@pytest.fixture(scope="module")
+def patch(project: Path) -> Patch:
+    saving = "        torch.save(model.state_dict(), 'model.pt')\n"
+    return patch_in(project, original(EMULATED) + saving, patched(EMULATED) + saving)
+
+
+@pytest.fixture(scope="module")
+def verifier(patch: Patch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verifier]:
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv("CUDA_VISIBLE_DEVICES", "")
+        # Another seed for hashes would need an interpreter of its own, which takes seconds.
+        changed.setattr(verification, "environment", lambda scratch: {})
+        with ObservedRuns(lambda event: None) as runs:
+            base = tmp_path_factory.mktemp("s")
+            target = Target("script", "train.py")
+            made = Project.of(target, patch.file.parent)
+            yield Verifier(runs, target, made, base, lambda text: None)
+
+
+@pytest.fixture(scope="module")
+def eager(verifier: Verifier, project: Path) -> ObservedRun:
+    (project / "model.pt").write_bytes(b"mine")
+    return verifier.original()
+
+
+def difference(eager: ObservedRun, other: ObservedRun, expected: int = 0) -> Disagreement | None:
+    return agreement(eager.states, other.states, noise_of(eager.states), {}, expected).found
+
+
+def test_a_replayed_step_is_equal_through_everything_that_is_forced(
+    verifier: Verifier, patch: Patch, eager: ObservedRun
+) -> None:
+    replayed = verifier.run(patch, 1)
+    assert replayed.result is not None
+    assert replayed.result.graphs
+    assert replayed.result.forced == FORCED
+    assert replayed.result.calls[-1].replayed > 120
+    assert replayed.result.draws_random
+    assert len(replayed.result.window_ms) >= 8
+    found = agreement(eager.states, replayed.states, noise_of(eager.states), {})
+    assert (found.exact, found.found) == (True, None)
+
+
+@pytest.mark.parametrize("kind", ["frozen_rate", "stale_batch", "repeated_random"])
+def test_a_wrong_version_is_noticed(
+    verifier: Verifier, patch: Patch, eager: ObservedRun, kind: Mutant
+) -> None:
+    mutant = verifier.run(patch, 1, kind)
+    assert mutant.units == MUTANT_UNTIL
+    assert difference(eager, mutant)
+
+
+def test_another_gradient_is_noticed_in_the_first_step(
+    verifier: Verifier, patch: Patch, eager: ObservedRun
+) -> None:
+    wrong = patched(EMULATED, STEP.replace("loss.backward()", "(2 * loss).backward()"))
+    found = difference(eager, verifier.run(replace(patch, after=wrong.encode()), 1))
+    assert found is not None
+    assert (found.what, found.unit) == ("state", 1)
+
+
+def test_a_run_writes_nothing_beside_the_script(project: Path, eager: ObservedRun) -> None:
+    assert (project / "model.pt").read_bytes() == b"mine"
+    assert sorted(path.name for path in project.iterdir()) == ["model.pt", "train.py"]
+    assert eager.result is not None
+    assert not eager.result.seeds_itself
+
+
+def test_a_run_that_would_write_elsewhere_is_stopped(
+    verifier: Verifier, patch: Patch, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept.pt"
+    kept.write_bytes(b"mine")
+    writing = patch.before.replace(b"'model.pt'", repr(str(kept)).encode())
+    run = verifier.run(replace(patch, after=writing), None)
+    assert run.report.refused_write == str(kept)
+    assert kept.read_bytes() == b"mine"
+
+
+def test_the_steps_of_a_call_are_those_of_its_region(patch: Patch) -> None:
+    def place(line: int) -> Place:
+        return Place("step", ((str(patch.file), line, "<module>"),))
+
+    assert units_per_call(patch, (place(14), place(16), place(20))) == 2
