@@ -67,6 +67,30 @@ for i in range(400):
     loss.backward()
     optimizer.step()
 """,
+    "a helper is made for each step": _NET
+    + """
+for _ in range(60):
+    helper = nn.LayerNorm(4).to(DEVICE)
+    optimizer.zero_grad()  # starts
+    loss = net(helper(x)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+""",
+    "a copy trains beside the model": _NET
+    + """
+import copy
+for _ in range(40):
+    twin, other = copy.deepcopy((net, optimizer))
+    for model, steps in ((twin, other), (net, optimizer)):
+        steps.zero_grad()
+        model(x).pow(2).mean().backward()  # begins
+        steps.step()
+""",
+    "an optimizer is made for each step": _NET
+    + """
+for _ in range(60):
+    train(net, torch.optim.Adam(net.parameters()), x)
+""",
     "throw-away modules make constants": """
 class Act(nn.Module):
     def forward(self, x):

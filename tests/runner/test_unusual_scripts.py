@@ -51,6 +51,9 @@ def notes(ran: PointResult) -> str:
     [
         ("an ODE is solved with a throw-away module", (*[F] * 5, B, O)),
         ("throw-away modules make constants", (F, B, O)),
+        ("a helper is made for each step", ("zero_grad", F, B, O)),
+        ("a copy trains beside the model", (F, B, O)),
+        ("an optimizer is made for each step", (F, B, O)),
         ("a module makes the data", (F, B, O)),
         ("a class overrides the call", ("zero_grad", B, O)),
         ("layers train themselves", ("previous_end", B, O)),

@@ -115,7 +115,10 @@ class Pattern:
         # Without a model of its own, such a step is recognized by its backward alone.
         if self.closing == "next" and forwards == 0 and any(t.weighted for t in self.tokens):
             return None
-        return replace(self, tokens=tokens)._with_its_beginning()
+        # What cannot be seen at the beginning has run before the first event that can.
+        hidden = self.first.weighted and self.first not in tokens
+        lead = self.lead._replace(computed=self.lead.computed or hidden)
+        return replace(self, tokens=tokens, lead=lead)._with_its_beginning()
 
     def _with_its_beginning(self) -> Pattern:
         """The same step from where its work begins, if that is before its first event."""

@@ -107,6 +107,7 @@ class StepBoundaryHooks:
         self.closes_with_optimizer = pattern.closing == "optimizer"
         self.inside = False
         self.missed = 0  # optimizer steps outside of any step
+        self._saw_other_mode = False  # the opening forward, in the other mode
         self._call: Function | None = None  # that replaces the one of the module
         self._begin = begin
         self.end = end
@@ -163,6 +164,8 @@ class StepBoundaryHooks:
                 or (self.inside and self.backwards < self._own_backwards)
                 or (self.inside and graph_task() != _NO_GRAPH_TASK)
             ):
+                if grad_enabled() is trains and training() is not self._training:
+                    self._saw_other_mode = True
                 return call(*args, **kwargs)
             self.inside = running = True
             self.backwards = 0
@@ -183,7 +186,9 @@ class StepBoundaryHooks:
         evaluation."""
         if self.closes_with_optimizer:
             self.missed += 1
-            self._training = not self._training
+            if self._saw_other_mode:
+                self._saw_other_mode = False
+                self._training = not self._training
         self._on_miss()
 
 

@@ -37,9 +37,11 @@ _MOST_KINDS = 4
 _FEW_FORWARDS = 20
 # Where training steps have no common period (a recurrent cell is called once per token), a step
 # is everything between two optimizer steps: after this many times the steps of the warm-up, or
-# after this long. One optimizer has no longer period than that of its own steps, as a rule.
+# after this long. One optimizer has no longer period than that of its own steps, as a rule, and
+# where so many of all steps were the only one of an optimizer that is gone, there is no period.
 _UNEVEN_AFTER, _UNEVEN_AFTER_S = 12, 30.0
 _UNEVEN_AFTER_OF_ONE = 2
+_THROWN_AWAY_SHARE = 0.25
 _FEWEST = 3  # steps, where finding the step takes long
 _MARKER = Token("marker", "")
 _LINES_KEPT = 600
@@ -279,6 +281,11 @@ class StepDetector(StepObserver):
         steps, alone = self.optimizer_steps, len(self._search.required) == 1
         if steps >= (_UNEVEN_AFTER_OF_ONE if alone else _UNEVEN_AFTER) * self._warmup:
             return True
+        if steps >= _UNEVEN_AFTER_OF_ONE * self._warmup and not alone:
+            known = self._hooks.optimizers
+            gone = sum(known.get(key) is None for key in self._search.required)
+            if gone >= _THROWN_AWAY_SHARE * steps:
+                return True
         return steps >= self._warmup and self._waited_s >= min(_UNEVEN_AFTER_S, self._patience_s)
 
     @property

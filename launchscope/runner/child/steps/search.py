@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import Literal
 
 from launchscope.runner.child.step_pattern import (
@@ -210,7 +211,10 @@ class StepSearch:
         ends = [index for index, token in enumerate(tokens) if token.kind == OPTIMIZER]
         if len(ends) < 2:
             return None
-        return self._training_from(ends[-2] + 1, ends[-1] - ends[-2])
+        pattern = self._training_from(ends[-2] + 1, ends[-1] - ends[-2])
+        # Modules that were made for this step do not come again.
+        before = (*tokens[: ends[-2] + 1], *chain(*list(self._lead_ins)[: ends[-2] + 1]))
+        return pattern.visible_through(frozenset(token.key for token in before))
 
     def single_forward_pattern(self) -> Pattern | None:
         """`--step-from forward`: one outermost forward of the module seen most often."""
@@ -252,11 +256,14 @@ class StepFollower:
         self.pattern = pattern
         self.inside = False
         self.missed = 0  # backwards outside of any step
+        self._saw_other_mode = False  # the opening forward, in the other mode
         self._forwards = self._backwards = self._optimizers = 0
 
     def opens(self, kind: str, key: str, trains: bool = True, training: bool = True) -> bool:
         """True if this event opens a step. Call before the event's work starts."""
         if not self.pattern.opened_by(kind, key, trains, training):
+            if kind == FORWARD and self.pattern.opened_by(kind, key, trains, not training):
+                self._saw_other_mode = True
             return False
         return not self.inside or self._overdue()
 
@@ -282,11 +289,12 @@ class StepFollower:
         """True if this event, which is over, ends the step."""
         pattern = self.pattern
         if not self.inside:
-            # The forward of such a backward did not look like the one that opens a step, because
-            # the script goes on training in the mode that its evaluation has set.
             if kind == BACKWARD and pattern.first.kind == FORWARD and pattern.closing != "forward":
                 self.missed += 1
-                self.pattern = pattern.in_other_mode()
+                # The script may go on training in the mode that its evaluation has set.
+                if self._saw_other_mode:
+                    self._saw_other_mode = False
+                    self.pattern = pattern.in_other_mode()
             return False
         if kind == OPTIMIZER:
             self._optimizers += 1
