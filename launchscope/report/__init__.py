@@ -58,7 +58,7 @@ class Reporter:
 
     `renders` has a function for each type of value that the format can show. It gets the value
     with visible texts, because names come from anywhere; an `exact` format gets them as they are.
-    One that `shows_trace` needs more than the value holds.
+    One that `shows_trace` needs more than the value holds, and is exact.
     """
 
     name: str
@@ -76,7 +76,9 @@ class Reporter:
         """As `render`, but a large file is made block by block."""
         renderer = self.renderer(type(value))
         if not self.exact:
-            value, options = with_texts(value, visible), with_texts(options, visible)
+            # A trace is not for people: its columns are no texts, and are long.
+            options = with_texts(replace(options, trace=None), visible)
+            value = with_texts(value, visible)
         return renderer(value, options)
 
     def renderer(self, kind: type) -> Render:

@@ -361,6 +361,20 @@ def test_names_are_text_of_json(tmp_path: Path) -> None:
     assert any(name[:4] in event["name"] for event in json.loads(made)["traceEvents"])
 
 
+@pytest.mark.parametrize("shown", ["terminal", "markdown", "csv"])
+def test_a_report_beside_it_leaves_the_names_of_the_trace_alone(
+    tmp_path: Path, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "ncclDevKernel_AllReduce\x1b]0;evil\x07##[error]"
+    built = loop_trace(5, lambda builder: builder.op("aten::mul").work(20).launch(name=name))
+    source, made = tmp_path / "t.json", tmp_path / "a.perfetto.json"
+    source.write_text(kineto_text(built.document()))
+    assert main(["report", str(source), "-q", "-f", shown, "-o", str(made)]) == 0
+    assert capsys.readouterr().err == ""
+    names = [event["name"] for event in json.loads(made.read_bytes())["traceEvents"]]
+    assert name in names
+
+
 def test_the_command_writes_plain_and_compressed_files_and_replaces_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

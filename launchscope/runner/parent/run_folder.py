@@ -15,6 +15,7 @@ import msgspec
 from launchscope.recorded import without_secrets
 from launchscope.runner.protocol.events import EVENT_TYPES, Event
 from launchscope.runner.protocol.folder import EVENTS_FILE, PLAN_FILE, UNWRITABLE, WRITABLE, Plan
+from launchscope.visible import inert_json
 
 _HELD = "held-" + PLAN_FILE
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class RunFolder:
 
     def _write_plan(self, name: str, plan: Plan) -> None:
         # Not write_json: the child needs every byte of an undecodable path.
-        (self.path / name).write_text(json.dumps(asdict(plan)), encoding="utf-8")
+        (self.path / name).write_bytes(inert_json(json.dumps(asdict(plan)).encode()))
 
     def release(self) -> None:
         """Let the child begin. It runs nothing of the script before the sentinel guards it."""

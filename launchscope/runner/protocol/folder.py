@@ -19,6 +19,7 @@ from launchscope.model import Schedule, Target
 from launchscope.runner.protocol.events import Event
 from launchscope.runner.protocol.observation import Observation
 from launchscope.runner.protocol.plain import to_plain
+from launchscope.visible import inert_json
 
 PLAN_FILE = "plan.json"
 EVENTS_FILE = "events.jsonl"
@@ -59,7 +60,12 @@ class Plan:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON; readers see the old file or the new one, never half of it."""
-    write_whole(path, dumps(to_plain(value)).encode())
+    write_whole(path, _inert(value))
+
+
+def _inert(value: Any) -> bytes:
+    """JSON on one line. A kept recording may be printed, too."""
+    return inert_json(dumps(to_plain(value)).encode())
 
 
 class ChildFolder:
@@ -91,9 +97,9 @@ class ChildFolder:
     def emit(self, event: Event) -> None:
         """Append an event to the log."""
         if self.error is None:
-            line = dumps({"event": type(event).__name__, **to_plain(event)})
-            with self._keeping_errors(), (self.path / EVENTS_FILE).open("a") as log:
-                log.write(line + "\n")
+            line = _inert({"event": type(event).__name__, **to_plain(event)})
+            with self._keeping_errors(), (self.path / EVENTS_FILE).open("ab") as log:
+                log.write(line + b"\n")
 
     @contextlib.contextmanager
     def _keeping_errors(self) -> Iterator[None]:
