@@ -1739,7 +1739,8 @@ class GraphedStep(Generic[P, R]):
         depth, frame = 1, sys._getframe()
         while frame.f_back is not None and frame.f_code.co_filename == __file__:
             depth, frame = depth + 1, frame.f_back
-        text = str(reason) if reason.where else _visible(f"{reason} [{self._where}]")
+        known = reason.where or self._where is None
+        text = str(reason) if known else _visible(f"{reason} [{self._where}]")
         warnings.warn(f"{self._name} runs eagerly: {text}", GraphedWarning, stacklevel=depth)
 
     def _run_eagerly(self, reason: EagerReason, args: Any, kwargs: Any) -> R:

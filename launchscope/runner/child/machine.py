@@ -44,8 +44,14 @@ def environment_of(torch: Torch, *, on_gpu: bool) -> Environment:
         driver=driver,
         python=platform.python_version(),
         platform=platform.platform(terse=True),
-        world_size=int(os.environ.get("WORLD_SIZE", "1")),
+        world_size=_world_size(),
     )
+
+
+def _world_size() -> int:
+    """Of torchrun; 1 for what it never writes: the variable may be meant for something else."""
+    text = os.environ.get("WORLD_SIZE", "").strip()
+    return max(1, int(text)) if text.isdecimal() and len(text) < 10 else 1
 
 
 def _driver_version() -> str | None:

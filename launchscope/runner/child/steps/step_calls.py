@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 
 from launchscope.model import CallFrame, SourceDigest, StepCall, StepCallKind
@@ -85,6 +85,7 @@ def digests(calls: Iterable[StepCall]) -> tuple[SourceDigest, ...]:
     files = dict.fromkeys(frame.file for call in calls for frame in call.frames)
     found = []
     for file in files:
-        with own_errors_ignored(OSError), open(os.path.join(start_folder(), file), "rb") as source:
-            found.append(SourceDigest(file, hashlib.sha256(source.read()).hexdigest()))
+        with own_errors_ignored(OSError):  # not with open(), which may be the script's own
+            content = Path(start_folder(), file).read_bytes()
+            found.append(SourceDigest(file, hashlib.sha256(content).hexdigest()))
     return tuple(found)
