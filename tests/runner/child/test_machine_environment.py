@@ -8,6 +8,7 @@ import torch
 from launchscope.runner.child.machine import environment_of
 
 
+@pytest.mark.child  # `platform` asks another program
 @pytest.mark.parametrize(
     ("text", "size"),
     [
