@@ -29,7 +29,14 @@ def test_the_step_that_trains_is_replayed(profile_script: ProfileScript, name: s
 
 
 @pytest.mark.parametrize(
-    "name", ["three steps", "as many forwards as the trajectory takes", "replaces its model"]
+    "name",
+    [
+        "three steps",
+        "as many forwards as the trajectory takes",
+        "replaces its model",
+        "a helper is made for each step",
+        "a copy trains beside the model",
+    ],
 )
 def test_the_step_is_timed_at_least(profile_script: ProfileScript, name: str) -> None:
     ran = profile_script(script(name, "cuda"))
