@@ -68,7 +68,12 @@ class Imports:
     def reached(self, names: Names) -> Names:
         """What functions of the file read that are called by one of these names, or by such a
         function, or by a module."""
-        called = set(names) | {"forward", "__call__"}
+        return self.within(*names, "forward", "__call__")
+
+    def within(self, *names: str) -> Names:
+        """What functions of the file read that have one of these names, or that such a function
+        calls."""
+        called = set(names)
         found: set[str] = set()
         while more := {name for name in called if name in self.functions} - found:
             found |= more
@@ -89,6 +94,7 @@ class Effects:
     copies: bool = False  # to the GPU
     opaque: bool = False  # it calls what may read the model, although no name says so
     draws: bool = False  # random numbers of torch on the host, not sent to a device
+    shows: bool = False  # it prints, itself or in a function of the file
     unknown: bool = False  # it may do anything to objects that it does not name
     leaves: ast.AST | None = None  # it may end the iteration
     scopes: ast.AST | None = None  # del, global, nonlocal, :=
@@ -157,6 +163,8 @@ def _call(
 ) -> None:
     function = node.func
     names = Uses([node], owner).reads
+    called = getattr(function, "attr", getattr(function, "id", ""))
+    found.shows = found.shows or called == "print" or "print" in known.within(called)
     if isinstance(function, ast.Name):
         if function.id in _HOST_FUNCTIONS:
             if function.id == "next":

@@ -6,10 +6,10 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from launchscope.adopt.names import Names, Uses, read_by_functions
+from launchscope.adopt.names import Names, Uses, backward_roots, declared_outside, read_by_functions
 from launchscope.adopt.patch import Fix
 from launchscope.adopt.region import LOOPS, Region, own_calls
 from launchscope.adopt.source import Edit, Source, Statement
@@ -97,14 +97,20 @@ def _sums(region: Region) -> Iterator[Change]:
     function = region.function
     body = source.tree.body if function is None else function.node.body  # type: ignore[attr-defined]
     elsewhere = read_by_functions(body, None)
-    made = {n for s in region.statements for n in Uses([s.node]).binds}
+    if function is not None:
+        elsewhere |= declared_outside(function.node)
+    made = _losses([s.node for s in region.statements])
     if any(isinstance(n, ast.Return | ast.Yield | ast.Await) for n in ast.walk(loop.node)):
         return
+    if any(isinstance(s.node, ast.Try) for s in loop.around()):
+        return  # what handles an exception would find a tensor
     end = source.span(loop.node)[1]
     for statement in _directly_in(loop):
-        name = _summed(statement.node, frozenset(made))
+        name = _summed(statement.node, made)
         if name is None or name in elsewhere or _reads(loop, name, statement):
             continue
+        if statement.block.owner is not loop and _is_ever_an_integer(body, name):
+            continue  # which it stays where the condition never holds
         node = statement.node
         assert isinstance(node, ast.AugAssign)
         assert isinstance(node.value, ast.Call)
@@ -123,6 +129,32 @@ def _sums(region: Region) -> Iterator[Change]:
         edits += _comment(source, value, "item_accumulation")
         edits.append(Edit(line_end, line_end, f"{newline}{indent}{name} = float({name})"))
         yield Change("item_accumulation", node.lineno, tuple(edits))
+
+
+def _losses(nodes: Sequence[ast.stmt]) -> Names:
+    """What the step calls backward() of, and what that is a sum of. Of anything else nobody knows
+    whether it is an integer, whose sum would become a float."""
+    every = [inner for node in nodes for inner in ast.walk(node)]
+    binds = Uses(nodes).binds
+    found = set(backward_roots(nodes, binds))
+    for call in every:
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "backward":
+            found |= _terms(call.func.value)  # type: ignore[attr-defined]
+    count = -1
+    while len(found) > count:
+        count = len(found)
+        for node in every:
+            if isinstance(node, ast.Assign) and found & Uses(node.targets).binds:
+                found |= _terms(node.value)
+    return frozenset(found & binds)
+
+
+def _terms(node: ast.expr) -> set[str]:
+    """The names in a sum of multiples; a divisor may be a count."""
+    if isinstance(node, ast.BinOp):
+        right = set() if isinstance(node.op, ast.Div) else _terms(node.right)
+        return _terms(node.left) | right
+    return {node.id} if isinstance(node, ast.Name) else set()
 
 
 def _directly_in(loop: Statement) -> Iterator[Statement]:
@@ -145,6 +177,17 @@ def _summed(node: ast.stmt, made: Names) -> str | None:
         return None
     operand = value.func.value
     return node.target.id if isinstance(operand, ast.Name) and operand.id in made else None
+
+
+def _is_ever_an_integer(body: Sequence[ast.stmt], name: str) -> bool:
+    return any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, int)
+        and name in Uses(node.targets).binds
+        for statement in body
+        for node in ast.walk(statement)
+    )
 
 
 def _reads(loop: Statement, name: str, apart: Statement) -> bool:

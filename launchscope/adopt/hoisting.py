@@ -34,7 +34,8 @@ def snapshots(items: list[Item], hoisting: Hoisting) -> list[Edit]:
             edits.append(Edit(begin, begin, head, ((0, "core"), (len(head), "after"))))
             for node in ast.walk(item.statement.node):
                 if isinstance(node, ast.Name) and node.id == name:
-                    if source.code(node) != name:  # inside an f-string, before Python 3.12
+                    # Inside an f-string before Python 3.12, or in `f"{name=}"`, which shows it.
+                    if source.code(node) != name or _shows_code(item.statement.node, source):
                         raise RefusedError("host_read", item.statement.node, name)
                     edits.append(Edit(*source.span(node), alias))
     return edits
@@ -56,9 +57,8 @@ def split(item: Item, later: list[Item], source: Source, hoisting: Hoisting) -> 
         at = item.effects.read or node
         reason: RefusalReason = "host_read" if item.effects.read else "host_work"
         raise RefusedError(reason, at, ast.unparse(at)[:80])
-    if ast.unparse(value) != _unparsed(
-        source.code(value)
-    ):  # inside an f-string, before Python 3.12
+    # Inside an f-string before Python 3.12, or in `f"{value=}"`, which shows it.
+    if ast.unparse(value) != _unparsed(source.code(value)) or _shows_code(node, source):
         raise RefusedError("host_read", node, ast.unparse(value)[:80])
     names = [own_name(t, None) for t in node.targets] if isinstance(node, ast.Assign) else []
     name = names[0] if len(names) == 1 and names[0] else hoisting.fresh("output")
@@ -72,6 +72,15 @@ def split(item: Item, later: list[Item], source: Source, hoisting: Hoisting) -> 
     head = f"{name} = {text}; "
     rest = source.text[begin:first] + name + source.text[last:end]
     return Edit(begin, end, head + rest, ((0, "core"), (len(head), "after")))
+
+
+def _shows_code(node: ast.stmt, source: Source) -> bool:
+    """Whether an f-string prints the code of a value: `f"{loss=}"`."""
+    return any(
+        isinstance(inner, ast.FormattedValue)
+        and source.text[source.span(inner.value)[1] :].lstrip(" )")[:1] == "="
+        for inner in ast.walk(node)
+    )
 
 
 def _unparsed(code: str) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import TypeAlias
 
 Names: TypeAlias = frozenset[str]
@@ -74,7 +74,12 @@ class Uses:
         name = own_name(node, self._owner)
         if name is not None:
             context = node.ctx  # type: ignore[attr-defined]
-            self._read(name) if isinstance(context, ast.Load) else self._bind(name)
+            if isinstance(context, ast.Store):
+                self._bind(name)
+            else:  # `del x` fails without it
+                self._read(name)
+            if isinstance(context, ast.Del):
+                self.bound.discard(name)
         elif isinstance(node, ast.AugAssign):
             self._visit(node.value)
             target = own_name(node.target, self._owner)
@@ -297,3 +302,18 @@ def blocks_of(node: ast.AST) -> list[list[ast.stmt]]:
             elif isinstance(value[0], ast.ExceptHandler | ast.match_case):
                 found += [one.body for one in value]
     return found
+
+
+def backward_roots(nodes: Iterable[ast.AST], made: Set[str]) -> Names:
+    """The tensors of which the step calls backward(), or a library: `fabric.backward(loss)`."""
+    found = set()
+    for node in nodes:
+        for call in ast.walk(node):
+            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "backward":
+                base = call.func.value  # type: ignore[attr-defined]
+                scaled = isinstance(base, ast.Call) and getattr(base.func, "attr", "") == "scale"
+                bases = base.args[:1] if scaled else [base]
+                if call.args and not (isinstance(base, ast.Name) and base.id in made):
+                    bases = call.args[:1]
+                found |= {c.id for c in bases if isinstance(c, ast.Name)}
+    return frozenset(found)

@@ -28,6 +28,7 @@ from launchscope.adopt.names import (
     Liveness,
     Names,
     Uses,
+    backward_roots,
     bound_before,
     declared_outside,
     parameters,
@@ -185,7 +186,7 @@ class _Rewriting:
             if function is not None and name.rpartition(".")[2].startswith("__"):
                 raise RefusedError("scope", self._statements[0].node, name)
         returned = self._returned(core, function, body)
-        roots = _backward_roots(self._of("core"), core)
+        roots = backward_roots(self._of("core"), core.binds)
         if roots - core.binds:
             raise RefusedError("needs_gradient", self._statements[0].node, min(roots - core.binds))
         given = self._parameters(core, returned, function, body)
@@ -273,7 +274,7 @@ class _Rewriting:
     ) -> cst.Module:
         module = self._source.module
         core = self._of("core")
-        roots = _backward_roots(core, Uses(core, self._owner))
+        roots = backward_roots(core, Uses(core, self._owner).binds)
         values = [f"{n}.detach()" if n in roots else n for n in returned]
         passed = self._plan.hoisted | self._plan.attributes
         arguments = [passed.get(n, n) for n in given]
@@ -358,7 +359,9 @@ def _fixed(plan: Outline, known: Imports) -> Outline:
     )
     for change in fixes(plan.region, schedules):
         overlaps = any(
-            ours.begin <= other.end and other.begin <= ours.end
+            ours.begin <= other.end
+            and other.begin <= ours.end
+            and not ours.begin == ours.end == other.begin == other.end  # two lines after one
             for ours in change.edits
             for other in plan.edits
         )
@@ -400,18 +403,3 @@ def _in_order(nodes: Iterable[ast.AST], wanted: Iterable[str]) -> list[str]:
                 left.remove(name.id)
                 found.append(name.id)
     return [*found, *sorted(left)]
-
-
-def _backward_roots(nodes: Iterable[ast.AST], core: Uses) -> Names:
-    """The tensors of which the step calls backward(), or a library: `fabric.backward(loss)`."""
-    found = set()
-    for node in nodes:
-        for call in ast.walk(node):
-            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "backward":
-                base = call.func.value  # type: ignore[attr-defined]
-                scaled = isinstance(base, ast.Call) and getattr(base.func, "attr", "") == "scale"
-                bases = base.args[:1] if scaled else [base]
-                if call.args and not (isinstance(base, ast.Name) and base.id in core.binds):
-                    bases = call.args[:1]
-                found |= {c.id for c in bases if isinstance(c, ast.Name)}
-    return frozenset(found)

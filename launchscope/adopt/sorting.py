@@ -190,6 +190,8 @@ class _Sorting:
             found |= reads & (theirs.uses.binds | changed)
             if own.unknown and not own.fetch and other.calls and not only_clears:
                 found.add("")
+            if own.shows and theirs.shows:
+                found.add("")
             if own.opaque and "step" in other.calls:
                 found.add("")
             apart = own.fetch and _goes_to_device(item.statement.node)

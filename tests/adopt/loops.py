@@ -269,6 +269,31 @@ for i, (x, y) in enumerate(loader):
     optimizer.step()
 """
 
+LOOPS["an_f_string_that_shows_its_code"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    print(f"{loss.item()=}")
+    loss = loss / 2
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["a_fetch_that_prints"] = """\
+def get(i):
+    print("get", i)
+    return loader[i]
+
+
+for i in range(6):
+    optimizer.zero_grad()
+    print("step", i)
+    x, y = get(i)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
 LOOPS["losses_in_a_list"] = """\
 losses = []
 for x, y in loader:
@@ -621,6 +646,72 @@ for i, (x, y) in enumerate(loader):
     print(running / (i + 1))
 """
 
+LOOPS["sums_of_two_losses_and_of_a_count"] = """\
+rec = kl = correct = 0
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    ce = criterion(out, y)
+    penalty = out.pow(2).mean()
+    hits = (out.argmax(1) == y).sum()
+    loss = (ce + 0.1 * penalty) / 2
+    loss.backward()
+    optimizer.step()
+    rec += ce.item()
+    kl += penalty.item()
+    correct += hits.item()
+print(f"{rec:.5f} {kl:.5f} {correct}/18")
+"""
+
+LOOPS["a_sum_that_stays_an_integer"] = """\
+total = 0
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    if i > 100:
+        total += loss.item()
+print(total)
+"""
+
+LOOPS["a_sum_that_others_read"] = """\
+total = 0.0
+
+
+def train():
+    global total
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        report()
+
+
+def report():
+    print(total)
+
+
+train()
+"""
+
+LOOPS["a_sum_that_is_read_after_an_exception"] = """\
+total = 0.0
+try:
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        if i == 4:
+            raise KeyboardInterrupt
+except KeyboardInterrupt:
+    print("stopped", total)
+"""
+
 LOOPS["an_enabled_scaler_and_adam"] = """\
 optimizer = torch.optim.Adam(
     model.parameters(),
@@ -915,6 +1006,18 @@ for x, y in loader:
     del out
     loss.backward()
     optimizer.step()
+"""
+
+LOOPS["names_deleted_behind_the_step"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    last = loss.item()
+    del out, loss
+print(last)
 """
 
 LOOPS["a_walrus"] = """\
