@@ -26,7 +26,6 @@ from launchscope.adopt.names import (
     FUNCTIONS,
     NOTHING,
     Liveness,
-    Names,
     Uses,
     backward_roots,
     bound_before,
