@@ -80,6 +80,9 @@ class Mirror:
     def write(self, path: Path, content: bytes) -> None:
         """Put this in place of a file of the project."""
         inside = self.path_of(path)
+        for folder in reversed(inside.parents):
+            if folder.is_relative_to(self.root) and folder.is_symlink():
+                _open_up(folder)
         with contextlib.suppress(FileNotFoundError):
             inside.unlink()
         inside.parent.mkdir(parents=True, exist_ok=True)
@@ -120,6 +123,15 @@ class Mirror:
             return False
         self._bytes -= size
         return True
+
+
+def _open_up(link: Path) -> None:
+    """A folder with links to the files of the folder that the link leads to."""
+    target = os.path.realpath(link)
+    link.unlink()
+    link.mkdir()
+    for name in os.listdir(target):
+        (link / name).symlink_to(os.path.join(target, name))
 
 
 def _is_linked(entry: os.DirEntry[str]) -> bool:

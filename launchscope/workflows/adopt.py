@@ -181,13 +181,15 @@ class _Adopting:
             if isinstance(patch, AdoptResult):
                 return patch
             found, units = patch
-            self._require_possible(found)
+            # The copy has a file in place of a link; what changes is the file that it leads to.
+            final = replace(found, file=Path(os.path.realpath(found.file)))
+            self._require_possible(final)
             with self._runs() as runs:
                 verifier.use(runs)
                 checked = verifier.verify(found, units, first)
         except NotVerifiedError as error:
             return AdoptResult(replace(self._result, reason=error.reason))
-        return replace(self._conclude(found, checked), units=max(1, units))
+        return replace(self._conclude(final, checked), units=max(1, units))
 
     def _runs(self) -> ObservedRuns:
         return ObservedRuns(self._progress.on_event, self._left(), self._settings.python)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,18 @@ def test_the_project_is_the_repository(project: Path) -> None:
     assert Project.of(Target("script", "../train.py"), inside) == Project(project, inside)
 
 
+def test_a_patched_file_of_a_linked_folder_leaves_the_persons_one(project: Path) -> None:
+    (project / "lib" / "inner").mkdir(parents=True)
+    for name in ("step.py", "other.py"):
+        (project / "lib" / "inner" / name).write_text("x = 1\n")
+    (project / "src").symlink_to("lib")
+    mirror = mirror_of(project)
+    mirror.write(project / "src" / "inner" / "step.py", b"x = 2\n")
+    assert (project / "lib" / "inner" / "step.py").read_text() == "x = 1\n"
+    assert (mirror.root / "src" / "inner" / "step.py").read_text() == "x = 2\n"
+    assert (mirror.root / "src" / "inner" / "other.py").read_text() == "x = 1\n"
+
+
 def test_only_the_copy_and_caches_may_be_written(project: Path) -> None:
     mirror = mirror_of(project)
     refused: list[str] = []
@@ -82,3 +95,31 @@ def test_a_link_to_the_persons_file_is_replaced_before_it_is_written(project: Pa
     guard.check(str(linked))
     assert not linked.is_symlink()
     assert linked.stat().st_size == 2 << 20
+
+
+REMOVING = """\
+import os, shutil, sys
+from launchscope.runner.child.observe.writes import WriteGuard
+
+scratch, results, refused = sys.argv[1], sys.argv[2], []
+WriteGuard(scratch, "/no/project", refused.append).install()
+shutil.rmtree(results, ignore_errors=True)
+try:
+    os.link(os.path.join(results, "best.pt"), os.path.join(scratch, "best.pt"))
+except PermissionError:
+    print(refused[0])
+"""
+
+
+def test_results_elsewhere_are_neither_removed_as_a_folder_nor_linked(tmp_path: Path) -> None:
+    results, scratch = tmp_path / "results", tmp_path / "scratch"
+    for folder in (results / "run", scratch):
+        folder.mkdir(parents=True)
+    (results / "best.pt").write_bytes(b"mine")
+    (results / "run" / "log").write_bytes(b"mine")
+    words = [sys.executable, "-c", REMOVING, str(scratch), str(results)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    assert Path(done.stdout.strip()).is_relative_to(results)
+    assert (results / "best.pt").read_bytes() == b"mine"
+    assert (results / "run" / "log").read_bytes() == b"mine"
+    assert not list(scratch.iterdir())

@@ -14,10 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Which of the arguments are paths that change.
-_CHANGES = {
-    "os.remove": (0,), "os.rmdir": (0,), "os.mkdir": (0,), "os.truncate": (0,), "os.chmod": (0,),
-    "os.chown": (0,), "os.rename": (0, 1), "os.link": (1,), "os.symlink": (1,), "os.utime": (0,),
+# Which of the arguments are paths that change, and which the folders they are relative to. What a
+# hard link leads to counts: a write to the link changes it.
+_CHANGES: dict[str, tuple[tuple[int, int | None], ...]] = {
+    "os.remove": ((0, 1),), "os.rmdir": ((0, 1),), "os.mkdir": ((0, 2),),
+    "os.truncate": ((0, None),), "os.chmod": ((0, 2),), "os.chown": ((0, 3),),
+    "os.rename": ((0, 2), (1, 3)), "os.link": ((0, 2), (1, 3)), "os.symlink": ((1, 2),),
+    "os.utime": ((0, 3),),
 }  # fmt: skip
 
 
@@ -77,9 +80,17 @@ class WriteGuard:
             if isinstance(args[2], int) and args[2] & _WRITES and not _is_folder(args):
                 self.check(args[0])
         elif event in _CHANGES:
-            for number in _CHANGES[event]:
-                if not (event == "os.mkdir" and os.path.isdir(args[number])):
-                    self.check(args[number])
+            for number, folder in _CHANGES[event]:
+                path = args[number]
+                if folder is not None and args[folder] >= 0:
+                    path = _below(args[folder], path)
+                if not (event == "os.mkdir" and os.path.isdir(path)):
+                    self.check(path)
+
+
+def _below(folder: int, path: Any) -> str:
+    """The path of a file in an open folder; `shutil.rmtree` removes files so."""
+    return os.path.join(os.readlink(f"/proc/self/fd/{folder}"), os.fsdecode(path))
 
 
 def _is_folder(args: tuple[Any, ...]) -> bool:
