@@ -30,9 +30,9 @@ CACHE = tempfile.mkdtemp(prefix="launchscope-tests-")
 os.environ["XDG_CACHE_HOME"] = CACHE
 # Without it every child compiles launchscope again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # Workers share the cores, and OpenMP threads that wait for a core slow each other down.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Workers, and their children, share the cores; OpenMP threads that wait for a core slow each other
+# down: checks of `adopt` took five times as long with two busy cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SERVER = forkserver.Server()
 forkserver.install(SERVER)

@@ -128,6 +128,7 @@ def test_another_gradient_is_noticed_in_the_first_step(
     verifier: Verifier, patch: Patch, eager: ObservedRun
 ) -> None:
     wrong = patched(EMULATED, STEP.replace("loss.backward()", "(2 * loss).backward()"))
+    wrong = wrong.replace("range(30)", "range(1)")  # one difference is enough
     found = difference(eager, verifier.run(replace(patch, after=wrong.encode()), 1))
     assert found is not None
     assert (found.what, found.unit) == ("state", 1)
