@@ -27,6 +27,7 @@ _LOGGING = frozenset((
     "log_metrics", "log_dict", "add_data", "save_image", "record", "tick", "accumulate",
 ))  # fmt: skip
 _TORCH_RANDOM = frozenset(("rand", "randn", "randint", "randperm"))
+_ORDERED = frozenset(("print", "random"))
 _STATE_READS = frozenset(("param_groups", "training", "defaults", "device", "dtype"))
 _SCHEDULERS = ("scheduler", "lr_sched")
 _SCALARS_OF_TENSORS = frozenset(("shape", "ndim", "dtype", "device", "size", "dim", "numel"))
@@ -94,7 +95,7 @@ class Effects:
     copies: bool = False  # to the GPU
     opaque: bool = False  # it calls what may read the model, although no name says so
     draws: bool = False  # random numbers of torch on the host, not sent to a device
-    shows: bool = False  # it prints, itself or in a function of the file
+    ordered: set[str] = field(default_factory=set)  # of print, random: itself or in a function
     unknown: bool = False  # it may do anything to objects that it does not name
     leaves: ast.AST | None = None  # it may end the iteration
     scopes: ast.AST | None = None  # del, global, nonlocal, :=
@@ -164,7 +165,7 @@ def _call(
     function = node.func
     names = Uses([node], owner).reads
     called = getattr(function, "attr", getattr(function, "id", ""))
-    found.shows = found.shows or called == "print" or "print" in known.within(called)
+    found.ordered |= _ORDERED & {*ast.unparse(function).split("."), *known.within(called)}
     if isinstance(function, ast.Name):
         if function.id in _HOST_FUNCTIONS:
             if function.id == "next":

@@ -190,7 +190,9 @@ class _Sorting:
             found |= reads & (theirs.uses.binds | changed)
             if own.unknown and not own.fetch and other.calls and not only_clears:
                 found.add("")
-            if own.shows and theirs.shows:
+            if own.ordered & theirs.ordered:
+                found.add("")
+            if other.calls & {"backward", "zero_grad"} and _names_grad(item.statement.node):
                 found.add("")
             if own.opaque and "step" in other.calls:
                 found.add("")

@@ -294,6 +294,33 @@ for i in range(6):
     optimizer.step()
 """
 
+LOOPS["random_numbers_of_python_in_order"] = """\
+import random
+
+random.seed(0)
+for x, y in loader:
+    optimizer.zero_grad()
+    print(random.randint(0, 99))
+    k = random.randint(0, 3)
+    loss = criterion(model(x.roll(k, 1)), y)
+    loss.backward()
+    optimizer.step()
+    print(k, f"{loss.item():.5f}")
+"""
+
+LOOPS["inputs_changed_by_their_gradients"] = """\
+for x, y in loader:
+    delta = torch.zeros_like(x, requires_grad=True)
+    loss = criterion(model(x + delta), y)
+    loss.backward()
+    changed = (x + 0.1 * delta.grad.sign()).detach()
+    optimizer.zero_grad()
+    loss = criterion(model(changed), y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
 LOOPS["losses_in_a_list"] = """\
 losses = []
 for x, y in loader:
