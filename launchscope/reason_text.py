@@ -255,7 +255,7 @@ def reason_text(reason: Reason) -> str:
         case "batch_differs" | "input_differs" | "state_differs" | "logged_value_differs":
             return _difference(reason)
         case "mutant_missed":
-            what = _MUTANTS.get(str(details.get("kind")), "a wrong change")
+            what = MUTANTS.get(str(details.get("kind")), "a wrong change")
             return f"the comparison did not notice {what}, so its result would prove nothing"
         case "not_verified_within":
             return f"it was not verified within {duration(float(details.get('seconds', 0)))}"
@@ -267,11 +267,11 @@ def reason_text(reason: Reason) -> str:
             return _TEXTS[code].format_map(_Recorded(details))
 
 
-# What was made wrong on purpose, as people would find it in their own code.
-_MUTANTS = {
+# What a verification makes wrong on purpose, as people would find it in their own code.
+MUTANTS = {
     "frozen_rate": "a learning rate that no longer changes",
-    "stale_batch": "a step that trains on the same batch again and again",
-    "repeated_random": "a step that draws the same random numbers each time",
+    "stale_batch": "the same batch in each step",
+    "repeated_random": "the same random numbers in each step",
 }
 
 

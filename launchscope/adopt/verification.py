@@ -21,6 +21,7 @@ from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.patch import Patch, Place
 from launchscope.errors import MeasureError
 from launchscope.model import Forced, Metric, Mutant, MutantCheck, Reason, ReasonCode, Target
+from launchscope.reason_text import MUTANTS as MUTANT_TEXTS
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.runner.protocol.observation import (
@@ -214,7 +215,7 @@ class Verifier:
             if not applies[kind]:
                 found.append(MutantCheck(kind, "not_applicable"))
                 continue
-            self._say("making the patch wrong on purpose, which the comparison has to notice")
+            self._say(f"making a fault that the comparison has to notice: {MUTANT_TEXTS[kind]}")
             mutant = self._patched(patch, units, kind)
             seen = agreement(first.states, mutant.states, noise, first.result.epsilons, 0).found
             outcome = "noticed" if seen else "missed"

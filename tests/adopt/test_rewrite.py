@@ -50,7 +50,11 @@ def golden() -> dict[str, str]:
         sections = [f"===== {name}\n{shown(rewritten(name)[2])}" for name in LOOPS]
         GOLDEN.write_text("".join(sections))
         pytest.fail(f"{GOLDEN} was written: look at it, and run again")
-    found = GOLDEN.read_text().split("===== ")[1:]
+    return golden_sections()
+
+
+def golden_sections() -> dict[str, str]:
+    found = GOLDEN.read_text().split("===== ")[1:] if GOLDEN.exists() else []
     return {name: text for name, _, text in (section.partition("\n") for section in found)}
 
 
@@ -59,14 +63,17 @@ def test_a_loop_becomes_what_was_looked_at(name: str) -> None:
     assert shown(rewritten(name)[2]) == golden()[name]
 
 
-@pytest.mark.parametrize("name", LOOPS)
+# Without the golden file, all of them: the test that writes it fails then.
+REWRITTEN = [name for name in LOOPS if not golden_sections().get(name, "").startswith("refused")]
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
 def test_a_rewritten_loop_prints_and_leaves_the_same(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAUNCHSCOPE_GRAPHED", "0")
     printed, left, result = rewritten(name)
-    if isinstance(result, Refusal):
-        pytest.skip(f"refused: {result.reason}")
+    assert isinstance(result, Patch)
     printed_now, left_now = run(result.after, FILE)
     assert printed_now == printed
     rounds = any(key == "fused" for key, _ in result.hunks)
@@ -82,12 +89,11 @@ def test_most_loops_are_rewritten() -> None:
     assert len(patches) >= 60
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", REWRITTEN)
 def test_nothing_but_the_step_and_its_fixes_changes(name: str) -> None:
     """Every line outside of the step is still there, to the last sign."""
     result = rewritten(name)[2]
-    if isinstance(result, Refusal):
-        pytest.skip(f"refused: {result.reason}")
+    assert isinstance(result, Patch)
     before = result.before.decode().splitlines()
     fixed = {line + more for _, line in result.hunks for more in range(4)}
     outside = Counter(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launchscope.model import Adoption, AdoptionOutcome, Metric
-from launchscope.reason_text import reason_text
+from launchscope.reason_text import MUTANTS, reason_text
 from launchscope.report.document import (
     Cell,
     Column,
@@ -26,11 +26,6 @@ _ANSWERS: dict[AdoptionOutcome, tuple[str, Tone]] = {
     "refused": ("no patch", "caution"),
     "failed": ("no patch", "bad"),
     "not_needed": ("no patch needed", "calm"),
-}
-_MUTANTS = {
-    "frozen_rate": "a learning rate that no longer changes",
-    "stale_batch": "the same batch in each step",
-    "repeated_random": "the same random numbers in each step",
 }
 _FORCED = {
     "learning_rate": "a changed learning rate",
@@ -119,8 +114,10 @@ def _checks(value: Adoption) -> Section:
         texts.append(f"{pct(value.replayed_pct)} of the calls after the warm-up were replays")
     forced = [_FORCED[event] for event in value.forced if event in _FORCED]
     texts += [f"it holds through {listed(forced)}"] if forced else []
-    noticed = [_MUTANTS[m.kind] for m in value.mutants if m.outcome == "noticed"]
-    texts += [f"the comparison notices {listed(noticed)}, put in on purpose"] if noticed else []
+    noticed = [MUTANTS[m.kind] for m in value.mutants if m.outcome == "noticed"]
+    texts += (
+        [f"the comparison notices faults made on purpose: {listed(noticed)}"] if noticed else []
+    )
     return items("Checked", map(sentence, texts))
 
 
@@ -152,7 +149,7 @@ def _not_covered(value: Adoption) -> list[str]:
         return []
     found = [f"{_FORCED[event]} could not be made to happen" for event in value.not_forced]
     unfit = (mutant.kind for mutant in value.mutants if mutant.outcome == "not_applicable")
-    found += [f"{_MUTANTS[kind]}: nothing in the step changes this way" for kind in unfit]
+    found += [f"{MUTANTS[kind]}: not tried, because it would change nothing here" for kind in unfit]
     if value.reads is None:
         found.append("logged values: the two versions read them at other times")
     if value.seeded:
