@@ -101,6 +101,21 @@ for step in range(30):
     F.cross_entropy(model(x), y).backward()
     opt.step()
 """
+READS_EAGERLY = """
+class Reads(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net
+    def forward(self, x):
+        self.largest = x.max().item()
+        return self.net(x)
+model = Reads()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(200):
+    opt.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    opt.step()
+"""
 READS = """
 @torch.compile(backend="eager")
 def model(x):
@@ -192,6 +207,12 @@ def test_a_value_read_in_compiled_code_is_told_from_one_read_outside(tmp_path: P
     found = {ran.line(b.where): b.compiled for b in ran.recording.inspect.blockers}
     assert found == {"inside = out.sum().item()": True, "outside = loss.item()": False}
     assert ran.recording.runs == 1
+
+
+def test_a_value_read_in_a_forward_that_is_not_compiled_is_told_so(tmp_path: Path) -> None:
+    ran = recorded(tmp_path, HEAD + READS_EAGERLY)
+    assert ran.recording.inspect is not None
+    assert [blocker.compiled for blocker in ran.recording.inspect.blockers] == [False]
 
 
 def test_a_script_that_is_to_go_on_runs_what_it_compiled_to_its_end(tmp_path: Path) -> None:

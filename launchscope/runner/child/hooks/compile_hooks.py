@@ -24,14 +24,15 @@ _DYNAMO_RULES = "torch._dynamo.trace_rules"  # absent until the script compiles
 def observed_call(
     hooks: Hooks, key: str, module: Module | None, call: Function, replaces: bool = False
 ) -> Function:
-    """A compiled call as a forward; `module` is None for a function.
+    """A call as a forward; `module` is None for a function.
 
-    `replaces`: it replaces the module's own call, which a copy of that module must not get.
+    `replaces`: it replaces the module's own call, which a copy of that module must not get, and
+    which is not compiled. Otherwise `call` is compiled.
     """
 
     def run(*args: Any, **kwargs: Any) -> Value:
         around = hooks.around_compiled
-        if around is None or hooks.ignores_thread():  # modes belong to a thread
+        if replaces or around is None or hooks.ignores_thread():  # modes belong to a thread
             return call(*args, **kwargs)
         with around():
             return call(*args, **kwargs)
