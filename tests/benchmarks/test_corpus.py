@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks.corpus import __main__ as corpus
-from tests.benchmarks.corpus import data, obtain, table
+from tests.benchmarks.corpus import adoptions, data, obtain, table
 from tests.benchmarks.foreign.obtain import git
 
 RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
@@ -224,3 +224,47 @@ def test_only_what_the_scripts_need_is_taken_from_a_commit(tmp_path: Path) -> No
     assert obtain.obtain(wanted, folder, mirrors) is None
     files = [path for path in (folder / "owner+name").rglob("*") if path.is_file()]
     assert files == [folder / "owner+name" / "deep" / "train.py"]
+
+
+def adopted(outcome: str, before_ms: float | None = None, after_ms: float | None = None) -> Any:
+    times = {"before": before_ms, "after": after_ms}
+    return {
+        "outcome": outcome,
+        "covered": None,
+        "reason": None if outcome == "verified" else {"code": "not_faster", "details": {}},
+        "steps": 80,
+        "reads": 9,
+        "exact": True,
+        **{name: each and {"value": each} for name, each in times.items()},
+    }
+
+
+def test_adoptions_are_counted_beside_what_was_promised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {
+        "one": adopted("verified", 9.0, 3.0),
+        "two": adopted("verified", 8.0, 4.0),
+        "three": adopted("failed", 5.0, 5.0),
+        "large": adopted("not_needed"),
+        "lost": None,
+    }
+    results, profiles = tmp_path / "results", tmp_path / "profiles"
+    results.mkdir()
+    profiles.mkdir()
+    for name, adoption in found.items():
+        row = {"id": name, "exit": 0, "seconds": 60.0, "adoption": adoption, "said": ["it ended"]}
+        (results / f"{name}.json").write_text(json.dumps(row))
+    for name, removable_pct in {"one": 75.0, "two": 50.0}.items():
+        profile = {"profile": {"removable_pct": removable_pct}}
+        (profiles / f"{name}.json").write_text(json.dumps(profile))
+    adoptions.table(results, profiles, tmp_path / "table.json")
+    content = json.loads((tmp_path / "table.json").read_text())
+    assert (content["scripts"], content["wanted"], content["verified"]) == (5, 4, 2)
+    assert content["off_projection_median_pct"] == pytest.approx(-12.5)
+    rows = (tmp_path / "table.md").read_text().splitlines()
+    assert all(row.count("|") == len(adoptions.HEADER) + 1 for row in rows)
+    assert (
+        "| one | verified |  |  | 80 | 9 | bit for bit | 9.00 | 3.00 | 3.00 | 4.00 | 60 |" in rows
+    )
+    assert "verified: 2 of 4" in capsys.readouterr().out

@@ -1,0 +1,210 @@
+"""Runs `launchscope adopt` on the sample workloads and on the scripts of the corpus.
+
+    python -m tests.benchmarks.corpus.adoptions FOLDER RESULTS PROFILES [--table OUT.json]
+
+FOLDER is what `obtain` wrote, PROFILES the results of the corpus. The sample is fixed by those: the
+scripts that use the GPU, whose loop is in their own file (style "plain"), and whose verdict is not
+to stay eager; and every sample workload. One file per script, RESULTS/ID.json; a script that has
+one is not run again. `--table` writes the table as JSON and as Markdown.
+
+The diff itself is not kept: it would hold lines of the public scripts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.benchmarks.corpus.__main__ import (
+    LAST_LINES,
+    ROOT,
+    SLACK_S,
+    Script,
+    environment,
+    finish,
+    prepare,
+    sample,
+)
+
+SAMPLES = ROOT / "sample_workloads"
+HEADER = [
+    "script", "outcome", "covered", "reason", "steps", "values", "equal", "before ms", "after ms",
+    "speed-up", "projected", "seconds",
+]  # fmt: skip
+_LEFT_OUT = ("diff", "target", "environment", "undo", "schema")
+
+
+def workloads() -> list[Script]:
+    """The sample workloads as scripts of the corpus."""
+    return [
+        Script(f"sample-{path.stem}", "sample", "plain", "", "", [path.name], {}, [], True)
+        for path in sorted(SAMPLES.glob("*.py"))
+        if not path.stem.startswith("_")
+    ]
+
+
+def chosen(profiles: Path) -> list[Script]:
+    """The scripts of the sample, in its order."""
+    found = []
+    for script in sample():
+        path = profiles / f"{script.id}.json"
+        profile = json.loads(path.read_text())["profile"] if path.exists() else None
+        verdict = profile and profile["verdict"]
+        if script.gpu and script.style == "plain" and verdict not in (None, "stay_eager"):
+            found.append(script)
+    return [*workloads(), *found]
+
+
+def run(script: Script, folder: Path, limit_s: float) -> dict[str, Any]:
+    """Adopt one script and say how that went."""
+    with tempfile.TemporaryDirectory() as name:
+        temporary = Path(name)
+        if script.repository:
+            inside = prepare(script, folder, temporary)
+        else:
+            inside = temporary / "workload"
+            shutil.copytree(SAMPLES, inside, ignore=shutil.ignore_patterns("recordings"))
+        saved, log = temporary / "adoption.json", temporary / "log"
+        command = [
+            *(sys.executable, "-m", "launchscope", "adopt", "-q", "-o", str(saved)),
+            *("--timeout", str(limit_s), *script.arguments(gpu=True)),
+        ]
+        began = time.monotonic()
+        exit_status = finish(command, inside, environment(inside, script), limit_s + SLACK_S, log)
+        result: dict[str, Any] = {
+            "id": script.id,
+            "exit": exit_status,
+            "seconds": round(time.monotonic() - began, 1),
+            "adoption": None,
+        }
+        if saved.exists():
+            adoption = json.loads(saved.read_text())
+            changed = [line[:1] for line in adoption["diff"] if line[:3] not in ("+++", "---")]
+            result["changed_lines"] = changed.count("+") + changed.count("-")
+            kept = {name: part for name, part in adoption.items() if name not in _LEFT_OUT}
+            result["adoption"] = kept
+        if exit_status != 0 or result["adoption"] is None:
+            lines = log.read_text(errors="replace").splitlines()
+            result["said"] = [line[-300:] for line in lines if line.strip()][-LAST_LINES:]
+        return result
+
+
+def projection(identifier: str, profiles: Path) -> float | None:
+    """The speed-up of the iteration that the verdict promised; None where it gave none."""
+    path = profiles / f"{identifier}.json"
+    profile = json.loads(path.read_text())["profile"] if path.exists() else None
+    removable = profile and profile["removable_pct"]
+    return 100 / (100 - removable) if removable is not None and removable < 100 else None
+
+
+def cells(result: dict[str, Any], projected: float | None) -> list[str]:
+    adoption, seconds = result["adoption"], f"{result['seconds']:.0f}"
+    if adoption is None:
+        said = " ".join(result.get("said", [])[-1:])
+        return [result["id"], "no result", "", said, *[""] * (len(HEADER) - 5), seconds]
+    reason, speedup = adoption["reason"], speedup_of(result)
+    times = [adoption[name] and adoption[name]["value"] for name in ("before", "after")]
+    equal = "bit for bit" if adoption["exact"] else "within eager's noise"
+    verified = adoption["outcome"] == "verified"
+    return [
+        result["id"],
+        adoption["outcome"],
+        adoption["covered"] or "",
+        "" if reason is None else reason["code"],
+        str(adoption["steps"] or ""),
+        str(adoption["reads"] or ""),
+        equal if verified else "",
+        *("" if each is None else f"{each:.2f}" for each in times),
+        "" if speedup is None else f"{speedup:.2f}",
+        "" if projected is None else f"{projected:.2f}",
+        seconds,
+    ]
+
+
+def speedup_of(result: dict[str, Any]) -> float | None:
+    adoption = result["adoption"]
+    if not adoption or not adoption["before"] or not adoption["after"]:
+        return None
+    return float(adoption["before"]["value"] / adoption["after"]["value"])
+
+
+def table(results: Path, profiles: Path, output: Path) -> None:
+    """Write the table as JSON and Markdown, and print what it comes to."""
+    rows = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
+    for row in rows:
+        row["projected_speedup"] = projection(row["id"], profiles)
+    wanted = [row for row in rows if (row["adoption"] or {}).get("outcome") != "not_needed"]
+    verified = [row for row in wanted if (row["adoption"] or {}).get("outcome") == "verified"]
+    compared = [
+        (speedup, row["projected_speedup"])
+        for row in verified
+        if (speedup := speedup_of(row)) and row["projected_speedup"]
+    ]
+    off = [100 * (found / promised - 1) for found, promised in compared]
+    content = {
+        "scripts": len(rows),
+        "wanted": len(wanted),
+        "verified": len(verified),
+        "off_projection_median_pct": median(off) if off else None,
+        "rows": rows,
+    }
+    output.write_text(json.dumps(content, indent=1) + "\n")
+    lines = [HEADER, ["---"] * len(HEADER)]
+    lines += [cells(row, row["projected_speedup"]) for row in rows]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    output.with_suffix(".md").write_text(text)
+    print(text)
+    share = f"{len(verified)} of {len(wanted)}"
+    print(
+        f"verified: {share}; off the projection, median: {content['off_projection_median_pct']} %"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("profiles", type=Path)
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="scripts at a time")
+    parser.add_argument("--limit", type=float, default=240.0, metavar="S", help="for one script")
+    parser.add_argument(
+        "--budget", type=float, default=float("inf"), metavar="S", help="start none later than this"
+    )
+    parser.add_argument("--table", type=Path, metavar="OUT.json")
+    arguments = parser.parse_args()
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    wanted = [
+        script
+        for script in chosen(arguments.profiles)
+        if (not arguments.only or script.id in arguments.only)
+        and not (arguments.results / f"{script.id}.json").exists()
+    ]
+    began = time.monotonic()
+
+    def one(script: Script) -> None:
+        if time.monotonic() - began > arguments.budget:
+            return
+        result = run(script, arguments.folder, arguments.limit)
+        text = json.dumps(result, indent=1) + "\n"
+        (arguments.results / f"{script.id}.json").write_text(text)
+        outcome = (result["adoption"] or {}).get("outcome", "no result")
+        print(f"{script.id}: {outcome}, {result['seconds']:.0f} s", flush=True)
+
+    with ThreadPoolExecutor(arguments.at_once) as pool:
+        for running in [pool.submit(one, script) for script in wanted]:
+            running.result()
+    if arguments.table:
+        table(arguments.results, arguments.profiles, arguments.table)
+
+
+if __name__ == "__main__":
+    main()
