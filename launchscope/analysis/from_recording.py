@@ -29,7 +29,7 @@ from launchscope.analysis.replay_model.replay import (
     with_largest_scope,
 )
 from launchscope.analysis.replay_model.shapes import (
-    padded_replay,
+    padded_replays,
     project_shapes,
     shape_replays,
 )
@@ -108,13 +108,14 @@ def build_profile(
         same_work = compared.work.same is not False
         _add_projection(builder, projector, times, result, replay if same_work else None)
     shape_graphs = () if replay is not None else shape_replays(recording.replay_shapes)
-    padded = None if times is None else padded_replay(recording.replay_shapes, times)
-    for graphs in (shape_graphs, () if padded is None else (padded,)):
+    padded, padding_pct = padded_replays(recording.replay_shapes)
+    one_size = recording.replay_shapes is not None and len(recording.replay_shapes.padded) == 1
+    for graphs in (shape_graphs, padded):
         projection = None if times is None else project_shapes(times, graphs)
-        # One size may be too large for most steps where several would pay: only its gain counts.
         if times is None or projection is None:
             continue
-        if graphs is shape_graphs or projection.removable_pct >= threshold_pct:
+        # One size may be too large for most steps where several would pay: only its gain counts.
+        if not one_size or projection.removable_pct >= threshold_pct:
             builder.add_projection(projection)
             # Of the mean step: those of the other shapes stay eager.
             kept = 1 - (projection.step_pct or 0.0) / 100
@@ -138,7 +139,9 @@ def build_profile(
         metrics=builder.metrics,
         shapes=shapes,
         blockers=_blockers(inspected, recording.replay),
-        replay=replace(compared, scopes=scopes, shapes=shape_graphs, padded=padded),
+        replay=replace(
+            compared, scopes=scopes, shapes=shape_graphs, padded=padded, padding_pct=padding_pct
+        ),
         kernels=kernel_table(lines) if lines is not None else (),
         ops=op_table(ops),
         between=builder.between,
@@ -187,7 +190,8 @@ def _traced_steps(
 def _reported_kind(recording: Recording) -> int | None:
     """The kind of step to report: the replayed one, else the most frequent one; None for all."""
     kinds = recording.step.kinds if recording.step else ()
-    if len(kinds) < 2 or shape_replays(recording.replay_shapes):  # those weigh all of them
+    shapes = recording.replay_shapes
+    if len(kinds) < 2 or (shapes and (shapes.shapes or shapes.padded)):  # those weigh all of them
         return None
     if recording.replay is not None and recording.replay.replay_bursts:
         return recording.replay.kind

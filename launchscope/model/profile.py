@@ -166,8 +166,9 @@ class Replay:
     correct: Correctness = Correctness()
     scopes: tuple[ScopeReplay, ...] = ()  # smaller ones, where the whole step was not captured
     shapes: tuple[ShapeReplay, ...] = ()  # where they vary: those that come back
-    # Where none comes back: every step, with its inputs padded to these.
-    padded: ShapeReplay | None = None
+    # Where none comes back: the steps whose inputs are padded to these, in ascending order.
+    padded: tuple[ShapeReplay, ...] = ()
+    padding_pct: float | None = None  # of the padded inputs' elements, that is padding
 
 
 @dataclass(frozen=True)

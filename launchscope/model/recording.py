@@ -395,6 +395,8 @@ class ShapeBursts:
     steps: int  # of this shape, among those that the pass saw
     eager_bursts: tuple[tuple[float, ...], ...] = ()
     replay_bursts: tuple[tuple[float, ...], ...] = ()
+    # Elements in the inputs of each eager step; (): all have this shape.
+    eager_sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -405,8 +407,10 @@ class ShapesResult:
     steps: int  # that the pass saw
     distinct: int  # shapes among them
     reason: Reason | None = None  # why it ended with these
-    # If no shape came back: replays of one large step, and eager steps of all sizes.
-    padded: ShapeBursts | None = None
+    # If no shape came back: replays of steps of a few sizes, the largest first, and eager steps of
+    # all sizes.
+    padded: tuple[ShapeBursts, ...] = ()
+    sizes: tuple[int, ...] = ()  # elements in the inputs of each step that the pass saw
 
 
 @dataclass(frozen=True)

@@ -51,14 +51,28 @@ def test_lengths_that_come_back_are_measured_and_weighted(
 
 
 @pytest.mark.parametrize("loop", [SERVES, TRAINS], ids=["serves", "trains"])
-def test_lengths_that_never_come_back_are_measured_at_the_largest_size(
+def test_lengths_that_never_come_back_are_measured_at_a_few_sizes(
     profiled: Profiled, loop: str
 ) -> None:
-    profile = profiled(HEAD.format(lengths="list(range(16, 300))") + loop)
+    lengths = "[16 + 37 * step % 401 for step in range(400)]"
+    profile = profiled(HEAD.format(lengths=lengths) + loop)
     padded = profile.replay.padded
     assert profile.replay.shapes == ()
-    assert padded is not None, profile.notes
-    assert padded.inputs[0].dims[1] > 60  # the lengths before were shorter
-    assert padded.replay_ms > 0.0
+    assert 1 <= len(padded) <= 4, profile.notes
+    sizes = [shape.inputs[0].dims[1] for shape in padded]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > 300
+    assert 80.0 < sum(shape.share_pct for shape in padded) <= 100.0
+    assert all(0.0 < shape.replay_ms < shape.eager_ms for shape in padded)
+    assert profile.replay.padding_pct is not None
+    assert 0.0 < profile.replay.padding_pct < 70.0
     assert profile.verdict is not None
-    assert profile.verdict.recommendation in ("adopt_bucketed", "stay_eager", "adopt_after_fixes")
+    assert profile.verdict.basis == "measured"
+    assert profile.verdict.recommendation in ("adopt_bucketed", "stay_eager")
+
+
+def test_lengths_that_only_grow_are_measured_at_the_largest(profiled: Profiled) -> None:
+    profile = profiled(HEAD.format(lengths="list(range(16, 300))") + SERVES)
+    (padded,) = profile.replay.padded
+    assert padded.inputs[0].dims[1] > 60
+    assert padded.replay_ms > 0.0

@@ -32,6 +32,7 @@ from launchscope.model import (
     Reason,
     Replay,
     ScopeReplay,
+    ShapeReplay,
     Shapes,
     ShapeSignature,
     SizeCount,
@@ -107,6 +108,12 @@ def checked(status: Any, **changes: Any) -> Replay:
     return replayed(correct=Correctness(status, **changes))
 
 
+def padded_to(*sizes: int) -> Replay:
+    found = (ShapeReplay(tensors(f"(8, {size}) int64"), 40.0, 9.0, 3.0) for size in sizes)
+    ended = Reason("ops_change", {"variants": 2, "steps": 2})
+    return Replay("skipped", ended, padded=tuple(found), padding_pct=12.0)
+
+
 def widely_spread() -> Profile:
     base, times = profile(), (8.0, 8.5, 9.0, 12.0, 14.0, 14.5)
     metrics = base.metrics | {"iteration_ms": Metric.of_samples(times, "ms")}
@@ -175,6 +182,8 @@ def bases() -> dict[str, Profile]:
         "frozen": profile(replay=checked("different", causes=CAUSES)),
         "scheduler": profile(facts={"scheduler_live": True, "optimizer_classes": ("SGD", "Adam")}),
         "padded": predicted(shapes=PADDED),
+        "padded to one size": profile(shapes=NEW_EACH_STEP, replay=padded_to(120)),
+        "padded to two sizes": profile(shapes=NEW_EACH_STEP, replay=padded_to(100, 120)),
         "many shapes": predicted(shapes=MANY, blockers=(item_blocker(),)),
         "new each step": predicted(shapes=NEW_EACH_STEP),
         "growing": predicted(shapes=GROWING),

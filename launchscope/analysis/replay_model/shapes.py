@@ -1,12 +1,17 @@
-"""The gain of one graph for each of the input shapes that come back."""
+"""The gain of one graph for each of the input shapes that come back, or for each size to pad to."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain, pairwise
 from statistics import median
 
 import numpy as np
 
+from launchscope.analysis.replay_model.bucket_sizes import curve, fewest_buckets
 from launchscope.analysis.replay_model.gain import Projection
 from launchscope.analysis.timing import StepTimes
 from launchscope.model import ShapeBursts, ShapeReplay, ShapesResult
@@ -21,23 +26,54 @@ def shape_replays(result: ShapesResult | None) -> tuple[ShapeReplay, ...]:
     return tuple(shape for shape in found if shape is not None)
 
 
-def padded_replay(result: ShapesResult | None, times: StepTimes) -> ShapeReplay | None:
-    """Every step with its inputs padded to one size; eager is the mean step of all sizes."""
-    if result is None or result.padded is None or not times.step_ms:
-        return None
-    found, mean = _timed(result.padded, 100.0), float(np.mean(times.step))
-    if found is None:
-        return None
-    replay = [median(burst) for burst in result.padded.replay_bursts if burst]
-    least, most = mean - max(replay), mean - min(replay)
-    return replace(found, eager_ms=mean, least_saved_ms=least, most_saved_ms=most)
+def padded_replays(result: ShapesResult | None) -> tuple[tuple[ShapeReplay, ...], float | None]:
+    """The steps padded to the sizes that take the least time, and how much of the padded inputs is
+    padding, in percent. Other steps, for which a replay takes longer, stay eager; where it does for
+    all of them, the largest size alone shows that."""
+    measured = {} if result is None else {_elements(shape): shape for shape in result.padded}
+    eager = [
+        (size, ms)
+        for shape in measured.values()
+        for size, ms in zip(shape.eager_sizes, chain.from_iterable(shape.eager_bursts))
+    ]
+    if result is None or not eager:
+        return (), None
+    count, edges = Counter(result.sizes), sorted(measured)
+    sizes = sorted(size for size in count if size <= edges[-1])
+    graph_of = [edges[bisect_left(edges, size)] for size in sizes]
+    replay_ms = {size: _medians(measured[size].replay_bursts) for size in edges}
+    eager_ms, steps = np.array(curve(eager, sizes)), np.array([count[size] for size in sizes])
+    replay = [median(replay_ms[graph]) for graph in graph_of]
+    chosen = fewest_buckets(list(steps), list(eager_ms), replay, len(edges))
+    kept, ends = np.array(chosen.graphed), chosen.edges
+    if not kept.any():
+        kept, ends = np.ones(len(sizes), bool), (len(sizes) - 1,)
+    found, filled, padded = [], 0, 0
+    for low, high in pairwise((-1, *ends)):
+        inside = np.flatnonzero(kept[low + 1 : high + 1]) + low + 1
+        graph, own = measured[graph_of[high]], int(steps[inside].sum())
+        if not own:
+            continue
+        mean = float(np.dot(steps[inside], eager_ms[inside])) / own
+        saved = sorted(mean - ms for ms in replay_ms[graph_of[high]])
+        share = 100.0 * own / len(result.sizes)
+        replayed = replay[high]
+        found.append(ShapeReplay(graph.inputs, share, mean, replayed, saved[0], saved[-1]))
+        filled += int(np.dot(steps[inside], np.array(sizes)[inside]))
+        padded += own * graph_of[high]
+    return tuple(found), 100.0 * (1 - filled / padded)
+
+
+def _elements(shape: ShapeBursts) -> int:
+    return sum(math.prod(tensor.dims) for tensor in shape.inputs)
+
+
+def _medians(bursts: Sequence[Sequence[float]]) -> list[float]:
+    return [median(burst) for burst in bursts if burst]
 
 
 def _timed(shape: ShapeBursts, share_pct: float) -> ShapeReplay | None:
-    eager, replay = (
-        [median(burst) for burst in bursts if burst]
-        for bursts in (shape.eager_bursts, shape.replay_bursts)
-    )
+    eager, replay = _medians(shape.eager_bursts), _medians(shape.replay_bursts)
     if not eager or not replay:
         return None
     bounds = (max(0.0, min(eager) - max(replay)), max(eager) - min(replay))

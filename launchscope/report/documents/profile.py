@@ -264,8 +264,9 @@ def durations(profile: Profile, *, spread: bool = True) -> list[Row]:
         if (eager := scope.eager_ms) and (replay := scope.replay_ms):
             label = f"{scope.scope.replace('_', ' and ')} alone"
             rows.append(Row(label, ms(eager), ms(replay), eager / replay))
-    for shape in profile.replay.shapes:
-        label = f"step with inputs {shapes(shape.inputs)}"
+    for shape in (*profile.replay.shapes, *profile.replay.padded):
+        what = "padded to" if shape in profile.replay.padded else "with inputs"
+        label = f"step {what} {shapes(shape.inputs)}"
         ratio = shape.eager_ms / shape.replay_ms if shape.replay_ms else None
         rows.append(Row(label, ms(shape.eager_ms), ms(shape.replay_ms), ratio))
     whole = Row(
@@ -282,7 +283,8 @@ def _launching(profile: Profile) -> list[Row]:
     is_replayed = _is_replayed(profile)
     host_us = profile.value("host_replay_us") if is_replayed else None
     host = "" if host_us is None else ms(host_us / 1000.0)
-    launches = "1" if is_replayed and not profile.replay.shapes else ""
+    measured = profile.replay.shapes or profile.replay.padded
+    launches = "1" if is_replayed and not measured else ""
     rows = [
         Row(f"host time{of}", _metric(profile, "host_ms"), host),
         Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),

@@ -71,14 +71,19 @@ def RULE(profile: Profile) -> Findings:
             eager_ms=shape.eager_ms,
             replay_ms=shape.replay_ms,
         )
-    if (padded := profile.replay.padded) is not None:
+    for padded in profile.replay.padded:
+        padding = profile.replay.padding_pct
         yield RULE.finding(
             "info",
-            f"Padded to the largest size seen ({shapes(padded.inputs)}), every step takes "
-            f"{ms(padded.replay_ms)} in a graph; eager takes {ms(padded.eager_ms)} on average",
-            "Several sizes add less work: launchscope compare --buckets plans them.",
+            f"Padded to {shapes(padded.inputs)}, {pct(padded.share_pct)} of the steps take "
+            f"{ms(padded.replay_ms)} in a graph; eager they take {ms(padded.eager_ms)} on average",
+            f"The replays include the work on padding: {pct(padding)} of all padded inputs."
+            if padding
+            else "",
+            share_pct=padded.share_pct,
             eager_ms=padded.eager_ms,
             replay_ms=padded.replay_ms,
+            padding_pct=padding,
         )
     distinct, grown = distinct_inputs(profile), growth(profile)
     steps = sum(signature.steps for signature in profile.shapes.signatures)

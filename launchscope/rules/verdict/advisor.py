@@ -95,7 +95,8 @@ def _decide_paying(profile: Profile, found: Gain) -> Decision:
     fixes = list(obstacles(profile))
     codes = tuple(fix.code for fix in fixes)
     padding = any(fix.kind == "padding" for fix in fixes)
-    if padding and distinct_inputs(profile) > MAX_BUCKETS and not profile.replay.shapes:
+    measured = profile.replay.shapes or profile.replay.padded
+    if padding and distinct_inputs(profile) > MAX_BUCKETS and not measured:
         return "stay_eager", headline.too_many_shapes(profile, found, fixes), ("LS010", *codes)
     status = profile.replay.status
     if status in ("blocked", "what_if") or (fixes and not (padding and len(fixes) == 1)):

@@ -10,7 +10,7 @@ from launchscope.rules.findings.ls041_rehearsal import NOT_USED
 from launchscope.rules.profile_queries import PARTS, Gain, runs_torch
 from launchscope.rules.shape_change import distinct_inputs, every_step_differs
 from launchscope.rules.verdict.obstacles import Obstacle, clauses
-from launchscope.wording import ms, pct, pct_beside, place, plural, share_of, times
+from launchscope.wording import listed, ms, pct, pct_beside, place, plural, share_of, times
 from launchscope.wording import shapes as shapes_text
 
 _BEFORE_PADDING = ", before the cost of padding"
@@ -44,10 +44,12 @@ def bucketed(profile: Profile, found: Gain) -> str:
             f"steps) {_effect(profile, found)}."
         )
     padded = profile.replay.padded
-    if padded is not None and found.basis == "measured":
-        return (
-            "Pad the inputs of every step to one size, then adopt one CUDA graph: a replay of the "
-            f"largest size seen ({shapes_text(padded.inputs)}) {_effect(profile, found)}."
+    if padded and found.basis == "measured":
+        sizes = listed([shapes_text(shape.inputs) for shape in padded])
+        to = "one size" if len(padded) == 1 else f"{len(padded)} sizes"
+        graphs = "one CUDA graph" if len(padded) == 1 else "one CUDA graph for each"
+        return f"Pad the inputs to {to} ({sizes}), then adopt {graphs}: a replay " + (
+            f"{_effect(profile, found)}{_padding(profile)}."
         )
     effect = f"a replay {_effect(profile, found)}{_BEFORE_PADDING}"
     if every_step_differs(profile):
@@ -59,6 +61,11 @@ def bucketed(profile: Profile, found: Gain) -> str:
         f"Adopt one CUDA graph per shape ({plural(distinct_inputs(profile), 'shape')} seen) and "
         f"pad the inputs to these shapes: {effect}."
     )
+
+
+def _padding(profile: Profile) -> str:
+    padding = profile.replay.padding_pct
+    return f", although {pct(padding)} of the padded inputs is padding" if padding else ""
 
 
 def graphed(profile: Profile) -> str:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from launchscope.analysis import build_profile
-from launchscope.analysis.comparison.buckets import bucket_plan, curve
+from launchscope.analysis.comparison.buckets import bucket_plan
+from launchscope.analysis.replay_model.bucket_sizes import curve
 from launchscope.model import BucketPlan, Profile, Recording, SizesResult, TensorShape
 from launchscope.rules.verdict.bucket_plan import advised
 from tests.analysis.varying import generating, lengths, recorded

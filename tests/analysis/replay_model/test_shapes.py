@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.analysis import build_profile
+from launchscope.analysis.replay_model.shapes import padded_replays
 from launchscope.model import Reason, ReplayResult, ShapeBursts, ShapesResult, TensorShape
 from launchscope.rules import advise
 from tests.builders import recording, timing
@@ -56,15 +57,58 @@ def test_padding_to_one_size_decides_only_where_it_pays(
     tmp_path: Path, replay_ms: float, pays: bool
 ) -> None:
     """Several sizes may pay where one does not."""
-    padded = ShapeBursts(LONG, 0, ((9.0, 2.0),), ((replay_ms,),))
+    padded = ShapeBursts(LONG, 0, ((4.6, 2.6),), ((replay_ms,),), (400, 200))
     ended = Reason("error", {"kind": "RuntimeError", "error": "no capture"})
-    result = ShapesResult((), steps=40, distinct=40, reason=ended, padded=padded)
+    sizes = tuple(range(200, 401, 50))
+    result = ShapesResult((), 5, 5, reason=ended, padded=(padded,), sizes=sizes)
     skipped = ReplayResult("skipped", Reason("ops_change", {"variants": 3, "steps": 3}))
     times = timing(iteration_ms=4.0, step_ms=3.6)
     found = recording(tmp_path, timing=times, replay=skipped, replay_shapes=result)
     profile = build_profile(found)
-    assert profile.replay.padded is not None
-    assert profile.replay.padded.eager_ms == pytest.approx(3.6)  # of steps of all sizes
+    (only,) = profile.replay.padded
+    # Steps whose eager time is shorter than the replay stay eager.
+    assert (only.share_pct, only.eager_ms) == pytest.approx((100.0, 3.6) if pays else (60.0, 4.1))
     expected = pytest.approx(100 * (3.6 - replay_ms) / 4.0) if pays else None
     assert profile.value("removable_pct") == expected
     assert "the capture of one of the shapes failed: RuntimeError: no capture" in profile.notes
+
+
+def padded_to(sizes: dict[int, float], seen: tuple[int, ...]) -> ShapesResult:
+    """Replays of these sizes, beside eager steps of 10 us per element."""
+    eager = tuple(size / 100 for size in seen), seen
+    shapes = [
+        ShapeBursts((TensorShape((size,), "float32"),), 0, (eager[0],), ((ms,),), eager[1])
+        for size, ms in sizes.items()
+    ]
+    return ShapesResult((), len(seen), len(seen), padded=tuple(shapes), sizes=seen)
+
+
+def test_steps_are_padded_to_the_sizes_that_take_the_least_time() -> None:
+    result = padded_to({400: 2.0, 300: 1.5, 200: 0.9, 100: 0.89}, (50, 100, 150, 200, 350, 400))
+    short, long = padded_replays(result)[0]
+    assert (short.inputs[0].dims, long.inputs[0].dims) == ((200,), (400,))
+    assert (short.share_pct, long.share_pct) == pytest.approx((50.0, 100 / 3))
+    # Steps of 50 stay eager, which takes 0.5 ms.
+    assert (short.eager_ms, short.replay_ms) == pytest.approx((1.5, 0.9))
+    assert (long.eager_ms, long.replay_ms) == pytest.approx((3.75, 2.0))
+    padding = padded_replays(result)[1]
+    assert padding == pytest.approx(100 * (1 - (100 + 150 + 200 + 350 + 400) / 1400))
+
+
+def test_where_no_size_is_faster_than_eager_the_largest_shows_the_loss() -> None:
+    result = padded_to({400: 5.0, 200: 4.5}, (100, 200, 300, 400))
+    (only,), padding = padded_replays(result)
+    assert (only.inputs[0].dims, only.share_pct, only.replay_ms) == ((400,), 100.0, 5.0)
+    assert only.eager_ms == pytest.approx(2.5)
+    assert padding == pytest.approx(100 * (1 - 1000 / 1600))
+
+
+def test_steps_larger_than_every_size_stay_eager() -> None:
+    (only,), _ = padded_replays(padded_to({300: 0.5}, (100, 200, 300, 400)))
+    assert only.share_pct == 75.0
+    assert only.eager_ms == pytest.approx(2.0)
+
+
+def test_a_recording_without_timed_steps_of_known_size_shows_no_padding() -> None:
+    assert padded_replays(None) == ((), None)
+    assert padded_replays(ShapesResult((), 3, 3, sizes=(1, 2, 3))) == ((), None)

@@ -337,20 +337,27 @@ def test_few_shapes_get_one_graph_each() -> None:
     assert "capture one graph per shape" in given.instructions[-2]
 
 
-def test_inputs_that_pay_even_when_padded_to_one_size_are_padded() -> None:
-    padded = ShapeReplay(tensors("(8, 120) float32"), 100.0, 9.0, 3.0)
+def test_inputs_that_pay_when_padded_to_a_few_sizes_are_padded() -> None:
+    padded = (
+        ShapeReplay(tensors("(8, 100) float32"), 60.0, 9.0, 2.0),
+        ShapeReplay(tensors("(8, 120) float32"), 40.0, 9.0, 3.0),
+    )
     of = profile(
         shapes=shapes("(8, 97) float32", "(8, 101) float32", "(8, 120) float32"),
-        replay=Replay("skipped", Reason("ops_change"), padded=padded),
+        replay=Replay("skipped", Reason("ops_change"), padded=padded, padding_pct=12.0),
     )
     given = verdict(of)
     assert (given.recommendation, given.basis) == ("adopt_bucketed", "measured")
     assert given.headline.startswith(
-        "Pad the inputs of every step to one size, then adopt one CUDA graph: a replay of the "
-        "largest size seen ((8, 120) float32) shortens the iteration by 62 %"
+        "Pad the inputs to 2 sizes ((8, 100) float32 and (8, 120) float32), then adopt one CUDA "
+        "graph for each: a replay shortens the iteration by 62 %"
     )
+    assert given.headline.endswith(", although 12 % of the padded inputs is padding.")
     found = [finding for finding in advise(of).findings if finding.code == "LS010"]
-    assert "every step takes 3.00 ms in a graph; eager takes 9.00 ms on average" in found[0].title
+    assert found[1].title == (
+        "Padded to (8, 120) float32, 40 % of the steps take 3.00 ms in a graph; eager they take "
+        "9.00 ms on average"
+    )
 
 
 def test_shapes_whose_replays_were_measured_get_one_graph_each() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from launchscope.model import (
@@ -23,6 +23,9 @@ from launchscope.runner.child.passes.replay import CapturePass, ReplayPass, ops_
 # How many steps are only counted, how many shapes are captured at most, in how many steps, and how
 # many steps of each are timed.
 _COUNTED, _MOST_SHAPES, _MOST_STEPS, _TIMED = 12, 4, 400, 10
+# Where every step differs: the shares of the steps that are no larger than the sizes to pad to, how
+# much less a size may cover, and how many steps it is waited for.
+_COVERED, _TOLERANCE, _LONGEST_WAIT = (1.0, 0.75, 0.5, 0.25), 0.2, 60
 Inputs = tuple[TensorShape, ...]
 
 
@@ -48,12 +51,28 @@ class OneShape(CapturePass):
 
 
 class OneSize(OneShape):
-    """The replay of one large step, timed beside steps of any size: what every step would cost if
-    its inputs were padded to that size. Where no shape comes back, none can warm another one up."""
+    """The replay of one step of a fitting size, timed beside steps of any size: what it would cost
+    to pad to that size. Where no shape comes back, none can warm another one up."""
+
+    def __init__(self, fits: Callable[[], bool], size: Callable[[], int]):
+        super().__init__(fits)
+        self._size = size
+        self._sizes: list[int] = []  # of the steps that are timed
 
     def start(self, context: Context) -> None:
         super().start(context)
         self._is_usual_step = self._may_serve
+
+    def end(self) -> bool:
+        if self._bursts is not None:
+            self._sizes.append(self._size())
+        return super().end()
+
+    def eager_sizes(self, eager: Sequence[Sequence[float]]) -> tuple[int, ...]:
+        """Of the steps in these bursts, of which the first does not count."""
+        length = len(eager[0]) + 1 if eager else 1
+        counted = [size for index, size in enumerate(self._sizes) if index % length]
+        return tuple(counted[: sum(map(len, eager))])
 
     def _may_serve(self) -> bool:
         return not self._is_warm or self._bursts is not None or self._is_usual_shape()
@@ -61,7 +80,7 @@ class OneSize(OneShape):
 
 class ReplayShapesPass(Pass[ShapesResult]):
     """One shape after the other, the most frequent one first: a graph has one shape only. Where
-    none comes back, one that is as large as any so far."""
+    none comes back, one step as large as any so far, and steps of smaller sizes to pad to."""
 
     name = "replay_shapes"
     label = "replaying each shape"
@@ -86,18 +105,23 @@ class ReplayShapesPass(Pass[ShapesResult]):
             return ops_change(inspect)
         return None
 
-    def make_one(self, is_usual: Callable[[], bool], *, pads: bool) -> Pass[ReplayResult]:
-        return OneSize(is_usual) if pads else OneShape(is_usual)
+    def make_one(self, target: Inputs) -> Pass[ReplayResult]:
+        return OneShape(lambda: self._inputs == target)
+
+    def make_size(self) -> OneSize:
+        return OneSize(self._fits, lambda: _elements(self._inputs))
 
     def start(self, context: Context) -> None:
         super().start(context)
         self._seen: Counter[Inputs] = Counter()
+        self._sizes: list[int] = []  # elements, of each step
         self._tried: list[Inputs] = []
         self._inputs: Inputs = ()
         self._one: Pass[ReplayResult] | None = None
         self._measured: list[ShapeBursts] = []
-        self._largest = 0  # elements, of what to pad to
-        self._padded: ShapeBursts | None = None
+        self._padded: list[ShapeBursts] = []
+        self._pads = False
+        self._began = 0  # the steps before the current size
 
     def begin(self) -> None:
         self._inputs = self.context.step_inputs()
@@ -110,11 +134,13 @@ class ReplayShapesPass(Pass[ShapesResult]):
 
     def end(self) -> bool:
         self._seen[self._inputs] += 1
+        self._sizes.append(_elements(self._inputs))
         if self._one is not None:
             if self._one.end():
                 self._close(complete=True)
             elif self._seen.total() < _MOST_STEPS:
-                return False
+                waits = self._padded and len(self._padded) == len(self._tried)
+                return bool(waits) and self._seen.total() - self._began > _LONGEST_WAIT
         elif self._seen.total() < _COUNTED:
             return False
         return self._seen.total() >= _MOST_STEPS or not self._next()
@@ -123,21 +149,27 @@ class ReplayShapesPass(Pass[ShapesResult]):
         """Begin with the next shape; False if none is left that came back."""
         left = (shape for shape, count in self._seen.most_common() if count > 1)
         target = next((shape for shape in left if shape not in self._tried), None)
-        if target is not None and len(self._tried) < _MOST_SHAPES and not self._largest:
+        if target is not None and len(self._tried) < _MOST_SHAPES and not self._pads:
             self._tried.append(target)
-            self._one = self.make_one(lambda: self._inputs == target, pads=False)
-        elif not self._tried and all(self._seen):
-            self._largest = max(map(_elements, self._seen))
-            self._one = self.make_one(self._is_large, pads=True)
+            self._one = self.make_one(target)
+        elif (self._pads or not self._tried) and all(self._seen):
+            if len(self._padded) < len(self._tried) or len(self._tried) == len(_COVERED):
+                return False
+            self._pads, self._began = True, self._seen.total()
+            self._one = self.make_size()
         else:
             return False
         self._one.start(self.context)
         return True
 
-    def _is_large(self) -> bool:
-        if _elements(self._inputs) < self._largest:
+    def _fits(self) -> bool:
+        """Whether this step has the size that is captured next. Larger ones will stay eager."""
+        size, most = _elements(self._inputs), _COVERED[len(self._tried)]
+        least = most - (_TOLERANCE if self._tried else _TOLERANCE / 2)
+        covered = sum(seen <= size for seen in self._sizes) / len(self._sizes)
+        if not least <= covered <= most or size in map(_elements, self._tried):
             return False
-        self._tried = [self._inputs]
+        self._tried.append(self._inputs)
         return True
 
     def _close(self, *, complete: bool) -> None:
@@ -146,8 +178,8 @@ class ReplayShapesPass(Pass[ShapesResult]):
         if result is not None and result.status == "measured":
             bursts = result.eager_bursts, result.replay_bursts
             found = ShapeBursts(self._tried[-1], 0, *bursts)
-            if self._largest:
-                self._padded = found
+            if isinstance(one, OneSize):
+                self._padded.append(replace(found, eager_sizes=one.eager_sizes(bursts[0])))
             else:
                 self._measured.append(found)
 
@@ -166,7 +198,8 @@ class ReplayShapesPass(Pass[ShapesResult]):
     def _result(self, reason: Reason | None) -> ShapesResult:
         shapes = [replace(shape, steps=self._seen[shape.inputs]) for shape in self._measured]
         counts = self._seen.total(), len(self._seen)
-        return ShapesResult(tuple(shapes), *counts, reason, self._padded)
+        sizes = tuple(self._sizes) if self._padded else ()
+        return ShapesResult(tuple(shapes), *counts, reason, tuple(self._padded), sizes)
 
 
 def _elements(inputs: Inputs) -> int:

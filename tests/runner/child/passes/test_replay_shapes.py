@@ -21,7 +21,7 @@ STEPS_OF_ONE = 5
 class Measured:
     """Takes the place of the captures of one shape: it needs so many steps of it."""
 
-    def __init__(self, is_usual: Callable[[], bool], *, pads: bool):
+    def __init__(self, is_usual: Callable[[], bool]):
         self.is_usual, self.seen = is_usual, 0
 
     def start(self, context: Context) -> None: ...
@@ -47,12 +47,35 @@ def context(tmp_path: Path) -> Context:
     return context_of(tmp_path, torch.nn.Linear(1, 1))
 
 
+class MeasuredSize(OneSize):
+    """The same for one size to pad to: the next steps of any size are timed beside it."""
+
+    def start(self, context: Context) -> None:
+        self._bursts = None
+
+    def begin(self) -> None:
+        if self._bursts is None and self._is_usual_shape():
+            self._bursts = object()  # type: ignore[assignment]
+
+    def end(self) -> bool:
+        if self._bursts is not None:
+            self._sizes.append(self._size())
+        return len(self._sizes) >= STEPS_OF_ONE
+
+    def finish(self, complete: bool) -> ReplayResult | None:
+        bursts = ((2.0,) * (STEPS_OF_ONE - 1),), ((1.0,),)
+        whole = complete and self._sizes
+        return ReplayResult("measured", None, None, "full_step", (), *bursts) if whole else None
+
+
 def ran(context: Context, steps: Iterable[Any], error_in: int | None = None) -> ShapesResult | None:
     """The pass over steps with these inputs, the script ending after them."""
     now: list[Any] = []
     context.step_inputs = lambda: now[-1]
     entry = ReplayShapesPass()
-    entry.make_one = Measured  # type: ignore[assignment, method-assign]
+    entry.make_one = lambda target: Measured(lambda: now[-1] == target)  # type: ignore[assignment, method-assign, return-value]
+    size = lambda: now[-1][0].dims[-1] if now[-1] else 0  # noqa: E731
+    entry.make_size = lambda: MeasuredSize(entry._fits, size)  # type: ignore[method-assign]
     entry.start(context)
     for index, inputs in enumerate(steps):
         now.append(inputs)
@@ -74,20 +97,37 @@ def test_each_shape_that_comes_back_is_measured_and_weighted(context: Context) -
     assert result.steps < 60  # no longer than it needs
 
 
-def test_of_batches_that_all_differ_one_as_large_as_any_before_it_is_captured(
-    context: Context,
-) -> None:
-    sizes = [*range(100, 112), *range(20), 111, *range(40, 60), *range(112, 117)]
-    result = ran(context, [(TensorShape((1, size), "float32"),) for size in sizes])
+def of_sizes(sizes: Iterable[int]) -> list[Any]:
+    return [(TensorShape((1, size), "float32"),) for size in sizes]
+
+
+def test_batches_that_all_differ_are_captured_at_a_few_sizes(context: Context) -> None:
+    sizes = [37 * step % 401 for step in range(1, 400)]
+    result = ran(context, of_sizes(sizes))
     assert result is not None
-    assert (result.shapes, result.distinct) == ((), len(set(sizes)) - 1)
-    assert result.padded is not None
-    assert [shape.dims for shape in result.padded.inputs] == [(1, 115)]
+    assert result.shapes == ()
+    captured = [shape.inputs[0].dims[1] for shape in result.padded]
+    assert captured == sorted(captured, reverse=True)
+    shares = [sum(size <= at for size in sizes) / len(sizes) for at in captured]
+    assert shares == pytest.approx([0.95, 0.65, 0.4, 0.15], abs=0.2)
+    assert result.sizes == tuple(sizes[: result.steps])
+    assert result.steps < 100  # no longer than it needs
+    for shape in result.padded:  # the first step of a burst does not count
+        assert len(shape.eager_sizes) == len(shape.eager_bursts[0]) == STEPS_OF_ONE - 1
+        at = sizes.index(shape.inputs[0].dims[1])
+        assert shape.eager_sizes == tuple(sizes[at + 1 : at + STEPS_OF_ONE])
 
 
-def test_steps_of_all_sizes_are_timed_beside_the_large_one(context: Context) -> None:
+def test_sizes_that_only_grow_are_captured_at_the_largest_alone(context: Context) -> None:
+    result = ran(context, of_sizes(range(10, 1000)))
+    assert result is not None
+    assert [shape.inputs[0].dims for shape in result.padded] == [(1, 22)]
+    assert result.steps < 100  # no smaller one is waited for forever
+
+
+def test_steps_of_all_sizes_are_timed_beside_one(context: Context) -> None:
     fits = False
-    one = OneSize(lambda: fits)
+    one = OneSize(lambda: fits, lambda: 7)
     one.start(context)
     assert one._is_usual_step()  # any step warms up
     one._is_warm = True
@@ -96,6 +136,13 @@ def test_steps_of_all_sizes_are_timed_beside_the_large_one(context: Context) -> 
     assert one._is_usual_step()
     fits, one._bursts = False, object()  # type: ignore[assignment]
     assert one._is_usual_step()
+
+
+def test_the_first_step_of_each_burst_does_not_count() -> None:
+    one = OneSize(bool, int)
+    one._sizes = [10, 11, 12, 20, 21, 22, 30]  # of two bursts, and of one that was not read
+    assert one.eager_sizes(((1.0, 1.0), (2.0, 2.0))) == (11, 12, 21, 22)
+    assert one.eager_sizes(()) == ()
 
 
 def test_a_shape_that_does_not_come_again_is_not_waited_for_forever(context: Context) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launchscope.analysis.comparison.buckets import PARTS, choose_buckets
+from launchscope.analysis.replay_model.bucket_sizes import PARTS, choose_buckets
 
 
 def brute_force(
