@@ -34,9 +34,6 @@ from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.source_lines import code_place
 from launchscope.runner.child.torch_types import Args, Event, Function, Kwargs, Op, Tensor, Value
 
-# A wait inside an unknown op, which the inspection reports and no stub can replace.
-WITHOUT_STUB = "cudaStreamSynchronize"
-
 
 class StubMismatchError(ForScriptError, ReasonError):
     """The captured step ran other blocking operations than the recorded one."""
@@ -171,6 +168,9 @@ class Stubs:
             ordered = iter(self._answer(call, lambda: [matrix.coalesce() for matrix in mixed]))
             args = tuple(next(ordered) if any(v is m for m in mixed) else v for v in args)
             return run(*args, **kwargs)
+        if category is None and op._schema.is_mutable:  # in place: nothing to record
+            self._answer(call, lambda: self._timed(run, args, kwargs) is None)
+            return args[0]
         if category is None:
             return self._answer(call, lambda: self._timed(run, args, kwargs))
         answer = self._answer(call, lambda: run(*args, **kwargs))

@@ -11,6 +11,8 @@ from launchscope.runner.child.torch_types import Args, Kwargs, Op, Tensor, Torch
 SYNC, HOST_COPY, DYNAMIC, RNG = "sync", "host_copy", "dynamic_shape", "rng"
 OTHER = "other"  # an op that waits, or that a capture refuses, for a reason of its own
 UNKNOWN_OP = "unknown"  # one of several at its line
+# A wait inside an op that is not known, or that changes more than one tensor: no stub replaces it.
+UNKNOWN_WAIT = "cudaStreamSynchronize"
 
 # Ops that read a device value on the host, or whose output shape depends on values.
 _BY_NAME = {
@@ -105,6 +107,14 @@ def blocker_of(
         return SYNC
     families = (kind for family, kind in _FAMILIES.items() if name.startswith(family))
     return _BY_NAME.get(name) or next(families, None)
+
+
+@functools.cache
+def is_replaceable(op: Op) -> bool:
+    """Whether a step can go on without this op: with the result of an earlier step, or, if it works
+    in place, with the tensor as it is."""
+    written = [a.alias_info is not None and a.alias_info.is_write for a in op._schema.arguments]
+    return not any(written) or (written[0] and sum(written) == 1 and len(op._schema.returns) == 1)
 
 
 @functools.cache

@@ -15,6 +15,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import FrameType
 from typing import TypeAlias, cast
 
 from launchscope.model import (
@@ -34,7 +35,9 @@ from launchscope.runner.child.ops.blocking import (
     OTHER,
     RNG,
     SYNC,
+    UNKNOWN_WAIT,
     blocker_of,
+    is_replaceable,
     runs_no_kernel,
 )
 from launchscope.runner.child.ops.module_stack import ModuleNames
@@ -57,6 +60,7 @@ from launchscope.runner.child.source_lines import (
     library_frames,
     user_line,
 )
+from launchscope.runner.child.target import is_ours
 from launchscope.runner.child.torch_types import (
     Args,
     Function,
@@ -163,6 +167,8 @@ class StepStream:
         self.part: StepPart = "forward"
         self.in_compiled = False  # in a call of compiled code
         self.running: str | None = None  # the op that runs now, if a stub can replace its result
+        self.unnamed_waits = 0  # of which torch did not say in which op they were
+        self.names_waits = False  # finds out the op of each wait, which costs time
         self.blockers: Counter[BlockerRecord] = Counter()
         self.produced: set[StorageRef] = {None}  # what has no storage is no input either
         self.read: dict[StorageRef, TensorShape] = {}
@@ -319,9 +325,12 @@ def make_dispatch_mode(
             where = host.zeroed.pop(weak_storage(args[0]), where)
         if touches:
             record_memory(op, args, kwargs, tensors)
-        stream.running = None if op._schema.is_mutable else dotted(name)
+        stream.running = dotted(name) if is_replaceable(op) else None
         try:
-            result = run(*args, **kwargs)
+            if stream.names_waits:
+                result = _warning_at_once(torch, lambda: run(*args, **kwargs))
+            else:
+                result = run(*args, **kwargs)
         finally:
             stream.running = None
         made = list(tensors_in(torch, result))
@@ -403,14 +412,18 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
 
     def show(shown: warnings.WarningMessage) -> None:
         if not streams or not _is_sync_warning(shown.message):
-            original_show(shown)
+            # A thread of the backward has no line of the script. It was warned of in steps before.
+            at_once = any(stream.names_waits for stream in streams)
+            if not at_once or _has_caller(sys._getframe(1)):
+                original_show(shown)
             return
         try:
             for stream in streams:
                 place, op = stream.place(), stream.running
+                stream.unnamed_waits += op is None
                 known = (record.op for record in stream.blockers if _place_of(record) == place)
                 if op is None and not any(known):
-                    stream.block("cudaStreamSynchronize", SYNC, place)
+                    stream.block(UNKNOWN_WAIT, SYNC, place)
                 elif op is not None and op not in known:
                     stream.block(op, OTHER, place)
         except Exception as error:
@@ -433,6 +446,45 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
         yield
     if errors:
         raise errors[0]
+
+
+class _Once:
+    """A sequence of one byte that runs a function when it is read."""
+
+    def __init__(self, run: Callable[[], Value]):
+        self.run = run
+        self.result: Value = None
+        self.error: BaseException | None = None
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        try:
+            self.result = self.run()
+        except BaseException as error:  # the conversion expects none
+            self.error = error
+        return 0
+
+
+def _warning_at_once(torch: Torch, run: Callable[[], Value]) -> Value:
+    """The result of `run()`, after what torch warned of in it. It keeps the warnings of an op until
+    the function that the script called returns, and those of a backward until that is over; the
+    function that is called here ends sooner."""
+    once = _Once(run)
+    try:
+        torch.UntypedStorage(once)
+        if once.error is not None:
+            raise once.error
+        return once.result
+    finally:
+        once.error = None  # it holds this frame, and with it the tensors of the script
+
+
+def _has_caller(frame: FrameType | None) -> bool:
+    while frame is not None and is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _place_of(record: BlockerRecord) -> CodePlace:

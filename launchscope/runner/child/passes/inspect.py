@@ -28,6 +28,7 @@ from launchscope.runner.child.hooks.compile_hooks import graph_breaks
 from launchscope.runner.child.hooks.epochs import is_last_batch
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.machine import gpu_obstacle
+from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_WAIT
 from launchscope.runner.child.ops.device_choice import unused_gpu
 from launchscope.runner.child.ops.foreach import foreach_as_on_cuda
 from launchscope.runner.child.ops.host_copies import (
@@ -113,7 +114,10 @@ class InspectPass(Pass[InspectResult]):
             self._between[len(self._streams) :] = [_between_record(before)]
         self._begun = user_line(sys._getframe(1))
         self._openings[len(self._streams) :] = [self.context.step_inputs()]
-        self._watch(StepStream(self.context.hooks), before)
+        stream = StepStream(self.context.hooks)
+        # One of them may be in an op that is not known to wait, behind one that is.
+        stream.names_waits = any(before.unnamed_waits for before in self._streams)
+        self._watch(stream, before)
         hooks = self.context.hooks
         self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
         self._in_step = True
@@ -231,6 +235,12 @@ class InspectPass(Pass[InspectResult]):
         context = self.context
         known = known_storages(context)
         last = self._streams[-1]
+        if last.names_waits:
+            named = {key: n for key, n in last.blockers.items() if key.category == OTHER}
+            for stream in (stream for stream in self._streams if not stream.names_waits):
+                for record in [key for key in stream.blockers if key.op == UNKNOWN_WAIT]:
+                    del stream.blockers[record]
+                stream.blockers |= Counter(named)
         context.written_storages = set().union(*(s.written for s in self._streams))
         read = _inputs_of(last, known)
         blockers: Counter[BlockerRecord] = Counter()

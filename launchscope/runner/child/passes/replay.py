@@ -20,10 +20,10 @@ from launchscope.model import (
 from launchscope.runner.child.capture.capture import Bursts, Capture, LiveReplay
 from launchscope.runner.child.capture.optimizer_retry import retried
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, before_capture
-from launchscope.runner.child.capture.stubs import WITHOUT_STUB, StubMismatchError, Stubs
+from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.interrupts import own_errors_ignored, raise_if_interrupt
-from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_OP
+from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_OP, UNKNOWN_WAIT
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
@@ -308,8 +308,8 @@ class ReplayPass(CapturePass):
             return changing
         if not context.own_process:
             return Skip("blocked", Reason("callable_with_blockers"))
-        if any(blocker.op == WITHOUT_STUB for blocker in inspect.blockers):
-            return Skip("blocked", Reason("no_stub", {"op": WITHOUT_STUB}))
+        if any(blocker.op == UNKNOWN_WAIT for blocker in inspect.blockers):
+            return Skip("blocked", Reason("no_stub", {"op": UNKNOWN_WAIT}))
         if changing is not None:
             return Skip("blocked", Reason("ops_change_beside_blockers", changing.reason.details))
         if any(blocker.compiled for blocker in inspect.blockers):

@@ -255,3 +255,21 @@ def test_an_op_that_waits_for_its_own_reason_is_left_out_at_that_line_only() -> 
     assert played[0] == recorded[0] == X.norm()
     assert played[1] == Y.norm()
     assert stubs.left_out_ms == 0.0  # there is no GPU
+
+
+def test_an_op_that_waits_and_works_in_place_leaves_its_tensor_as_it_is() -> None:
+    where = None
+
+    def step(x: Any) -> Any:
+        nonlocal where
+        where = user_line(sys._getframe())
+        return x.clone().mul_(2.0)
+
+    step(X)
+    assert where is not None
+    line = SourceLine(where.file, where.line + 1)
+    stubs = Stubs(Hooks(torch, NO_OBSERVER), lambda tensor: True, {("aten.mul_", line)})
+    recorded, played = results_of(stubs, step, X, Y)
+    assert torch.equal(recorded, 2.0 * X)
+    assert torch.equal(played, Y)
+    assert stubs.used == 1

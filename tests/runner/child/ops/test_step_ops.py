@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
+from launchscope.runner.child.ops import step_ops
 from launchscope.runner.child.ops.step_ops import (
     HostTensors,
     StepStream,
@@ -126,25 +127,47 @@ def test_a_product_with_a_sparse_matrix_waits_unless_its_entries_are_in_order() 
     assert blockers_of(lambda: (ordered @ leaf).sum().backward()) == [("aten.mm", "sync")]
 
 
-def test_a_wait_is_that_of_the_op_that_runs_unless_it_changes_its_inputs() -> None:
-    library = torch.library.Library("launchscope_waits", "DEF")
+@pytest.fixture
+def waits_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, str]]]:
+    """What a warning of torch with this text shows, in place of its warnings of waits."""
 
-    def waits(x: Any) -> Any:
-        warnings.warn(SYNC_TEXT, stacklevel=1)
-        return x.clone()
-
-    library.define("solve(Tensor x) -> Tensor")
-    library.impl("solve", waits, "CPU")
-    library.define("sort_(Tensor(a!) x) -> Tensor")
-    library.impl("sort_", waits, "CPU")
-    found = []
-    for op in (torch.ops.launchscope_waits.solve, torch.ops.launchscope_waits.sort_):
+    def found(text: str, work: Callable[[], Any], *, named: bool = True) -> list[tuple[str, str]]:
+        monkeypatch.setattr(step_ops, "_SYNC_WARNING", text)
         stream = StepStream()
+        stream.names_waits = named
         modes = make_dispatch_mode(torch, stream, lambda tensor: True, HostTensors())
         with recording_syncs(torch, stream), modes:
-            op(torch.ones(2))
-        found += [(record.op, record.category) for record in stream.records()]
-    assert found == [("launchscope_waits.solve", "other"), ("cudaStreamSynchronize", "sync")]
+            work()
+        return [(record.op, record.category) for record in stream.records()]
+
+    return found
+
+
+def test_a_wait_is_that_of_the_op_that_runs(waits_of: Any) -> None:
+    text, one = "degrees of freedom", torch.ones(1)
+    assert waits_of(text, lambda: one.var() + 1) == [("aten.var", "other")]
+    # Torch warns when the op is over.
+    found = waits_of(text, lambda: one.var() + 1, named=False)
+    assert found == [("cudaStreamSynchronize", "sync")]
+
+
+def test_a_wait_of_a_backward_is_that_of_its_op(waits_of: Any) -> None:
+    mask = torch.ones(3, dtype=torch.uint8)
+    with pytest.warns(UserWarning, match="indexing with dtype"):
+        chosen = torch.zeros(3, requires_grad=True)[mask].sum()
+    found = waits_of("indexing with dtype", chosen.backward)
+    assert found == [("aten.index_put", "dynamic_shape")]
+
+
+def test_a_wait_of_an_op_that_cannot_be_left_out_stays_unnamed(waits_of: Any) -> None:
+    one, out = torch.ones(1), torch.ones(3)
+    found = waits_of("was resized", lambda: torch.add(one, one, out=out))
+    assert found == [("cudaStreamSynchronize", "sync")]
+
+
+def test_an_op_whose_wait_is_named_raises_what_it_raised(waits_of: Any) -> None:
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
+        waits_of("none", lambda: torch.ones(3) @ torch.ones(4))
 
 
 def test_torch_linalg_waits_for_its_error_check_unless_the_script_checks_itself() -> None:
