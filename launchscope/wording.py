@@ -16,6 +16,7 @@ _FEWEST_FIGURES = 3  # a wide spread must not make 9.3 and 9.6 look like a whole
 # A word, and not the name of a file, a process or an option.
 _WORD = re.compile(r"[a-z]+(?=[ ,:;]|$)")
 _ENDS = (".", "?", "!", ":")
+_MOST_SHAPES = 3
 _INSTALLED = re.compile(r"^.*[\\/](?:site|dist)-packages[\\/]")
 
 
@@ -130,6 +131,13 @@ def sentence(clause: str) -> str:
 def shapes(tensors: Iterable[TensorShape]) -> str:
     """`(8, 129) int64, (8,) float32`."""
     return ", ".join(map(str, tensors))
+
+
+def first_shapes(tensors: Sequence[TensorShape]) -> str:
+    """The same for at most three: `(1, 1) int64, (1, 8, 79, 32) float32, (1, 8, 79, 32) float32
+    and 10 more`."""
+    more = len(tensors) - _MOST_SHAPES
+    return f"{shapes(tensors[:_MOST_SHAPES])} and {more} more" if more > 0 else shapes(tensors)
 
 
 def place(where: SourceLine | None) -> str:

@@ -109,7 +109,8 @@ def build_profile(
         _add_projection(builder, projector, times, result, replay if same_work else None)
     shape_graphs = () if replay is not None else shape_replays(recording.replay_shapes)
     padded, padding_pct = padded_replays(recording.replay_shapes)
-    one_size = recording.replay_shapes is not None and len(recording.replay_shapes.padded) == 1
+    tried = recording.replay_shapes
+    one_size = tried is not None and len(tried.padded) == 1 and not tried.growing
     for graphs in (shape_graphs, padded):
         projection = None if times is None else project_shapes(times, graphs)
         if times is None or projection is None:

@@ -410,7 +410,10 @@ class ShapesResult:
     # If no shape came back: replays of steps of a few sizes, the largest first, and eager steps of
     # all sizes.
     padded: tuple[ShapeBursts, ...] = ()
-    sizes: tuple[int, ...] = ()  # elements in the inputs of each step that the pass saw
+    sizes: tuple[int, ...] = ()  # elements in the inputs of each step that could be padded
+    # The sizes grow by the same amount from step to step, as a key-value cache does. Only one is
+    # measured then: that of a cache that is allocated once.
+    growing: bool = False
 
 
 @dataclass(frozen=True)

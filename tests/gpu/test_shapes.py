@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
 from tests.gpu.conftest import Profiled
 
 pytestmark = pytest.mark.gpu
+
+SAMPLES = Path(__file__).parents[2] / "sample_workloads"
 
 HEAD = """
 import torch
@@ -54,7 +59,7 @@ def test_lengths_that_come_back_are_measured_and_weighted(
 def test_lengths_that_never_come_back_are_measured_at_a_few_sizes(
     profiled: Profiled, loop: str
 ) -> None:
-    lengths = "[16 + 37 * step % 401 for step in range(400)]"
+    lengths = random.Random(0).sample(range(16, 416), 400)
     profile = profiled(HEAD.format(lengths=lengths) + loop)
     padded = profile.replay.padded
     assert profile.replay.shapes == ()
@@ -71,8 +76,13 @@ def test_lengths_that_never_come_back_are_measured_at_a_few_sizes(
     assert profile.verdict.recommendation in ("adopt_bucketed", "stay_eager")
 
 
-def test_lengths_that_only_grow_are_measured_at_the_largest(profiled: Profiled) -> None:
-    profile = profiled(HEAD.format(lengths="list(range(16, 300))") + SERVES)
+def test_a_growing_cache_is_measured_at_its_longest(profiled: Profiled) -> None:
+    profile = profiled((SAMPLES / "generate.py").read_text())
     (padded,) = profile.replay.padded
-    assert padded.inputs[0].dims[1] > 60
-    assert padded.replay_ms > 0.0
+    assert padded.inputs[1].dims[2] >= 70  # of a cache that grows from 48 to 79
+    assert 80.0 < padded.share_pct < 99.0  # a prompt stays eager
+    assert 0.0 < padded.replay_ms < padded.eager_ms
+    assert profile.verdict is not None
+    assert profile.verdict.basis == "measured"
+    assert profile.verdict.recommendation == "adopt_after_fixes"
+    assert "static cache" in profile.verdict.instructions[0]

@@ -56,7 +56,7 @@ def padded_replays(result: ShapesResult | None) -> tuple[tuple[ShapeReplay, ...]
             continue
         mean = float(np.dot(steps[inside], eager_ms[inside])) / own
         saved = sorted(mean - ms for ms in replay_ms[graph_of[high]])
-        share = 100.0 * own / len(result.sizes)
+        share = 100.0 * own / result.steps
         replayed = replay[high]
         found.append(ShapeReplay(graph.inputs, share, mean, replayed, saved[0], saved[-1]))
         filled += int(np.dot(steps[inside], np.array(sizes)[inside]))

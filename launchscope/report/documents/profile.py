@@ -42,11 +42,11 @@ from launchscope.wording import (
     count,
     decimals,
     figures,
+    first_shapes,
     ms,
     pct,
     place,
     plural,
-    shapes,
     times,
     with_unit,
 )
@@ -266,7 +266,7 @@ def durations(profile: Profile, *, spread: bool = True) -> list[Row]:
             rows.append(Row(label, ms(eager), ms(replay), eager / replay))
     for shape in (*profile.replay.shapes, *profile.replay.padded):
         what = "padded to" if shape in profile.replay.padded else "with inputs"
-        label = f"step {what} {shapes(shape.inputs)}"
+        label = f"step {what} {first_shapes(shape.inputs)}"
         ratio = shape.eager_ms / shape.replay_ms if shape.replay_ms else None
         rows.append(Row(label, ms(shape.eager_ms), ms(shape.replay_ms), ratio))
     whole = Row(

@@ -40,7 +40,7 @@ from launchscope.rules.shape_change import (
     shorter_batch,
 )
 from launchscope.rules.verdict.obstacles import obstacle_of
-from launchscope.wording import ms, pct, plural, shapes
+from launchscope.wording import first_shapes, ms, pct, plural, shapes
 
 
 @rule("LS010", __doc__, fixable=True)
@@ -75,7 +75,7 @@ def RULE(profile: Profile) -> Findings:
         padding = profile.replay.padding_pct
         yield RULE.finding(
             "info",
-            f"Padded to {shapes(padded.inputs)}, {pct(padded.share_pct)} of the steps take "
+            f"Padded to {first_shapes(padded.inputs)}, {pct(padded.share_pct)} of the steps take "
             f"{ms(padded.replay_ms)} in a graph; eager they take {ms(padded.eager_ms)} on average",
             f"The replays include the work on padding: {pct(padding)} of all padded inputs."
             if padding

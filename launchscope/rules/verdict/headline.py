@@ -10,8 +10,7 @@ from launchscope.rules.findings.ls041_rehearsal import NOT_USED
 from launchscope.rules.profile_queries import PARTS, Gain, runs_torch
 from launchscope.rules.shape_change import distinct_inputs, every_step_differs
 from launchscope.rules.verdict.obstacles import Obstacle, clauses
-from launchscope.wording import listed, ms, pct, pct_beside, place, plural, share_of, times
-from launchscope.wording import shapes as shapes_text
+from launchscope.wording import first_shapes, ms, pct, pct_beside, place, plural, share_of, times
 
 _BEFORE_PADDING = ", before the cost of padding"
 
@@ -28,7 +27,7 @@ def adopt(profile: Profile, found: Gain) -> str:
 
 def after_fixes(profile: Profile, found: Gain, fixes: list[Obstacle]) -> str:
     what = clauses(fixes) or "the capture works"
-    padded = any(fix.kind in ("padding", "growth") for fix in fixes)
+    padded = any(fix.kind in ("padding", "growth") for fix in fixes) and not profile.replay.padded
     return (
         f"Worth a CUDA graph once {what}: a replay {_effect(profile, found)}"
         f"{_BEFORE_PADDING if padded else ''}."
@@ -45,7 +44,7 @@ def bucketed(profile: Profile, found: Gain) -> str:
         )
     padded = profile.replay.padded
     if padded and found.basis == "measured":
-        sizes = listed([shapes_text(shape.inputs) for shape in padded])
+        sizes = "; ".join(first_shapes(shape.inputs) for shape in padded)
         to = "one size" if len(padded) == 1 else f"{len(padded)} sizes"
         graphs = "one CUDA graph" if len(padded) == 1 else "one CUDA graph for each"
         return f"Pad the inputs to {to} ({sizes}), then adopt {graphs}: a replay " + (

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from launchscope.model import (
     Reason,
@@ -24,8 +25,9 @@ from launchscope.runner.child.passes.replay import CapturePass, ReplayPass, ops_
 # many steps of each are timed.
 _COUNTED, _MOST_SHAPES, _MOST_STEPS, _TIMED = 12, 4, 400, 10
 # Where every step differs: the shares of the steps that are no larger than the sizes to pad to, how
-# much less a size may cover, and how many steps it is waited for.
-_COVERED, _TOLERANCE, _LONGEST_WAIT = (1.0, 0.75, 0.5, 0.25), 0.2, 60
+# much less a size may cover, and how many steps it is waited for. Sizes grow if so many steps are
+# larger than the one before, all by the same amount.
+_COVERED, _TOLERANCE, _LONGEST_WAIT, _GROWING = (1.0, 0.75, 0.5, 0.25), 0.2, 60, 0.6
 Inputs = tuple[TensorShape, ...]
 
 
@@ -64,18 +66,20 @@ class OneSize(OneShape):
         self._is_usual_step = self._may_serve
 
     def end(self) -> bool:
-        if self._bursts is not None:
-            self._sizes.append(self._size())
+        if self._bursts is not None and (size := self._size()):
+            self._sizes.append(size)
         return super().end()
 
     def eager_sizes(self, eager: Sequence[Sequence[float]]) -> tuple[int, ...]:
-        """Of the steps in these bursts, of which the first does not count."""
+        """Of the steps in these bursts; the first of each does not count."""
         length = len(eager[0]) + 1 if eager else 1
         counted = [size for index, size in enumerate(self._sizes) if index % length]
         return tuple(counted[: sum(map(len, eager))])
 
     def _may_serve(self) -> bool:
-        return not self._is_warm or self._bursts is not None or self._is_usual_shape()
+        if self._bursts is not None:
+            return self._size() > 0
+        return not self._is_warm or self._is_usual_shape()
 
 
 class ReplayShapesPass(Pass[ShapesResult]):
@@ -109,18 +113,19 @@ class ReplayShapesPass(Pass[ShapesResult]):
         return OneShape(lambda: self._inputs == target)
 
     def make_size(self) -> OneSize:
-        return OneSize(self._fits, lambda: _elements(self._inputs))
+        return OneSize(self._fits, lambda: self._size_of(self._inputs))
 
     def start(self, context: Context) -> None:
         super().start(context)
         self._seen: Counter[Inputs] = Counter()
-        self._sizes: list[int] = []  # elements, of each step
+        self._steps: list[Inputs] = []
         self._tried: list[Inputs] = []
         self._inputs: Inputs = ()
         self._one: Pass[ReplayResult] | None = None
         self._measured: list[ShapeBursts] = []
         self._padded: list[ShapeBursts] = []
-        self._pads = False
+        self._tensors = 0  # in the inputs of most steps; only those are padded
+        self._pads = self._growing = False
         self._began = 0  # the steps before the current size
 
     def begin(self) -> None:
@@ -134,7 +139,7 @@ class ReplayShapesPass(Pass[ShapesResult]):
 
     def end(self) -> bool:
         self._seen[self._inputs] += 1
-        self._sizes.append(_elements(self._inputs))
+        self._steps.append(self._inputs)
         if self._one is not None:
             if self._one.end():
                 self._close(complete=True)
@@ -153,9 +158,13 @@ class ReplayShapesPass(Pass[ShapesResult]):
             self._tried.append(target)
             self._one = self.make_one(target)
         elif (self._pads or not self._tried) and all(self._seen):
-            if len(self._padded) < len(self._tried) or len(self._tried) == len(_COVERED):
+            sizes = 1 if self._growing else len(_COVERED)
+            if len(self._padded) < len(self._tried) or len(self._tried) == sizes:
                 return False
-            self._pads, self._began = True, self._seen.total()
+            if not self._pads:
+                self._tensors = Counter(map(len, self._steps)).most_common(1)[0][0]
+                self._pads, self._growing = True, _grow(self._sizes())
+            self._began = self._seen.total()
             self._one = self.make_size()
         else:
             return False
@@ -164,13 +173,27 @@ class ReplayShapesPass(Pass[ShapesResult]):
 
     def _fits(self) -> bool:
         """Whether this step has the size that is captured next. Larger ones will stay eager."""
-        size, most = _elements(self._inputs), _COVERED[len(self._tried)]
-        least = most - (_TOLERANCE if self._tried else _TOLERANCE / 2)
-        covered = sum(seen <= size for seen in self._sizes) / len(self._sizes)
-        if not least <= covered <= most or size in map(_elements, self._tried):
+        size, sizes = self._size_of(self._inputs), self._sizes()
+        if size == 0 or size in map(_elements, self._tried):
             return False
-        self._tried.append(self._inputs)
-        return True
+        if self._growing:
+            ended = any(after < before for before, after in pairwise(sizes))
+            waited = self._seen.total() - self._began > _LONGEST_WAIT
+            fits = size >= max(sizes) if ended else waited
+        else:
+            most = _COVERED[len(self._tried)]
+            least = most - (_TOLERANCE if self._tried else _TOLERANCE / 2)
+            fits = least <= sum(seen <= size for seen in sizes) / len(sizes) <= most
+        if fits:
+            self._tried.append(self._inputs)
+        return fits
+
+    def _sizes(self) -> list[int]:
+        return [size for size in map(self._size_of, self._steps) if size]
+
+    def _size_of(self, inputs: Inputs) -> int:
+        """0 for a step of another structure."""
+        return _elements(inputs) if len(inputs) == self._tensors else 0
 
     def _close(self, *, complete: bool) -> None:
         one, self._one = self._one, None
@@ -198,8 +221,15 @@ class ReplayShapesPass(Pass[ShapesResult]):
     def _result(self, reason: Reason | None) -> ShapesResult:
         shapes = [replace(shape, steps=self._seen[shape.inputs]) for shape in self._measured]
         counts = self._seen.total(), len(self._seen)
-        sizes = tuple(self._sizes) if self._padded else ()
-        return ShapesResult(tuple(shapes), *counts, reason, tuple(self._padded), sizes)
+        sizes = tuple(self._sizes()) if self._padded else ()
+        padded = tuple(self._padded)
+        return ShapesResult(tuple(shapes), *counts, reason, padded, sizes, self._growing)
+
+
+def _grow(sizes: Sequence[int]) -> bool:
+    added = Counter(after - before for before, after in pairwise(sizes))
+    most, count = added.most_common(1)[0] if added else (0, 0)
+    return most > 0 and count >= _GROWING * added.total()
 
 
 def _elements(inputs: Inputs) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class MeasuredSize(OneSize):
             self._bursts = object()  # type: ignore[assignment]
 
     def end(self) -> bool:
-        if self._bursts is not None:
+        if self._bursts is not None and self._size():
             self._sizes.append(self._size())
         return len(self._sizes) >= STEPS_OF_ONE
 
@@ -74,8 +75,9 @@ def ran(context: Context, steps: Iterable[Any], error_in: int | None = None) -> 
     context.step_inputs = lambda: now[-1]
     entry = ReplayShapesPass()
     entry.make_one = lambda target: Measured(lambda: now[-1] == target)  # type: ignore[assignment, method-assign, return-value]
-    size = lambda: now[-1][0].dims[-1] if now[-1] else 0  # noqa: E731
-    entry.make_size = lambda: MeasuredSize(entry._fits, size)  # type: ignore[method-assign]
+    entry.make_size = lambda: MeasuredSize(  # type: ignore[method-assign]
+        entry._fits, lambda: entry._size_of(now[-1])
+    )
     entry.start(context)
     for index, inputs in enumerate(steps):
         now.append(inputs)
@@ -102,7 +104,7 @@ def of_sizes(sizes: Iterable[int]) -> list[Any]:
 
 
 def test_batches_that_all_differ_are_captured_at_a_few_sizes(context: Context) -> None:
-    sizes = [37 * step % 401 for step in range(1, 400)]
+    sizes = random.Random(0).sample(range(1, 400), 399)
     result = ran(context, of_sizes(sizes))
     assert result is not None
     assert result.shapes == ()
@@ -118,16 +120,26 @@ def test_batches_that_all_differ_are_captured_at_a_few_sizes(context: Context) -
         assert shape.eager_sizes == tuple(sizes[at + 1 : at + STEPS_OF_ONE])
 
 
-def test_sizes_that_only_grow_are_captured_at_the_largest_alone(context: Context) -> None:
+def test_a_growing_cache_is_captured_once_at_its_longest(context: Context) -> None:
+    prompt, decoding = of_sizes([8])[0], [step * 2 for step in of_sizes(range(9, 30))]
+    result = ran(context, [prompt, *decoding] * 3)
+    assert result is not None
+    assert result.growing
+    assert [shape.inputs[0].dims for shape in result.padded] == [(1, 29)]
+    assert 8 not in result.sizes  # a prompt is no step that could be padded
+    assert result.steps > len(result.sizes)
+
+
+def test_a_cache_that_grows_on_and_on_is_captured_at_some_length(context: Context) -> None:
     result = ran(context, of_sizes(range(10, 1000)))
     assert result is not None
-    assert [shape.inputs[0].dims for shape in result.padded] == [(1, 22)]
-    assert result.steps < 100  # no smaller one is waited for forever
+    assert (result.growing, len(result.padded)) == (True, 1)
+    assert result.steps < 100
 
 
 def test_steps_of_all_sizes_are_timed_beside_one(context: Context) -> None:
-    fits = False
-    one = OneSize(lambda: fits, lambda: 7)
+    fits, size = False, 7
+    one = OneSize(lambda: fits, lambda: size)
     one.start(context)
     assert one._is_usual_step()  # any step warms up
     one._is_warm = True
@@ -136,6 +148,8 @@ def test_steps_of_all_sizes_are_timed_beside_one(context: Context) -> None:
     assert one._is_usual_step()
     fits, one._bursts = False, object()  # type: ignore[assignment]
     assert one._is_usual_step()
+    size = 0  # of another structure
+    assert not one._is_usual_step()
 
 
 def test_the_first_step_of_each_burst_does_not_count() -> None:
