@@ -1478,7 +1478,7 @@ def _unflatten(form: Any, leaves: Iterator[Any]) -> Any:
 def _key(leaves: list[Any], spec: Any) -> Any:
     """All that belongs to the call itself. Raises _RefusedError if no graph can serve it."""
     parts: list[Any] = []
-    storages: dict[int, int] = {}
+    known: dict[int, int] = {}  # each tensor gets one copy, also of memory that others share
     for index, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
             if type(leaf) is not Tensor or leaf.layout != torch.strided:
@@ -1486,9 +1486,7 @@ def _key(leaves: list[Any], spec: Any) -> Any:
                 raise _RefusedError("argument", text)
             if leaf.requires_grad and torch.is_grad_enabled():
                 raise _RefusedError("argument", "an argument requires a gradient")
-            first = storages.setdefault(_address(leaf) or -index - 1, index)
-            if first != index and leaves[first] is not leaf:
-                raise _RefusedError("argument", "two arguments share memory")
+            first = known.setdefault(id(leaf), index)
             parts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device, first))
         elif type(leaf).__module__ == "numpy":
             raise _RefusedError("argument", "an argument is a NumPy array, whose values may change")

@@ -1379,8 +1379,9 @@ def returns_a_number_that_changes(wrap: Wrap, steps: int) -> Trajectory:
     return ended([part for x, y in batches(steps) for part in step(x, y)], model)
 
 
-@situation(code="argument")
+@situation()
 def arguments_that_share_memory(wrap: Wrap, steps: int) -> Trajectory:
+    """Windows of one tensor that overlap, and in some calls one window twice."""
     model = mlp()
     optimizer = fused(model)
 
@@ -1394,7 +1395,30 @@ def arguments_that_share_memory(wrap: Wrap, steps: int) -> Trajectory:
 
     losses = []
     for index, (x, y) in enumerate(batches(steps)):
-        losses.append(step(x, x.flip(0) if index % 4 else x[:], y))
+        both = torch.cat((x, x.flip(0)))
+        first, second = both[: len(x)], both[1 : len(x) + 1]
+        losses.append(step(first, second if index % 5 == 4 else first, y))
+    return ended(losses, model)
+
+
+@situation(replays=False, code="side_effect")
+def writes_into_memory_that_arguments_share(wrap: Wrap, steps: int) -> Trajectory:
+    model = mlp()
+    optimizer = fused(model)
+
+    @wrap
+    def step(x: Tensor, more: Tensor, y: Tensor) -> Tensor:
+        x.mul_(0.5)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x + more), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = []
+    for x, y in batches(steps):
+        both = torch.cat((x, x.flip(0)))
+        losses.append(step(both[: len(x)], both[1 : len(x) + 1], y))
     return ended(losses, model)
 
 

@@ -124,7 +124,7 @@ REMOVALS = [
     Removal(graph_step, "_key", without_part(0), "a_dictionary_of_tensors"),
     Removal(graph_step, "_key", without_part(2), "grad_and_no_grad_in_turn"),
     Removal(graph_step, "_key", without_part(4), "autocast_in_turn"),
-    Removal(graph_step, "_address", lambda tensor: 0, "arguments_that_share_memory"),
+    Removal(graph_step, "_key", without_part(0), "arguments_that_share_memory"),
     Removal(graph_step, "_impure", nothing, "prints"),
     Removal(graph_step, "_impure", nothing, "reads_the_clock"),
     Removal(GUARD, "difference", nothing, "appends_to_a_list"),
