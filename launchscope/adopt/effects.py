@@ -41,6 +41,7 @@ class Imports:
     host: Names  # modules that only the host runs
     schedulers: Names  # variables and attributes that hold a learning-rate scheduler
     functions: dict[str, Names]  # defined in the file: the names that each reads of what is around
+    senders: Names = NOTHING  # those of them that copy to a device
 
     @classmethod
     def of(cls, tree: ast.Module) -> Imports:
@@ -61,10 +62,15 @@ class Imports:
                     for target in node.targets:
                         schedulers.add(ast.unparse(target))
         functions: dict[str, Names] = {}
+        senders = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 functions[node.name] = functions.get(node.name, NOTHING) | free_names(node)
-        return cls(frozenset(torch), frozenset(host), frozenset(schedulers), functions)
+                if sends(node):
+                    senders.add(node.name)
+        return cls(
+            frozenset(torch), frozenset(host), frozenset(schedulers), functions, frozenset(senders)
+        )
 
     def reached(self, names: Names) -> Names:
         """What functions of the file read that are called by one of these names, or by such a
@@ -80,6 +86,11 @@ class Imports:
             found |= more
             called |= set[str]().union(*(self.functions[name] for name in more))
         return frozenset(set[str]().union(*(self.functions[name] for name in found)))
+
+
+def sends(node: ast.AST) -> bool:
+    """Whether it copies to a device."""
+    return any(isinstance(n, ast.Attribute) and n.attr in _COPIES for n in ast.walk(node))
 
 
 @dataclass
@@ -239,8 +250,9 @@ def _target(target: ast.expr, found: Effects, made: Names, owner: str | None) ->
         if root is None:
             continue
         found.changes.add(root)
-        gradient = isinstance(part, ast.Attribute) and part.attr in ("grad", "data")
-        if root not in made and not gradient:
+        # The last is DDP's, and what `graphed` compares in each call.
+        kept = ("grad", "data", "require_backward_grad_sync")
+        if root not in made and not (isinstance(part, ast.Attribute) and part.attr in kept):
             found.host = True
 
 

@@ -36,6 +36,8 @@ class Region:
     covered: Covered
     repeats: bool  # its function is called again and again, by a loop of the person's
     inferring: frozenset[Statement] = frozenset()
+    lists: Names = frozenset()  # of batches that were fetched before
+    fetched: Names = frozenset()  # names that the step binds for itself alone
 
     @property
     def statements(self) -> list[Statement]:

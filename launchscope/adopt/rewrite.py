@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import libcst as cst
 
 from launchscope.adopt.effects import Imports, effects_of
+from launchscope.adopt.fission import fission
 from launchscope.adopt.fixes import fixes
 from launchscope.adopt.layout import (
     DECORATOR,
@@ -85,18 +87,20 @@ def _patch(source: Source, data: bytes, anchor: Anchor, read: Callable[[Path], S
     again = repeats(anchor, read)
     first: RefusedError | None = None
     also = inferring(source, anchor)
+    apart = fission(source, marks, also, known)
+    if apart is not None:
+        with suppress(RefusedError):
+            whole = next(regions(apart.source, apart.marks, again))
+            whole = replace(
+                whole, inferring=apart.inferring, lists=apart.lists, fetched=apart.fetched
+            )
+            return apart.restored(_of_region(whole, data, known))
     left = [replace(region, inferring=also) for region in regions(source, marks, again)]
     tried = 0
     while left and tried <= _MOST_PARTS:
         region, tried = left.pop(0), tried + 1
         try:
-            plan = outline(region, known)
-            try:
-                return _Rewriting(_fixed(plan, known), data, known).patch()
-            except RefusedError:
-                if not plan.fixes:
-                    raise
-            return _Rewriting(outline(region, known), data, known).patch()
+            return _of_region(region, data, known)
         except RefusedError as refused:
             first = first or refused
             if refused.reason not in _LOCAL:
@@ -107,6 +111,17 @@ def _patch(source: Source, data: bytes, anchor: Anchor, read: Callable[[Path], S
                 continue
     assert first is not None
     raise first
+
+
+def _of_region(region: Region, data: bytes, known: Imports) -> Patch:
+    """With the fixes, or without where they are in the way."""
+    plan = outline(region, known)
+    try:
+        return _Rewriting(_fixed(plan, known), data, known).patch()
+    except RefusedError:
+        if not plan.fixes:
+            raise
+    return _Rewriting(outline(region, known), data, known).patch()
 
 
 def _refuse_graphed(source: Source, marks: Iterable[Statement]) -> None:
@@ -217,6 +232,7 @@ class _Rewriting:
             found = Uses([node], self._owner)
             live = (live - found.bound) | found.exposed
         live |= frozenset(self._plan.attributes)
+        live -= self._plan.region.fetched
         return [name for name in _in_order(self._of("core"), core.binds) if name in live]
 
     def _parameters(

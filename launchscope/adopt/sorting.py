@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from launchscope.adopt.effects import HOST_READS, Effects, Imports, effects_of, state_reads
+from launchscope.adopt.effects import HOST_READS, Effects, Imports, effects_of, sends, state_reads
 from launchscope.adopt.names import NOTHING, Names, Uses, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters, own_calls
@@ -43,7 +43,7 @@ class Item:
 def sorted_items(region: Region, known: Imports, owner: str | None) -> list[Item]:
     """The statements of a region with their roles. Raises RefusedError where that is not safe."""
     items = _items(region)
-    _Sorting(items, _state(items, region, owner, known), known, owner, region).run()
+    _Sorting(items, region_state(items, region, owner, known), known, owner, region).run()
     return items
 
 
@@ -63,7 +63,7 @@ def _items(region: Region) -> list[Item]:
     return found
 
 
-def _state(items: list[Item], region: Region, owner: str | None, known: Imports) -> Names:
+def region_state(items: list[Item], region: Region, owner: str | None, known: Imports) -> Names:
     """The variables that hold what the step reads and changes: model, optimizer, scaler, loss
     function."""
     found: set[str] = set()
@@ -127,7 +127,7 @@ class _Sorting:
         effects = item.effects
         if effects.leaves is not None:
             raise RefusedError("leaves_step", effects.leaves)
-        if not (effects.fetch or effects.copies or _is_plain(item, self._state)):
+        if not (effects.fetch or effects.copies or is_plain(item, self._state)):
             return False
         return not self._conflict(item, [e for e in earlier if e.role != "before"])
 
@@ -168,38 +168,7 @@ class _Sorting:
         return bool(problem) and problem <= bound
 
     def _conflict(self, item: Item, others: Iterable[Item]) -> set[str]:
-        """The names for which the item cannot move across others; {""} for what has no name."""
-        found: set[str] = set()
-        own = item.effects
-        reads = state_reads(item.statement.node, self._owner)
-        for other in others:
-            theirs = other.effects
-            everything = theirs.uses.reads | theirs.uses.binds | theirs.changes
-            changed = set(theirs.changes)
-            in_place = isinstance(other.statement.node, ast.AugAssign) and theirs.uses.binds
-            for name in changed | (in_place or set()):
-                changed |= self._viewed.get(name, NOTHING)
-            only_clears = other.calls == {"zero_grad"} and not own.uses.reads & {"grad"}
-            if other.calls and not (only_clears and not _names_grad(item.statement.node)):
-                changed |= self._state
-            if own.schedule:
-                found |= {""} if "step" in other.calls or theirs.schedule else set()
-                changed -= self._state
-            found |= own.uses.binds & (theirs.uses.reads | theirs.uses.binds)
-            found |= own.changes & everything
-            found |= reads & (theirs.uses.binds | changed)
-            if own.unknown and not own.fetch and other.calls and not only_clears:
-                found.add("")
-            if own.ordered & theirs.ordered:
-                found.add("")
-            if other.calls & {"backward", "zero_grad"} and _names_grad(item.statement.node):
-                found.add("")
-            if own.opaque and "step" in other.calls:
-                found.add("")
-            apart = own.fetch and _goes_to_device(item.statement.node)
-            if own.draws and not apart and ("forward" in other.calls or theirs.draws):
-                found.add("")
-        return found
+        return conflict(item, others, self._state, self._viewed, self._known, self._owner)
 
     def _check(self, item: Item, made: Names) -> None:
         """That what makes the calls of the step can be in a graph as it is."""
@@ -217,7 +186,9 @@ class _Sorting:
             parts: list[ast.stmt] = [inner.node]
             if inner.blocks:
                 parts = [ast.copy_location(ast.Expr(e), e) for e in _header(inner.node)]
-                if isinstance(inner.node, ast.For) and not _is_range(inner.node.iter, made):
+                if isinstance(inner.node, ast.For) and not _is_range(
+                    inner.node.iter, made | self._region.lists
+                ):
                     raise RefusedError("host_work", inner.node, ast.unparse(inner.node.iter))
             for part in parts:
                 own = effects_of(part, made, self._state, self._known, self._owner)
@@ -229,6 +200,48 @@ class _Sorting:
                     at = own.read or inner.node
                     reason: RefusalReason = "host_read" if own.read is not None else "host_work"
                     raise RefusedError(reason, at, ast.unparse(at).partition("\n")[0][:80])
+
+
+def conflict(
+    item: Item,
+    others: Iterable[Item],
+    state: Names,
+    viewed: dict[str, Names],
+    known: Imports,
+    owner: str | None,
+) -> set[str]:
+    """The names for which the item cannot move across others; {""} for what has no name."""
+    found: set[str] = set()
+    own = item.effects
+    reads = state_reads(item.statement.node, owner)
+    for other in others:
+        theirs = other.effects
+        everything = theirs.uses.reads | theirs.uses.binds | theirs.changes
+        changed = set(theirs.changes)
+        in_place = isinstance(other.statement.node, ast.AugAssign) and theirs.uses.binds
+        for name in changed | (in_place or set()):
+            changed |= viewed.get(name, NOTHING)
+        only_clears = other.calls == {"zero_grad"} and not own.uses.reads & {"grad"}
+        if other.calls and not (only_clears and not _names_grad(item.statement.node)):
+            changed |= state
+        if own.schedule:
+            found |= {""} if "step" in other.calls or theirs.schedule else set()
+            changed -= state
+        found |= own.uses.binds & (theirs.uses.reads | theirs.uses.binds)
+        found |= own.changes & everything
+        found |= reads & (theirs.uses.binds | changed)
+        if own.unknown and not own.fetch and other.calls and not only_clears:
+            found.add("")
+        if own.ordered & theirs.ordered:
+            found.add("")
+        if other.calls & {"backward", "zero_grad"} and _names_grad(item.statement.node):
+            found.add("")
+        if own.opaque and "step" in other.calls:
+            found.add("")
+        apart = own.fetch and _goes_to_device(item.statement.node, known)
+        if own.draws and not apart and ("forward" in other.calls or theirs.draws):
+            found.add("")
+    return found
 
 
 def _can_split(item: Item) -> bool:
@@ -260,7 +273,7 @@ def gpu_value(node: ast.stmt) -> ast.expr | None:
     return best if whole and any(isinstance(n, ast.Call) for n in ast.walk(best)) else None
 
 
-def _is_plain(item: Item, state: Names) -> bool:
+def is_plain(item: Item, state: Names) -> bool:
     """An assignment that only looks at sizes, or detaches: cheap, and the same before the call."""
     node, effects = item.statement.node, item.effects
     if not isinstance(node, ast.Assign) or effects.uses.reads & state or effects.changes:
@@ -294,6 +307,8 @@ def _header(node: ast.stmt) -> list[ast.expr]:
 def _is_range(node: ast.expr, made: Names) -> bool:
     """Whether a loop goes over numbers, or over what the step has made: no data is fetched."""
     function = getattr(node, "func", None)
+    if isinstance(node, ast.Call) and getattr(function, "id", "") == "zip":
+        return all(_is_range(argument, made) for argument in node.args)
     if getattr(function, "id", "") == "range" or getattr(function, "attr", "") == "parameters":
         return True
     return bool(Uses([node]).reads & made)
@@ -303,9 +318,13 @@ def _names_grad(node: ast.AST) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(node))
 
 
-def _goes_to_device(node: ast.AST) -> bool:
-    """Whether what was drawn on the host is sent to a device, which has a generator of its own."""
-    return any(isinstance(n, ast.Attribute) and n.attr in ("to", "cuda") for n in ast.walk(node))
+def _goes_to_device(node: ast.AST, known: Imports) -> bool:
+    """Whether what was drawn on the host is sent to a device, which has a generator of its own:
+    here, or in a function of the file."""
+    return sends(node) or any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in known.senders
+        for n in ast.walk(node)
+    )
 
 
 def bound_by(item: Item) -> Names:

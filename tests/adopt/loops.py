@@ -30,6 +30,108 @@ for x, y in loader:
 print(f"{loss.item():.5f}")
 """
 
+LOOPS["micro_steps_with_prefetch"] = """\
+data = torch.randn(64, 4)
+accumulation, clip, distributed = 3, 1.0, False
+
+
+def get_batch():
+    at = torch.randint(60, (3,))
+    x = data[at]
+    y = (x.sum(1) > 0).long()
+    return x.to(device), y.to(device)
+
+
+x, y = get_batch()
+for step in range(6):
+    # Several batches for each update.
+    for micro_step in range(accumulation):
+        if distributed:
+            # only the last one is reduced
+            model.require_backward_grad_sync = micro_step == accumulation - 1
+        out = model(x)
+        loss = criterion(out, y) / accumulation
+        # the next batch, while the GPU is busy
+        x, y = get_batch()
+        loss.backward()
+    # Clip.
+    if clip != 0.0:
+        nn.utils.clip_grad_norm_(model.parameters(), clip)
+    optimizer.step()
+    optimizer.zero_grad()
+    if step % 2 == 0:
+        print(step, f"{loss.item():.5f}", x.sum())
+"""
+
+LOOPS["micro_steps_that_fetch_first"] = """\
+batches = iter(loader * 4)
+for step in range(4):
+    optimizer.zero_grad()
+    total = 0.0
+    for _ in range(2):
+        x, y = next(batches)
+        x = x.to(device)
+        loss = criterion(model(x), y)
+        total = total + loss.detach()
+        loss.backward()
+    optimizer.step()
+    print(f"{total.item():.5f}", len(x))
+"""
+
+LOOPS["micro_steps_of_which_one_number_is_read"] = """\
+scale = [0.5, 0.25, 0.25]
+source = iter(loader * 4)
+for step in range(4):
+    for i in range(3):
+        batch = next(source)
+        loss = criterion(model(batch[0]), batch[1]) * scale[i]
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(i, f"{loss.item():.5f}")
+"""
+
+LOOPS["micro_steps_that_may_end_early"] = """\
+source = iter(loader * 4)
+for step in range(4):
+    for i in range(3):
+        x, y = next(source)
+        loss = criterion(model(x), y)
+        loss.backward()
+        if step == 2:
+            break
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["micro_steps_whose_batch_is_read_behind"] = """\
+source = iter(loader * 4)
+x, y = next(source)
+for step in range(4):
+    for i in range(3):
+        loss = criterion(model(x), y)
+        x, y = next(source)
+        loss.backward()
+    (model(x).mean() * 0.1).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["micro_steps_that_fetch_by_the_loss"] = """\
+source = {True: loader[0], False: loader[1]}
+for step in range(4):
+    x, y = loader[2]
+    for i in range(3):
+        loss = criterion(model(x), y)
+        loss.backward()
+        x, y = source[bool(loss > 0.7)]
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"{loss.item():.5f}")
+"""
+
 LOOPS["epochs"] = """\
 for epoch in range(3):
     for x, y in loader:
