@@ -63,12 +63,15 @@ def pairs(one: Sequence[StepState], other: Sequence[StepState]) -> list[Pair]:
     return [(state, of_other[state.unit]) for state in one if state.unit in of_other]
 
 
-def noise_of(first: Sequence[StepState], *others: Sequence[StepState]) -> Noise:
-    """Of eager runs, as distances from the first."""
+def noise_of(
+    first: Sequence[StepState], *others: Sequence[StepState], restored: Sequence[int] = ()
+) -> Noise:
+    """Of eager runs, as distances from the first; of others that began steps with its states,
+    after so many units."""
     tensors: dict[tuple[str, bool], float] = {}
     reads = 0.0
     for other in others:
-        errors = _Errors(first)
+        errors = _Errors(first, restored)
         for one, two in pairs(first, other):
             for name in one.digests.keys() & two.digests.keys():
                 if one.digests[name] != two.digests[name]:
@@ -92,8 +95,15 @@ def agreement(
     noise: Noise,
     epsilons: Mapping[str, float],
     expected: int = COMPARED,
+    *,
+    restored: Sequence[int] = (),
+    bits: bool = False,
 ) -> Agreement:
-    """How `other` compares with eager: bits, or differences that `noise` and the dtype explain."""
+    """How `other` compares with eager: bits, or differences that `noise` and the dtype explain.
+
+    `restored`: the units after which `other` went on from the state of `reference`. `bits`: nothing
+    explains a difference.
+    """
     both = pairs(reference, other)
     exact = all(one.digests == two.digests for one, two in both)
     matched = all(len(one.reads) == len(two.reads) for one, two in both)
@@ -102,8 +112,9 @@ def agreement(
     units = both[-1][0].unit if both else 0
     all_found = [first_inequality(reference, other), _other_input(both)]
     if not exact:
-        all_found.append(_first_state(reference, both, noise, epsilons))
-        all_found.append(_first_read(both, noise, matched))
+        errors = _Errors(reference, restored)
+        all_found.append(_first_state(errors, both, noise, None if bits else epsilons))
+        all_found.append(_first_read(both, noise, matched, bits))
     if units < expected:
         all_found.append(Disagreement("steps", units))
     differences = [difference for difference in all_found if difference is not None]
@@ -112,12 +123,11 @@ def agreement(
 
 
 def _first_state(
-    reference: Sequence[StepState],
+    errors: _Errors,
     both: Sequence[Pair],
     noise: Noise,
-    epsilons: Mapping[str, float],
+    epsilons: Mapping[str, float] | None,
 ) -> Disagreement | None:
-    errors = _Errors(reference)
     for one, two in both:
         worst: Disagreement | None = None
         if missing := one.digests.keys() ^ two.digests.keys():
@@ -126,9 +136,11 @@ def _first_state(
             if one.digests[name] == two.digests[name]:
                 continue
             error = errors.of(name, one, two)
-            floor = _FLOOR_EPSILONS * epsilons.get(name, 0.0) * errors.size(name, one)
-            known = noise.tensors.get((name, one.unit > COMPARED), 0.0)
-            allowed = max(_NOISE_FACTOR * known, floor)
+            allowed = 0.0
+            if epsilons is not None:
+                floor = _FLOOR_EPSILONS * epsilons.get(name, 0.0) * errors.size(name, one)
+                known = noise.tensors.get((name, one.unit > COMPARED), 0.0)
+                allowed = max(_NOISE_FACTOR * known, floor)
             if error > allowed and (worst is None or error > worst.error):
                 worst = Disagreement("state", one.unit, name, error, allowed)
         if worst is not None:
@@ -136,8 +148,10 @@ def _first_state(
     return None
 
 
-def _first_read(both: Sequence[Pair], noise: Noise, matched: bool) -> Disagreement | None:
-    allowed = max(_NOISE_FACTOR * noise.reads, _FLOOR_EPSILONS * _READ_EPSILON)
+def _first_read(
+    both: Sequence[Pair], noise: Noise, matched: bool, bits: bool
+) -> Disagreement | None:
+    allowed = 0.0 if bits else max(_NOISE_FACTOR * noise.reads, _FLOOR_EPSILONS * _READ_EPSILON)
     for one, two in both if matched else ():
         error = max(_read_errors(one, two), default=0.0)
         if not error <= allowed:
@@ -179,10 +193,12 @@ def _read_errors(one: StepState, other: StepState) -> list[float]:
 
 
 class _Errors:
-    """Differences of tensors, relative to how far each has moved from where it began."""
+    """Differences of tensors, relative to how far each has moved from where it began: in the first
+    step, or in the last one that began with the state of the reference."""
 
-    def __init__(self, reference: Sequence[StepState]):
-        self._first = reference[0].sketches if reference else {}
+    def __init__(self, reference: Sequence[StepState], restored: Sequence[int] = ()):
+        self._begins = [state for state in reference[:1] if state.unit not in restored]
+        self._begins += [state for state in reference if state.unit in restored]
 
     def of(self, name: str, one: StepState, other: StepState) -> float:
         a, b = one.sketches[name], other.sketches.get(name)
@@ -197,6 +213,7 @@ class _Errors:
         return math.hypot(*one.sketches[name]) / max(self._moved(name, one), _NORMAL)
 
     def _moved(self, name: str, one: StepState) -> float:
-        now, then = one.sketches[name], self._first.get(name)
+        before = [state for state in self._begins if state.unit < one.unit]
+        now, then = one.sketches[name], before[-1].sketches.get(name) if before else None
         moved = math.dist(now, then) if then is not None else 0.0
         return moved or math.hypot(*now)

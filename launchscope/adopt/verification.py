@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from launchscope.adopt.agreement import (
     Agreement,
@@ -50,6 +51,9 @@ _DIFFERS: dict[str, ReasonCode] = {
 }
 
 
+States: TypeAlias = Literal["", "kept", "restored"]
+
+
 class NotVerifiedError(Exception):
     """The patch must not be shown."""
 
@@ -73,6 +77,40 @@ class Verification:
     forced: tuple[Forced, ...] = ()
     seeded: bool = False
     runs: int = 0
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """With a run of the original, by what eager runs of it differ. `by_steps`: the others begin
+    their steps with its states, and a difference is one of a few steps."""
+
+    reference: ObservedRun
+    noise: Noise
+    by_steps: bool = False
+
+    @classmethod
+    def of_steps(cls, reference: ObservedRun, rounded: ObservedRun) -> _Comparison:
+        noise = noise_of(reference.states, rounded.states, restored=_restored(rounded))
+        return cls(reference, noise, by_steps=True)
+
+    def __call__(
+        self, run: ObservedRun, expected: int = COMPARED, *, bits: bool = False
+    ) -> Agreement:
+        assert self.reference.result is not None
+        return agreement(
+            self.reference.states,
+            run.states,
+            self.noise,
+            self.reference.result.epsilons,
+            expected,
+            restored=_restored(run) if self.by_steps else (),
+            bits=bits,
+        )
+
+
+def _restored(run: ObservedRun) -> tuple[int, ...]:
+    assert run.result is not None
+    return run.result.restored
 
 
 def units_per_call(patch: Patch, places: tuple[Place, ...]) -> int:
@@ -112,6 +150,7 @@ class Verifier:
         self._took_s = 0.0  # the first run
         self._forced: tuple[Forced, ...] = FORCED
         self._short_fetch: int | None = None
+        self._states: States = ""  # that the patched versions begin their steps with
         self._environment = environment(base)
         self._limit_s = runs.timeout_s
         self.exit_code = 0  # of the last run
@@ -120,15 +159,15 @@ class Verifier:
         """The following runs are these."""
         self._runs = runs
 
-    def original(self, *, perturbed: bool = False) -> ObservedRun:
+    def original(self, *, perturbed: bool = False, states: States = "") -> ObservedRun:
         """The script as it is. Raises NotVerifiedError where it cannot be compared."""
         self._say("running the original")
-        run = self.run(None, perturbed=perturbed)
+        run = self.run(None, perturbed=perturbed, states=states)
         cut = run.result is not None and "short_batch" in run.result.forced
         if run.report.failed and cut and run.units < LAST:
             # Its sizes may be fixed: that is no failure of the script.
             self._forced = tuple(event for event in self._forced if event != "short_batch")
-            run = self.run(None, perturbed=perturbed)
+            run = self.run(None, perturbed=perturbed, states=states)
         self._require(run, "original_failed")
         if run.units == 0:
             raise NotVerifiedError("no_training")
@@ -151,25 +190,34 @@ class Verifier:
         left = self._took_s * (3 + len(MUTANTS) * _MUTANT_SHARE)
         self._say(f"checking the patch takes about {duration(left)}: up to 6 more runs")
         one = self._patched(patch, units)
-        second = self.original()
+        assert one.result is not None
+        assert first.result is not None
+        plain = agreement(first.states, one.states, Noise(), first.result.epsilons)
+        # A graph has the `capturable` form of an optimizer: is it no more than its rounding?
+        rounds = plain.found is not None and plain.found.what in ("state", "read")
+        second = self.original(states="kept" if rounds else "")
         if unequal := first_inequality(first.states, second.states):
             code: ReasonCode = "unseeded_state" if unequal.what == "initial" else "unseeded_batches"
             raise NotVerifiedError(code)
-        assert one.result is not None
-        assert first.result is not None
         noise = noise_of(first.states, second.states)
-        epsilons = first.result.epsilons
-        found = agreement(first.states, one.states, noise, epsilons)
         eager_exact = noise.none
-        if not found.exact and found.found and found.found.what in ("state", "read"):
-            # A graph has the `capturable` form of an optimizer: is it no more than its rounding?
-            rounded = self.original(perturbed=True)
-            noise = noise_of(first.states, second.states, rounded.states)
-            found = agreement(first.states, one.states, noise, epsilons)
+        compare = _Comparison(first, noise)
+        if rounds:
+            assert second.result is not None
+            self._states = "restored" if second.result.keeps_states else ""
+            rounded = self.original(perturbed=True, states=self._states)
+            if self._states:  # each step begins with the state of the original
+                one = self._patched(patch, units)
+                compare = _Comparison.of_steps(second, rounded)
+            else:
+                noise = noise_of(first.states, second.states, rounded.states)
+                compare = _Comparison(first, noise)
+        found = compare(one)
         _require_equal(found.found)
         two = self._patched(patch, units)
-        again = agreement(first.states, two.states, noise, epsilons)
+        again = compare(two)
         _require_equal(again.found)
+        assert one.result is not None
         assert two.result is not None
         graphs = one.result.graphs
         replayed = None
@@ -181,7 +229,7 @@ class Verifier:
         after = Metric.of_samples(_windows(one, two), "ms")
         if graphs:
             _require_faster(before, after)
-        mutants = self._mutants(patch, units, first, one, noise)
+        mutants = self._mutants(patch, units, one, compare, bits=found.exact and again.exact)
         if missed := [mutant.kind for mutant in mutants if mutant.outcome == "missed"]:
             raise NotVerifiedError("mutant_missed", kind=missed[0])
         return Verification(
@@ -199,11 +247,10 @@ class Verifier:
         )
 
     def _mutants(
-        self, patch: Patch, units: int, first: ObservedRun, run: ObservedRun, noise: Noise
+        self, patch: Patch, units: int, run: ObservedRun, compare: _Comparison, *, bits: bool
     ) -> tuple[MutantCheck, ...]:
-        """Each wrong version, up to where it has to show."""
+        """Each wrong version, up to where it has to show. `bits`: the right one agrees in each."""
         assert run.result is not None
-        assert first.result is not None
         inputs = [state.inputs for state in run.states if state.inputs]
         applies: dict[Mutant, bool] = {
             "frozen_rate": patch.covered == "step" and "learning_rate" in run.result.forced,
@@ -217,7 +264,7 @@ class Verifier:
                 continue
             self._say(f"making a fault that the comparison has to notice: {MUTANT_TEXTS[kind]}")
             mutant = self._patched(patch, units, kind)
-            seen = agreement(first.states, mutant.states, noise, first.result.epsilons, 0).found
+            seen = compare(mutant, 0, bits=bits).found
             outcome = "noticed" if seen else "missed"
             found.append(MutantCheck(kind, outcome, seen.unit if seen else None))  # type: ignore[arg-type]
         return tuple(found)
@@ -225,7 +272,7 @@ class Verifier:
     def _patched(self, patch: Patch, units: int, mutant: Mutant | None = None) -> ObservedRun:
         if mutant is None:
             self._say("running the patched version")
-        run = self.run(patch, units, mutant)
+        run = self.run(patch, units, mutant, states=self._states)
         self._require(run, "patched_failed")
         return run
 
@@ -236,8 +283,10 @@ class Verifier:
         mutant: Mutant | None = None,
         *,
         perturbed: bool = False,
+        states: States = "",
     ) -> ObservedRun:
-        """One run, of the patched version if there is a patch."""
+        """One run, of the patched version if there is a patch; it keeps its states, or begins its
+        steps with those that another run has kept."""
         self._made += 1
         place = self._base / str(self._made)
         try:
@@ -261,6 +310,8 @@ class Verifier:
             short_fetch=self._short_fetch,
             mutant=mutant,
             perturbed=perturbed,
+            states=str(self._base / "states") if states else "",
+            restores=states == "restored",
         )
         began = time.monotonic()
         run = self._runs.run(

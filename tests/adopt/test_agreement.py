@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from launchscope.adopt.agreement import Noise, agreement, first_inequality, noise_of
-from launchscope.runner.child.observe.digests import BUCKETS, digest, sketch
+from launchscope.runner.child.observe.digests import BUCKETS, Digests
 from launchscope.runner.protocol.observation import COMPARED, StepState
 
 EPSILONS = {"weight": 1.2e-7}
@@ -44,6 +44,31 @@ def test_a_difference_as_large_as_that_of_two_eager_runs_is_none() -> None:
     assert not noise.none
     assert agreement(run(), run(error=0.05), noise, EPSILONS).found is None
     assert agreement(run(), run(error=0.5), noise, EPSILONS).found is not None
+
+
+def test_steps_that_begin_with_the_state_of_the_original_are_compared_one_by_one() -> None:
+    """A weight that differs by a thousandth of each step: over 50 steps, and in one of them."""
+    units = range(1, COMPARED + 2)
+    reference = run()
+    other = [
+        StepState(s.unit, {"weight": -1}, {"weight": (v[0] + 1e-3, *v[1:])}, s.reads, s.inputs)
+        for s, v in ((s, s.sketches["weight"]) for s in reference)
+    ]
+    other[0] = reference[0]
+    together = agreement(reference, other, Noise({("weight", False): 3e-5}), {}).found
+    apart = agreement(reference, other, Noise(), {}, restored=units).found
+    assert together is not None
+    assert apart is not None
+    assert apart.error == pytest.approx(1e-3, rel=1e-6)
+    last = agreement(reference, [*reference[:50], *other[50:]], Noise(), {}).found
+    assert last is not None
+    assert last.error == pytest.approx(1e-3 / 50)
+
+
+def test_where_bits_agree_nothing_explains_a_difference() -> None:
+    found = agreement(run(), run(error=1e-6), Noise(), EPSILONS, bits=True).found
+    assert found is not None
+    assert found.unit == 1
 
 
 def test_rounding_of_the_dtype_is_no_difference() -> None:
@@ -87,6 +112,10 @@ def test_a_missing_tensor_is_a_difference() -> None:
     assert (found.what, found.name, found.error) == ("state", "weight", math.inf)
 
 
+def digest(tensor: torch.Tensor) -> int:
+    return Digests(torch).digests([tensor])[0]
+
+
 @pytest.mark.parametrize(
     "tensor",
     [
@@ -100,21 +129,21 @@ def test_a_missing_tensor_is_a_difference() -> None:
     ids=lambda tensor: str(tensor.dtype),
 )
 def test_equal_bits_have_equal_digests(tensor: torch.Tensor) -> None:
-    assert digest(torch, tensor) == digest(torch, tensor.clone())
-    assert digest(torch, tensor) != digest(torch, tensor.reshape(1, *tensor.shape))
+    assert digest(tensor) == digest(tensor.clone())
+    assert digest(tensor) != digest(tensor.reshape(1, *tensor.shape))
 
 
 def test_one_other_bit_is_another_digest() -> None:
     tensor = torch.randn(5000)
     other = tensor.clone()
     other.view(torch.int32)[4321] ^= 1
-    assert digest(torch, tensor) != digest(torch, other)
-    assert digest(torch, tensor) != digest(torch, tensor.flip(0))
+    assert digest(tensor) != digest(other)
+    assert digest(tensor) != digest(tensor.flip(0))
 
 
 def test_sketches_are_as_far_apart_as_the_tensors() -> None:
     generator = torch.Generator().manual_seed(0)
     tensor = torch.randn(3, 7001, generator=generator)
     change = 1e-4 * torch.randn(3, 7001, generator=generator)
-    apart = math.dist(sketch(torch, tensor), sketch(torch, tensor + change))
+    apart = math.dist(*Digests(torch).sketches([tensor, tensor + change]))
     assert apart == pytest.approx(float(change.double().norm()), rel=0.5)

@@ -43,6 +43,8 @@ class Observation:
     short_fetch: int | None = None
     mutant: Mutant | None = None
     perturbed: bool = False  # each update is a little larger, as PERTURBATION says
+    states: str = ""  # the folder of states that the original keeps
+    restores: bool = False  # each step that has one begins with it
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Observed:
     window_ms: tuple[float, ...] = ()
     forced: tuple[Forced, ...] = ()  # that happened
     short_fetch: int | None = None
+    keeps_states: bool = False
+    restored: tuple[int, ...] = ()  # the units after which the state became a kept one
     seeds_itself: bool = False
     draws_random: bool = False  # a graphed call advances a generator of its device
     graphs: bool = False  # CUDA graphs can be made in this process

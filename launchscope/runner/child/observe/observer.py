@@ -20,8 +20,9 @@ from launchscope.runner.child.hooks.modules import is_weighted
 from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.module_finder import ModuleFinder
-from launchscope.runner.child.observe.digests import digest, sketch, tensors_of
+from launchscope.runner.child.observe.digests import Digests, tensors_of
 from launchscope.runner.child.observe.forced import force, keep_inputs, scale_rates, shortened
+from launchscope.runner.child.observe.kept_states import KeptStates
 from launchscope.runner.child.observe.mutants import MutantCalls
 from launchscope.runner.child.observe.state import TrainingState
 from launchscope.runner.child.observe.writes import WriteGuard
@@ -59,6 +60,7 @@ class RunObserver(StepObserver):
         self.suspect = None
         self._torch, self._folder, self._plan = torch, folder, observation
         self._state = TrainingState(torch)
+        self._digests = Digests(torch)
         self._observed = Observed(0)
         self._units = 0
         self._written = -1  # the unit of the last state
@@ -78,6 +80,9 @@ class RunObserver(StepObserver):
         self._counting = ExitStack()
         self._runtime: Any = None  # the module of `graphed`
         self._process, self._thread = os.getpid(), get_ident()
+        self._kept = None
+        if observation.states:
+            self._kept = KeptStates(torch, observation.states, observation.restores)
         mutant = observation.mutant
         self._mutant = None if mutant is None else MutantCalls(torch, mutant, self._state)
         self._hooks = Hooks(torch, self) if observation.units_per_call is None else None
@@ -214,16 +219,14 @@ class RunObserver(StepObserver):
             if shorter is not None:
                 self._note_forced("short_batch")
                 batch = shorter
-        self._fetched += self._digests(batch)
+        self._fetched += self._digests_in(batch)
         return batch
 
-    def _digests(self, value: Value) -> list[int]:
-        torch = self._torch
-        return [
-            digest(torch, tensor)
-            for tensor in tensors_of(torch, value, [])
-            if not tensor.requires_grad and 0 < tensor.numel() <= _LARGEST_INPUT
-        ]
+    def _digests_in(self, value: Value) -> list[int]:
+        found = tensors_of(self._torch, value, [])
+        return self._digests.digests(
+            [t for t in found if not t.requires_grad and 0 < t.numel() <= _LARGEST_INPUT]
+        )
 
     def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         """The original: the first forward of a training step."""
@@ -237,7 +240,7 @@ class RunObserver(StepObserver):
         self._own = True
         if self._units == 0 and is_weighted(module) and self._plan.evaluation:
             keep_inputs(self._torch, self._plan.evaluation, module, args, kwargs)
-        self._inputs += self._digests((args, kwargs))
+        self._inputs += self._digests_in((args, kwargs))
         self._own = False
 
     def _before_step(self, optimizer: Value, args: Args, kwargs: Kwargs) -> None:
@@ -319,7 +322,7 @@ class RunObserver(StepObserver):
             self._begin_step()
             if self._comparing_now and not self.finished:
                 self._own = True
-                self._inputs += self._digests((args, kwargs))
+                self._inputs += self._digests_in((args, kwargs))
                 self._generator = self._generator_state()
                 self._own = False
         except Exception as error:
@@ -370,20 +373,27 @@ class RunObserver(StepObserver):
             self._observed = replace(self._observed, epsilons=epsilons)
         made = StepState(
             self._units,
-            {name: digest(torch, tensor) for name, tensor in tensors.items()},
-            {name: sketch(torch, tensor) for name, tensor in tensors.items()},
+            dict(zip(tensors, self._digests.digests([*tensors.values()]))),
+            dict(zip(tensors, self._digests.sketches([*tensors.values()]))),
             tuple(self._reads),
             tuple(self._inputs),
             tuple(self._fetched),
         )
         self._reads, self._inputs, self._fetched = [], [], []
         self._written = self._units
-        self._own = own
         if self._file is not None:
             self._file.write(dumps(to_plain(made)) + "\n")
         done = min(self._units, self._plan.until)
         self._folder.emit(events.PassProgress(RESULT, done, self._plan.until))
         self._note_calls()
+        if self._kept is not None and self._units:
+            restored = self._kept.exchange(self._units, tensors)
+            found = self._observed
+            if restored and self._plan.restores:
+                self._observed = replace(found, restored=(*found.restored, self._units))
+            elif restored:
+                self._observed = replace(found, keeps_states=True)
+        self._own = own
 
     def _force_events(self) -> None:
         while self._forced:
