@@ -120,7 +120,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "patched_failed": "the changed script failed: {error}",
     "writes_outside": "the script writes to {path}, outside of the copy of its folder, and a run "
     "that is only compared must not replace your files",
-    "no_training": "no optimizer stepped, and only training is compared so far",
+    "no_training": "no optimizer stepped, and no model was called",
+    "no_output": "nothing that the step computes is used, so nothing shows whether it is right",
     "unseeded_state": "two runs of the script begin with other parameters, although launchscope "
     "sets the seeds of Python, NumPy and PyTorch",
     "unseeded_batches": "two runs of the script get other batches, although launchscope sets the "

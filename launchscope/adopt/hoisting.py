@@ -64,6 +64,7 @@ def split(item: Item, later: list[Item], source: Source, hoisting: Hoisting) -> 
     name = names[0] if len(names) == 1 and names[0] else hoisting.fresh("output")
     begin, end = source.span(node)
     first, last = source.span(value)
+    hoisting.values[name] = first, last
     before = len(hoisting.edits)
     hoisting.visit(value)
     code = source.applied(hoisting.edits[before:], first, last)
@@ -102,6 +103,7 @@ class Hoisting(ast.NodeVisitor):
         self.may_fetch = True  # no forward runs in front of what is visited
         self._taken = set(region.source.names)
         self.attributes: dict[str, str] = {}
+        self.values: dict[str, tuple[int, int]] = {}  # of splits
         for name in sorted(name for name in self._made if "." in name):
             if known.functions.keys() & _methods_called(core, owner):
                 raise RefusedError("host_work", region.statements[0].node, name)

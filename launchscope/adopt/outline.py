@@ -21,6 +21,7 @@ class Outline:
     edits: list[Edit]
     hoisted: dict[str, str]  # parameter: what the call passes for it, if that is no name
     attributes: dict[str, str]  # name in the function: `self.x`, to which the step binds it
+    values: dict[str, tuple[int, int]]  # name in the function: the part of a statement it is for
     fixes: tuple[tuple[Fix, int], ...] = ()
 
 
@@ -38,4 +39,4 @@ def outline(region: Region, known: Imports) -> Outline:
             for node in item.nodes:
                 hoisting.visit(node)
     edits += [*hoisting.edits, *snapshots(items, hoisting)]
-    return Outline(region, items, edits, hoisting.hoisted, hoisting.attributes)
+    return Outline(region, items, edits, hoisting.hoisted, hoisting.attributes, hoisting.values)

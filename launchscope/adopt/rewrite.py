@@ -24,6 +24,7 @@ from launchscope.adopt.layout import (
     without_blanks,
     wrapped,
 )
+from launchscope.adopt.marks import marked
 from launchscope.adopt.names import (
     FUNCTIONS,
     NOTHING,
@@ -38,7 +39,7 @@ from launchscope.adopt.names import (
 from launchscope.adopt.observe import ChangedError
 from launchscope.adopt.outline import Outline, outline
 from launchscope.adopt.patch import Patch, Place, Refusal
-from launchscope.adopt.region import LOOPS, Region, inferring, marked, parts, regions, repeats
+from launchscope.adopt.region import LOOPS, Region, inferring, marked_calls, parts, regions, repeats
 from launchscope.adopt.source import (
     Anchor,
     Block,
@@ -82,7 +83,7 @@ def rewrite_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Patc
 
 def _patch(source: Source, data: bytes, anchor: Anchor, read: Callable[[Path], Source]) -> Patch:
     known = Imports.of(source.tree)
-    marks = marked(source, anchor, known)
+    marks = marked_calls(source, anchor, known)
     _refuse_graphed(source, marks)
     again = repeats(anchor, read)
     first: RefusedError | None = None
@@ -218,6 +219,7 @@ class _Rewriting:
         return Patch(
             source.file, self._data, after, name, first, last.end_lineno or last.lineno,
             region.covered, self._plan.fixes, 1 + lines.index(IMPORT),
+            b"" if _trains(region) else marked(self._plan, returned), tuple(returned),
         )  # fmt: skip
 
     def _returned(

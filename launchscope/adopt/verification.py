@@ -29,6 +29,7 @@ from launchscope.runner.protocol.observation import (
     COMPARED,
     EVALUATION_FILE,
     FORCED,
+    FORCED_IN_INFERENCE,
     LAST,
     MUTANT_UNTIL,
     MUTANTS,
@@ -75,6 +76,7 @@ class Verification:
     replayed_pct: float | None = None
     mutants: tuple[MutantCheck, ...] = ()
     forced: tuple[Forced, ...] = ()
+    not_forced: tuple[Forced, ...] = ()
     seeded: bool = False
     runs: int = 0
 
@@ -114,9 +116,9 @@ def _restored(run: ObservedRun) -> tuple[int, ...]:
 
 
 def units_per_call(patch: Patch, places: tuple[Place, ...]) -> int:
-    """The optimizer steps in one call of the graphed function."""
+    """The optimizer steps in one call of the graphed function; of inference, one."""
     if patch.covered not in ("step", "part"):
-        return 0
+        return int(patch.covered == "forward")
     inside = [
         place
         for place in places
@@ -149,6 +151,7 @@ class Verifier:
         self._made = 0
         self._took_s = 0.0  # the first run
         self._forced: tuple[Forced, ...] = FORCED
+        self._inference: Patch | None = None  # whose marked original is compared
         self._short_fetch: int | None = None
         self._states: States = ""  # that the patched versions begin their steps with
         self._environment = environment(base)
@@ -169,11 +172,13 @@ class Verifier:
             self._forced = tuple(event for event in self._forced if event != "short_batch")
             run = self.run(None, perturbed=perturbed, states=states)
         self._require(run, "original_failed")
-        if run.units == 0:
+        assert run.result is not None
+        steps = run.units or run.result.forwards
+        if steps == 0:
             raise NotVerifiedError("no_training")
-        if run.units < COMPARED:
-            raise NotVerifiedError("too_few_steps", steps=run.units, wanted=COMPARED)
-        if run.result is not None and self._short_fetch is None:
+        if steps < COMPARED:
+            raise NotVerifiedError("too_few_steps", steps=steps, wanted=COMPARED)
+        if self._short_fetch is None:
             self._short_fetch = run.result.short_fetch
         return run
 
@@ -182,6 +187,12 @@ class Verifier:
         of which `first` is a run."""
         found = Verification(None)
         try:
+            if patch.covered == "forward":
+                self._inference = patch
+                self._forced = tuple(e for e in self._forced if e in FORCED_IN_INFERENCE)
+                first = self.original()
+            elif not first.units:
+                raise NotVerifiedError("too_few_steps", steps=0, wanted=COMPARED)
             return self._verify(patch, units, first)
         except NotVerifiedError as error:
             return replace(found, reason=error.reason, runs=self._made)
@@ -194,7 +205,8 @@ class Verifier:
         assert first.result is not None
         plain = agreement(first.states, one.states, Noise(), first.result.epsilons)
         # A graph has the `capturable` form of an optimizer: is it no more than its rounding?
-        rounds = plain.found is not None and plain.found.what in ("state", "read")
+        differs = plain.found is not None and plain.found.what in ("state", "read")
+        rounds = differs and self._inference is None
         second = self.original(states="kept" if rounds else "")
         if unequal := first_inequality(first.states, second.states):
             code: ReasonCode = "unseeded_state" if unequal.what == "initial" else "unseeded_batches"
@@ -214,6 +226,8 @@ class Verifier:
                 compare = _Comparison(first, noise)
         found = compare(one)
         _require_equal(found.found)
+        if self._inference is not None and not _computes(first):
+            raise NotVerifiedError("no_output")
         two = self._patched(patch, units)
         again = compare(two)
         _require_equal(again.found)
@@ -242,6 +256,11 @@ class Verifier:
             replayed_pct=replayed,
             mutants=mutants,
             forced=tuple(e for e in first.result.forced if e in one.result.forced),
+            not_forced=tuple(
+                e
+                for e in (FORCED if self._inference is None else FORCED_IN_INFERENCE)
+                if e not in first.result.forced or e not in one.result.forced
+            ),
             seeded=not first.result.seeds_itself,
             runs=self._made,
         )
@@ -291,6 +310,8 @@ class Verifier:
         place = self._base / str(self._made)
         try:
             mirror = Mirror(self._project, place)
+            if patch is None and self._inference is not None:
+                mirror.write(self._inference.file, self._inference.marked)
             if patch is not None:
                 mirror.write(patch.file, patch.after)
                 if self._vendored:
@@ -312,6 +333,7 @@ class Verifier:
             perturbed=perturbed,
             states=str(self._base / "states") if states else "",
             restores=states == "restored",
+            outputs=None if self._inference is None else self._inference.outputs,
         )
         began = time.monotonic()
         run = self._runs.run(
@@ -361,6 +383,11 @@ def _require_faster(before: Metric, after: Metric) -> None:
         raise NotVerifiedError("too_few_timed", steps=TIMED_FROM)
     if after.value > before.value * (1 - _FASTER_PCT / 100):
         raise NotVerifiedError("not_faster", before_ms=before.value, after_ms=after.value)
+
+
+def _computes(run: ObservedRun) -> bool:
+    """Whether the steps leave anything: outputs, or another state."""
+    return run.states[0].digests != run.states[-1].digests
 
 
 def _windows(*runs: ObservedRun) -> tuple[float, ...]:

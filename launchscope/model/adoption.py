@@ -35,7 +35,8 @@ class MutantCheck:
 
 @dataclass(frozen=True)
 class Adoption(Shown):
-    """`diff` is there only if the change was verified. Times are per optimizer step, each from
+    """`diff` is there only if the change was verified. Times are per optimizer or inference step,
+    each from
     windows of both versions in alternation."""
 
     target: Target

@@ -39,6 +39,7 @@ ReasonCode = Literal[
     "patched_failed",
     "writes_outside",
     "no_training",
+    "no_output",
     "too_few_steps",
     "too_few_timed",
     "unseeded_state",

@@ -36,7 +36,6 @@ from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
 from launchscope.runner.protocol.folder import SourceTree
-from launchscope.runner.protocol.observation import FORCED
 from launchscope.wording import ms, pct, plural, times
 from launchscope.workflows.apply_patch import (
     require_applicable,
@@ -298,7 +297,7 @@ class _Adopting:
             replayed_pct=checked.replayed_pct,
             mutants=checked.mutants,
             forced=checked.forced,
-            not_forced=tuple(event for event in FORCED if event not in checked.forced),
+            not_forced=checked.not_forced,
             seeded=checked.seeded,
         )
         return self._deliver(patch, found)

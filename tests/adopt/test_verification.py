@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +11,12 @@ import pytest
 from launchscope.adopt import verification
 from launchscope.adopt.agreement import Disagreement, agreement, noise_of
 from launchscope.adopt.mirror import Project
-from launchscope.adopt.patch import Patch, Place
+from launchscope.adopt.patch import Patch, Place, rewrite
 from launchscope.adopt.verification import Verifier, units_per_call
 from launchscope.model import Mutant, Target
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
 from launchscope.runner.protocol.observation import FORCED, MUTANT_UNTIL
+from tests.adopt.running import observed
 
 pytestmark = pytest.mark.child
 
@@ -79,16 +80,27 @@ def patch(project: Path) -> Patch:
 
 
 @pytest.fixture(scope="module")
-def verifier(patch: Patch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verifier]:
+def verifiers(
+    patch: Patch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Verifier]]:
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv("CUDA_VISIBLE_DEVICES", "")
         # Another seed for hashes would need an interpreter of its own, which takes seconds.
         changed.setattr(verification, "environment", lambda scratch: {})
         with ObservedRuns(lambda event: None) as runs:
-            base = tmp_path_factory.mktemp("s")
             target = Target("script", "train.py")
-            made = Project.of(target, patch.file.parent)
-            yield Verifier(runs, target, made, base, lambda text: None)
+            project = Project.of(target, patch.file.parent)
+
+            def make() -> Verifier:
+                base = tmp_path_factory.mktemp("s")
+                return Verifier(runs, target, project, base, lambda text: None)
+
+            yield make
+
+
+@pytest.fixture(scope="module")
+def verifier(verifiers: Callable[[], Verifier]) -> Verifier:
+    return verifiers()
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +162,64 @@ def test_a_run_that_would_write_elsewhere_is_stopped(
     run = verifier.run(replace(patch, after=writing), None)
     assert run.report.refused_write == str(kept)
     assert kept.read_bytes() == b"mine"
+
+
+INFERENCE = """
+{head}
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 4))
+inputs = torch.randn(32, 8, 16)
+counts = torch.zeros(4)
+with torch.inference_mode():
+    for i in range(200):
+        scores = model(inputs[i % 32])
+        counts += scores.softmax(1).sum(0)
+        best = model(scores.new_ones(1, 16)).argmax(1).tolist()
+"""
+
+
+@pytest.fixture
+def inference(project: Path) -> Iterator[Patch]:
+    file = project / "train.py"
+    before = file.read_bytes()
+    places = observed(INFERENCE.format(head="").encode(), file)[2]
+    source = INFERENCE.format(head=EMULATED).encode()
+    file.write_bytes(source)
+    patch = rewrite(places, lambda path: source)
+    assert isinstance(patch, Patch)
+    yield patch
+    file.write_bytes(before)
+
+
+def test_an_inference_step_is_compared_by_its_outputs(
+    verifiers: Callable[[], Verifier], inference: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = verifiers()
+    monkeypatch.setattr(verification, "_require_faster", lambda before, after: None)
+    found = verifier.verify(inference, 1, verifier.original())
+    assert found.reason is None
+    assert found.graphs
+    assert found.agreement.exact
+    assert found.replayed_pct == 100
+    assert found.forced == ("state_dict",)
+    outcomes = {mutant.kind: mutant.outcome for mutant in found.mutants}
+    assert outcomes == {
+        "frozen_rate": "not_applicable",
+        "stale_batch": "noticed",
+        "repeated_random": "noticed",
+    }
+
+
+def test_another_output_of_an_inference_step_is_noticed(
+    verifiers: Callable[[], Verifier], inference: Patch
+) -> None:
+    verifier = verifiers()
+    wrong = inference.after.replace(b"return scores, best", b"return scores + 1e-5, best")
+    found = verifier.verify(replace(inference, after=wrong), 1, verifier.original())
+    assert found.reason is not None
+    assert (found.reason.code, found.reason.details["unit"]) == ("state_differs", 1)
+    assert found.reason.details["name"] == "output scores"
 
 
 def test_the_steps_of_a_call_are_those_of_its_region(patch: Patch) -> None:

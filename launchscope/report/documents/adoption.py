@@ -107,7 +107,8 @@ def _checks(value: Adoption) -> Section:
     """What was compared, and what a wrong change would have shown."""
     if value.outcome not in ("verified", "unverified"):
         return items("Checked", ())
-    compared = ["parameters", "buffers", "optimizer state"]
+    infers = value.covered == "forward"
+    compared = ["parameters", "buffers", "outputs" if infers else "optimizer state"]
     compared += [plural(value.reads, "logged value")] if value.reads else []
     texts = [f"{listed(compared)} agree in each step"]
     if value.replayed_pct is not None:

@@ -1,6 +1,6 @@
 """What a run that is compared with another one is asked to do, and what it found.
 
-A unit is one call of an optimizer's or a GradScaler's `step()`. The units of a run: `compared`
+A unit is one call of an optimizer's or a GradScaler's `step()`, or one inference step. The units of a run: `compared`
 plain ones, the forced events, then windows of units that are timed.
 """
 
@@ -14,9 +14,12 @@ from launchscope.model import Forced, Mutant
 # multiple of 6, so that functions of 1, 2, 3 or 6 units end where a stretch does.
 COMPARED, EVENT_EVERY, WINDOW, WINDOWS = 54, 6, 6, 10
 STEPS_FILE, RESULT, EVALUATION_FILE = "steps.jsonl", "observed", "evaluation.pt"
+# Functions that a marked script calls where a step begins, and with what it computes.
+BEGIN, OUTPUT = "__launchscope_begin__", "__launchscope_output__"
 PATCHED_RESULT = "patched"  # of a run that a person asked for
 
 FORCED: tuple[Forced, ...] = ("learning_rate", "evaluation", "state_dict", "short_batch")
+FORCED_IN_INFERENCE: tuple[Forced, ...] = ("state_dict", "short_batch")
 TIMED_FROM = COMPARED + EVENT_EVERY * (len(FORCED) + 1)
 LAST = TIMED_FROM + WINDOW * WINDOWS
 # How far the same update, computed in other ways, may be from itself: Adam's `capturable` form
@@ -45,12 +48,14 @@ class Observation:
     perturbed: bool = False  # each update is a little larger, as PERTURBATION says
     states: str = ""  # the folder of states that the original keeps
     restores: bool = False  # each step that has one begins with it
+    outputs: tuple[str, ...] | None = None  # of a step that only infers: names of its values
 
 
 @dataclass(frozen=True)
 class StepState:
     """The state in which a training step begins, after so many units. By tensor: a digest of its
-    bytes and a sketch, whose differences have about the norm of the tensors' difference. `reads`:
+    bytes and a sketch, whose differences have about the norm of the tensors' difference; an
+    inference step leaves its outputs, too. `reads`:
     values that the host read since the last one; digests of the tensors that a model or the graphed
     function got (`inputs`), and of the batches that data loaders gave (`fetched`)."""
 
@@ -77,6 +82,7 @@ class Observed:
     """The whole run. `window_ms`: the time of each window, per unit."""
 
     units: int
+    forwards: int = 0  # in a run without an optimizer
     window_ms: tuple[float, ...] = ()
     forced: tuple[Forced, ...] = ()  # that happened
     short_fetch: int | None = None

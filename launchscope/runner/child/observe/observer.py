@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import os
@@ -33,8 +34,11 @@ from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module,
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.observation import (
+    BEGIN,
     COMPARED,
     EVENT_EVERY,
+    LAST,
+    OUTPUT,
     PERTURBATION,
     RESULT,
     STEPS_FILE,
@@ -85,7 +89,11 @@ class RunObserver(StepObserver):
             self._kept = KeptStates(torch, observation.states, observation.restores)
         mutant = observation.mutant
         self._mutant = None if mutant is None else MutantCalls(torch, mutant, self._state)
-        self._hooks = Hooks(torch, self) if observation.units_per_call is None else None
+        self._infers = observation.outputs is not None
+        self._open = False  # a marked step has begun
+        self._outputs: dict[str, Any] = {}  # of the last inference step
+        plain = observation.units_per_call is None and not self._infers
+        self._hooks = Hooks(torch, self) if plain else None
 
     # ------------------------------------------------------------------------ set up, take down
 
@@ -113,6 +121,9 @@ class RunObserver(StepObserver):
             self._hooks.broke = self._broke
             self._hooks.install()
             self._comparing.callback(self._hooks.remove)
+        elif plan.units_per_call is None:
+            setattr(builtins, BEGIN, self._begin_marked)
+            setattr(builtins, OUTPUT, self._note_output)
         else:
             from launchscope import graph_step
 
@@ -139,6 +150,8 @@ class RunObserver(StepObserver):
         self._wrap(runtime.GraphedStep, "__call__", self._graphed)
 
     def _hook_optimizers(self) -> None:
+        if self._infers:
+            return
         optim = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
         for hook in (
             optim.register_optimizer_step_pre_hook(self._before_step),
@@ -230,7 +243,14 @@ class RunObserver(StepObserver):
 
     def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         """The original: the first forward of a training step."""
-        if self._ours or self._inside or not self._torch.is_grad_enabled():
+        if self._ours or self._inside:
+            return
+        if not self._units and not self._state.optimizers() and is_weighted(module):
+            self._observed = replace(self._observed, forwards=self._observed.forwards + 1)
+            if self._observed.forwards >= LAST:
+                self._finish()
+                return
+        if not self._torch.is_grad_enabled():
             return
         if not module.training and is_weighted(module):
             return
@@ -260,7 +280,7 @@ class RunObserver(StepObserver):
 
     def _scaler_step(self, step: Function) -> Function:
         def counted(*args: Any, **kwargs: Any) -> Value:
-            if self._ours or self._inside:
+            if self._ours or self._inside or self._infers:
                 return step(*args, **kwargs)
             self._inside += 1  # it may leave the optimizer's step out
             try:
@@ -284,10 +304,36 @@ class RunObserver(StepObserver):
                     result = self._mutant.call(functools.partial(call, step), args, kwargs)
                 else:
                     result = call(step, *args, **kwargs)
+            if self._infers:
+                names = self._plan.outputs or ()
+                for name, value in zip(names, result if len(names) > 1 else (result,)):
+                    self._note_output(name, value)
             self._end_call()
             return result
 
         return observed
+
+    def _begin_marked(self) -> None:
+        """The original: an inference step begins, and the one before has ended."""
+        if self._ours:
+            return
+        try:
+            if self._open:
+                self._count(1)
+            self._open = not self.finished
+            if not self.finished:
+                self._begin_step()
+        except Exception as error:
+            self._broke(error)
+
+    def _note_output(self, name: str, value: Value) -> Value:
+        """What an inference step has computed, as the state that it leaves holds it."""
+        if self._comparing_now and not self._ours:
+            tensors = tensors_of(self._torch, value, [])
+            for number, tensor in enumerate(tensors):
+                part = f" {number + 1}" if len(tensors) > 1 else ""
+                self._outputs[f"output {name}{part}"] = tensor.detach().clone()
+        return value
 
     @contextlib.contextmanager
     def _out_of_the_way(self) -> Iterator[None]:
@@ -366,11 +412,14 @@ class RunObserver(StepObserver):
     def _write_state(self) -> None:
         torch, own = self._torch, self._own
         self._own = True
-        tensors = self._state.tensors()
-        if not self._observed.epsilons:
+        tensors = self._state.tensors() | self._outputs
+        self._outputs = {}
+        if tensors.keys() - self._observed.epsilons.keys():
             floats = {n: t for n, t in tensors.items() if t.is_floating_point()}
             epsilons = {name: float(torch.finfo(t.dtype).eps) for name, t in floats.items()}
-            self._observed = replace(self._observed, epsilons=epsilons)
+            self._observed = replace(
+                self._observed, epsilons={**self._observed.epsilons, **epsilons}
+            )
         made = StepState(
             self._units,
             dict(zip(tensors, self._digests.digests([*tensors.values()]))),
@@ -490,6 +539,8 @@ class RunObserver(StepObserver):
 
     def script_ended(self) -> None:
         """By itself: what there is has to do."""
+        if self._open:
+            self._units += 1
         self.finished = True
         self._write_result()
         self._folder.emit(events.ScriptEnded(steps=self._units, optimizer_steps=self._units))
