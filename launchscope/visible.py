@@ -33,6 +33,11 @@ def visible(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _NOT_ASCII.sub(_escaped, text)
 
 
+def visible_code(text: str) -> str:
+    """As `visible`, for a line of source code, whose tabs stay."""
+    return "\t".join(map(visible, text.split("\t")))
+
+
 def encodable(text: str) -> str:
     """The text with an escape for each byte that is no UTF-8, which no file can hold."""
     return text if text.isascii() else _SURROGATE.sub(_escaped, text)

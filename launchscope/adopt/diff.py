@@ -17,11 +17,9 @@ _CONTEXT = 3
 
 
 def diff_lines(patch: Patch, root: Path) -> tuple[str, ...]:
-    """The change of the file as a unified diff, without line ends, for people: the first line has
-    its name."""
+    """The change of the file as a unified diff, without line ends."""
     text = _diff(patch.file, patch.before, patch.after, root).decode("utf-8", "replace")
-    first, _, _, *lines = text.split("\n")[:-1]
-    return first, *(line.rstrip("\r") for line in lines)
+    return tuple(line.rstrip("\r") for line in text.split("\n")[:-1])
 
 
 def patch_file(patch: Patch, root: Path, *, verified: bool, vendored: bool) -> bytes:

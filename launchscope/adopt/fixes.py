@@ -16,9 +16,14 @@ from launchscope.adopt.source import Edit, Source, Statement
 
 _COMMENTS: dict[Fix, str] = {
     "fused": "so that the graph contains it",
+    "capturable": "so that the graph contains it",
+    "pin_memory": "so that copies to the GPU need not wait",
     "item_accumulation": "adds up on the GPU, without waiting for it",
 }
 _FUSED = ("SGD", "Adam", "AdamW")
+_CAPTURABLE = "NAdam"  # it has numbers on the host that no runtime can move
+_ON_GPU = "torch.cuda.is_available()"  # capturable fails on a CPU, and pin_memory warns
+_NAMED = (ast.Name, ast.Attribute)
 _FORMS = ("fused", "foreach", "capturable", "differentiable")  # that a person has chosen
 
 
@@ -30,8 +35,9 @@ class Change:
 
 
 def fixes(region: Region, schedules: bool) -> list[Change]:
-    """For the optimizers of a whole step, and for sums of values that are read one by one."""
-    found = list(_sums(region))
+    """For the optimizers of a whole step, for sums of values that are read one by one, and for
+    copies that wait."""
+    found = [*_sums(region), *_pageable_copies(region)]
     if region.covered in ("step", "part"):
         found += _optimizers(region, schedules)
     return found
@@ -39,13 +45,13 @@ def fixes(region: Region, schedules: bool) -> list[Change]:
 
 def _optimizers(region: Region, schedules: bool) -> Iterator[Change]:
     """`graphed` runs these eagerly behind the graph otherwise, see docs/graphed.md: under a scaler,
-    and SGD at a rate that changes."""
+    SGD at a rate that changes, and NAdam."""
     source = region.source
     calls = [call for statement in region.marks for call in own_calls(statement.node)]
     steps = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "step"]
     scaled = {ast.unparse(argument) for call in steps for argument in call.args[:1]}
     stepped = {ast.unparse(call.func.value) for call in steps}  # type: ignore[attr-defined]
-    made: dict[str, tuple[int, ast.Call]] = {}
+    made: dict[str, tuple[Fix, ast.Call]] = {}
     for statement in source.statements:
         node = statement.node
         if (
@@ -62,9 +68,11 @@ def _optimizers(region: Region, schedules: bool) -> Iterator[Change]:
         made.pop(name, None)  # the last one before the step is the one that steps
         chosen = {k.arg for k in call.keywords} & {*_FORMS, None}
         if kind in _FUSED and not chosen and (name in scaled or (kind == "SGD" and schedules)):
-            made[name] = node.lineno, call
-    for line, call in made.values():
-        yield Change("fused", line, tuple(_with_argument(source, call, "fused")))
+            made[name] = "fused", call
+        elif kind == _CAPTURABLE and not chosen and name not in scaled:
+            made[name] = "capturable", call
+    for key, call in made.values():
+        yield Change(key, call.lineno, tuple(_with_argument(source, call, key)))
 
 
 def _with_argument(source: Source, call: ast.Call, key: Fix) -> Iterator[Edit]:
@@ -77,7 +85,8 @@ def _with_argument(source: Source, call: ast.Call, key: Fix) -> Iterator[Edit]:
         if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
     ][-2]  # in front of the closing parenthesis
     at = begin + offsets[given.end[0] - 1] + given.end[1]
-    text = f"{key}=True"
+    on_gpu = key != "fused" and "torch" in source.names
+    text = f"{key}={_ON_GPU if on_gpu else True}"
     yield Edit(at, at, {"(": text, ",": f" {text}"}.get(given.string, f", {text}"))
     yield from _comment(source, end, key)
 
@@ -87,6 +96,57 @@ def _comment(source: Source, end: int, key: Fix) -> Iterator[Edit]:
     rest = source.text[end:].splitlines()[:1]
     if not "".join(rest).strip():
         yield Edit(end, end, f"  # {_COMMENTS[key]}")
+
+
+def _pageable_copies(region: Region) -> Iterator[Change]:
+    """`x = x.to(device)` waits for the GPU where a data loader made `x` in pageable memory. Nothing
+    else may see that memory, which the copy reads later then."""
+    source, loop = region.source, region.loops[0] if region.loops else None
+    if loop is None or not isinstance(loop.node, ast.For):
+        return
+    names = {ast.unparse(n) for n in ast.walk(loop.node.iter) if isinstance(n, _NAMED)}
+    made = [
+        s.node.value
+        for s in source.statements
+        if isinstance(s.node, ast.Assign) and ast.unparse(s.node.targets[0]) in names
+        if s.function() in (region.function, None)
+    ]
+    if len(made) != 1 or not isinstance(loader := made[0], ast.Call):
+        return
+    kind = getattr(loader.func, "attr", getattr(loader.func, "id", ""))
+    if kind != "DataLoader" or {k.arg for k in loader.keywords} & {"pin_memory", None}:
+        return
+    left = set(Uses([loop.node.target]).binds)
+    edits: list[Edit] = []
+    for statement in loop.blocks[0].statements:
+        uses = Uses([statement.node])
+        copies = list(_copied(statement.node, frozenset(left & uses.bound)))
+        if left & uses.reads != {name for name, _ in copies}:
+            left -= uses.reads | uses.binds  # it may be kept
+            continue
+        for name, call in copies:
+            end = source.span(call)[1] - 1
+            edits.append(
+                Edit(end, end, ", non_blocking=True" if call.args else "non_blocking=True")
+            )
+            left.discard(name)
+    if edits:
+        edits += _with_argument(source, loader, "pin_memory")
+        yield Change("pin_memory", loader.lineno, tuple(edits))
+
+
+def _copied(node: ast.stmt, names: Names) -> Iterator[tuple[str, ast.Call]]:
+    """The copies in `x, y = x.to(device), y.cuda()` of variables with these names."""
+    value = node.value if isinstance(node, ast.Assign) else None
+    for call in value.elts if isinstance(value, ast.Tuple) else [value]:
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        root, arguments = call.func.value, call.args
+        if not isinstance(root, ast.Name) or root.id not in names or call.keywords:
+            continue
+        to_gpu = len(arguments) == 1 and isinstance(arguments[0], _NAMED)
+        if (call.func.attr == "to" and to_gpu) or (call.func.attr == "cuda" and not arguments):
+            yield root.id, call
 
 
 def _sums(region: Region) -> Iterator[Change]:

@@ -57,7 +57,9 @@ class Region:
         return frozenset[Call]().union(*(self.marks.get(s, ()) for s in statement.walk()))
 
 
-def marked_calls(source: Source, anchor: Anchor, known: Imports) -> dict[Statement, frozenset[Call]]:
+def marked_calls(
+    source: Source, anchor: Anchor, known: Imports
+) -> dict[Statement, frozenset[Call]]:
     """The statements at which the calls were made. Raises RefusedError."""
     found: dict[Statement, set[Call]] = {}
     for what, line in anchor.lines:

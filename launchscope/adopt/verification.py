@@ -278,6 +278,8 @@ class Verifier:
         }
         found = []
         for kind in MUTANTS:
+            if kind == "frozen_rate" and self._inference is not None:
+                continue
             if not applies[kind]:
                 found.append(MutantCheck(kind, "not_applicable"))
                 continue

@@ -13,7 +13,7 @@ from launchscope.errors import UsageError
 from launchscope.frozen import dataclass
 from launchscope.host import Blocks
 from launchscope.plugins import load_plugin, load_plugins
-from launchscope.visible import visible
+from launchscope.visible import visible, visible_code
 
 if TYPE_CHECKING:
     from launchscope.analysis.timeline.annotations import Annotations
@@ -76,9 +76,14 @@ class Reporter:
         """As `render`, but a large file is made block by block."""
         renderer = self.renderer(type(value))
         if not self.exact:
+            from launchscope.model import Adoption  # a command's help needs no model
+
             # A trace is not for people: its columns are no texts, and are long.
             options = with_texts(replace(options, trace=None), visible)
-            value = with_texts(value, visible)
+            seen = with_texts(value, visible)
+            if isinstance(value, Adoption) and isinstance(seen, Adoption):
+                seen = replace(seen, diff=with_texts(value.diff, visible_code))
+            value = seen
         return renderer(value, options)
 
     def renderer(self, kind: type) -> Render:

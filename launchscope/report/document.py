@@ -166,14 +166,19 @@ class Commands:
 
 @dataclass(frozen=True)
 class Diff:
-    """The lines of a unified diff, each with its sign."""
+    """The lines of a unified diff, each with its sign, behind three lines with the file's name."""
 
     lines: tuple[str, ...]
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """For people: with one line of the name. In CI the others would be commands."""
+        return tuple(line.expandtabs(4) for line in (self.lines[0], *self.lines[3:]))
 
     @staticmethod
     def tone(line: str) -> Tone:
         """Of a line: what is added, what goes, and where it is."""
-        if line.startswith(("diff ", "--- ", "+++ ")):
+        if line.startswith("diff "):
             return "dim"
         return {"+": "good", "-": "bad", "@": "calm"}.get(line[:1], "plain")  # type: ignore[return-value]
 

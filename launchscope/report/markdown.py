@@ -67,8 +67,8 @@ def _block(block: document.Block) -> str:
             return _fenced("text", lines)
         case document.Commands(lines):
             return _fenced("sh", lines)
-        case document.Diff(lines):
-            return _fenced("diff", lines)
+        case document.Diff():
+            return _fenced("diff", block.shown)
 
 
 def _entry(entry: document.Entry) -> str:

@@ -144,8 +144,8 @@ def _block(block: document.Block, width: int) -> Iterator[RenderableType]:
             yield _bars(block, width)
         case document.Plot():
             yield from text_plot(block, width)
-        case document.Diff(lines):
-            for line in lines:  # whole, so that it can be copied
+        case document.Diff():
+            for line in block.shown:  # whole, so that it can be copied
                 style = _STYLES[block.tone(line)].removeprefix("bold ")
                 yield Text(line, style=style, no_wrap=True, overflow="ignore")
 

@@ -855,6 +855,39 @@ for x, y in loader:
     scaler.update()
 """
 
+LOOPS["nadam"] = """\
+optimizer = torch.optim.NAdam(model.parameters(), lr=0.01)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["pageable_batches"] = """\
+from torch.utils.data import DataLoader
+batches = DataLoader([(x[0], y[0]) for x, y in loader], batch_size=2)
+for x, y in batches:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["pageable_batches_that_are_kept"] = """\
+from torch.utils.data import DataLoader
+batches = DataLoader([(x[0], y[0]) for x, y in loader], batch_size=2)
+kept = []
+for x, y in batches:
+    kept.append(x)
+    x = x.to(device)
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
 # --------------------------------------------------------------------------------- accumulation
 
 LOOPS["accumulation_by_a_counter"] = """\

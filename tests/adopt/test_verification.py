@@ -205,7 +205,6 @@ def test_an_inference_step_is_compared_by_its_outputs(
     assert found.forced == ("state_dict",)
     outcomes = {mutant.kind: mutant.outcome for mutant in found.mutants}
     assert outcomes == {
-        "frozen_rate": "not_applicable",
         "stale_batch": "noticed",
         "repeated_random": "noticed",
     }

@@ -16,6 +16,8 @@ from launchscope.model import (
 
 _DIFF = """\
 diff --git a/train.py b/train.py
+--- a/train.py
++++ b/train.py
 @@ -3,6 +3,7 @@
  import torch
 +from launchscope import graphed

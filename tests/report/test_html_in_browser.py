@@ -23,6 +23,7 @@ from launchscope.parser import read_recording, read_saved
 from launchscope.report.kernel_names import short_name
 from launchscope.rules import advise
 from launchscope.workflows.save import write_report
+from tests.report import adoptions
 from tests.report.browser import Page, browser, needs_browser
 from tests.report.hostile import NASTY, endless, filled
 from tests.report.test_golden import VALUES
@@ -254,6 +255,25 @@ def test_the_kernel_table_sorts_and_gives_the_full_name(profile: Profile, timeli
     timeline.run("navigator.clipboard.writeText = async (text) => { window.copied = text }")
     timeline.run(f"{cells}[0].querySelector('.copy').click()")
     assert timeline.run("window.copied") == names[0]
+
+
+def test_a_patch_is_colored_and_copied_as_git_takes_it(shown: Page, tmp_path: Path) -> None:
+    value = adoptions.verified()
+    value = replace(value, diff=(*value.diff, "+\tindented = '<b>&amp;\"'"))
+    shown.show(written(value, tmp_path))
+    shown.run("navigator.clipboard.writeText = async (text) => { window.copied = text }")
+    button = "document.querySelector('.diff .copy')"
+    assert shown.run(f"{button}.ariaLabel") == "Copy the patch"
+    shown.run(f"{button}.click()")
+    assert shown.run("window.copied") == "\n".join(value.diff) + "\n"
+    assert shown.drawn(f"{button}.textContent") == "Copied"
+    color = "getComputedStyle(document.querySelector('.diff .{}')).color"
+    colors = {shown.run(color.format(tone)) for tone in ("good", "bad", "calm", "plain")}
+    assert len(colors) == 4
+    box, place = (f"document.querySelector('{name}').getBoundingClientRect()"
+                  for name in (".diff pre", ".diff .copy"))  # fmt: skip
+    assert shown.run(f"{place}.right <= {box}.right && {place}.top >= {box}.top")
+    assert shown.errors == []
 
 
 def test_the_theme_follows_the_system_and_the_switch(

@@ -41,6 +41,8 @@ _COVERED = {
 }
 _FIXES = {
     "fused": "the optimizer gets `fused=True`",
+    "capturable": "the optimizer gets `capturable=True`",
+    "pin_memory": "batches are pinned, so that copies to the GPU need not wait",
     "item_accumulation": "a sum stays on the GPU, without `.item()` in each step",
 }
 
@@ -59,9 +61,7 @@ def document(value: Adoption, top: int) -> Document:
         basis=" · ".join(parts),
         context=(machine(value.environment),),
         sections=sections(
-            Section("The change", (Diff(tuple(line.expandtabs(4) for line in value.diff)),))
-            if value.diff
-            else items("The change", ()),
+            Section("The change", (Diff(value.diff),)) if value.diff else items("The change", ()),
             items("Fixes in it", (sentence(_FIXES[fix]) for fix in value.fixes if value.diff)),
             _checks(value),
             _times(value),

@@ -186,7 +186,11 @@ function setUpTables() {
   for (const code of document.querySelectorAll("[data-full]")) {
     const button = node(
       "button",
-      {type: "button", class: "copy", "aria-label": "Copy the full name"},
+      {
+        type: "button",
+        class: "copy",
+        "aria-label": `Copy ${code.dataset.name ?? "the full name"}`,
+      },
       "Copy",
     )
     button.addEventListener("click", async () => {

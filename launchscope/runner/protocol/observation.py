@@ -1,7 +1,7 @@
 """What a run that is compared with another one is asked to do, and what it found.
 
-A unit is one call of an optimizer's or a GradScaler's `step()`, or one inference step. The units of a run: `compared`
-plain ones, the forced events, then windows of units that are timed.
+A unit is one call of an optimizer's or a GradScaler's `step()`, or one inference step. The units
+of a run: `compared` plain ones, the forced events, then windows of units that are timed.
 """
 
 from __future__ import annotations

@@ -41,9 +41,10 @@ class MutantCalls:
         leaves, form = _pytree.tree_flatten((args, kwargs))
         if self._first is None:
             self._first = [x.clone() if isinstance(x, torch.Tensor) else x for x in leaves]
+        olds = [*self._first, *leaves[len(self._first) :]]  # a cache may have grown
         used = [
             old if isinstance(new, torch.Tensor) and new.shape == old.shape else new
-            for new, old in zip(leaves, self._first)
+            for new, old in zip(leaves, olds)
         ]
         args, kwargs = _pytree.tree_unflatten(used, form)
         return function(*args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import contextlib
 import functools
@@ -147,6 +148,7 @@ class RunObserver(StepObserver):
 
     def _wrap_graphed(self, runtime: Any) -> None:
         self._runtime = runtime
+        atexit.unregister(runtime._print_summary)  # the last line is that of the script's failure
         self._wrap(runtime.GraphedStep, "__call__", self._graphed)
 
     def _hook_optimizers(self) -> None:
