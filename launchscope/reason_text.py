@@ -121,6 +121,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "writes_outside": "the script writes to {path}, outside of the copy of its folder, and a run "
     "that is only compared must not replace your files",
     "no_training": "no optimizer stepped, and no model was called",
+    "no_patch": "there is no patch",
+    "verdict_against": "the verdict on this step is against a graph",
     "no_output": "nothing that the step computes is used, so nothing shows whether it is right",
     "unseeded_state": "two runs of the script begin with other parameters, although launchscope "
     "sets the seeds of Python, NumPy and PyTorch",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from launchscope.adopt.agreement import (
@@ -74,6 +75,7 @@ class Verification:
     before: Metric | None = None
     after: Metric | None = None
     replayed_pct: float | None = None
+    setup_ms: float | None = None
     mutants: tuple[MutantCheck, ...] = ()
     forced: tuple[Forced, ...] = ()
     not_forced: tuple[Forced, ...] = ()
@@ -144,6 +146,7 @@ class Verifier:
         say: Callable[[str], None],
         *,
         vendored: bool = False,
+        environ: Mapping[str, str] = MappingProxyType({}),
     ):
         self._vendored = vendored  # the patch imports a copy of the runtime
         self._runs, self._target, self._project, self._base = runs, target, project, base
@@ -154,7 +157,7 @@ class Verifier:
         self._inference: Patch | None = None  # whose marked original is compared
         self._short_fetch: int | None = None
         self._states: States = ""  # that the patched versions begin their steps with
-        self._environment = environment(base)
+        self._environment = {**environment(base), **environ}
         self._limit_s = runs.timeout_s
         self.exit_code = 0  # of the last run
 
@@ -254,6 +257,7 @@ class Verifier:
             before=before,
             after=after,
             replayed_pct=replayed,
+            setup_ms=one.result.setup_ms,
             mutants=mutants,
             forced=tuple(e for e in first.result.forced if e in one.result.forced),
             not_forced=tuple(

@@ -28,7 +28,8 @@ def compare(
         "NAME=A,B",
     ),
     modes: str | None = text(
-        "Strategies to compare, each in a process of its own: eager, replay, compile, graphed.",
+        "Strategies to compare, each in a process of its own: eager, replay, compile, graphed, "
+        "adopt.",
         "MODE,MODE",
     ),
     buckets: bool = typer.Option(

@@ -58,6 +58,7 @@ class Adoption(Shown):
     before: Metric | None = None
     after: Metric | None = None
     replayed_pct: float | None = None
+    setup_ms: float | None = None  # the call that makes the first graph
     mutants: tuple[MutantCheck, ...] = ()
     forced: tuple[Forced, ...] = ()
     not_forced: tuple[Forced, ...] = ()

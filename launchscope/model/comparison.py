@@ -19,8 +19,8 @@ from launchscope.model.recording import (
 )
 from launchscope.model.shown import Shown
 
-StrategyName = Literal["eager", "replay", "compile", "graphed"]
-STRATEGIES: tuple[StrategyName, ...] = ("eager", "replay", "compile", "graphed")
+StrategyName = Literal["eager", "replay", "compile", "graphed", "adopt"]
+STRATEGIES: tuple[StrategyName, ...] = ("eager", "replay", "compile", "graphed", "adopt")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ class Trajectory:
 @dataclass(frozen=True)
 class Strategy:
     """One strategy for adopting graphs, measured in a process of its own. For `replay` the
-    iteration is projected from the replay measured in place."""
+    iteration is projected from the replay measured in place, for `adopt` from the speedup of its
+    own comparison with eager."""
 
     mode: StrategyName
     iteration_ms: Metric | None = None

@@ -40,6 +40,8 @@ ReasonCode = Literal[
     "writes_outside",
     "no_training",
     "no_output",
+    "no_patch",
+    "verdict_against",
     "too_few_steps",
     "too_few_timed",
     "unseeded_state",

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from launchscope.adopt.diff import diff_lines, with_runtime
 from launchscope.adopt.mirror import Mirror, Project, environment
@@ -57,13 +58,14 @@ _NO_PATCH = 1
 
 @dataclass(frozen=True)
 class AdoptOptions:
-    """`patches`: files that get the patch."""
+    """`patches`: files that get the patch. `environ` is added to the environment of each run."""
 
     write: bool = False
     force: bool = False
     run: bool = False
     vendor: bool = False
     patches: tuple[Path, ...] = ()
+    environ: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,7 @@ class _Adopting:
                     self._folder,
                     self._progress.message,
                     vendored=self._options.vendor,
+                    environ=self._options.environ,
                 )
                 first = self._first(verifier)
             patch = self._patch()
@@ -230,7 +233,7 @@ class _Adopting:
             run = runner.run(
                 mirror.target(self._target),
                 folder=str(mirror.folder),
-                environ=environment(self._folder),
+                environ={**environment(self._folder), **self._options.environ},
                 tree=SourceTree(str(self._project.root), str(mirror.root)),
                 timeout_s=self._left(),
             )
@@ -295,6 +298,7 @@ class _Adopting:
             before=checked.before if verified else None,
             after=checked.after if verified else None,
             replayed_pct=checked.replayed_pct,
+            setup_ms=checked.setup_ms if verified else None,
             mutants=checked.mutants,
             forced=checked.forced,
             not_forced=checked.not_forced,

@@ -37,6 +37,7 @@ from launchscope.rules.verdict import bucket_plan as bucket_rule
 from launchscope.rules.verdict import strategies as strategy_rule
 from launchscope.rules.verdict.crossover import SAME_WORK, headline_of
 from launchscope.wording import plural
+from launchscope.workflows.adopt import AdoptOptions, adopt
 from launchscope.workflows.axes import Axis, Combination, axes_of, combinations
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
@@ -88,7 +89,7 @@ def plan_compare(
         raise MissingOptionError(
             "there is nothing to compare",
             hint="give --batch-sizes 8,32,128, --param NAME=a,b, "
-            "--modes eager,replay,compile,graphed or --buckets",
+            "--modes eager,replay,compile,graphed,adopt or --buckets",
         )
     if not words and settings.command is not None:
         words, configured_module = without_python(settings.command)
@@ -193,6 +194,9 @@ class _Rows:
         trials: list[Trial] = []
         code = None
         for mode in [eager, *(mode for mode in self.plan.modes if mode != eager)]:
+            if mode == "adopt":
+                trials.append(self._adopt(combination))
+                continue
             run = replay if mode == "replay" else None
             run = run or self._run(combination, schedule, mode)
             trials.append(Trial(mode, run.recording, run.profile, _failure_of(run)))
@@ -200,8 +204,21 @@ class _Rows:
                 code = _exit_code(run)
                 break
         found = compare_strategies(trials, combination.parameters)
-        self.strategies.append(strategy_rule.advised(found, self.plan.settings.threshold))
+        settings = self.plan.settings
+        self.strategies.append(
+            strategy_rule.advised(found, settings.threshold, settings.expected_steps)
+        )
         return code
+
+    def _adopt(self, combination: Combination) -> Trial:
+        """The patch of the step, verified and timed as `launchscope adopt` does it."""
+        options = AdoptOptions(environ=combination.environ)
+        try:
+            made = adopt(combination.target, self.plan.settings, self.progress, options).adoption
+        except LaunchscopeError as error:
+            failure = PointFailure(Reason("run_failed", {"error": str(error)}), hint=error.hint)
+            return Trial("adopt", None, None, failure)
+        return Trial("adopt", None, None, adoption=made)
 
     def _run(
         self, combination: Combination, schedule: Schedule, strategy: StrategyName | None = None

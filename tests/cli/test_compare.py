@@ -99,9 +99,10 @@ def test_no_point_measured_is_exit_code_3(tmp_path: Path) -> None:
 
 def test_modes_that_need_a_gpu_say_so(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.replace("assert os", "# assert os"))
-    done = launchscope(tmp_path, "compare", *QUICK, "--modes", "eager,graphed", "train.py")
+    done = launchscope(tmp_path, "compare", *QUICK, "--modes", "eager,graphed,adopt", "train.py")
     assert done.returncode == 3
     assert "nothing ran on a GPU" in done.stdout
+    assert "the GPU runs nothing" in done.stdout
     assert "Traceback" not in done.stderr
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,45 @@ for step in range(400):
 """
 
 
+# Under a scaler only a fused optimizer is in the graph; NAdam needs `capturable`.
+NADAM = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+features = torch.randn(4096, 256)
+loader = DataLoader(TensorDataset(features, features[:, :10].argmax(1)), 64, shuffle=True)
+layers = [m for _ in range(8) for m in (nn.Linear(256, 256), nn.ReLU())]
+model = nn.Sequential(*layers, nn.Linear(256, 10)).cuda()
+optimizer = torch.optim.NAdam(model.parameters(), lr=1e-3)
+loss_fn = nn.CrossEntropyLoss()
+for epoch in range(6):
+    total = 0.0
+    for x, y in loader:
+        x, y = x.cuda(), y.cuda()
+        optimizer.zero_grad()
+        loss = loss_fn(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    print(epoch, total)
+"""
+INFERENCE = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+layers = [m for _ in range(12) for m in (nn.Linear(256, 256), nn.ReLU(), nn.LayerNorm(256))]
+model = nn.Sequential(*layers, nn.Linear(256, 10)).cuda().eval()
+inputs = torch.randn(64, 32, 256)
+found = []
+with torch.inference_mode():
+    for i in range(400):
+        scores = model(inputs[i % 64].cuda()).softmax(-1)
+        found.append(scores.argmax(-1).cpu())
+print(torch.cat(found).bincount())
+"""
+
+
 def adopt(folder: Path, *words: str, code: int = 0) -> Adoption:
     saved = folder / "adoption.json"
     done = subprocess.run(
@@ -86,6 +126,33 @@ def test_a_sample_gets_a_verified_patch(name: str, tmp_path: Path, sample_worklo
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", "apply", "graph.patch"], cwd=tmp_path, check=True)
     subprocess.run([sys.executable, script.name, "--steps", "20"], cwd=tmp_path, check=True)
+
+
+def test_an_inference_sample_is_compared_by_its_outputs(
+    tmp_path: Path, sample_workloads: Path
+) -> None:
+    script = tmp_path / "transformer_inference.py"
+    shutil.copy(sample_workloads / script.name, script)
+    found = adopt(tmp_path, script.name)
+    require_verified(found)
+    assert found.covered == "forward"
+    assert found.mutants[0] == replace(found.mutants[0], kind="stale_batch", outcome="noticed")
+
+
+def test_an_inference_loop_that_reads_its_results_gets_a_patch(tmp_path: Path) -> None:
+    (tmp_path / "infer.py").write_text(INFERENCE)
+    found = adopt(tmp_path, "infer.py")
+    require_verified(found)
+    assert any(line.endswith(" scores = model(inputs).softmax(-1)") for line in found.diff)
+
+
+def test_fixes_beside_the_step_are_part_of_the_patch(tmp_path: Path) -> None:
+    """`capturable` for NAdam, pinned batches, and a sum without `.item()`."""
+    (tmp_path / "train.py").write_text(NADAM)
+    found = adopt(tmp_path, "--run", "train.py")
+    require_verified(found)
+    assert set(found.fixes) == {"capturable", "pin_memory", "item_accumulation"}
+    assert found.covered == "step"
 
 
 def test_every_wrong_version_of_a_step_with_dropout_is_noticed(tmp_path: Path) -> None:

@@ -75,6 +75,21 @@ def strategies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Strategy]:
     return {strategy.mode: strategy for strategy in made.strategies[0].tried}
 
 
+def test_the_patch_of_an_unseeded_script_is_a_strategy(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    source = (SAMPLES / "small_mlp.py").read_text()
+    script.write_text(source.replace("torch.manual_seed(0)", ""))
+    made = compared(tmp_path, script, *QUICK, "--modes", "eager,graphed,adopt")
+    eager, graphed, patch = made.strategies[0].tried
+    assert graphed.trajectory.status == "follows"
+    assert patch.failure is None
+    assert patch.trajectory.status == "follows"
+    assert patch.setup_ms
+    assert eager.iteration_ms is not None
+    assert patch.speedup is not None
+    assert patch.speedup > 1
+
+
 def test_every_way_is_timed(strategies: dict[str, Strategy]) -> None:
     assert list(strategies) == ["eager", "replay", "compile", "graphed"]
     for strategy in strategies.values():

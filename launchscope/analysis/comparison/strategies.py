@@ -9,6 +9,7 @@ from typing import Literal
 
 from launchscope.frozen import dataclass
 from launchscope.model import (
+    Adoption,
     Metric,
     PointFailure,
     Profile,
@@ -34,6 +35,7 @@ class Trial:
     recording: Recording | None
     profile: Profile | None
     failure: PointFailure | None = None
+    adoption: Adoption | None = None  # of the mode `adopt`
 
     @property
     def result(self) -> StrategyResult | None:
@@ -56,6 +58,8 @@ def _measured(trial: Trial, base_ms: float | None, eager: StrategyResult | None)
     if result is not None and result.status == "failed":
         failure = PointFailure(result.reason or Reason("no_step_timed"), where=result.where)
         return Strategy(trial.mode, result=result, failure=failure)
+    if trial.mode == "adopt":
+        return _adopted(trial, base_ms)
     if trial.mode == "replay":
         return _replay_measured(trial, base_ms, eager)
     iteration_ms = None if profile is None else profile.value("iteration_ms")
@@ -111,6 +115,31 @@ def _replay_measured(trial: Trial, base_ms: float | None, eager: StrategyResult 
         launches_per_step=1.0 if whole_step else None,
         trajectory=_verified(profile),
         failure=trial.failure,
+    )
+
+
+def _adopted(trial: Trial, base_ms: float | None) -> Strategy:
+    """The verified patch. It was timed in alternation with the original, per optimizer step: the
+    iteration is eager's, divided by that speedup."""
+    value = trial.adoption
+    if value is None or value.outcome != "verified" or value.speedup is None:
+        known = None if value is None else value.reason
+        if known is None and value is not None:
+            against = value.outcome == "not_needed"
+            known = Reason("verdict_against" if against else "no_gpu_work")
+        return Strategy("adopt", failure=trial.failure or PointFailure(known or Reason("no_patch")))
+    return Strategy(
+        "adopt",
+        iteration_ms=Metric(base_ms / value.speedup, "ms") if base_ms else value.after,
+        speedup=value.speedup,
+        projected=base_ms is not None,
+        setup_ms=value.setup_ms,
+        trajectory=Trajectory(
+            "follows",
+            "output" if value.covered == "forward" else "update",
+            value.steps,
+            0.0 if value.exact else None,
+        ),
     )
 
 

@@ -363,7 +363,8 @@ def _details(strategy: Strategy) -> Iterator[str]:
         if _is_timed(strategy) or len(text) > _LONGEST_REASON:
             yield f"{strategy.mode}: {text}" + (f" ({failure.hint})" if failure.hint else "")
     if strategy.projected:
-        yield f"{strategy.mode}: ~ projected from the measured replay of the step"
+        source = "speedup in alternation" if strategy.mode == "adopt" else "replay of the step"
+        yield f"{strategy.mode}: ~ projected from the measured {source}"
     if failure is None and trajectory.reason is not None:
         yield f"{strategy.mode}: {reason_text(trajectory.reason)}"
     elif failure is None and trajectory.causes:

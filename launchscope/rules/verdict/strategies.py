@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 from launchscope.model import Strategies, Strategy, StrategyName
 from launchscope.reason_text import failure_text, reason_text
@@ -13,12 +14,16 @@ _NAMES: dict[StrategyName, str] = {
     "replay": "a replay of the whole step",
     "compile": 'torch.compile(mode="reduce-overhead")',
     "graphed": "make_graphed_callables",
+    "adopt": "the patch of launchscope adopt",
 }
 
 
-def advised(strategies: Strategies, threshold_pct: float) -> Strategies:
-    """The strategies with their best one: the fastest whose result follows eager and whose gain
-    reaches the threshold."""
+def advised(
+    strategies: Strategies, threshold_pct: float, expected_steps: int | None = None
+) -> Strategies:
+    """The strategies with their best one, of those whose result follows eager and whose gain
+    reaches the threshold: the one that takes the least time for the expected steps with its setup,
+    or the fastest if nobody knows how many there are."""
     eager = next((strategy for strategy in strategies.tried if strategy.mode == "eager"), None)
     base = _iteration(eager)
     if base is None:
@@ -29,8 +34,13 @@ def advised(strategies: Strategies, threshold_pct: float) -> Strategies:
     if not timed:
         return replace(strategies, headline="Stay eager: no other strategy was measured.")
     sound = [s for s in timed if s.trajectory.status == "follows" and s.failure is None]
-    sound.sort(key=lambda strategy: _iteration(strategy) or base)
-    paying = [strategy for strategy in sound if _removed(strategy, base) >= threshold_pct]
+    sound.sort(key=lambda strategy: _with_setup(strategy, base, expected_steps))
+    paying = [
+        strategy
+        for strategy in sound
+        if _removed(strategy, base) >= threshold_pct
+        and _with_setup(strategy, base, expected_steps) < base
+    ]
     # Strategies that are faster than eager and not usable as they are.
     flawed = "".join(
         f" Not counted: {_named(strategy)}, {_flaw(strategy)}."
@@ -38,9 +48,11 @@ def advised(strategies: Strategies, threshold_pct: float) -> Strategies:
         if strategy not in sound and _removed(strategy, base) > 0
     )
     if not paying:
-        return replace(strategies, headline=f"{_none(sound, base, threshold_pct)}{flawed}")
+        none = _none(sound, base, threshold_pct, expected_steps)
+        return replace(strategies, headline=f"{none}{flawed}")
     slower = listed([_named(strategy) for strategy in paying[1:]])
-    behind = f" Slower: {slower}." if slower else ""
+    word = "Slower" if expected_steps is None else f"Slower over {plural(expected_steps, 'step')}"
+    behind = f" {word}: {slower}." if slower else ""
     headline = f"{_best(paying[0], base)}{behind}{flawed}"
     return replace(strategies, best=paying[0].mode, headline=headline)
 
@@ -50,7 +62,11 @@ def _best(strategy: Strategy, base: float) -> str:
     followed, setup = strategy.trajectory, strategy.setup_ms
     equal = "equals" if followed.largest_pct == 0 else "follows"
     over = f" over {plural(followed.steps, 'step')}" if followed.steps else ""
-    takes = "" if setup is None else f" Its setup takes {ms(max(0.0, setup))}."
+    takes = "" if setup is None else f" Its setup takes {ms(max(0.0, setup))}"
+    saved = base - (_iteration(strategy) or base)
+    if takes:
+        back = ceil(max(0.0, setup or 0.0) / saved) if saved > 0 else 0
+        takes += f", which {plural(back, 'step')} pay back." if back > 1 else "."
     return (
         f"The best strategy is {_NAMES[strategy.mode]}: it {verb} the iteration from {ms(base)} to "
         f"{ms(_iteration(strategy) or base)}{_speedup(strategy)}, and its {followed.what} {equal} "
@@ -58,9 +74,20 @@ def _best(strategy: Strategy, base: float) -> str:
     )
 
 
-def _none(sound: list[Strategy], base: float, threshold: float) -> str:
+def _with_setup(strategy: Strategy, base: float, expected_steps: int | None) -> float:
+    """Its iteration in ms, with the share of its setup in each of the expected steps."""
+    setup = 0.0 if expected_steps is None else (strategy.setup_ms or 0.0) / expected_steps
+    return (_iteration(strategy) or base) + max(0.0, setup)
+
+
+def _none(sound: list[Strategy], base: float, threshold: float, expected_steps: int | None) -> str:
     if not sound:
         return "Stay eager: no measured strategy is known to give the eager result."
+    if expected_steps is not None and _removed(sound[0], base) >= threshold:
+        return (
+            f"Stay eager: no setup is paid back in {plural(expected_steps, 'step')}; that of "
+            f"{_NAMES[sound[0].mode]} takes {ms(sound[0].setup_ms or 0.0)}."
+        )
     share = share_of(_removed(sound[0], base), threshold)
     return (
         f"Stay eager: the fastest strategy, {_NAMES[sound[0].mode]}, removes {share} the "

@@ -10,6 +10,7 @@ from launchscope.runner.child.hooks.patches import runs_function_of
 from launchscope.runner.child.machine import environment_of, has_no_gpu
 from launchscope.runner.child.observe.observer import RunObserver
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
+from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Device, Stream, Torch
 from launchscope.runner.protocol.events import RehearsalStarted
@@ -19,6 +20,8 @@ from launchscope.runner.protocol.observation import Observation
 
 def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
     """Called once, right after the script's own `import torch`."""
+    if plan.strategy is not None:
+        seed_torch(torch)
     controller = StepController(torch, folder, plan)
     controller.install()
     if has_no_gpu(torch):

@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import json
 import os
-import random
 import sys
 import threading
 import time
@@ -23,12 +22,12 @@ from launchscope.runner.child.attach import attach, observe
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.module_finder import ModuleFinder
 from launchscope.runner.child.nvtx_ranges import find_nvtx
-from launchscope.runner.child.observe.observer import SEED
 from launchscope.runner.child.observe.patched_run import PatchedRun, replace_sources
 from launchscope.runner.child.own_frames import leave_out_own_frames
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.reasons import is_out_of_memory
+from launchscope.runner.child.seeds import seed_python
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.source_tree import import_from
 from launchscope.runner.child.target import exit_code_of, is_stop, load_target
@@ -87,8 +86,8 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
         torch_arrived(sys.modules["torch"])
     else:
         sys.meta_path.insert(0, ModuleFinder("torch", torch_arrived))
-    if plan.observation is not None:
-        random.seed(SEED)
+    if plan.observation is not None or plan.strategy is not None:
+        seed_python()
     own = os.getpid()
 
     def ended() -> None:

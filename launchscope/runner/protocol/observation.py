@@ -89,6 +89,7 @@ class Observed:
     keeps_states: bool = False
     restored: tuple[int, ...] = ()  # the units after which the state became a kept one
     seeds_itself: bool = False
+    setup_ms: float | None = None  # the call that made the first graph, on the host
     draws_random: bool = False  # a graphed call advances a generator of its device
     graphs: bool = False  # CUDA graphs can be made in this process
     calls: tuple[GraphedCalls, ...] = ()

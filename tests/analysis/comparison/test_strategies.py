@@ -7,7 +7,9 @@ import pytest
 from launchscope.analysis import build_profile
 from launchscope.analysis.comparison.strategies import Trial, compare_strategies, trajectory
 from launchscope.model import (
+    Adoption,
     Correctness,
+    Metric,
     PointFailure,
     Profile,
     Reason,
@@ -21,6 +23,7 @@ from launchscope.parser import read_recording
 from launchscope.rules import advise
 from launchscope.rules.verdict.strategies import advised
 from tests.analysis.varying import RECORDINGS
+from tests.report import adoptions
 from tests.rules.profiles import profile
 
 LOSSES = tuple(2.0 - 0.01 * i for i in range(26))
@@ -61,6 +64,49 @@ def test_the_fastest_strategy_with_eagers_result_is_the_best(recording: Recordin
     assert "from 10.0 ms to 4.00 ms (2.50x)" in made.headline
     assert "loss equals eager's over 16 steps" in made.headline
     assert "Slower: make_graphed_callables (2.00x)" in made.headline
+
+
+def test_a_setup_counts_against_the_steps_that_are_meant_to_run(recording: Recording) -> None:
+    eager = trial(recording, "eager", 10.0, adopted())
+    slow = trial(recording, "compile", 4.0, adopted(setup_ms=9000.0, settle_ms=(4.0,)))
+    quick = trial(recording, "graphed", 5.0, adopted(setup_ms=100.0, settle_ms=(5.0,)))
+    found = compare_strategies([eager, slow, quick])
+    assert advised(found, 15.0).best == "compile"
+    assert "9,000 ms, which 1,500 steps pay back" in advised(found, 15.0).headline
+    short = advised(found, 15.0, 1000)
+    assert short.best == "graphed"
+    assert "Slower over 1,000 steps" not in short.headline  # compile does not pay at all
+    assert advised(found, 15.0, 100_000).best == "compile"
+    none = advised(compare_strategies([eager, slow]), 15.0, 1000)
+    assert none.best is None
+    assert "no setup is paid back in 1,000 steps" in none.headline
+
+
+def test_a_verified_patch_is_a_strategy(recording: Recording) -> None:
+    patch = replace(adoptions.verified(), setup_ms=60.0)
+    made = strategies(
+        recording, trial(recording, "graphed", 5.0), Trial("adopt", None, None, adoption=patch)
+    )
+    assert made.best == "adopt"
+    found = made.tried[-1]
+    assert patch.speedup is not None
+    assert found.speedup == patch.speedup
+    assert found.iteration_ms == Metric(10.0 / patch.speedup, "ms")
+    assert "its update follows eager's over 83 steps" in made.headline
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [(adoptions.refused(), "host_read"), (adoptions.not_needed(), "verdict_against"),
+     (adoptions.unverified(), "no_gpu_work")],
+)  # fmt: skip
+def test_without_a_verified_patch_the_row_says_why(
+    recording: Recording, value: Adoption, code: str
+) -> None:
+    made = strategies(recording, Trial("adopt", None, None, adoption=value))
+    failure = made.tried[-1].failure
+    assert failure is not None
+    assert failure.reason.code == code
 
 
 def test_a_strategy_whose_losses_differ_is_not_recommended(recording: Recording) -> None:

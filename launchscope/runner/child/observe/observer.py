@@ -29,6 +29,7 @@ from launchscope.runner.child.observe.mutants import MutantCalls
 from launchscope.runner.child.observe.state import TrainingState
 from launchscope.runner.child.observe.writes import WriteGuard
 from launchscope.runner.child.reasons import own_failure
+from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
@@ -52,7 +53,6 @@ from launchscope.runner.protocol.observation import (
 )
 from launchscope.runner.protocol.plain import to_plain
 
-SEED = 20_260_115
 _LARGEST_INPUT = 1 << 24  # elements
 _MOST_READS = 10_000
 
@@ -102,9 +102,7 @@ class RunObserver(StepObserver):
         """Seed the generators, and put everything in place."""
         torch, plan = self._torch, self._plan
         self._folder.emit(events.PassStarted(RESULT, plan.until))
-        torch.manual_seed(SEED)
-        if (numpy := sys.modules.get("numpy")) is not None:
-            numpy.random.seed(SEED)
+        seed_torch(torch)
         guard = WriteGuard(plan.scratch, plan.root, self._refuse)
         guard.install()
         self._wrap(torch, "save", lambda save: self._saving(save, guard))
@@ -301,11 +299,15 @@ class RunObserver(StepObserver):
             self._begin_call(args, kwargs)
             if self.finished:
                 return call(step, *args, **kwargs)
+            captured, begun = step.stats.captured, time.perf_counter()
             with self._out_of_the_way():
                 if self._mutant is not None:
                     result = self._mutant.call(functools.partial(call, step), args, kwargs)
                 else:
                     result = call(step, *args, **kwargs)
+            if step.stats.captured > captured and self._observed.setup_ms is None:
+                took = (time.perf_counter() - begun) * 1e3
+                self._observed = replace(self._observed, setup_ms=took)
             if self._infers:
                 names = self._plan.outputs or ()
                 for name, value in zip(names, result if len(names) > 1 else (result,)):

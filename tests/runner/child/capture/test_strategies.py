@@ -70,6 +70,15 @@ def test_eager_records_the_loss_of_every_step_and_changes_nothing(tmp_path: Path
     assert result.graphs is None
 
 
+def test_a_script_that_sets_no_seed_gets_the_same_one_under_each_strategy(tmp_path: Path) -> None:
+    source = "import random\nfrom numpy import random as numbers\n" + TRAIN.replace(
+        "torch.manual_seed(0)\n", "").replace(
+        ".mean()", ".mean() * (1 + random.random() + numbers.rand())")  # fmt: skip
+    eager, other = (ran_under(tmp_path / name, source, "eager") for name in ("one", "other"))
+    assert len(set(eager.values)) == 10
+    assert eager.values == other.values
+
+
 def test_a_loss_that_is_no_number_is_recorded_as_such(tmp_path: Path) -> None:
     lost = TRAIN.replace(".mean()", ".mean() * (float('nan') if step == 8 else 1.0)")
     result = ran_under(tmp_path, lost, "eager")
