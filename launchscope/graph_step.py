@@ -17,6 +17,7 @@ The life of a step, in the order of this file:
    replayed at once: each call is a real step. `_Form` holds the optimizers as a graph needs them,
    `SavedState` what a failure has to undo, and `GraphCapture` captures and repairs.
 4. A call whose arguments (the key) and guard match a graph is a replay. Anything else runs eagerly.
+5. Where the step communicates with other ranks, all of them capture and replay, or none (`_Ranks`).
 
 It needs torch 2.6 or later and nothing else, so this file can be copied beside a script.
 `LAUNCHSCOPE_GRAPHED=0` in the environment turns it off.
@@ -35,6 +36,7 @@ import os
 import random
 import sys
 import threading
+import time
 import types
 import warnings
 import weakref
@@ -42,7 +44,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -141,6 +143,7 @@ def graphed(
     copy_outputs: bool = ...,
     check_every: int = ...,
     on_difference: OnDifference = ...,
+    timeout_s: float = ...,
 ) -> Callable[[Callable[P, R]], GraphedStep[P, R]]: ...
 def graphed(
     step: Callable[..., Any] | None = None,
@@ -151,6 +154,7 @@ def graphed(
     copy_outputs: bool = True,
     check_every: int = 0,
     on_difference: OnDifference = "raise",
+    timeout_s: float = 300.0,
 ) -> Any:
     """Replay `step` as a CUDA graph wherever that gives what an eager call would give.
 
@@ -159,14 +163,22 @@ def graphed(
     overwrites. Every `check_every`-th replay is also computed eagerly from the same state and
     compared; a difference raises GraphedError, warns, or turns the step to eager for good
     (`on_difference`). Raises ValueError for settings out of range.
+
+    Where the step communicates with other ranks, each rank has to call it equally often. A rank
+    waits for the others for `timeout_s` at most. Where one replays a call that another one cannot
+    replay, the call raises GraphedError, because what they exchange would not fit together.
     """
-    if warmup < 0 or max_graphs < 1 or check_every < 0:
-        raise ValueError("warmup and check_every must be at least 0, max_graphs at least 1")
+    if warmup < 0 or max_graphs < 1 or check_every < 0 or timeout_s <= 0:
+        raise ValueError(
+            "warmup and check_every must be at least 0, max_graphs at least 1, timeout_s above 0"
+        )
     if on_difference not in ("raise", "warn", "eager"):
         raise ValueError('on_difference must be "raise", "warn" or "eager"')
 
     def wrap(function: Callable[..., Any]) -> GraphedStep[Any, Any]:
-        return GraphedStep(function, warmup, max_graphs, copy_outputs, check_every, on_difference)
+        return GraphedStep(
+            function, warmup, max_graphs, copy_outputs, check_every, on_difference, timeout_s
+        )
 
     return wrap if step is None else wrap(step)
 
@@ -317,6 +329,224 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+# --- Ranks ---------------------------------------------------------------------------------------
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.02  # between two looks at the store
+_LISTEN_EVERY_S = 0.2
+_MOST_CALLS_APART = 64  # between two attempts to agree on a graph
+_MOST_NAMED = 8
+_COMMUNICATING = ("c10d", "_c10d_functional", "symm_mem")  # namespaces of operations
+_DISTRIBUTED = os.path.dirname(os.path.abspath(torch.__file__)) + f"{os.sep}distributed{os.sep}"
+
+
+def several_ranks() -> bool:
+    """Whether this process is one of the ranks of a process group."""
+    distributed: Any = torch.distributed
+    return bool(
+        distributed.is_available()
+        and distributed.is_initialized()
+        and distributed.get_world_size() > 1
+    )
+
+
+class RankAgreement:
+    """What all ranks decide together, over the store of their process group.
+
+    The store is no collective: waiting there cannot get mixed up with what the script exchanges,
+    every wait has an end, and an outcome is the same for all ranks, however late one of them comes.
+    """
+
+    def __init__(self, name: str):
+        distributed: Any = torch.distributed
+        self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
+        store = distributed.distributed_c10d._get_default_store()
+        self.store = distributed.PrefixStore(f"launchscope/{name}", store)
+
+    def decide(
+        self, topic: str, answer: str, choose: Callable[[list[str]], str], timeout_s: float
+    ) -> str:
+        """What `choose` makes of the answers of all ranks, in their order.
+
+        "late ..." with the ranks that did not answer in time, or if the store is gone.
+        """
+        outcome = f"{topic}/outcome"
+        answers = [f"{topic}/{rank}" for rank in range(self.size)]
+        try:
+            self.store.set(answers[self.rank], answer)
+            if self.store.add(f"{topic}/count", 1) == self.size:
+                found = [self.store.get(key).decode() for key in answers]
+                for key in (*answers, f"{topic}/count"):
+                    self.store.delete_key(key)
+                return self.settle(topic, choose(found))
+            pause, end = _FIRST_PAUSE_S, time.monotonic() + timeout_s
+            while not self.store.check([outcome]):
+                if time.monotonic() > end:
+                    missing = [r for r, key in enumerate(answers) if not self.store.check([key])]
+                    return self.settle(topic, f"late {_named_ranks(missing)}")
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+            return str(self.store.get(outcome).decode())
+        except RuntimeError:  # the process that holds the store has ended
+            return "late the store of the process group"
+
+    def settle(self, topic: str, outcome: str) -> str:
+        """The outcome of a topic: this one, unless there was one before."""
+        return str(self.store.compare_set(f"{topic}/outcome", "", outcome).decode())
+
+
+def _named_ranks(ranks: list[int]) -> str:
+    listed = ", ".join(map(str, ranks[:_MOST_NAMED])) + (", ..." if ranks[_MOST_NAMED:] else "")
+    return f"rank{'' if len(ranks) == 1 else 's'} {listed}"
+
+
+def _common(answers: list[str]) -> str:
+    """What all ranks do in a call: the same graph or the same capture, otherwise eager."""
+    for rank, answer in enumerate(answers):
+        if answer.startswith("never"):
+            return f"never rank {rank}: {answer.removeprefix('never').strip()}"
+    if len(set(answers)) == 1:
+        return answers[0]
+    eager = [rank for rank, answer in enumerate(answers) if answer == "eager"]
+    return f"eager {_named_ranks(eager or [0])}"
+
+
+def _all_done(answers: list[str]) -> str:
+    """Whether all ranks have captured."""
+    failed = [(rank, answer) for rank, answer in enumerate(answers) if answer != "done"]
+    return f"failed rank {failed[0][0]}: {failed[0][1]}" if failed else "done"
+
+
+_names_of_ranks: Counter[str] = Counter()
+
+
+class _Ranks:
+    """What the ranks do in each call of one step that communicates.
+
+    They vote, by the number of the call. As long as they have agreed on a graph, no replay asks:
+    only a rank that cannot replay it asks again, and then does nothing before all have answered. A
+    thread answers for a rank that has replayed that call already. In eager calls they vote ever
+    more rarely. All of this depends only on the outcomes, so it is the same on all ranks.
+    """
+
+    def __init__(self, name: str, warmup: int, timeout_s: float):
+        _names_of_ranks[name] += 1
+        self.agreement = RankAgreement(f"graphed/{name}/{_names_of_ranks[name]}")
+        self._timeout_s = timeout_s
+        self.calls = 0
+        self._standing: str | None = None  # the replay that was agreed upon
+        self._since = 0  # the call of that
+        self._next_vote, self._gap = warmup, 1
+        self._parts = 0
+        self._over = False
+        # The listener's.
+        self._lock = threading.Lock()
+        self._forced = self._voting = 0  # calls
+        self._broken: str | None = None
+        self._stopped = threading.Event()
+        self._listener: threading.Thread | None = None
+
+    def turn(self, answer: str, why: str) -> str:
+        """What all ranks do in this call, where this one would do `answer`, because of `why`.
+
+        "eager ..." names the ranks that want that. Raises GraphedError if another rank has replayed
+        this call.
+        """
+        with self._lock:
+            self.calls += 1
+            call, standing = self.calls, self._standing
+            if self._broken is not None:
+                raise GraphedError(self._broken)
+            if self._over or (standing is None and call < self._next_vote):
+                return "eager"
+            if standing == answer and call != self._forced:
+                return answer
+            self._voting = call
+        topic = f"call {call}"
+        if standing is not None and call != self._forced:
+            self.agreement.settle(f"after {self._since}", str(call))  # for the listeners
+        outcome = self.agreement.decide(topic, answer, _common, self._timeout_s)
+        kind, _, rest = outcome.partition(" ")
+        self._parts, self._standing = 0, None
+        if kind in ("late", "replayed") and standing is not None:
+            text = f"{rest} has replayed it" if kind == "replayed" else f"{rest} gave no answer"
+            raise GraphedError(
+                f"call {call} cannot be replayed on rank {self.agreement.rank} ({why}), and "
+                f"{text}; {_SWITCH}=0 runs all ranks eagerly"
+            )
+        if kind == "late":
+            kind, outcome = "never", f"never {rest} gave no answer"
+        self._over = kind == "never"
+        if kind == "replay":
+            self._stand(outcome)
+        else:
+            self._next_vote = call + self._gap
+            self._gap = min(2 * self._gap, _MOST_CALLS_APART)
+        return outcome
+
+    def confirm(self, answer: str) -> None:
+        """In a capture: go on if all ranks could record this part. Raises _OtherRankError."""
+        topic = f"call {self.calls} part {self._parts}"
+        self._parts += 1
+        outcome = self.agreement.decide(topic, answer, _all_done, self._timeout_s)
+        kind, _, rest = outcome.partition(" ")
+        if kind == "late":
+            raise GraphedError(f"in a capture of all ranks {rest} gave no answer")
+        if kind != "done":
+            raise _OtherRankError(rest)
+
+    def interrupted(self) -> None:
+        topic = f"call {self.calls} part {self._parts}"
+        with contextlib.suppress(RuntimeError):
+            self.agreement.settle(topic, f"failed rank {self.agreement.rank}: interrupted")
+
+    def captured(self) -> str:
+        """The name of the graph of this call, which all ranks have made, and replay from now on."""
+        self._stand(f"replay {self.calls}")
+        return f"replay {self.calls}"
+
+    def ask_again(self) -> None:
+        """Vote in the next call."""
+        self._standing, self._next_vote = None, self.calls + 1
+
+    def _stand(self, standing: str) -> None:
+        with self._lock:
+            self._standing, self._since, self._gap = standing, self.calls, 1
+        if self._listener is None:
+            self._listener = threading.Thread(target=self._listen, daemon=True)
+            self._listener.start()
+
+    def _listen(self) -> None:
+        """Answer a rank that cannot replay a call: not yet replayed here, or too late."""
+        store = self.agreement.store
+        with contextlib.suppress(RuntimeError):  # the store is gone
+            while not self._stopped.wait(_LISTEN_EVERY_S):
+                since, key = self._since, f"after {self._since}/outcome"
+                if self._standing is None or not store.check([key]):
+                    continue
+                call = int(store.get(key))
+                with self._lock:
+                    if self._since != since or self._voting == call:
+                        continue
+                    if self.calls < call:
+                        self._forced = call
+                        continue
+                rank = self.agreement.rank
+                if self.agreement.settle(f"call {call}", f"replayed rank {rank}") == (
+                    f"replayed rank {rank}"
+                ):
+                    self._broken = f"another rank could not replay call {call}; this one has"
+                return
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._listener is not None and self._listener is not threading.current_thread():
+            self._listener.join(2 * _LISTEN_EVERY_S)
+
+
+class _OtherRankError(Exception):
+    """Another rank could not capture."""
 
 
 # --- Where code is -------------------------------------------------------------------------------
@@ -551,7 +781,10 @@ def _hooks(modules: Iterable[torch.nn.Module], parameters: Iterable[Tensor]) -> 
 
 
 def _code_of(function: Any) -> types.CodeType | None:
-    return getattr(getattr(function, "__func__", function), "__code__", None)
+    if type(function) is torch.nn.modules.module._WrappedHook:  # FSDP's hooks
+        function = function.hook
+    function = getattr(function, "__func__", function)
+    return getattr(function, "__code__", None)
 
 
 def _place(code: types.CodeType | None) -> str | None:
@@ -638,7 +871,10 @@ class _Guard:
             if isinstance(t, Tensor)
         ]
         state += [v for v in self._held if isinstance(v, Tensor)]
-        self.tensors = [t for t in (*self.parameters, *self.buffers, *state) if _address(t)]
+        held = [t for t in (*self.parameters, *self.buffers, *state) if _address(t)]
+        self._sharded = [t for t in held if hasattr(t, "_local_tensor")]
+        self._shards = list(map(_local, self._sharded))
+        self.tensors = list(map(_memory, held))
         self._pointers = [t.data_ptr() for t in self.tensors]
         self._hooks, self._hooked = self.hooks(), RemovableHandle.next_id
 
@@ -657,6 +893,7 @@ class _Guard:
             and not any(self._empty)
             and all(o.state is state and o.param_groups is g for o, state, g in self._tables)
             and list(map(type, self.modules)) == self._types
+            and all(map(operator.is_, map(_local, self._sharded), self._shards))
             and list(map(_pointer, self.tensors)) == self._pointers
         )
 
@@ -718,10 +955,20 @@ def _tensors(value: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
+_local = operator.attrgetter("_local_tensor")
+
+
+def _memory(tensor: Tensor) -> Tensor:
+    """What is in the memory of this process: of a DTensor its own shard."""
+    while hasattr(tensor, "_local_tensor"):
+        tensor = _local(tensor)
+    return tensor
+
+
 def _identity(tensor: Tensor) -> int:
     """Of its storage, whatever becomes of its memory."""
     try:
-        return int(tensor.untyped_storage()._cdata)
+        return int(_memory(tensor).untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):
         return -1
 
@@ -729,7 +976,7 @@ def _identity(tensor: Tensor) -> int:
 def _address(tensor: Tensor) -> int:
     """Of its storage's memory; 0 without one."""
     try:
-        return tensor.untyped_storage().data_ptr()
+        return _memory(tensor).untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):  # sparse tensors and the like
         return 0
 
@@ -751,7 +998,7 @@ class _Watch(TorchDispatchMode):
         self.scalers: dict[int, Any] = {}
         self.modules: dict[int, torch.nn.Module] = {}
         self.done: set[Any] = set()  # autograd nodes that a backward of the step went through
-        self.backward = False
+        self.backward = self.communicates = False
         self.signature = 0  # of all operations with their plain arguments
         self.ops = 0
         self._made: set[int] = set()
@@ -802,6 +1049,7 @@ class _Watch(TorchDispatchMode):
         """Each call of a Python or a built-in function in this thread."""
         code = frame.f_code
         if event == "call":
+            self.communicates = self.communicates or code.co_filename.startswith(_DISTRIBUTED)
             if code in self._calls:
                 self._calls[code](frame.f_locals)
             elif code not in self._codes and not _is_library(code.co_filename):
@@ -871,6 +1119,7 @@ class _Watch(TorchDispatchMode):
     ) -> None:
         name = func._schema.name
         self.ops += 1
+        self.communicates = self.communicates or func.namespace in _COMMUNICATING
         described = [
             (*leaf.shape, leaf.dtype) if isinstance(leaf, Tensor)
             else repr(leaf) if _is_plain(leaf) else type(leaf)
@@ -1102,6 +1351,7 @@ def _clone(tensor: Tensor) -> Tensor:
 
 def _whole(tensor: Tensor) -> Tensor:
     """All elements of the tensor's storage, in one dimension."""
+    tensor = _memory(tensor)
     storage = tensor.untyped_storage()
     flat: Any = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     whole: Tensor = flat.set_(storage, 0, (storage.nbytes() // tensor.element_size(),))
@@ -1351,6 +1601,7 @@ class _Program:
         ]
         self.parts.append(_Part(graph, gradients, scalers, then))
         if then is not None:
+            self._step._confirm("done")
             graph.replay()  # a capture runs nothing
 
     def _keep_outputs(self, output: Any) -> None:
@@ -1518,6 +1769,7 @@ class _Kind:
         self.watched = 0
         self.refusal: EagerReason | None = None
         self.program: _Program | None = None
+        self.agreed = "replay"  # the name of the program among ranks
         self.signature: Any = None  # of the operations of the last watched call
         self.outputs: list[Any] = []
         self.external: list[Tensor] = []  # read, and neither an argument nor guarded
@@ -1547,13 +1799,13 @@ class _Kind:
 
     def _fit(self, now: list[Tensor | None]) -> bool:
         """Whether gradients are None where they were, and at the addresses that the graph reads."""
-        pointers = {i: now[i].data_ptr() for i in self._pointers if now[i] is not None}  # type: ignore[union-attr]
+        pointers = {i: _memory(g).data_ptr() for i in self._pointers if (g := now[i]) is not None}
         return [g is None for g in now] == self._at_entry and pointers == self._pointers
 
     def captured(self, program: _Program, entry: list[Tensor | None]) -> None:
         self.program = program
         self._pointers = {
-            i: gradient.data_ptr()
+            i: _memory(gradient).data_ptr()
             for i in self.read_gradients
             if (gradient := entry[i]) is not None
         }
@@ -1566,6 +1818,9 @@ class _Kind:
             self.program = None
 
 
+# The key of a call, its kind, what it should do ("watch", "capture", "replay" or why it is eager),
+# and the gradients that a replay needs to know.
+_Turn: TypeAlias = tuple[Any, _Kind | None, str | EagerReason, list[Any]]
 _running = threading.local()
 _all_steps: weakref.WeakSet[GraphedStep[Any, Any]] = weakref.WeakSet()
 
@@ -1581,6 +1836,7 @@ class GraphedStep(Generic[P, R]):
         copy_outputs: bool,
         check_every: int,
         on_difference: OnDifference,
+        timeout_s: float,
     ):
         functools.update_wrapper(self, function)
         self._function = function
@@ -1592,7 +1848,8 @@ class GraphedStep(Generic[P, R]):
             self._codes[code] = function.__globals__
         self._warmup, self._max_graphs = warmup, max_graphs
         self._copy_outputs, self._check_every = copy_outputs, check_every
-        self._on_difference = on_difference
+        self._on_difference, self._timeout_s = on_difference, timeout_s
+        self._ranks: _Ranks | None = None
         self._eager = self._captured = self._replayed = self._checked = self._misses = 0
         self._reasons: Counter[EagerReason] = Counter()
         self._warned: set[str] = set()
@@ -1663,6 +1920,8 @@ class GraphedStep(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self._never is not None:
+            if self._ranks is not None and threading.get_ident() == self._thread:
+                self._ranks.turn(f"never {self._never.message}", self._never.message)
             return self._run_eagerly(self._never, args, kwargs)
         if getattr(_running, "step", False) or _gpu.capturing():
             return self._function(*args, **kwargs)  # part of what another one does
@@ -1680,32 +1939,17 @@ class GraphedStep(Generic[P, R]):
         if threading.get_ident() != self._thread:
             reason = EagerReason("thread", "it is called from a second thread")
             return self._run_eagerly(reason, args, kwargs)
-        if torch.is_anomaly_enabled() or torch._C._len_torch_dispatch_stack():
-            reason = EagerReason("mode", "anomaly detection or a dispatch mode of torch is on")
-            return self._run_eagerly(reason, args, kwargs)
         leaves: list[Any] = []
         spec = _flatten((args, kwargs), leaves)
-        try:
-            key = _key(leaves, spec)
-        except _RefusedError as refused:
-            return self._run_eagerly(refused.reason, args, kwargs)
-        found = ((k, now) for k in self._kinds.get(key, ()) if (now := k.holds()) is not None)
-        kind, gradients = next(found, (None, []))
-        if kind is None:
-            return self._watch(key, None, leaves, args, kwargs)
-        if kind.refusal is not None:
-            return self._run_eagerly(kind.refusal, args, kwargs)
-        if any(scaler._per_optimizer_states for scaler in kind.guard.scalers):
-            reason = EagerReason("scaler", "a GradScaler is in the middle of an iteration")
-            return self._run_eagerly(reason, args, kwargs)
+        turn = self._find(leaves, spec)
+        if self._ranks is not None:
+            turn = self._agreed(self._ranks, turn)
+        key, kind, action, gradients = turn
+        if isinstance(action, EagerReason):
+            return self._run_eagerly(action, args, kwargs)
+        if kind is None or action == "watch":
+            return self._watch(key, kind, leaves, args, kwargs)
         if kind.program is None:
-            if kind.watched < _ALIKE:
-                return self._watch(key, kind, leaves, args, kwargs)
-            if self._eager < self._needed_warmup():
-                return self._run_eagerly(_WARMUP, args, kwargs)
-            if len(self._programs()) >= self._max_graphs:
-                text = f"there are max_graphs={self._max_graphs} graphs for other kinds of calls"
-                return self._run_eagerly(EagerReason("max_graphs", text), args, kwargs)
             return self._capture(kind, leaves, spec, args, kwargs)
         self._misses = 0
         self._replayed += 1
@@ -1715,8 +1959,60 @@ class GraphedStep(Generic[P, R]):
                 stream.wait_stream(self._stream)
             self._stream = stream
         if self._check_every and self._replayed % self._check_every == 0:
+            if self._ranks is not None:
+                self._ranks.ask_again()  # a difference may be found on one rank alone
             return self._checked_replay(kind, leaves, gradients, args, kwargs)
         return kind.program.replay(leaves, gradients)  # type: ignore[no-any-return]
+
+    def _find(self, leaves: list[Any], spec: Any) -> _Turn:
+        """What a call with these arguments should do."""
+        if torch.is_anomaly_enabled() or torch._C._len_torch_dispatch_stack():
+            text = "anomaly detection or a dispatch mode of torch is on"
+            return None, None, EagerReason("mode", text), []
+        try:
+            key = _key(leaves, spec)
+        except _RefusedError as refused:
+            return None, None, refused.reason, []
+        found = ((k, now) for k in self._kinds.get(key, ()) if (now := k.holds()) is not None)
+        kind, gradients = next(found, (None, []))
+        if kind is None:
+            return key, None, "watch", []
+        if kind.refusal is not None:
+            return key, kind, kind.refusal, []
+        if any(scaler._per_optimizer_states for scaler in kind.guard.scalers):
+            text = "a GradScaler is in the middle of an iteration"
+            return key, kind, EagerReason("scaler", text), []
+        if kind.program is not None:
+            return key, kind, "replay", gradients
+        if kind.watched < _ALIKE:
+            return key, kind, "watch", []
+        if self._eager < self._needed_warmup():
+            return key, kind, _WARMUP, []
+        if len(self._programs()) >= self._max_graphs:
+            text = f"there are max_graphs={self._max_graphs} graphs for other kinds of calls"
+            return key, kind, EagerReason("max_graphs", text), []
+        return key, kind, "capture", []
+
+    def _agreed(self, ranks: _Ranks, turn: _Turn) -> _Turn:
+        """The same, or an eager call if the other ranks cannot do the same."""
+        key, kind, action, gradients = turn
+        wish = action if action in ("replay", "capture") else "eager"
+        if wish == "replay" and kind is not None:
+            wish = kind.agreed
+        why = action.message if isinstance(action, EagerReason) else "something has changed"
+        outcome, _, rest = ranks.turn(str(wish), why).partition(" ")
+        if outcome == "never":
+            action = self._never = EagerReason("ranks", rest)
+            self._warn(action)
+            self.reset()
+        elif outcome == "eager" and wish != "eager":
+            text = f"{rest} cannot do this call with a graph"
+            action = EagerReason("ranks", text) if rest else _WARMUP
+        return key, kind, action, gradients
+
+    def _confirm(self, answer: str) -> None:
+        if self._ranks is not None:
+            self._ranks.confirm(answer)
 
     def _needed_warmup(self) -> int:
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -1752,7 +2048,7 @@ class GraphedStep(Generic[P, R]):
     def _on_side(self, call: Callable[[], Any]) -> Any:
         """Eager work on our stream. Out of memory frees the graphs, and tries again if it can."""
         guard = next((k.guard for k in self._all_kinds() if k.program is not None), None)
-        if guard is None:
+        if guard is None or self._ranks is not None:  # one rank alone must not try again
             with _gpu.on(self._side()):
                 return call()
         stepped: list[Any] = []
@@ -1807,6 +2103,10 @@ class GraphedStep(Generic[P, R]):
         output = self._on_side(
             lambda: watch.run(lambda: self._function(*args, **kwargs), reach.compiled)
         )
+        if watch.communicates and self._ranks is None and several_ranks():
+            self.reset()  # nobody has agreed on graphs from before
+            self._ranks = _Ranks(self._name, self._needed_warmup(), self._timeout_s)
+            weakref.finalize(self, self._ranks.stop)
         used = (*watch.modules.values(), *watch.optimizers.values(), *watch.scalers.values())
         fresh = {id(value): value for value in used if id(value) not in self._roots}
         known = {id(o) for o in (*reach.optimizers, *reach.scalers)} | set(reach.modules)
@@ -1871,7 +2171,12 @@ class GraphedStep(Generic[P, R]):
         guard, before = kind.guard, kind.signature
         at = {_address(g): i for i, g in enumerate(gradients) if g is not None}
         guarded = {_address(t) for t in guard.tensors} | at.keys()
-        unknown = {a: found for a, found in watch.external.items() if a not in guarded}
+        # FSDP gives the memory of whole parameters back; a graph has its own.
+        unknown = {
+            a: found
+            for a, found in watch.external.items()
+            if a not in guarded and _address(found[0]) == a
+        }
         strangers = [found for a, found in unknown.items() if a not in kind.addresses]
         leaves, spec = pytree.tree_flatten(output)
         kind.watched += 1
@@ -1928,7 +2233,9 @@ class GraphedStep(Generic[P, R]):
             if not guard.holds() and not self._outside:
                 text = f"the capture changed {guard.difference()}, which the warm-up did not"
                 raise _RefusedError("state_created", text)
+            self._confirm("done")
         except BaseException as error:
+            alone = self._tell_ranks(error)
             if not capture.repair(saved):
                 text = f"CUDA is unusable after {self._name} could not be captured; set {_SWITCH}=0"
                 raise GraphedError(text) from error
@@ -1939,10 +2246,12 @@ class GraphedStep(Generic[P, R]):
                 program.release()
             if not isinstance(error, Exception):
                 raise
+            if alone is not None:
+                raise alone from error
             if isinstance(error, torch.cuda.OutOfMemoryError):
                 return self._run_eagerly(self._give_up_memory(), args, kwargs)
             moving = {key for key in self._moving if key[2] == "lr" and key not in self._tried}
-            if moving and not isinstance(error, _RefusedError):
+            if moving and not isinstance(error, _RefusedError | _OtherRankError):
                 # Not every form of an optimizer takes a learning rate that is a tensor.
                 self._tried |= moving
                 self._moving |= {(owner, number, "any") for owner, number, _ in moving}
@@ -1950,16 +2259,38 @@ class GraphedStep(Generic[P, R]):
                 return self._run_eagerly(_WARMUP, args, kwargs)
             if isinstance(error, _RefusedError):
                 kind.refusal = error.reason
+            elif isinstance(error, _OtherRankError):
+                kind.refusal = EagerReason("ranks", str(error))
             else:
                 text = f"the capture failed: {type(error).__name__}: {error}".splitlines()[0]
                 kind.refusal = EagerReason("capture_failed", text, _raising_line(error))
             return self._run_eagerly(kind.refusal, args, kwargs)
         kind.captured(program, entry)
+        if self._ranks is not None:
+            kind.agreed = self._ranks.captured()
         self._captured += 1
         self._misses = 0
         with _gpu.on(self._side()):
             program.run_last()
         return program.outputs(leaves)  # type: ignore[no-any-return]
+
+    def _tell_ranks(self, error: BaseException) -> GraphedError | None:
+        """After an error in a capture, which the others must not replay. The result is an error if
+        it is not known what they do."""
+        if self._ranks is None or isinstance(error, _OtherRankError):
+            return None
+        if isinstance(error, GraphedError):
+            return error
+        if not isinstance(error, Exception):
+            self._ranks.interrupted()
+            return None
+        try:
+            self._ranks.confirm(f"{type(error).__name__}: {error}".splitlines()[0])
+        except _OtherRankError:  # this one
+            return None
+        except GraphedError as missing:
+            return missing
+        return None
 
     def _pool(self, kind: _Kind) -> Any:
         """Graphs share memory if each replaces the gradients that another one may have left.

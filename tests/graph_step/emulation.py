@@ -103,7 +103,11 @@ class Graph:
             raise RuntimeError("an illegal memory access was encountered")
         with torch.no_grad():
             for func, args, kwargs, outputs in self.calls:
-                for old, new in zip(outputs, _tensors(func(*args, **kwargs))):
+                result = func(*args, **kwargs)
+                for work in pytree.tree_leaves(result):
+                    if func.namespace == "c10d" and not isinstance(work, torch.Tensor):
+                        work.wait()  # a GPU's stream would do so
+                for old, new in zip(outputs, _tensors(result)):
                     if old is not None:
                         graph_step._whole(old).copy_(graph_step._whole(new))
 
