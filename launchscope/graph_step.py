@@ -959,9 +959,10 @@ _local = operator.attrgetter("_local_tensor")
 
 
 def _memory(tensor: Tensor) -> Tensor:
-    """What is in the memory of this process: of a DTensor its own shard."""
-    while hasattr(tensor, "_local_tensor"):
-        tensor = _local(tensor)
+    """What is in the memory of this process: of a DTensor its own shard, also on its way."""
+    if type(tensor) not in (Tensor, torch.nn.Parameter):
+        for name in ("_local_tensor", "elem"):
+            tensor = getattr(tensor, name, tensor)
     return tensor
 
 

@@ -30,7 +30,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
+    return graph_step._identity(tensor)
 
 
 class Pool:
@@ -71,6 +71,7 @@ class Graph:
         self.calls: list[tuple[Any, Any, Any, list[torch.Tensor | None]]] = []
         self.saved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.made: set[int] = set()
+        self.memory: dict[int, tuple[Any, int]] = {}  # storages and their sizes in the capture
         self.replays = 0
         self.workspace: Workspace | None = None
 
@@ -81,6 +82,9 @@ class Graph:
                 whole = graph_step._whole(tensor)
                 self.saved[key] = whole, whole.clone()
         result = func(*args, **kwargs)
+        for tensor in (*inputs.values(), *_tensors(result)):
+            storage = graph_step._memory(tensor).untyped_storage()
+            self.memory.setdefault(storage._cdata, (storage, storage.nbytes()))
         outputs: list[torch.Tensor | None] = []
         for tensor in _tensors(result):
             mine = _storage(tensor) not in inputs
@@ -94,13 +98,17 @@ class Graph:
         """A capture computes nothing."""
         with torch.no_grad():
             for whole, copy in self.saved.values():
-                whole.copy_(copy)
+                if whole.untyped_storage().nbytes():  # FSDP frees and allocates it by itself
+                    whole.copy_(copy)
         self.saved = {}
 
     def replay(self) -> None:
         self.replays += 1
         if self.workspace is not None and self.workspace.freed:
             raise RuntimeError("an illegal memory access was encountered")
+        freed = [(one, size) for one, size in self.memory.values() if size and not one.nbytes()]
+        for storage, size in freed:  # a graph keeps the memory that it has used
+            storage.resize_(size)
         with torch.no_grad():
             for func, args, kwargs, outputs in self.calls:
                 result = func(*args, **kwargs)
@@ -110,6 +118,8 @@ class Graph:
                 for old, new in zip(outputs, _tensors(result)):
                     if old is not None:
                         graph_step._whole(old).copy_(graph_step._whole(new))
+        for storage, _ in freed:
+            storage.resize_(0)
 
     def reset(self) -> None:
         self.calls = []
