@@ -112,9 +112,11 @@ class Graph:
         with torch.no_grad():
             for func, args, kwargs, outputs in self.calls:
                 result = func(*args, **kwargs)
-                for work in pytree.tree_leaves(result):
-                    if func.namespace == "c10d" and not isinstance(work, torch.Tensor):
-                        work.wait()  # a GPU's stream would do so
+                for part in pytree.tree_leaves(result):  # a GPU's stream would wait for them
+                    if func.namespace == "c10d" and not isinstance(part, torch.Tensor):
+                        part.wait()
+                    elif func.namespace == "_c10d_functional":
+                        torch.ops._c10d_functional.wait_tensor(part)
                 for old, new in zip(outputs, _tensors(result)):
                     if old is not None:
                         graph_step._whole(old).copy_(graph_step._whole(new))

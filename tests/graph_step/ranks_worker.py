@@ -70,8 +70,8 @@ def train(
     def step(x: Tensor) -> Tensor:
         optimizer.zero_grad()
         loss: Tensor = model(x).square().mean()
-        inside()
         loss.backward()
+        inside()
         optimizer.step()
         return loss.detach()
 
@@ -99,9 +99,21 @@ def _has_effect() -> None:
         open("/dev/null").close()
 
 
+def alone(call: int, missing: int, misses_late: bool = False) -> int:
+    """The rows of a batch that is smaller in one call, on one rank; that one or the other is late."""
+    misses = dist.get_rank() == missing
+    if call == 13 and misses == misses_late:
+        time.sleep(1.0)
+    return 3 if call == 13 and misses else 4
+
+
 def situations(gpu: EmulatedGpu) -> dict[str, Callable[[bool], dict[str, Any]]]:
     def odd(call: int) -> int:
         return 3 if call == 13 else 4
+
+    def odd_on_first(call: int) -> int:
+        """Rank 0 has fewer rows, and rank 1 comes so late that it can still follow."""
+        return alone(call, 0)
 
     def slow(with_graphs: bool) -> dict[str, Any]:
         """Rank 1 runs the plain step, so it never votes."""
@@ -114,6 +126,7 @@ def situations(gpu: EmulatedGpu) -> dict[str, Callable[[bool], dict[str, Any]]]:
         "fsdp": lambda graphs: train(fsdp, graphs),
         "tensor parallel": lambda graphs: train(tensor_parallel, graphs),
         "all miss": lambda graphs: train(ddp, graphs, rows=odd),
+        "one misses": lambda graphs: train(ddp, graphs, rows=odd_on_first),
         "one fails": lambda graphs: train(ddp, graphs, lambda: _capture_fails(gpu)),
         "one refuses": lambda graphs: train(ddp, graphs, _has_effect),
         "one is absent": slow,
@@ -133,7 +146,7 @@ def main(folder: Path) -> None:
     for name, situation in situations(gpu).items():
         results[name] = {"eager": situation(False)["losses"], **situation(True)}
         (folder / f"rank-{rank}.json").write_text(json.dumps(results))
-    train(ddp, True, rows=lambda call: 3 if call == 13 and rank == 1 else 4)
+    train(ddp, True, rows=lambda call: alone(call, 1, misses_late=True))
 
 
 if __name__ == "__main__":

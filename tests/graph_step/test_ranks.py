@@ -35,6 +35,7 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, str]:
         ("fsdp", [11, 1, 4]),
         ("tensor parallel", [11, 1, 4]),
         ("all miss", [12, 1, 3]),
+        ("one misses", [12, 1, 3]),
         ("one fails", [16, 0, 0]),
         ("one refuses", [16, 0, 0]),
     ],
