@@ -32,7 +32,7 @@ CALLS = 16
 Tensor = torch.Tensor
 
 
-def _reduce_scatter(output: Tensor, input: Tensor, group: Any = None, **_: Any) -> None:
+def _reduce_scatter(output: Tensor, input: Tensor, group: Any = None, **_: Any) -> None:  # noqa: A002
     """Gloo's own runs operations of torch that no dispatch mode can tell from the script's."""
     whole = input.clone()
     dist.all_reduce(whole, group=group)
@@ -75,6 +75,7 @@ def train(
         optimizer.step()
         return loss.detach()
 
+    step.__qualname__ = f"step_{timeout_s:.0f}"  # one that a rank lacks is not another one's
     run: Any = graphed(timeout_s=timeout_s)(step) if with_graphs else step
     torch.manual_seed(1 if wrap is tensor_parallel else dist.get_rank())
     losses = [float(run(torch.randn(rows(call), 8))) for call in range(CALLS)]
@@ -100,7 +101,7 @@ def _has_effect() -> None:
 
 
 def alone(call: int, missing: int, misses_late: bool = False) -> int:
-    """The rows of a batch that is smaller in one call, on one rank; that one or the other is late."""
+    """The rows of a batch that is smaller in one call, on one rank, which comes late or early."""
     misses = dist.get_rank() == missing
     if call == 13 and misses == misses_late:
         time.sleep(1.0)
