@@ -6,12 +6,13 @@ Whatever a pass raises becomes a result or a failure of that pass; the script ne
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from launchscope.model import StepPart
+from launchscope.model import Reason, StepPart
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.interrupts import is_interrupt, own_errors_ignored
-from launchscope.runner.child.passes import AnyPass, Context, all_passes
-from launchscope.runner.child.reasons import reason_of
+from launchscope.runner.child.passes import AnyPass, Context, Skip, all_passes
+from launchscope.runner.child.reasons import ReasonError, reason_of
 from launchscope.runner.child.torch_types import Value
 from launchscope.runner.protocol.events import (
     Deferred,
@@ -71,6 +72,7 @@ class PassRunner:
         self._progress_at = 0
         self._in_step = False
         self._captured: str | None = None  # the last pass that captured
+        self._apart: dict[str, Skip] = {}  # passes that other ranks cannot do
         self._nothing_measured = True  # no pass is over
         self.steps_done = first_step
         self._queue = self._choose(names, allow_captures)
@@ -168,11 +170,18 @@ class PassRunner:
             if entry.captures and self._must_wait():
                 return
             if entry.follows is not None and entry.follows.name not in context.results:
+                context.ranks.cannot(entry.name)
                 del self._queue[0]
                 continue
+            if entry.captures and not context.ranks.warm(self.steps_done):
+                return
             if self._skips(entry):
+                if entry.captures:
+                    context.ranks.cannot(entry.name)
                 del self._queue[0]
                 continue
+            if entry.captures and not self._meets(entry):
+                return
             if not any(other.worth_another_run for other in self._queue):
                 folder.emit(EnoughMeasured())
             steps = entry.steps(context.schedule)
@@ -188,6 +197,10 @@ class PassRunner:
         """Whether a pass has nothing to do in this script; then that is on disk."""
         context, folder = self._context, self._context.folder
         skip = entry.skip(context)
+        if entry.captures and not (entry.with_ranks or context.ranks.alone):
+            skip = skip or Skip("skipped", Reason("one_rank_only"))
+        if skip is None:
+            skip = self._apart.pop(entry.name, None)
         if skip is None:
             return False
         result = entry.skipped(context, skip)
@@ -195,6 +208,21 @@ class PassRunner:
             folder.write(f"pass-{entry.name}", result)
         folder.emit(PassSkipped(entry.name, skip.reason))
         return True
+
+    def _meets(self, entry: AnyPass) -> bool:
+        """Whether all ranks are at the same step; if they cannot, the pass is left out."""
+        context, steps = self._context, entry.steps(self._context.schedule)
+        try:
+            fewest = context.ranks.meet(entry.name, steps)
+        except ReasonError as error:
+            self._apart[entry.name] = Skip("skipped", error.reason)
+            self._skips(entry)
+            del self._queue[0]
+            self.next_pass()
+            return False
+        if fewest is not None and fewest < steps:
+            context.schedule = replace(context.schedule, **{entry.name: fewest})  # type: ignore[arg-type]
+        return fewest is not None
 
     def _must_wait(self) -> bool:
         waited, self.is_waiting = self.is_waiting, self._waits()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from launchscope.runner.child.capture.ranks import CaptureRanks
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.clock import clock
@@ -93,8 +94,9 @@ class Bursts:
     leaves the state as it was.
     """
 
-    def __init__(self, torch: Torch, live: LiveReplay, steps: int):
+    def __init__(self, torch: Torch, live: LiveReplay, steps: int, ranks: CaptureRanks):
         self._torch = torch
+        self._ranks = ranks
         self._live = live
         self._length = max(_SHORTEST_BURST, round(steps / _BURSTS)) + 1
         # Two per eager step. A burst of replays needs one before the first and one after each.
@@ -140,8 +142,9 @@ class Bursts:
     def _replay_burst(self) -> None:
         torch, live = self._torch, self._live
         replay, now = live.graph.replay, clock.perf_counter_ns
-        live.flags.apply()
-        live.state.save()
+        with self._ranks.together():
+            live.flags.apply()
+            live.state.save()
         torch.cuda.synchronize()
         events = self._events[: self._length + 1]
         host_us = []

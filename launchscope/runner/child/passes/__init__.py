@@ -16,6 +16,7 @@ from launchscope.model import (
 )
 from launchscope.plugins import load_plugins
 from launchscope.runner.child.capture.capture import LiveReplay
+from launchscope.runner.child.capture.ranks import CaptureRanks
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
@@ -54,6 +55,9 @@ class Context:
     replay: LiveReplay | None = None
     # Results of earlier runs by pass name, as JSON data.
     earlier: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ranks = CaptureRanks(self.torch)
 
     def result(self, kind: type[Pass[Result]]) -> Result | None:
         """The result of a pass in this run or an earlier one; None if there is none."""
@@ -103,6 +107,7 @@ class Pass(ABC, Generic[Result]):
     on_cpu = False  # runs in a rehearsal too
     # It uses dispatch modes, in which compiled code runs eagerly.
     runs_eagerly = False
+    with_ranks = False  # if it captures: also in a script of several ranks, which do it together
     captures = False  # a failure can end the process, so a full run never shares it
     boundaries_only = False  # sees nothing between the two ends of a step
     depends_on_stream = False  # its result depends on whether the script runs on our stream

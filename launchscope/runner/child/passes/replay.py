@@ -79,6 +79,7 @@ class CapturePass(Pass[ReplayResult]):
         self._before: SavedState | None = None  # of the caller's process, to put back
         self._part: StepPart = "forward"  # that the step is in
         self._retries = contextlib.ExitStack()
+        self._answered = False  # the other ranks know whether this one could capture
         self._gave_up: Exception | None = None  # the error after which the step went on eagerly
 
     def begin(self) -> None:
@@ -86,6 +87,8 @@ class CapturePass(Pass[ReplayResult]):
             self._stubs.leave()
         self._part = "forward"
         self._is_usual = self._is_usual_step() and self._gave_up is None
+        if self._bursts is None:
+            self._is_usual = self.context.ranks.all(self._is_usual)
         if not self._is_usual:
             return
         if self._bursts is not None:
@@ -100,7 +103,7 @@ class CapturePass(Pass[ReplayResult]):
             self._capture.begin()
             if self._stubs is not None:
                 self._stubs.play()
-            if not self.parts and context.own_process:
+            if not self.parts and context.own_process and context.ranks.alone:
                 self._retries = retried(context.optimizers, self._resume)
         else:
             self._flags.apply()
@@ -136,10 +139,12 @@ class CapturePass(Pass[ReplayResult]):
     def _end_capture(self, capture: Capture) -> None:
         """Nothing has run yet: do the work with one replay, before the script reads its results."""
         context, torch = self.context, self.context.torch
-        self._keep_inputs()  # that the step itself fetched
-        capture.end()
-        if capture.nodes == 0:
-            raise ReasonError("empty_graph")
+        with context.ranks.together():
+            self._keep_inputs()  # that the step itself fetched
+            self._answered = True
+            capture.end()
+            if capture.nodes == 0:
+                raise ReasonError("empty_graph")
         self._capture = None
         further = dict.fromkeys(context.written_storages)
         state = DeviceState(torch, context.modules, context.optimizers, further)
@@ -150,7 +155,7 @@ class CapturePass(Pass[ReplayResult]):
         first_replay_ms = (clock.perf_counter() - began) * 1e3
         used = capture.free_before - torch.cuda.mem_get_info()[0]
         self._flags.revert()
-        self._bursts = Bursts(torch, self._live, context.schedule.replay)
+        self._bursts = Bursts(torch, self._live, context.schedule.replay, context.ranks)
         inspect = context.result(InspectPass)
         self._result = ReplayResult(
             status="measured",
@@ -211,6 +216,9 @@ class CapturePass(Pass[ReplayResult]):
 
     def failed(self, error: BaseException) -> ReplayResult:
         """A failed replay with the reason; the results of the eager passes are on disk already."""
+        if self._capture is not None and not self._answered:
+            self._answered = True
+            self.context.ranks.refuse()
         if self._gave_up is not None and self._result is not None:
             return self._result
         with own_errors_ignored():
@@ -296,6 +304,7 @@ class ReplayPass(CapturePass):
     name = "replay"
     label = "replaying"
     order = 40
+    with_ranks = True
     fewest_steps = 10
 
     def skip(self, context: Context) -> Skip | None:

@@ -19,6 +19,7 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
     result_type = ReplayTraceResult
     order = 50
     captures = True
+    with_ranks = True
     follows = ReplayPass
 
     @classmethod
@@ -49,7 +50,8 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
             self._live.stubs.leave()
         self._session.end_range()
         torch.cuda.synchronize()
-        self._live.state.save()
+        with self.context.ranks.together():
+            self._live.state.save()
         for index in range(_REPLAYS):
             self._session.begin_range(step_range(index))
             self._live.graph.replay()

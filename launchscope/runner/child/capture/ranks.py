@@ -1,0 +1,132 @@
+"""How the ranks of a distributed script come to the same step, and capture and replay it together.
+
+A replay without the other ranks waits for them in its collectives for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from launchscope.runner.child.reasons import ReasonError
+from launchscope.runner.child.torch_types import Torch
+
+if TYPE_CHECKING:
+    from launchscope.graph_step import RankAgreement
+
+# DistributedDataParallel rebuilds its buckets and measures itself in its first steps.
+_WARMUP = 11
+_MEET_S, _ATTEMPT_S, _ANSWER_S = 60.0, 2.0, 30.0
+
+
+class CaptureRanks:
+    """One per process. With one rank, everything is agreed."""
+
+    def __init__(self, torch: Torch):
+        self._torch = torch
+        self._agreement: RankAgreement | None = None
+        self._attempts: dict[str, int] = {}
+        self._since: dict[str, float] = {}
+        self._topic = ""
+        self._votes = 0
+
+    @property
+    def alone(self) -> bool:
+        distributed = self._torch.distributed
+        return not (
+            distributed.is_available()
+            and distributed.is_initialized()
+            and distributed.get_world_size() > 1
+        )
+
+    def warm(self, steps: int) -> bool:
+        """Whether a step of a distributed script can be captured after so many."""
+        distributed = self._torch.distributed
+        on = distributed.is_available() and distributed.is_initialized()
+        return steps >= _WARMUP or not on
+
+    def _agreed(self) -> RankAgreement:
+        from launchscope.graph_step import RankAgreement  # imports torch, as the script did by now
+
+        if self._agreement is None:
+            self._agreement = RankAgreement("profile")
+        return self._agreement
+
+    def cannot(self, topic: str) -> None:
+        """This rank leaves a pass out: nobody waits for it there."""
+        if not self.alone:
+            with contextlib.suppress(RuntimeError):  # the store is gone
+                agreement = self._agreed()
+                agreement.settle(f"{topic}/over", str(agreement.rank))
+
+    def meet(self, topic: str, steps: int) -> int | None:
+        """Between two steps: the fewest `steps` that a rank takes in a pass, once all are here.
+
+        None: run one more step, which another rank waits for. As a step of the script is over on no
+        rank before all have begun it, all come to the same one. Raises ReasonError if a rank cannot
+        come.
+        """
+        if self.alone:
+            return steps
+        agreement = self._agreed()
+        self._torch.cuda.synchronize()  # no host is ahead of the others
+        try:
+            return self._meet(agreement, topic, steps)
+        except RuntimeError as error:
+            if isinstance(error, ReasonError):
+                raise
+            raise ReasonError("ranks_apart", seconds=0) from error  # the store is gone
+
+    def _meet(self, agreement: RankAgreement, topic: str, steps: int) -> int | None:
+        since = self._since.setdefault(topic, time.monotonic())
+        attempt = self._attempts.get(topic, 0)
+        while agreement.store.check([f"{topic} {attempt}/outcome"]):
+            attempt += 1  # the others gave it up
+        outcome = ""
+        if not agreement.store.check([f"{topic}/over/outcome"]):
+            outcome = agreement.decide(f"{topic} {attempt}", str(steps), _fewest, _ATTEMPT_S)
+        self._attempts[topic] = attempt + 1
+        if outcome.isdigit():
+            self._topic, self._votes = f"{topic} {attempt}", 0
+            return int(outcome)
+        if time.monotonic() - since > _MEET_S:
+            agreement.settle(f"{topic}/over", "late")
+        if not agreement.store.check([f"{topic}/over/outcome"]):
+            return None
+        over = agreement.store.get(f"{topic}/over/outcome").decode()
+        if over == "late":
+            raise ReasonError("ranks_apart", seconds=_MEET_S)
+        raise ReasonError("rank_cannot_capture", rank=int(over))
+
+    def all(self, answer: bool) -> bool:
+        """Whether the answer of all ranks is yes, to the same question after they have met."""
+        if self.alone:
+            return answer
+        self._votes += 1
+        topic = f"{self._topic} vote {self._votes}"
+        return self._agreed().decide(topic, str(int(answer)), min, _ANSWER_S) == "1"
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What all ranks have to do without an error before they go on; raises ReasonError if one
+        of them did not."""
+        try:
+            yield
+        except BaseException:
+            self.refuse()
+            raise
+        if not self.all(True):
+            raise ReasonError("another_rank_failed")
+
+    def refuse(self) -> None:
+        """The next answer of this rank is no, and nobody has to wait for it."""
+        if not self.alone:
+            self._votes += 1
+            with contextlib.suppress(RuntimeError):  # the store is gone
+                self._agreed().settle(f"{self._topic} vote {self._votes}", "0")
+
+
+def _fewest(answers: list[str]) -> str:
+    return str(min(map(int, answers)))

@@ -1,0 +1,163 @@
+"""Ranks on GPUs: DDP and FSDP2 are captured and replayed, in `graphed` and by `profile`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import launchscope
+
+pytestmark = pytest.mark.gpu
+
+# Trains with and without graphs; both have to come to the same losses.
+TRAIN = """
+import json, os, sys
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from launchscope.graph_step import graphed
+
+kind, out = sys.argv[1:]
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_stream(torch.cuda.Stream())
+dist.init_process_group("nccl")
+
+
+def gpt():
+    layer = nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0, batch_first=True, norm_first=True)
+    return nn.Sequential(nn.Embedding(64, 128), *(layer_copy(layer) for _ in range(4)),
+                         nn.Linear(128, 64))
+
+
+def layer_copy(layer):
+    import copy
+    return copy.deepcopy(layer)
+
+
+def train(with_graphs):
+    torch.manual_seed(0)
+    if kind == "ddp-mlp":
+        model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).cuda()
+    else:
+        model = gpt().cuda()
+    if kind.startswith("fsdp"):
+        for layer in list(model)[1:-1]:
+            fully_shard(layer, reshard_after_forward=kind != "fsdp-gpt-whole")
+        fully_shard(model)
+    else:
+        model = nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x).flatten(0, -2), y.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    run = graphed(timeout_s=30.0)(step) if with_graphs else step
+    torch.manual_seed(1 + rank)
+    losses = []
+    for _ in range(40):
+        y = torch.randint(0, 64, (8, 16), device="cuda")
+        x = torch.randn(8, 16, 64, device="cuda") if kind == "ddp-mlp" else y.roll(1, 1)
+        losses.append(float(run(x, y)))
+    stats = run.stats if with_graphs else None
+    return losses, stats
+
+
+eager, _ = train(False)
+found, stats = train(True)
+with open(f"{out}-{rank}", "w") as file:
+    json.dump({"eager": eager, "losses": found, "why": str(stats),
+               "counts": [stats.eager, stats.captured, stats.replayed]}, file)
+dist.destroy_process_group()
+"""
+
+# What a person's script looks like, unmodified.
+SCRIPT = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+model = nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10)).cuda()
+model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+x, y = torch.randn(64, 128, device="cuda"), torch.randint(0, 10, (64,), device="cuda")
+for step in range(600):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+KINDS = ["ddp-mlp", "ddp-gpt", "fsdp-gpt", "fsdp-gpt-whole"]
+TWO = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+
+
+def launched(folder: Path, ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return subprocess.run(
+        [*command, "--nproc-per-node", str(ranks), *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=240,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=TWO)])
+def test_a_distributed_step_trains_with_graphs_as_without(
+    ranks: int, kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    done = launched(tmp_path, ranks, "train.py", kind, "out")
+    assert done.returncode == 0, done.stderr
+    for rank in range(ranks):
+        result: dict[str, Any] = json.loads((tmp_path / f"out-{rank}").read_text())
+        assert result["counts"] == [11, 1, 28], result["why"]
+        assert result["losses"] == pytest.approx(result["eager"], rel=2e-3)
+
+
+def test_a_script_with_one_rank_ends_in_a_measured_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
+             "MASTER_PORT": "29511"}  # fmt: skip
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    done = subprocess.run(
+        [sys.executable, "-m", "launchscope", "profile", "-o", "out.json", "train.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    replay = launchscope.load(tmp_path / "out.json").replay
+    assert replay.status == "measured", (replay.reason, done.stderr)
+
+
+@TWO
+def test_two_ranks_replay_together(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    output = "-m", "launchscope", "profile", "-o", "out.json", "train.py"
+    done = launched(tmp_path, 2, *output)
+    assert done.returncode == 0, done.stderr
+    assert "did not come to the same step" not in done.stdout + done.stderr
+    assert launchscope.load(tmp_path / "out.json").replay.status == "measured", done.stderr
