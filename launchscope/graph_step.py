@@ -871,10 +871,10 @@ class _Guard:
             if isinstance(t, Tensor)
         ]
         state += [v for v in self._held if isinstance(v, Tensor)]
-        held = [t for t in (*self.parameters, *self.buffers, *state) if _address(t)]
-        self._sharded = [t for t in held if hasattr(t, "_local_tensor")]
+        located = [t for t in (*self.parameters, *self.buffers, *state) if _address(t)]
+        self._sharded = [t for t in located if hasattr(t, "_local_tensor")]
         self._shards = list(map(_local, self._sharded))
-        self.tensors = list(map(_memory, held))
+        self.tensors = list(map(_memory, located))
         self._pointers = [t.data_ptr() for t in self.tensors]
         self._hooks, self._hooked = self.hooks(), RemovableHandle.next_id
 
