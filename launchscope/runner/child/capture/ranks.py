@@ -6,6 +6,7 @@ A replay without the other ranks waits for them in its collectives for ever.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 # DistributedDataParallel rebuilds its buckets and measures itself in its first steps.
 _WARMUP = 11
+_measurements = itertools.count()  # in this process; the same on all ranks
 _MEET_S, _ATTEMPT_S, _ANSWER_S = 60.0, 2.0, 30.0
 
 
@@ -51,7 +53,7 @@ class CaptureRanks:
         from launchscope.graph_step import RankAgreement  # imports torch, as the script did by now
 
         if self._agreement is None:
-            self._agreement = RankAgreement("profile")
+            self._agreement = RankAgreement(f"profile {next(_measurements)}")
         return self._agreement
 
     def cannot(self, topic: str) -> None:

@@ -1,6 +1,6 @@
 """One rank of test_ranks.py: the passes over a script with DDP, on an emulated GPU.
 
-Arguments: a folder for results, and what is different on rank 1.
+Arguments: a folder for results, and what is different on rank 1, one after the other.
 """
 
 from __future__ import annotations
@@ -35,20 +35,24 @@ class Event:
         return 1.0
 
 
-def main(folder: Path, how: str) -> None:
+def main(folder: Path, *hows: str) -> None:
     torch.set_num_threads(1)
     gpu: Any = emulated(setattr)
     dist.init_process_group("gloo")
-    rank = dist.get_rank()
-    folder = folder / str(rank)
-    folder.mkdir()
     patched: Any = torch.cuda
     patched.synchronize, patched.mem_get_info = lambda: None, lambda: (0, 0)
     replaced: Any = replay
     replaced.DeviceState = functools.partial(DeviceState, device="cpu")
     made: Any = capture
     made.timing_events = lambda _, count: [Event() for _ in range(count)]
+    for how in hows:
+        own = folder / how / str(dist.get_rank())
+        own.mkdir(parents=True)
+        train(gpu, own, how)
 
+
+def train(gpu: Any, folder: Path, how: str) -> None:
+    rank = dist.get_rank()
     torch.manual_seed(0)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -101,4 +105,4 @@ def main(folder: Path, how: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])
