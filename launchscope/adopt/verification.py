@@ -202,7 +202,7 @@ class Verifier:
 
     def _verify(self, patch: Patch, units: int, first: ObservedRun) -> Verification:
         left = self._took_s * (3 + len(MUTANTS) * _MUTANT_SHARE)
-        self._say(f"checking the patch takes about {duration(left)}: up to 6 more runs")
+        self._say(f"checking the patch takes about {duration(left)}: up to 8 more runs")
         one = self._patched(patch, units)
         assert one.result is not None
         assert first.result is not None
