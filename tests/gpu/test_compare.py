@@ -36,7 +36,7 @@ for _ in range(300):
 QUICK = ("--timing", "12", "--trace", "3", "--replay", "10", "--verify", "0")
 
 
-def compared(folder: Path, script: Path, *options: str) -> Comparison:
+def compared(folder: Path, script: Path, *options: str, cwd: Path = ROOT) -> Comparison:
     path = folder / "c.json"
     done = subprocess.run(
         [sys.executable, "-m", "launchscope", "compare", *options, "-o", str(path), str(script)],
@@ -44,7 +44,7 @@ def compared(folder: Path, script: Path, *options: str) -> Comparison:
         text=True,
         timeout=600,
         check=False,
-        cwd=ROOT,
+        cwd=cwd,
     )
     assert done.returncode == 0, done.stderr
     return read_saved(path, Comparison)
@@ -79,7 +79,7 @@ def test_the_patch_of_an_unseeded_script_is_a_strategy(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     source = (SAMPLES / "small_mlp.py").read_text()
     script.write_text(source.replace("torch.manual_seed(0)", ""))
-    made = compared(tmp_path, script, *QUICK, "--modes", "eager,graphed,adopt")
+    made = compared(tmp_path, script, *QUICK, "--modes", "eager,graphed,adopt", cwd=tmp_path)
     eager, graphed, patch = made.strategies[0].tried
     assert graphed.trajectory.status == "follows"
     assert patch.failure is None
