@@ -37,7 +37,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
@@ -80,7 +80,11 @@ _FIXED = (
     "HOME", "KMP_", "LC_", "LD_", "MALLOC_", "MKL_", "GOMP_", "OMP_", "OPENBLAS_", "PYTHON",
     "TORCH", "XDG_",
 )  # fmt: skip
-_FREE = ("PYTHONUNBUFFERED", "OPENBLAS_NUM_THREADS", "TORCHINDUCTOR_CACHE_DIR")
+# Those that the fork puts into effect, or that are read when they are needed.
+_FREE = (
+    "PYTHONPATH", "PYTHONUNBUFFERED", "OPENBLAS_NUM_THREADS", "TORCHINDUCTOR_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,12 @@ def usual_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+def background_signals() -> None:
+    """For `preexec_fn`: as a shell that takes no commands from a person starts what has `&`."""
+    usual_signals()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def install(server: Server) -> None:
     """From now on this process takes its Python processes from `server`."""
     Popen.server = server
@@ -198,18 +208,22 @@ def _understood(asked: dict[str, Any]) -> Start | None:
         command[0] == sys.executable
         and asked["executable"] in (None, sys.executable)
         and len(command) > flags
-        and (command[flags] in ("-c", "-m") or not command[flags].startswith("-"))
+        and (command[flags] in ("-c", "-m", "-") or not command[flags].startswith("-"))
         and asked.get("process_group", -1) == -1
-        and asked["preexec_fn"] in (None, usual_signals)
+        and asked["preexec_fn"] in (None, usual_signals, background_signals)
         and not any(asked[name] for name in ("pass_fds", "shell", "startupinfo"))
         and all(asked[name] in (None, -1) for name in ("gid", "gids", "uid", "umask"))
     )  # fmt: skip
     if not plain or not sys.platform.startswith("linux"):
         return None
     environ = os.environ if asked["env"] is None else asked["env"]
+    if not all(map(_can_be_added, _python_path(environ))):
+        return None
     ignored = {n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN}
-    if asked["preexec_fn"] is usual_signals:
+    if asked["preexec_fn"] is not None:
         ignored -= set(_ENDING)
+    if asked["preexec_fn"] is background_signals:
+        ignored.add(signal.SIGINT)
     return Start(
         arguments=command[1:],
         folder=os.path.abspath(os.fsdecode(asked["cwd"] or ".")),
@@ -220,6 +234,17 @@ def _understood(asked: dict[str, Any]) -> Start | None:
         blocked=[int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
         launches=_launches(command),
     )
+
+
+def _python_path(environ: Mapping[str, str]) -> list[str]:
+    found = environ.get("PYTHONPATH", "")
+    return found.split(os.pathsep) if found else []
+
+
+def _can_be_added(folder: str) -> bool:
+    """Whether a folder of PYTHONPATH changes nothing but where modules are looked for."""
+    starts = ("sitecustomize.py", "usercustomize.py")
+    return os.path.isabs(folder) and not any(os.path.exists(f"{folder}/{name}") for name in starts)
 
 
 def _launches(command: Sequence[str]) -> bool:
@@ -461,9 +486,11 @@ def _text_stream(fd: int, unbuffered: bool) -> io.TextIOWrapper:
     return stream
 
 
-def _run(arguments: list[str], shelf: _Shelf) -> None:
-    """Run a command line of Python's as `__main__`."""
-    path = sys.path[2:]  # less what _BOOT has put there
+def _run(arguments: list[str], shelf: _Shelf, environ: Mapping[str, str]) -> None:
+    """Run a command line of Python's as `__main__`. `environ` is the server's."""
+    own = set(_python_path(environ))
+    path = [folder for folder in sys.path[2:] if folder not in own]  # less what _BOOT has put there
+    path = list(dict.fromkeys([*map(os.path.abspath, _python_path(os.environ)), *path]))
     sys.orig_argv = [sys.executable, *arguments]
     if arguments[0] == "-u":  # pytest-xdist's, which launchscope hands on
         del arguments[0]
@@ -480,6 +507,9 @@ def _run(arguments: list[str], shelf: _Shelf) -> None:
         sys.argv, sys.path = ["-m", *arguments[2:]], [os.getcwd(), *path]
     elif kind == "-c":
         sys.argv, sys.path = ["-c", *arguments[2:]], ["", *path]
+    elif kind == "-":
+        sys.argv, sys.path = arguments, ["", *path]
+        main.__file__ = "<stdin>"
     else:
         sys.argv, sys.path = arguments, [os.path.dirname(os.path.realpath(kind)), *path]
         main.__file__ = os.path.abspath(kind)
@@ -489,6 +519,9 @@ def _run(arguments: list[str], shelf: _Shelf) -> None:
             runpy._run_module_as_main(arguments[1])  # type: ignore[attr-defined]
         elif kind == "-c":
             exec(compile(arguments[1], "<string>", "exec", dont_inherit=True), main.__dict__)
+        elif kind == "-":
+            source = sys.stdin.buffer.read()
+            exec(compile(source, "<stdin>", "exec", dont_inherit=True), main.__dict__)
         else:
             code = compile(
                 Path(kind).read_bytes(), os.path.abspath(kind), "exec", dont_inherit=True
@@ -531,4 +564,4 @@ def main(startup: set[str], connection_fd: int) -> None:
     kept["multiprocessing.process"].ORIGINAL_DIR = start.folder
     kept["launchscope.runner.child.source_lines"]._START = start.folder
     _become(start, streams)
-    _run(start.arguments, shelf)
+    _run(start.arguments, shelf, environ)

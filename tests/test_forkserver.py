@@ -51,8 +51,9 @@ def run(*arguments: str, forked: bool = True, **more: Any) -> tuple[int, str, st
 @pytest.mark.parametrize(
     "arguments",
     [("-c", DESCRIBES, "a", "-b"), ("script.py", "a"), ("-m", "script", "a"),
-     ("-W", "error::DeprecationWarning:__main__", "script.py"), ("-u", "-c", DESCRIBES)],
-    ids=["-c", "script", "-m", "-W", "-u"],
+     ("-W", "error::DeprecationWarning:__main__", "script.py"), ("-u", "-c", DESCRIBES),
+     ("-", "a")],
+    ids=["-c", "script", "-m", "-W", "-u", "-"],
 )  # fmt: skip
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 def test_a_fork_has_the_surroundings_of_a_process_that_python_starts(
@@ -65,14 +66,17 @@ def test_a_fork_has_the_surroundings_of_a_process_that_python_starts(
         "PYTHONUNBUFFERED": unbuffered,
         "TMPDIR": str(tmp_path / "temporary"),
         "ONLY_HERE": "1",
+        "PYTHONPATH": f"{tmp_path}/first:{Path(pytest.__file__).parents[1]}",
     }
-    ours, pythons = (
-        json.loads(run(*arguments, forked=forked, cwd=tmp_path, env=environ)[1])
-        for forked in (True, False)
-    )
-    for described in (ours, pythons):
-        del described["flags"]
-        described["modules"] = [m for m in described["modules"] if m in ("torch", "numpy", "rich")]
+    described = []
+    for forked in (True, False):
+        with (tmp_path / "script.py").open() as stdin:
+            done = run(*arguments, forked=forked, cwd=tmp_path, env=environ, stdin=stdin)
+        described.append(json.loads(done[1]))
+    ours, pythons = described
+    for one in (ours, pythons):
+        del one["flags"]
+        one["modules"] = [m for m in one["modules"] if m in ("torch", "numpy", "rich")]
     assert ours == pythons
     assert ours["temporary"] == str(tmp_path / "temporary")
     assert ours["parent"] == os.getpid()
@@ -158,6 +162,7 @@ def test_a_launchscope_command_forks_its_script(tmp_path: Path) -> None:
         {"args": [sys.executable, "-c", "pass"], "preexec_fn": os.getpid},
         {"args": [sys.executable, "-c", "pass"], "env": {**os.environ, "PYTHONHASHSEED": "1"}},
         {"args": [sys.executable, "-c", "pass"], "env": {**os.environ, "OMP_NUM_THREADS": "7"}},
+        {"args": [sys.executable, "-c", "pass"], "env": {**os.environ, "PYTHONPATH": "here"}},
         {"args": ["true"]},
     ],
 )

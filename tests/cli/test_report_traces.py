@@ -364,15 +364,12 @@ def test_the_hint_for_a_truncated_trace_is_to_copy_it_again(
 
 
 @pytest.mark.child
-@pytest.mark.parametrize("count", [2, 3])
-def test_no_file_of_the_working_directory_runs_where_large_traces_are_read(
-    tmp_path: Path, count: int
-) -> None:
+def test_no_file_of_the_working_directory_runs_where_large_traces_are_read(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     for name in sys.stdlib_module_names | {"numpy", "pandas", "msgspec", "launchscope"}:
         (here / f"{name}.py").write_text("open('ran', 'a').write(__name__ + ' ')\n")
-    traces = [kineto(tmp_path / f"rank{number}.json") for number in range(count)]
+    traces = [kineto(tmp_path / f"rank{number}.json") for number in range(2)]
     for path in traces:
         path.write_bytes(path.read_bytes() + b" " * 16_000_000)
     # As an installation that no .pth file announces.

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from launchscope.runner.protocol.signals import EndSignals
-from tests.forkserver import usual_signals
+from tests.forkserver import background_signals, usual_signals
 from tests.runner.children import ENVIRONMENT
 
-pytestmark = pytest.mark.real_start
+real_start = pytest.mark.real_start
 
 WAITS = """
 import os, time
@@ -110,6 +110,7 @@ def lives(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
+@real_start
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_child_and_removes_its_folder(tmp_path: Path, number: int) -> None:
     result = ended(tmp_path, WAITS, number)
@@ -126,29 +127,24 @@ def test_sigterm_gives_the_report_of_what_was_measured(tmp_path: Path) -> None:
     assert (result.child_lives, result.folders) == (False, [])
 
 
-def in_the_background() -> None:
-    """As a shell that takes no commands from a person starts what has `&` behind it."""
-    usual_signals()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGRTMAX"), reason="no signal to ask by")
 def test_in_the_background_sigterm_gives_the_report_of_what_was_measured(tmp_path: Path) -> None:
     command = ("profile", "--inspect", "1500")
-    result = ended(tmp_path, TRAINS, signal.SIGTERM, command, in_the_background)
+    result = ended(tmp_path, TRAINS, signal.SIGTERM, command, background_signals)
     assert result.code == 143, result.err
     assert "error: interrupted; this is what was measured" in result.err
     assert "device operations per step" in result.out
     assert (result.child_lives, result.folders) == (False, [])
 
 
+@real_start
 @pytest.mark.skipif(not hasattr(signal, "SIGRTMAX"), reason="no signal to ask by")
 def test_in_the_background_processes_of_the_script_end_with_it(tmp_path: Path) -> None:
     starts = (
         "import subprocess, sys\nother = subprocess.Popen([sys.executable, '-c', 'import time\\n"
     )
     starts += "time.sleep(100)'])\nopen('other', 'w').write(str(other.pid))\n"
-    result = ended(tmp_path, starts + WAITS, signal.SIGTERM, prepare=in_the_background)
+    result = ended(tmp_path, starts + WAITS, signal.SIGTERM, prepare=background_signals)
     assert (result.code, result.child_lives, result.folders) == (143, False, []), result.err
     other = int((tmp_path / "other").read_text())
     give_up = time.monotonic() + 5
@@ -157,6 +153,7 @@ def test_in_the_background_processes_of_the_script_end_with_it(tmp_path: Path) -
     assert not lives(other)
 
 
+@real_start
 def test_in_the_background_a_script_goes_on_ignoring_ctrl_c(tmp_path: Path) -> None:
     asks = """
     import os, signal, time
@@ -166,10 +163,11 @@ def test_in_the_background_a_script_goes_on_ignoring_ctrl_c(tmp_path: Path) -> N
     open("now", "w").close()
     time.sleep(60)
     """
-    result = ended(tmp_path, asks, signal.SIGTERM, prepare=in_the_background)
+    result = ended(tmp_path, asks, signal.SIGTERM, prepare=background_signals)
     assert (result.code, result.out) == (143, "True\n"), result.err
 
 
+@real_start
 def test_a_second_sigterm_does_not_interrupt_the_ending(tmp_path: Path) -> None:
     deaf_for_a_while = DEAF + WAITS.replace("while True", "while not os.path.exists('heard')")
     source = deaf_for_a_while + "time.sleep(1)\nopen('saved', 'w').close()\n"
@@ -179,6 +177,7 @@ def test_a_second_sigterm_does_not_interrupt_the_ending(tmp_path: Path) -> None:
     assert (result.child_lives, result.folders) == (False, [])
 
 
+@real_start
 def test_a_script_that_ignores_both_signals_is_killed(tmp_path: Path) -> None:
     impatient = """
     from launchscope.runner.parent import child_watch
@@ -192,6 +191,7 @@ def test_a_script_that_ignores_both_signals_is_killed(tmp_path: Path) -> None:
     assert (tmp_path / "heard").exists()
 
 
+@real_start
 @pytest.mark.parametrize(
     "command", [("check", "--limit", "launches_per_step=9"), ("compare", "--param", "x=1,2")]
 )
@@ -202,6 +202,7 @@ def test_check_and_compare_end_on_sigterm_too(tmp_path: Path, command: tuple[str
     assert (result.child_lives, result.folders) == (False, [])
 
 
+@real_start
 def test_a_hangup_that_was_ignored_on_entry_stays_ignored(tmp_path: Path) -> None:
     def nohup() -> None:
         usual_signals()
@@ -213,6 +214,7 @@ def test_a_hangup_that_was_ignored_on_entry_stays_ignored(tmp_path: Path) -> Non
     assert "went on" in result.out
 
 
+@real_start
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 def test_the_child_ends_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     assert not ended(tmp_path, WAITS, signal.SIGKILL).child_lives
