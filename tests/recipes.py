@@ -32,24 +32,27 @@ def recipes() -> list[list[str]]:
 
 
 def one_of_each() -> list[list[str]]:
-    """Of recipes that differ only in their outputs and time limit, the longest."""
+    """Of recipes that differ only in their outputs, time limit and the script's own options, the
+    longest."""
     longest: dict[str, list[str]] = {}
     for words in recipes():
-        key = re.sub(r" (?:-o|--timeout) \S+", "", " ".join(words))
+        key = re.sub(r" (?:-o|--timeout|--steps) \S+", "", " ".join(words))
         longest[key] = max(longest.get(key, []), words, key=len)
     return list(longest.values())
 
 
-def script() -> str:
-    assert SCRIPT.count("range(400)") == 1
-    return _ARGUMENTS + SCRIPT.replace("range(400)", "range(steps)")
+def script(blocks: int) -> str:
+    assert SCRIPT.count("range(400)") == SCRIPT.count("range(4)") == 1
+    return _ARGUMENTS + SCRIPT.replace("range(400)", "range(steps)").replace(
+        "range(4)", f"range({blocks})"
+    )
 
 
-def branch(folder: Path) -> Path:
+def branch(folder: Path, source: str) -> Path:
     """A repository whose commit before is that of `main`, with other sources and the same work."""
-    top = repository(folder, {"train.py": script()})
+    top = repository(folder, {"train.py": source})
     git(top, "checkout", "-q", "-b", "change")
-    commit(top, {"train.py": f"# A comment.\n{script()}"})
+    commit(top, {"train.py": f"# A comment.\n{source}"})
     return top
 
 
@@ -60,17 +63,20 @@ def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def assert_all_pass_and_a_regression_fails(folder: Path, found: list[list[str]]) -> None:
+def assert_all_pass_and_a_regression_fails(
+    folder: Path, found: list[list[str]], blocks: int = 4
+) -> None:
     """Every recipe, in the order of the pages; then one against a baseline and one against the
-    commit before, after an operation was added to the step."""
-    top = branch(folder)
-    assert len(found) >= 5, found
+    commit before, after an operation was added to the step. `blocks`: the size of the model."""
+    source = script(blocks)
+    top = branch(folder, source)
+    assert len(found) >= 4, found
     for words in found:
         done = run(words, top)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         for at, word in enumerate(words):
             assert word != "-o" or (top / words[at + 1]).stat().st_size, words
-    worse = script().replace("    out = model(x)\n", "    out = model(x) * 1.5\n")
+    worse = source.replace("    out = model(x)\n", "    out = model(x) * 1.5\n")
     write(top, {"train.py": worse})
     gates = [words for words in found if "--update-baseline" not in words]
     for words in (gates[0], next(words for words in gates if "--against" in words)):

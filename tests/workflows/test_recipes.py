@@ -14,4 +14,4 @@ pytestmark = pytest.mark.child
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a test for a machine with a GPU")
 def test_the_recipes_for_ci_run_as_printed(tmp_path: Path) -> None:
-    assert_all_pass_and_a_regression_fails(tmp_path / "project", one_of_each())
+    assert_all_pass_and_a_regression_fails(tmp_path / "project", one_of_each(), blocks=1)
