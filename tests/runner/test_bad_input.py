@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -87,10 +88,10 @@ CASES = {
         ("--step-from", "forward", "--wait-for", "optimizer"),
     ),
     "waits_for_too_long": Case(
-        TRAIN + "while True: net(torch.ones(4))",
+        TRAIN + "while True: net(torch.ones(4)), time.sleep(0.01)",
         3,
         "leave out --wait-for optimizer",
-        ("--wait-for", "optimizer", "--timeout", "5"),
+        ("--wait-for", "optimizer", "--timeout", "2"),
     ),
     "marks_nothing": Case(
         TRAIN + "for i in range(20): step()", 3, "no step was marked", ("--step-from", "marker")
@@ -176,10 +177,9 @@ if __name__ == "__main__":
         "started 2 processes of its own",
     ),
     "processes_beside_training": Case(
-        TRAIN
+        "import multiprocessing\nif __name__ == '__main__':\n"
+        + textwrap.indent(TRAIN, "    ")
         + """
-import multiprocessing
-if __name__ == "__main__":
     worker = multiprocessing.get_context("spawn").Process(target=print)
     worker.start()
     for i in range(12): step()

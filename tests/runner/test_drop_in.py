@@ -142,17 +142,21 @@ def f(x):
     return fails(x + 1)
 f(torch.ones(2, 2))
 """
+# The processes of the pool import the script without torch.
 PICKLED = """
-import multiprocessing, pickle, torch
-from torch.utils.data import DataLoader
-class Data(torch.utils.data.Dataset):
+import multiprocessing, pickle
+class Data:
     def __len__(self): return 8
-    def __getitem__(self, index): return torch.full((2,), float(index))
+    def __getitem__(self, index):
+        import torch
+        return torch.full((2,), float(index))
 def collate(items):
+    import torch
     return torch.stack(items)
 def double(value):
     return value * 2
 if __name__ == "__main__":
+    from torch.utils.data import DataLoader
     print(pickle.loads(pickle.dumps(Data)) is Data)
     for context in ("fork", "spawn"):
         loader = DataLoader(Data(), batch_size=4, num_workers=1, collate_fn=collate,
