@@ -318,11 +318,11 @@ class _Shelf:
             before = set(sys.modules)
         for name in before - startup:
             self.modules[name] = sys.modules.pop(name)
-        for name, module in self.modules.items():
+        for name, known in self.modules.items():
             if name.partition(".")[0] != "launchscope":
-                self._foreign[name] = module
+                self._foreign[name] = known
             if name.partition(".")[0] in sys.stdlib_module_names:
-                self._standard[name] = module
+                self._standard[name] = known
         # Nobody waits for Python to take them apart again when a process ends.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.modules))
         sys.meta_path.insert(0, self)
