@@ -329,7 +329,7 @@ def one_at_a_time() -> Iterator[Profile]:
             yield replace(with_gain(base, removable, 0.5), threshold_pct=threshold)
 
 
-def many_at_once(seed: int, count: int = 2000) -> Iterator[Profile]:
+def many_at_once(seed: int, count: int = 1000) -> Iterator[Profile]:
     picked = random.Random(seed)
     kinds = list(bases().values())
     figures = METRICS | FACTS
