@@ -65,11 +65,11 @@ def test_every_report_is_drawn_without_an_error_and_fits_every_width(
 ) -> None:
     for name, value in values_to_show().items():
         path = written(value, tmp_path)
-        for width in WIDTHS:
-            for dark in (False, True):
-                shown.show(path, width, dark=dark)
-                assert shown.drawn("document.documentElement.scrollWidth") <= width, (name, width)
-                assert shown.errors == [], name
+        # Colors change nothing of the layout.
+        for width, dark in (*((width, False) for width in WIDTHS), (WIDTHS[-1], True)):
+            shown.show(path, width, dark=dark)
+            assert shown.drawn("document.documentElement.scrollWidth") <= width, (name, width)
+            assert shown.errors == [], name
         figures, drawn = shown.run(
             "[document.querySelectorAll('figure').length,"
             " document.querySelectorAll('figure .drawn :is(canvas, svg.chart)').length]"
