@@ -9,8 +9,11 @@ import numpy as np
 from launchscope.analysis.replay_model.gain import TracedSteps
 from launchscope.analysis.timeline.histograms import histograms_of
 from launchscope.analysis.timeline.lines import Lines
-from launchscope.analysis.timeline.modules import function_sources, module_sources
-from launchscope.analysis.timeline.operators import operator_sources
+from launchscope.analysis.timeline.modules import (
+    function_sources,
+    module_sources,
+    operator_sources,
+)
 from launchscope.analysis.timeline.overhead import overhead_rows
 from launchscope.analysis.timeline.queue_depth import queue_depth
 from launchscope.analysis.timeline.streams import stream_rows

@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from launchscope.analysis.timeline.backward import forward_operators
-from launchscope.analysis.timeline.nesting import Nesting, count_until
+from launchscope.analysis.timeline.nesting import Nesting, count_until, last_begun
 from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.model import OpRecord, OverheadRow
@@ -109,6 +108,28 @@ def launch_lines(work: Work, ops: tuple[OpRecord, ...] = ()) -> Lines:
     order = order[of_operator[order] >= 0]
     matched = Nesting(*(v[order] for v in (found.start, found.end, found.thread, found.level)))
     return Lines(work, ops, of_launch, matched, of_operator[order])
+
+
+def forward_operators(work: Work) -> Ints:
+    """For each launch the row of `work.operators` that made the autograd node in which it runs; -1
+    outside of a backward, in a forward that a backward runs again, and where the trace does not
+    number its operators.
+
+    Several operators may have the number of a node: the last one to begin increased it.
+    """
+    ops = work.operators
+    number, forward_thread = ints(ops, c.SEQUENCE), ints(ops, c.FORWARD_THREAD)
+    start, end, tid = (ints(ops, column) for column in (c.START, c.END, c.TID))
+    numbered = np.flatnonzero(number >= 0)
+    forward = numbered[forward_thread[numbered] == 0]
+    nesting = Nesting.of(start[numbered], end[numbered], tid[numbered])
+    holder = nesting.innermost(ints(work.launches, c.START), ints(work.launches, c.TID))
+    in_backward = np.append(forward_thread[numbered] > 0, False)[holder]
+    rows = numbered[holder[in_backward]]
+    found = last_begun(start[forward], number[forward], start[rows], number[rows])
+    made = np.full(len(holder), -1)
+    made[in_backward] = np.append(forward, -1)[found]
+    return made
 
 
 def _aligned(traced: list[str], wanted: list[str]) -> Ints:

@@ -1,4 +1,5 @@
-"""The module, or the range of the person's, around each launch, and the Python function."""
+"""The module, or the range of the person's, around each launch, the Python function, and the
+operator."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ from launchscope.parser.trace import Ints, ints, numbered, where
 _MODULE = "nn.Module: "
 _FUNCTION = re.compile(r"(?P<file>[^<].*)\((?P<line>\d{1,9})\): (?P<function>.+)", re.DOTALL)
 _TORCH = re.compile(r"(?:^|/)torch/")
+# How the autograd engine names what it runs: the node's own name follows.
+_ENGINE = "autograd::engine::evaluate_function: "
 # Ranges that no person wrote: ours, and torch's around its data loaders and optimizers.
 _OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE, DATA_RANGE, "Optimizer.")
 
@@ -57,6 +60,16 @@ def function_sources(work: Work, time: Ints, thread: Ints) -> tuple[list[Overhea
         else:
             rows.append(OverheadRow(text, 0.0, None))  # of another process or thread
     return rows, np.append(name, -1)[nesting.innermost(time, thread)]
+
+
+def operator_sources(work: Work) -> tuple[list[OverheadRow], Ints]:
+    """The operators of the trace, and the number of the outermost one around each launch."""
+    ops = work.operators
+    name, names = numbered(ops, c.NAME)
+    nesting = Nesting.of(*(ints(ops, column) for column in (c.START, c.END, c.TID)))
+    holder = nesting.at_level(1, ints(work.launches, c.START), ints(work.launches, c.TID))
+    rows = [OverheadRow(text.removeprefix(_ENGINE), 0.0, None) for text in names]
+    return rows, np.append(name, -1)[holder]
 
 
 def _is_module(name: str) -> bool:

@@ -56,6 +56,7 @@ _SETUP = re.compile(
 CAUSES: tuple[IdleCause, ...] = (
     "data", "sync", "setup", "paused", "framework", "launch_call", "dispatch", "unattributed",
 )  # fmt: skip
+_OF_CAUSES = ("stalled", "unsure", "unusual", "outside")
 
 
 @dataclass(frozen=True)
@@ -317,18 +318,7 @@ def _summed(work: Work, gaps: Gaps) -> IdleParts:
     total = gaps.end - gaps.start
     return IdleParts(
         idle=counted(total) / 1e6,
-        dispatch=counted(gaps.dispatch) / 1e6,
-        stalled=counted(gaps.stalled) / 1e6,
-        data=counted(gaps.data) / 1e6,
-        sync=counted(gaps.sync) / 1e6,
-        setup=counted(gaps.setup) / 1e6,
-        launch_call=counted(gaps.launch_call) / 1e6,
-        framework=counted(gaps.framework) / 1e6,
-        paused=counted(gaps.paused) / 1e6,
-        unattributed=counted(gaps.unattributed) / 1e6,
-        unsure=counted(gaps.unsure) / 1e6,
-        unusual=counted(gaps.unusual) / 1e6,
-        outside=counted(gaps.outside) / 1e6,
+        **{name: counted(getattr(gaps, name)) / 1e6 for name in (*CAUSES, *_OF_CAUSES)},
         gaps=counted(total > 0),
         pauses=counted(gaps.paused > 0),
         exposed_ns=exposed_ns,
