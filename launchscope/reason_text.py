@@ -88,6 +88,7 @@ _TEXTS: dict[ReasonCode, str] = {
     "own_process": "the {name} pass needs a process of its own",
     "pass_ended_process": "the {name} pass ended the process before {names} could run",
     "smaller_part": "a smaller part of the step may be captured",
+    "another_rank": "another rank is not measured yet",
     "fewer_steps": "its step was seen {steps} times, so every pass takes fewer steps",
     "optimizer_steps": "each optimizer step counts as a step",
     "forward_steps": "each forward counts as a step",

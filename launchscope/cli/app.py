@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -146,6 +147,8 @@ def main(arguments: list[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["--"]:
         del words[0]
+    if words and re.match(r"--local[-_]rank=\d+$", words[0]):
+        words.append(words.pop(0))  # of the script: launchers put it behind our own name
     open_streams()
     if _COMPLETION in os.environ:  # typer quotes a shell that it does not know
         os.environ[_COMPLETION] = without_commands(visible(os.environ[_COMPLETION]))

@@ -8,6 +8,7 @@ import typer
 
 from launchscope.cli.options import MODULE, RUN, Typed, shares
 from launchscope.cli.output import Outputs
+from launchscope.errors import LaunchscopeError
 
 if TYPE_CHECKING:
     from launchscope.model import Profile
@@ -32,6 +33,7 @@ def profile(
     """
     from launchscope.model import Profile
     from launchscope.workflows import profile as workflow
+    from launchscope.workflows import ranks
     from launchscope.workflows.last_run import keep
     from launchscope.workflows.target import script_target
 
@@ -47,12 +49,25 @@ def profile(
         )
     on_work = outputs.annotate if keeps_trace else None
     alone = outputs.shown.name != "terminal"  # on stdout, for a program
-    result = workflow.profile(target, settings, console, on_work=on_work, to_stderr=alone)
-    again = outputs.report_again(kept=keep(result.profile))
-    commands = (*_to_adopt(result.profile), *_rule_to_read(result.profile), *again)
-    return outputs.deliver(
-        result.profile, console, commands, result.problem, after_script=not alone
-    )
+    with ranks.joined_ranks(console.environ) as group:
+        if group is None:
+            result = workflow.profile(target, settings, console, on_work=on_work, to_stderr=alone)
+        else:
+            try:
+                of_all = ranks.profile_ranks(
+                    group, target, settings, console, on_work=on_work, to_stderr=alone
+                )
+            except LaunchscopeError as error:  # said before the other ranks may end
+                console.error(str(error), error.hint)
+                return error.exit_code
+            if of_all is None:
+                return ranks.wait_for_report(group, console)
+            result = of_all
+        again = outputs.report_again(kept=keep(result.profile))
+        commands = (*_to_adopt(result.profile), *_rule_to_read(result.profile), *again)
+        return outputs.deliver(
+            result.profile, console, commands, result.problem, after_script=not alone
+        )
 
 
 def _to_adopt(profile: Profile) -> tuple[str, ...]:

@@ -28,11 +28,8 @@ from launchscope.model.comparison import (
     NearestPoint as NearestPoint,
     Point as Point,
     PointFailure as PointFailure,
-    RankRow as RankRow,
-    Ranks as Ranks,
     Side as Side,
     SizeCount as SizeCount,
-    Skew as Skew,
     Strategies as Strategies,
     Strategy as Strategy,
     StrategyName as StrategyName,
@@ -72,7 +69,6 @@ from launchscope.model.profile import (
     PeriodicWork as PeriodicWork,
     WorkCount as WorkCount,
     Profile as Profile,
-    Recommendation as Recommendation,
     Replay as Replay,
     ScopeReplay as ScopeReplay,
     ShapeReplay as ShapeReplay,
@@ -82,6 +78,12 @@ from launchscope.model.profile import (
     StepGroup as StepGroup,
     Verdict as Verdict,
     WorkComparison as WorkComparison,
+)
+from launchscope.model.ranks import (
+    RankRow as RankRow,
+    Ranks as Ranks,
+    Recommendation as Recommendation,
+    Skew as Skew,
 )
 from launchscope.model.reason import (
     Reason as Reason,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from launchscope.frozen import dataclass
 from launchscope.model.launching import Histograms, OverheadRow, QueueDepth, StreamRow
+from launchscope.model.ranks import Ranks, Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (
     Cause,
@@ -27,15 +28,6 @@ from launchscope.model.recording import (
 from launchscope.model.shown import Shown
 from launchscope.model.timeline import Timelines
 
-Recommendation = Literal[
-    "adopt",
-    "adopt_after_fixes",
-    "adopt_bucketed",
-    "already_graphed",
-    "stay_eager",
-    "unsafe",
-    "inconclusive",
-]
 Basis = Literal["measured", "what_if", "predicted", "structural"]
 Severity = Literal["info", "advice", "warning", "error"]
 
@@ -370,6 +362,7 @@ class Profile(Shown):
     overhead_by_line: tuple[OverheadRow, ...] | None = None
     overhead_by_module: tuple[OverheadRow, ...] | None = None
     launches_by_operator: tuple[OverheadRow, ...] | None = None
+    ranks: Ranks | None = None  # of a run of several, all together
     notes: tuple[str, ...] = ()
     facts: Facts = field(default_factory=Facts)
     threshold_pct: float = 15.0

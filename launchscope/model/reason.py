@@ -133,6 +133,7 @@ ReasonCode = Literal[
     "own_process",
     "pass_ended_process",
     "smaller_part",
+    "another_rank",
     "fewer_steps",
     "optimizer_steps",
     "forward_steps",

@@ -30,7 +30,7 @@ from launchscope.model import (
     Ranks,
     Recording,
 )
-from launchscope.model.comparison import RankRow
+from launchscope.model.ranks import RankRow
 from launchscope.parser import (
     SAVED,
     Reading,
@@ -307,7 +307,7 @@ def _rows(path: Path, options: ReadOptions) -> list[tuple[RankRow, Collectives |
     a summary. If the file cannot be read, the row says why."""
     try:
         if path.is_file() and _schema(path) == "ranks":
-            return _summarized(path)
+            return summarized(path)
         row, collectives = _rank(path, options)
     except LaunchscopeError as error:
         row, collectives = RankRow("", problem=str(error)), None
@@ -328,7 +328,7 @@ def _rank(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None
     return row, collectives_of(traces[0]) if traces else None
 
 
-def _summarized(path: Path) -> list[tuple[RankRow, Collectives | None]]:
+def summarized(path: Path) -> list[tuple[RankRow, Collectives | None]]:
     """The rows of a saved report of ranks. Which rank is late is found anew, among all."""
     saved = read_saved(path, Ranks)
     try:

@@ -18,7 +18,8 @@ from launchscope.model import Profile, Recording, Schedule, ShownResult, Target
 from launchscope.reason_text import reason_text
 from launchscope.runner.parent import session
 from launchscope.runner.parent.child_watch import ProgressEvent
-from launchscope.runner.protocol.events import FilesLoaded
+from launchscope.runner.parent.rank_group import RankGroup
+from launchscope.runner.protocol.events import FilesLoaded, ScriptFailed
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.signals import exit_code_of, held_back, ignore_further_signals
@@ -44,6 +45,7 @@ class ScriptRun:
     interrupted: bool = False
     loaded: tuple[FilesLoaded, ...] = ()  # below the tree that was named
     failed_later: ScriptError | None = None
+    script_error: ScriptFailed | None = None
 
     def whole(self) -> Profile:
         """The Profile of a run without a problem. Raises MeasureError for one: a script's own exit
@@ -80,6 +82,7 @@ class ScriptRunner:
         *,
         stdout: int | None = _STDERR,
         on_work: OnWork | None = None,
+        group: RankGroup | None = None,
     ):
         if settings.python is not None and shutil.which(settings.python) is None:
             raise UsageError(
@@ -95,6 +98,7 @@ class ScriptRunner:
         self._progress = progress
         self._stdout = stdout
         self._on_work = on_work
+        self._group = group
         self._folder: Path | TemporaryFolder | None = None
 
     def __enter__(self) -> ScriptRunner:
@@ -130,15 +134,15 @@ class ScriptRunner:
             strategy=strategy,
             folder=folder,
             tree=tree,
+            group=self._group,
         )
         schedule = schedule or self._settings.schedule
         outcome: session.Outcome | None = None
         try:
             with held_back():
                 self._folder = self._new_folder(target, label)
-            outcome = session.record(
-                target, schedule, options, Path(self._folder), self._progress.on_event
-            )
+            place = Path(self._folder) if self._folder else self._begin_round()
+            outcome = session.record(target, schedule, options, place, self._progress.on_event)
             if outcome.interrupted:
                 ignore_further_signals()
             loading.join()
@@ -152,6 +156,13 @@ class ScriptRunner:
             if outcome is not None:
                 outcome.settle()
             self._progress.on_event(ProgressEvent("ended"))
+
+    def _begin_round(self) -> Path:
+        """The folder of this rank's recording."""
+        assert self._group is not None
+        self._group.begin_round()
+        self._group.recording.mkdir(parents=True, exist_ok=True)
+        return self._group.recording
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
         from launchscope.parser import read_recording
@@ -185,10 +196,14 @@ class ScriptRunner:
             outcome.interrupted,
             outcome.loaded,
             outcome.failed_later,
+            outcome.script_error,
         )
 
-    def _new_folder(self, target: Target, label: str) -> Path | TemporaryFolder:
-        """A temporary folder, or `train.launchscope` (`train-2.launchscope`, ...) here."""
+    def _new_folder(self, target: Target, label: str) -> Path | TemporaryFolder | None:
+        """A temporary folder, or `train.launchscope` (`train-2.launchscope`, ...) here; of a rank,
+        None: it has its own in the group's."""
+        if self._group is not None:
+            return None
         if not self._settings.keep_trace:
             try:
                 return TemporaryFolder()

@@ -20,5 +20,8 @@ class Progress:
     def status(self, text: str) -> None:
         """What happens right now, until the next call. An empty text ends it."""
 
+    def beside(self, text: str) -> None:
+        """Lines that a person needs although they are not in the report."""
+
     def note(self, text: str) -> None:
         """Something to know about the result."""

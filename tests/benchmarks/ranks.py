@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from launchscope.analysis.comparison.ranks import ranks_of, summary
-from launchscope.model.comparison import RankRow
+from launchscope.model.ranks import RankRow
 from launchscope.report import render
 from tests.builders import many_ranks
 

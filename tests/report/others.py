@@ -21,7 +21,7 @@ from launchscope.model import (
     StepTimeline,
     Timelines,
 )
-from launchscope.model.comparison import RankRow
+from launchscope.model.ranks import RankRow
 from launchscope.rules import advise
 from tests.rules.profiles import profile
 

@@ -11,7 +11,7 @@ import pytest
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import ranks_of
 from launchscope.model import Difference, Metric, Profile
-from launchscope.model.comparison import RankRow
+from launchscope.model.ranks import RankRow
 from launchscope.report import RenderOptions, render
 from launchscope.report.documents import document_of
 from launchscope.report.figures import figures_of

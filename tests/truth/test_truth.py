@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from launchscope.model import Profile
-from launchscope.model.comparison import Ranks
+from launchscope.model.ranks import Ranks
 from launchscope.workflows.load_input import ReadOptions, find_input, profile_of
 from launchscope.workflows.progress import Progress
 from tests.truth.raw import Iteration, Work, busy_ms, file_of, iterations, length

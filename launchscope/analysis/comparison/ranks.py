@@ -9,13 +9,19 @@ from statistics import median
 
 from launchscope.analysis.comparison.collectives import Collectives, arrivals, packed
 from launchscope.model import Profile
-from launchscope.model.comparison import RankRow, Ranks, Skew
+from launchscope.model.ranks import RankRow, Ranks, Skew, SlowestBy
 from launchscope.wording import listed, listed_first, ms, pct, plural
 
 _SKEWS = (
     "own_ms", "iteration_ms", "busy_ms", "communication_ms", "exposed_communication_ms",
-    "launches_per_step",
+    "launch_overhead_ms", "launches_per_step",
+    "device_ops_per_step",
 )  # fmt: skip
+_WORK: dict[SlowestBy, str] = {
+    "compute_ms": "computing on its GPU",
+    "launch_overhead_ms": "launching, while its GPU waits",
+    "data_wait_ms": "waiting for data",
+}
 _MOST_NAMED = 8
 # Ranks that differ by less than this are alike.
 _LEAST_SKEW_PCT = 1.0
@@ -35,7 +41,10 @@ def rank_row(profile: Profile, name: str) -> RankRow:
         exposed_communication_ms=exposed,
         own_ms=None if iteration is None or exposed is None else max(iteration - exposed, 0.0),
         launches_per_step=profile.value("launches_per_step"),
+        device_ops_per_step=profile.value("device_ops_per_step"),
         launch_overhead_pct=profile.value("launch_overhead_pct"),
+        launch_overhead_ms=profile.value("launch_overhead_ms"),
+        data_wait_ms=profile.value("data_wait_ms"),
         removable_pct=profile.value("removable_pct"),
         recommendation=None if verdict is None else verdict.recommendation,
         target=None if target.kind == "trace" else " ".join((target.name, *target.args)),
@@ -109,10 +118,40 @@ def ranks_of(
             for row in by_rank
         ]
     headline = _headline(len(rows), len(known), slowest, skews)
+    by = None if slowest is None else _slowest_by(slowest, timed)
+    if by is not None:
+        headline += f" It spends that on {_WORK[by]}."
     if arrived:
         headline += _last_to_arrive(by_rank, len(arrived))
     name = None if slowest is None else slowest.name
-    return Ranks(tuple(by_rank), tuple(skews), name, headline, tuple(problems), arrivals=arrived)
+    return Ranks(
+        tuple(by_rank),
+        tuple(skews),
+        name,
+        headline,
+        tuple(problems),
+        arrivals=arrived,
+        slowest_by=by,
+    )
+
+
+def _slowest_by(slowest: RankRow, rows: Sequence[RankRow]) -> SlowestBy | None:
+    """What makes up at least half of the time that a rank works longer than the others do."""
+    others = [row for row in rows if row is not slowest]
+    if not others or slowest.own_ms is None:
+        return None
+    own = [row.own_ms for row in others if row.own_ms is not None]
+    more = slowest.own_ms - median(own)
+    if more * 100.0 < _LEAST_SKEW_PCT * median(own):
+        return None
+    longer: dict[SlowestBy, float] = {}
+    for key in _WORK:
+        usual = [value for row in others if (value := getattr(row, key)) is not None]
+        mine = getattr(slowest, key)
+        if usual and mine is not None:
+            longer[key] = mine - median(usual)
+    most = max(longer, key=longer.__getitem__, default=None)
+    return None if most is None or longer[most] < more / 2 else most
 
 
 def summary(ranks: Ranks, collectives: Mapping[str, Collectives]) -> Ranks:

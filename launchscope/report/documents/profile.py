@@ -36,6 +36,7 @@ from launchscope.report.documents.labels import (
     periodic_work,
 )
 from launchscope.report.documents.launching import launching
+from launchscope.report.documents.ranks import rank_sections
 from launchscope.rules import find_rule
 from launchscope.rules.profile_queries import gain
 from launchscope.wording import (
@@ -47,6 +48,7 @@ from launchscope.wording import (
     pct,
     place,
     plural,
+    sentence,
     times,
     with_unit,
 )
@@ -97,6 +99,7 @@ def document(profile: Profile, top: int) -> Document:
             _times(profile),
             iteration(profile),
             _costs(profile),
+            *of_ranks(profile, top),
             _step_groups(profile),
             _devices(profile),
             items("Between steps, not in every iteration", _periodic(profile)),
@@ -108,6 +111,16 @@ def document(profile: Profile, top: int) -> Document:
             notes(profile.notes),
         ),
     )
+
+
+def of_ranks(profile: Profile, top: int) -> tuple[Section, ...]:
+    """The ranks side by side; none of a run of one."""
+    ranks = profile.ranks
+    if ranks is None:
+        return ()
+    tables = rank_sections(ranks, top)
+    first = replace(tables[0], blocks=(Paragraph(ranks.headline), *tables[0].blocks))
+    return first, *tables[1:], items("Notes on the ranks", map(sentence, ranks.notes))
 
 
 def answer(profile: Profile) -> Document:

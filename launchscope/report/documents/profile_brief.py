@@ -24,6 +24,7 @@ from launchscope.wording import listed, ms, plural, sentence, times
 # The gain, its bounds, the share of graphs, that nothing ran on a GPU.
 _IN_HEADLINE = ("LS001", "LS005", "LS008", "LS041")
 _MOST_ROWS, _MOST_PARTS, _MOST_TO_DO, _MOST_NOTES = 5, 4, 3, 3
+_MOST_RANKS = 8
 # In a tight report: the bars have the other rows, and parts below this share are left out.
 _FEWEST_ROWS, _SMALLEST_PART_PCT = 3, 2.0
 # Beside the durations, as many as there is room for.
@@ -47,6 +48,7 @@ def document(profile: Profile, *, tight: bool = False) -> Document:
     shown = sections(
         _figures(profile, _FEWEST_ROWS if tight and parts.blocks else _MOST_ROWS),
         _parts(parts, _SMALLEST_PART_PCT if tight else 0.0),
+        *_of_ranks(profile),
         Section("What to do", (Items(steps[:most], numbered=True), Entries(_fixes(profile)))),
         Section("Keep in mind", (Entries(_doubts(profile)),)),
         notes(_remarks(profile)),
@@ -57,6 +59,15 @@ def document(profile: Profile, *, tight: bool = False) -> Document:
         context=(" · ".join(answer.context),),
         sections=shown,
     )
+
+
+def _of_ranks(profile: Profile) -> tuple[Section, ...]:
+    if profile.ranks is None:
+        return ()
+    first, *_ = full.of_ranks(profile, _MOST_RANKS)
+    notes_on_them = Items(tuple(map(sentence, profile.ranks.notes[:_MOST_NOTES])))
+    blocks = first.blocks if len(profile.ranks.rows) <= _MOST_RANKS else first.blocks[:1]
+    return (Section("Ranks", (*blocks, notes_on_them)),)
 
 
 def not_shown(profile: Profile, page: str = "") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from launchscope.model import Ranks
-from launchscope.model.comparison import RankRow, Skew
+from launchscope.model.ranks import RankRow, Skew
 from launchscope.report.document import Cell, Column, Document, Section, Table, notes, sections
 from launchscope.report.documents.labels import VERDICTS
 from launchscope.wording import count, ms, pct, plural
@@ -21,7 +21,9 @@ _SKEWS = {
     "busy_ms": "GPU busy",
     "communication_ms": "collectives",
     "exposed_communication_ms": "exposed collectives",
+    "launch_overhead_ms": "launch overhead",
     "launches_per_step": "launches per step",
+    "device_ops_per_step": "device operations per step",
 }
 
 
@@ -35,12 +37,17 @@ def document(value: Ranks, top: int) -> Document:
         title=plural(len(value.rows), "file"),
         headline=value.headline,
         context=(_OWN,) if is_ranks else (),
-        sections=sections(
-            Section("Rank by rank" if is_ranks else "Files", (_rows(value, top),)),
-            Section("Differences between the ranks", (_skews(value),)),
-            Section("The last to arrive", (_arrivals(value, top), _longest(value, top))),
-            notes(value.notes),
-        ),
+        sections=sections(*rank_sections(value, top), notes(value.notes)),
+    )
+
+
+def rank_sections(value: Ranks, top: int) -> tuple[Section, ...]:
+    """The tables of ranks or files."""
+    is_ranks = value.kind == "ranks"
+    return (
+        Section("Rank by rank" if is_ranks else "Files", (_rows(value, top),)),
+        Section("Differences between the ranks", (_skews(value),)),
+        Section("The last to arrive", (_arrivals(value, top), _longest(value, top))),
     )
 
 
@@ -63,15 +70,26 @@ def _rows(value: Ranks, top: int) -> Table:
         (Column("verdict", "left", fit="wrap"), _verdict),
         (Column("file", "left", fit="wrap"), lambda row: row.name),
     ]
+    if any(row.device_ops_per_step is not None for row in value.rows):
+        columns.insert(3, figure("device ops", lambda row: row.device_ops_per_step, count))
     if value.kind == "files":
         if all(row.target is None for row in value.rows):
             return Table.of(value.rows, columns.pop(), *columns)
         name = Column("workload", "left", key=True, fit="cut_start")
         return Table.of(value.rows, (name, lambda row: row.target), *columns)
     columns.insert(2, figure("collectives", lambda row: row.communication_ms, ms))
+    columns.insert(0, figure("own", lambda row: row.own_ms, ms))
+    if all(map(_is_live, value.rows)):
+        columns.pop()
+    columns = [each for each in columns if any(each[1](row) is not None for row in value.rows)]
     rank = figure("rank", lambda row: row.rank, count)
     rows, most = _most(value.rows, lambda row: -(row.own_ms or 0.0), top)
-    return Table.of(rows, rank, figure("own", lambda row: row.own_ms, ms), *columns, top=most)
+    return Table.of(rows, rank, *columns, top=most)
+
+
+def _is_live(row: RankRow) -> bool:
+    """Whether the row is of a rank that gave its results by itself, and of no file."""
+    return row.name == f"rank {row.rank}"
 
 
 def _most(
@@ -83,13 +101,13 @@ def _most(
 
 def _verdict(row: RankRow) -> Cell | str | None:
     if row.problem is not None:
-        return Cell("not read", "bad")
+        return Cell("not measured" if _is_live(row) else "not read", "bad")
     return None if row.recommendation is None else VERDICTS[row.recommendation][0]
 
 
 def _skews(value: Ranks) -> Table:
     def figure(skew: Skew, number: float) -> str:
-        return count(number) if skew.key == "launches_per_step" else ms(number)
+        return ms(number) if skew.key.endswith("_ms") else count(number)
 
     return Table.of(
         value.skews,

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from launchscope.runner.child.step_controller import StepController
 
 _POLL_S, _RELEASED_WITHIN_S = 0.002, 30.0
+_MOST_SHOWN = 6000  # characters of a traceback
 
 
 def _plan(path: Path) -> Plan | None:
@@ -115,7 +117,12 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
             raised = not (exits or isinstance(ends, KeyboardInterrupt))
             suspects = [c.suspect for c in controllers if raised]
             kind, starved = class_name(ends), is_out_of_memory(ends)
-            folder.emit(ScriptFailed(kind, exits, starved, next(iter(suspects), None)))
+            shown, now = "", time.time()
+            if plan.stop_file is not None and not exits:  # rank 0 reports it
+                with contextlib.suppress(Exception):  # the script's own __str__
+                    shown = "".join(traceback.format_exception(ends))[-_MOST_SHOWN:]
+            suspect = next(iter(suspects), None)
+            folder.emit(ScriptFailed(kind, exits, starved, suspect, now, shown))
             code = exit_code_of(ends)
         ends = None
     if os.getpid() != own:

@@ -27,6 +27,7 @@ from launchscope.runner.child.plain_values import class_name, module_tensors, te
 from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
+from launchscope.runner.child.shutdown.together import stop_together
 from launchscope.runner.child.source_tree import loaded_files
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, ZERO_GRAD, Pattern
 from launchscope.runner.child.steps.detector import StepDetector
@@ -542,12 +543,16 @@ class StepController(StepObserver):
         self.hooks.remove()
         self._report_files()
         self.folder.emit(events.MeasuringEnded())
-        if self.plan.stop_after:
-            stop_script(
-                self.torch,
-                lambda: not self.unwound and self.hooks.on_script_thread(),
-                self._leave_at_once,
-            )
+        if self.plan.stop_after and self.plan.stop_file is not None:
+            stop_together(self.torch, self.plan.stop_file, self._stop, self._may_stop)
+        elif self.plan.stop_after:
+            self._stop()
+
+    def _may_stop(self) -> bool:
+        return not self.unwound and self.hooks.on_script_thread()
+
+    def _stop(self) -> None:
+        stop_script(self.torch, self._may_stop, self._leave_at_once)
 
     def _broke(self, error: Exception) -> None:
         """The script goes on without us, after an error of our own."""

@@ -52,6 +52,7 @@ class ChildReport:
     timed_out: bool = False
     killed: bool = False
     hung_in: str | None = None
+    lost_rank: int | None = None  # a rank that ended first; this one was stopped then
     refused_write: str | None = None  # the path that a run must not write to
     write_error: OSError | None = None  # why not everything the child found is on disk
 
@@ -191,6 +192,8 @@ def problem_of(
     `ran_well`: it did, in an earlier run."""
     if report.interrupted:
         return None
+    if report.lost_rank is not None and report.killed and not (report.done or report.enough):
+        return MeasureError(f"it waited for rank {report.lost_rank}, which had ended")
     if report.timed_out:
         if measured:
             return None

@@ -17,6 +17,7 @@ from typing import Literal
 from launchscope.reason_text import reason_text
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.parent.child_report import ChildReport
+from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.sentinel import GRACE_TERM_S, Sentinel, descendants, send
 from launchscope.runner.parent.time_left import TimeLeft
@@ -30,6 +31,8 @@ _POLL_S = 0.02
 # which kill 30 s later. A DataLoader that is interrupted may wait 5 s for each of its workers.
 # Ctrl-C sets no limit: a debugger goes on after it.
 _GRACE_DONE_S, _GRACE_EXIT_S, _GRACE_BATCH_S = 120.0, 10.0, 25.0
+# A script that waits for another rank, which has ended, gets so long to notice.
+_GRACE_RANK_S = 10.0
 # After this long, launchscope says what it waits for after a signal.
 _LATE_S = 2.0
 # A later SIGINT is another one; `timeout` sends the same one to us and to our group.
@@ -89,12 +92,17 @@ class ChildWatch:
     that come are passed on, and no child outlives launchscope."""
 
     def __init__(
-        self, on_progress: Callable[[ProgressEvent], None], timeout_s: float | None, full: bool
+        self,
+        on_progress: Callable[[ProgressEvent], None],
+        timeout_s: float | None,
+        full: bool,
+        group: RankGroup | None = None,
     ):
         self.signals = ScriptSignals()
         self._sentinel: Sentinel | None = None
         self._on_progress = on_progress
         self._full = full
+        self._group = group
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._leaving: subprocess.Popen[bytes] | None = None
         self._time_left = TimeLeft()
@@ -143,11 +151,15 @@ class ChildWatch:
         last, late_at, tick_at = quiet_since, None, quiet_since
         # What came before the child was there did not come to it.
         early = len(self.signals.came)
+        counted = False  # as measured, among the ranks
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 report.exit_code = child.wait(timeout=_POLL_S)
             if self._read_events(folder, report):
                 quiet_since = time.monotonic()
+            if self._group is not None and report.done and not counted:
+                counted = True
+                self._group.measured()
             if report.exit_code is None:
                 while self.signals.came:
                     number, now = self.signals.came.pop(0), time.monotonic()
@@ -183,8 +195,13 @@ class ChildWatch:
             if now - quiet_since > _QUIET_S and not said_what_is_awaited:
                 said_what_is_awaited = True
                 self._say_what_is_awaited(report)
-            if kill_at is None and report.done and not self._full:
-                kill_at = now + _GRACE_DONE_S
+            if kill_at is None and self._group is not None:
+                report.lost_rank = self._group.lost_rank()
+                if report.lost_rank is not None:
+                    kill_at = now + _GRACE_RANK_S
+            stays = self._group is not None and not self._group.stop_file.exists()
+            if kill_at is None and report.done and not (self._full or stays):
+                kill_at = now + (_GRACE_DONE_S if self._group is None else _GRACE_RANK_S)
             if self._deadline is not None and now > self._deadline:
                 report.timed_out = not report.done
                 kill_at = now
@@ -195,7 +212,7 @@ class ChildWatch:
                 report.hung_in = report.current_pass
                 kill_at = now
             if kill_at is not None and now >= kill_at:
-                if report.done:
+                if report.done and self._group is None:
                     text = "the script did not end by itself and was stopped"
                     report.notes.append(text)
                     self._on_progress(ProgressEvent("note", text=text))

@@ -27,9 +27,10 @@ from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.gpu_clock import ClockWatch
 from launchscope.runner.parent.interpreter import child_command, stdin_of
+from launchscope.runner.parent.rank_group import RankGroup, Wish
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
-from launchscope.runner.protocol.events import FilesLoaded
+from launchscope.runner.protocol.events import FilesLoaded, ScriptFailed
 from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.plain import to_plain
 from launchscope.runner.protocol.signals import interrupt_signal
@@ -51,6 +52,7 @@ class RunOptions:
     strategy: str | None = None  # for adopting graphs, that it runs under
     folder: str | None = None  # its working directory; None: ours
     tree: SourceTree | None = None
+    group: RankGroup | None = None  # of the ranks that run it together
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Outcome:
     settle: Callable[[], None] = lambda: None
     loaded: tuple[FilesLoaded, ...] = ()  # of the tree that the options name
     failed_later: ScriptError | None = None
+    script_error: ScriptFailed | None = None
 
 
 def record(
@@ -97,7 +100,9 @@ class _Session:
         self._deferred: set[str] = set()  # passes that need a process of their own
         self._failed_later: ScriptError | None = None
         self._start = working_directory()
-        self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.schedule.full)
+        self._watch = ChildWatch(
+            self.on_progress, self.options.timeout_s, self.schedule.full, self.options.group
+        )
 
     def run(self) -> Outcome:
         try:
@@ -122,6 +127,7 @@ class _Session:
             self._watch.close,
             tuple(self.collected.loaded),
             self._failed_later,
+            report.script_error,
         )
 
     def _run_as_often_as_needed(self) -> ChildReport:
@@ -158,11 +164,29 @@ class _Session:
                     f"well without it: this is a bug in launchscope, please report it"
                 )
             if report.interrupted or report.timed_out or report.write_error is not None:
+                if self.options.group is not None:
+                    self.options.group.run_again("over", lambda: True)
                 break
-            again = self._leave_side_stream() or self._why_again(report)
+            again = self._with_other_ranks(self._leave_side_stream() or self._why_again(report))
             if again is not None:
                 self._ran_well = self._ran_well or not (report.exit_code or report.failed)
         return report
+
+    def _with_other_ranks(self, again: Reason | None) -> Reason | None:
+        """Why all ranks run the script once more; None if one of them cannot."""
+        group, signals = self.options.group, self._watch.signals
+        if group is None:
+            return again
+        may = self.collected.runs < self.options.max_runs
+        wish: Wish = "over" if not may else "able" if again is None else "again"
+        if group.run_again(wish, lambda: signals.caught is not None):
+            return again or Reason("another_rank")
+        if again is not None:
+            why = reason_text(again)
+            self.collected.note(
+                f"not everything was measured: {why}, and another rank cannot run once more"
+            )
+        return None
 
     def _conclude(self, report: ChildReport) -> LaunchscopeError | None:
         """Write the recording; the problem to report, None if there is none."""
@@ -311,6 +335,10 @@ class _Session:
             interrupt_signal=interrupt_signal(),
             tree=self.options.tree,
         )
+        group, own = self.options.group, dict[str, str]()
+        if group is not None:
+            own = group.begin_run()
+            plan = replace(plan, stop_file=str(group.stop_file))
         folder.create(plan)
         report = ChildReport(folder.path)
         if self.options.tree is not None:  # it is compared with other runs
@@ -319,7 +347,7 @@ class _Session:
         if inside is not None and python is not None and os.path.dirname(python):
             python = os.path.abspath(python)  # it was given from here
         command = child_command(python, folder.path)
-        environment = {**os.environ, **self.options.environ}
+        environment = {**os.environ, **own, **self.options.environ}
         with stdin_of(self.target) as stdin:
             try:
                 child = subprocess.Popen(

@@ -124,6 +124,9 @@ class ScriptFailed(Event):
     exits: bool
     out_of_memory: bool = False
     in_pass: str | None = None
+    # Where the script is one rank of several: when, and the end of its traceback.
+    unix_s: float | None = None
+    traceback: str = ""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from launchscope.analysis.comparison.collectives import Collectives, arrivals, c
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.analysis.timeline.communication import is_collective
 from launchscope.model import Profile
-from launchscope.model.comparison import RankRow, Ranks
+from launchscope.model.ranks import RankRow, Ranks
 from launchscope.report import render
 from launchscope.rules import advise
 from launchscope.workflows.load_input import ReadOptions, find_input

@@ -1,0 +1,115 @@
+"""The ranks of one run, or unrelated files, side by side."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from launchscope.frozen import dataclass
+
+Recommendation = Literal[
+    "adopt",
+    "adopt_after_fixes",
+    "adopt_bucketed",
+    "already_graphed",
+    "stay_eager",
+    "unsafe",
+    "inconclusive",
+]
+
+SlowestBy = Literal["compute_ms", "launch_overhead_ms", "data_wait_ms"]
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """One file. None: not measured, or not known. With a `problem` it could not be read."""
+
+    name: str
+    rank: int | None = None
+    iteration_ms: float | None = None
+    busy_ms: float | None = None  # of an iteration
+    communication_ms: float | None = None  # in collectives, per iteration
+    exposed_communication_ms: float | None = None  # of that, while nothing else computed
+    own_ms: float | None = None  # the rest of the iteration
+    last_arrivals: int | None = None  # collectives at which it was the last rank
+    waited_for_ms: float | None = None  # by another rank, in those collectives together
+    launches_per_step: float | None = None
+    device_ops_per_step: float | None = None  # of a rehearsal
+    launch_overhead_pct: float | None = None
+    launch_overhead_ms: float | None = None  # of an iteration, while the GPU was idle
+    data_wait_ms: float | None = None  # likewise
+    removable_pct: float | None = None
+    recommendation: Recommendation | None = None
+    problem: str | None = None
+    target: str | None = None  # the command that was profiled
+    world_size: int | None = None  # of a distributed run
+    traceback: str | None = None  # its end, of a script that failed
+
+    @property
+    def compute_ms(self) -> float | None:
+        """GPU time of an iteration without exposed collectives."""
+        if self.busy_ms is None or self.exposed_communication_ms is None:
+            return None
+        return max(self.busy_ms - self.exposed_communication_ms, 0.0)
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One collective of several ranks: its place among those of its process group (None: not
+    named), the name of the file whose rank was the last to arrive (None: they arrived together),
+    and the longest that another one waited for it."""
+
+    place: int
+    name: str
+    last: str | None
+    waited_ms: float
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class RankCollectives:
+    """The collectives of one rank, from which it can be aligned with others that are read later.
+
+    `start` and `end` are little-endian 64-bit integers, ns on the rank's own clock; `kernel` and
+    `group` 32-bit ones, rows of `kernels` and `groups` ("": not named). In JSON, all are base64.
+    """
+
+    name: str  # of the rank's row
+    kernels: tuple[str, ...]
+    groups: tuple[str, ...]
+    kernel: bytes
+    group: bytes
+    start: bytes
+    end: bytes
+
+
+@dataclass(frozen=True)
+class Skew:
+    """The spread of one figure over the ranks: smallest, median and largest."""
+
+    key: str
+    low: float
+    middle: float
+    high: float
+
+    @property
+    def pct(self) -> float | None:
+        """Largest less smallest, of the median."""
+        return 100.0 * (self.high - self.low) / self.middle if self.middle else None
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Rows by rank, or by name where the `files` are not ranks of one run. `slowest` is the rank
+    with the most time of its own: in a collective the others wait for it. Only a summary, which is
+    made to be merged with others, has `collectives`."""
+
+    rows: tuple[RankRow, ...]
+    skews: tuple[Skew, ...]
+    slowest: str | None
+    headline: str
+    notes: tuple[str, ...] = ()
+    kind: Literal["ranks", "files"] = "ranks"
+    arrivals: tuple[Arrival, ...] = ()
+    collectives: tuple[RankCollectives, ...] = ()
+    slowest_by: SlowestBy | None = None  # what it does longer than the others
+    schema: str = "launchscope/ranks/2"

@@ -1,0 +1,231 @@
+"""Profiles every rank of a distributed run: each records and analyzes its own, rank 0 reports."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from launchscope.config import Settings
+from launchscope.errors import InputError, LaunchscopeError, MeasureError, ScriptError
+from launchscope.frozen import dataclass
+from launchscope.host import working_directory, write_whole
+from launchscope.model import Profile, Ranks, Target
+from launchscope.runner.parent.rank_group import RankGroup
+from launchscope.runner.parent.rank_place import FOLDER_VARIABLE, rank_place
+from launchscope.wording import listed_first, plural
+from launchscope.workflows.profile import ProfileResult, ScriptRun, ScriptRunner
+from launchscope.workflows.progress import Progress
+
+if TYPE_CHECKING:
+    from launchscope.analysis.comparison.collectives import Collectives
+    from launchscope.analysis.timeline.work import Work
+    from launchscope.workflows.profile import OnWork
+
+_STDERR = 2
+_PROFILE, _SUMMARY = "profile.json", "ranks.json"
+_MOST_ARRIVALS = 200  # of a report; those with the longest waits
+_MOST_NAMED = 8
+
+
+@contextlib.contextmanager
+def joined_ranks(environ: Mapping[str, str]) -> Iterator[RankGroup | None]:
+    """The ranks that a launcher started with this process; None where it runs alone."""
+    place = rank_place(environ)
+    if place is None:
+        yield None
+        return
+    with RankGroup(place) as group:
+        yield group
+
+
+class RankRunner(ScriptRunner):
+    """Runs a script as one rank of several, and gives its results to rank 0."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        progress: Progress,
+        group: RankGroup,
+        *,
+        stdout: int | None = _STDERR,
+        on_work: OnWork | None = None,
+    ):
+        self.group, self._more = group, on_work
+        self._collectives: Collectives | None = None
+        progress = progress if group.rank == 0 else Progress()
+        super().__init__(settings, progress, stdout=stdout, on_work=self._on_traced, group=group)
+
+    def _on_traced(self, work: Work, pauses: bool) -> None:
+        from launchscope.analysis.comparison.collectives import collectives_of
+
+        self._collectives = collectives_of(work.trace)
+        if self._more is not None:
+            self._more(work, pauses)
+
+    def run(self, target: Target, **options: Any) -> ScriptRun:
+        """Run the target once, together with all ranks. What it came to is published."""
+        rounds, self._collectives = self.group.round, None
+        run = super().run(target, **options)
+        if self.group.round == rounds:  # it could not even begin
+            self.group.begin_round()
+        self.group.interrupted = self.group.interrupted or run.interrupted
+        self._publish(run)
+        return run
+
+    def _publish(self, run: ScriptRun) -> None:
+        from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary
+        from launchscope.report import render
+
+        group, problem = self.group, run.problem or run.failed_later
+        failed = run.script_error
+        if run.profile is not None:
+            name = f"rank {group.rank}"
+            row = replace(rank_row(run.profile, name), rank=group.rank, world_size=group.size)
+            found = {name: self._collectives} if self._collectives is not None else {}
+            with contextlib.suppress(OSError):
+                content = render(run.profile, "json")
+                write_whole(group.recording / _PROFILE, _bytes(content))
+                ranks = summary(ranks_of([row], found, is_one_run=True), found)
+                write_whole(group.recording / _SUMMARY, _bytes(render(ranks, "json")))
+        group.publish(
+            {
+                "problem": None if problem is None else str(problem),
+                "hint": None if problem is None else problem.hint,
+                "exit_code": 0 if problem is None else problem.exit_code,
+                "of_script": isinstance(problem, ScriptError),
+                "fatal": run.problem is not None,
+                "traceback": "" if failed is None else failed.traceback,
+                "unix_s": None if failed is None else failed.unix_s,
+            }
+        )
+
+
+def _bytes(content: object) -> bytes:
+    assert isinstance(content, bytes)
+    return content
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What all ranks of a round gave: their Profiles by rank, and what went wrong first."""
+
+    ranks: Ranks
+    profiles: dict[int, Profile]
+    problem: LaunchscopeError | None
+
+
+def gathered(group: RankGroup) -> Gathered:
+    """Waits for the other ranks, and puts together what they measured."""
+    from launchscope.analysis.comparison.ranks import ranks_of
+    from launchscope.model import RankRow
+    from launchscope.parser import read_profile
+    from launchscope.workflows.load_input import summarized
+
+    rows, collectives, profiles = [], {}, {}
+    notes, problems = list[str](), list[tuple[tuple[bool, bool, float], LaunchscopeError]]()
+    absent = []
+    for rank, end in group.gather().items():
+        name = f"rank {rank}"
+        row, found = RankRow(name, rank), None
+        try:
+            [(row, found)] = summarized(group.recording_of(rank) / _SUMMARY)
+            profiles[rank] = read_profile(group.recording_of(rank) / _PROFILE)
+        except InputError:  # it measured nothing
+            pass
+        size = group.world_size_of(rank)
+        if size is not None and size != group.size:
+            row = replace(row, world_size=size)
+        if end is None and not group.was_here(rank):
+            absent.append(str(rank))
+            continue
+        if end is None:
+            end = {"problem": "its launchscope was ended from outside", "fatal": True}
+        if end["problem"] is not None:
+            error = MeasureError(f"{name}: {end['problem']}", hint=end.get("hint"))
+            error.exit_code = end.get("exit_code") or error.exit_code
+            # The script that failed first; the others may have missed it in a collective.
+            text = end.get("traceback") or ""
+            when = end.get("unix_s") or math.inf
+            problems.append(((not end["fatal"], not end.get("of_script"), when), error))
+            row = replace(row, traceback=text or None)
+            if rank not in profiles:
+                row = replace(row, problem=end["problem"])
+            else:
+                notes.append(f"{name}: {end['problem']}")
+        rows.append(row)
+        if found is not None:
+            collectives[name] = found
+    if absent:
+        notes.append(
+            f"nothing came from {plural(len(absent), 'rank')} of {group.size:,} "
+            f"({listed_first(absent, _MOST_NAMED)}): {FOLDER_VARIABLE} names a folder that all "
+            "nodes share"
+        )
+    made = ranks_of(rows, collectives, is_one_run=True)
+    longest = sorted(made.arrivals, key=lambda each: -each.waited_ms)[:_MOST_ARRIVALS]
+    made = replace(made, arrivals=tuple(longest), notes=(*made.notes, *notes))
+    first = min(problems, key=lambda each: each[0], default=None)
+    return Gathered(made, profiles, None if first is None else first[1])
+
+
+def profile_ranks(
+    group: RankGroup,
+    target: Target,
+    settings: Settings,
+    progress: Progress,
+    *,
+    on_work: OnWork | None = None,
+    to_stderr: bool = False,
+) -> ProfileResult | None:
+    """Measures the step of a script on this rank, and reports all of them on rank 0: the Profile of
+    the first rank that was measured, with the ranks side by side. None on the others. Raises the
+    first problem of any rank if none was measured."""
+    stdout = _STDERR if to_stderr else None
+    with RankRunner(settings, progress, group, stdout=stdout, on_work=on_work) as runner:
+        run = runner.run(target)
+    if group.rank != 0:
+        return None
+    progress.status("waiting for the other ranks")
+    found = gathered(group)
+    for row in found.ranks.rows:
+        if row.traceback and row.rank != 0:
+            progress.beside(f"the script of {row.name} ended with this error:\n{row.traceback}")
+    if settings.keep_trace:
+        progress.message(f"kept the recordings in {_kept(group, target)}")
+    if not found.profiles:
+        assert found.problem is not None
+        raise found.problem
+    first = min(found.profiles)
+    profile = run.profile if first == 0 and run.profile else found.profiles[first]
+    return ProfileResult(replace(profile, ranks=found.ranks), found.problem)
+
+
+def _kept(group: RankGroup, target: Target) -> Path:
+    """The recordings of all ranks, moved to where `--keep-trace` keeps them."""
+    stem = Path(target.name).stem if target.kind == "script" else target.name
+    stem = stem.replace(os.sep, "-")[:60]
+    here = Path(working_directory())
+    names = (f"{stem}{'' if n == 1 else f'-{n}'}.launchscope" for n in itertools.count(1))
+    folder = next(path for path in map(here.joinpath, names) if not os.path.lexists(path))
+    shutil.move(group.recording.parent, folder)
+    return folder
+
+
+def wait_for_report(group: RankGroup, progress: Progress) -> int:
+    """On another rank than 0: returns once rank 0 has reported, because launchers end all ranks
+    after the first that fails. The exit code of this rank's script."""
+    end = group.own_end
+    if not group.wait_for_report():
+        progress.note(
+            f"rank 0 is gone, so nothing is reported; the recording of rank {group.rank} is in "
+            f"{group.recording}"
+        )
+        return end["exit_code"] or 1
+    return int(end["exit_code"]) if end["fatal"] else 0
