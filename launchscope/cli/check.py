@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from launchscope.cli.options import CHECK, MODULE, RUN, Typed, shares, text
+from launchscope.cli.options import CHECK, LAUNCH, MODULE, RUN, Typed, shares, text
 from launchscope.cli.output import Outputs, located
+from launchscope.errors import UsageError
 from launchscope.recorded import shown_command
 
 if TYPE_CHECKING:
     from launchscope.model import CheckResult
-    from launchscope.workflows.check import CheckPlan
+    from launchscope.workflows.check import CheckPlan, CheckRun
 
 EXIT_CODES = {"passed": 0, "inconclusive": 0, "failed": 1, "not_compared": 3}
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 _FOR_PEOPLE = ("terminal", "markdown")  # annotations may follow these on stdout
 
 
-@shares(CHECK | RUN, without=("threshold", "expected_steps"))
+@shares(CHECK | RUN | LAUNCH, without=("threshold", "expected_steps"))
 def check(
     command: list[str] | None = typer.Argument(
         None,
@@ -48,9 +49,10 @@ def check(
     --against measures a git revision in turn with the current files: use it to gate times.
     """
     from launchscope.model import CheckResult
-    from launchscope.report import reporter_named
     from launchscope.workflows import check as workflow
+    from launchscope.workflows.ranks import RankRunner, joined_ranks
 
+    typed.launch()
     console, outputs = typed.console, Outputs.checked(typed, CheckResult)
     plan = workflow.plan_check(
         command or [],
@@ -65,8 +67,23 @@ def check(
         plan.require_spared(path)
     if plan.saved is None:
         typed.note_misplaced(plan.target.name, plan.target.args)
-    run = workflow.check(plan, console)
-    result = run.result
+    with joined_ranks({} if plan.saved else console.environ) as group:
+        if group is not None and plan.base is not None:
+            raise UsageError(
+                "--against measures one process, and this is a run of several ranks",
+                hint="write a baseline with --update-baseline, and compare with that",
+            )
+        runner = None if group is None else RankRunner(plan.settings, console, group, for_gate=True)
+        if runner is not None and runner.group.rank != 0:
+            return runner.follow(plan.target, console)
+        return _report(plan, workflow.check(plan, console, runner), outputs, typed)
+
+
+def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> int:
+    """Shows the result everywhere; the exit code."""
+    from launchscope.report import reporter_named
+
+    console, result = typed.console, run.result
     if console.environ.get(_SUMMARY):
         summary = reporter_named("markdown").render(result)
         try:

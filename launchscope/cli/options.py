@@ -87,6 +87,21 @@ RUN = {
     ),
     "python": PYTHON,
 }
+# Of commands that start a rank per GPU: options of torch's launcher, with its names.
+LAUNCH = {
+    "nproc_per_node": text(
+        "Start the script in N processes with torch's launcher, one per GPU, and report all ranks "
+        "together; gpu: as many as there are GPUs. Under torchrun it is not needed.",
+        "N",
+    ),
+    "nnodes": text("With --nproc-per-node: machines of the run.", "N"),
+    "node_rank": text("With --nnodes: the number of this machine.", "N"),
+    "master_addr": text("With --nnodes: the address of the first machine.", "HOST"),
+    "master_port": text("With --nproc-per-node: the port at which the ranks meet.", "PORT"),
+    "rdzv_backend": text("With --nnodes: how the machines find each other, such as c10d.", "NAME"),
+    "rdzv_endpoint": text("With --nnodes: where, as HOST:PORT.", "PLACE"),
+    "rdzv_id": text("With --nnodes: a name for the run.", "NAME"),
+}
 # Of `adopt`: the settings of its first measurement, and how long all of it may take.
 ADOPT = {
     **_VERDICT,
@@ -194,6 +209,18 @@ class Typed:
         from launchscope.config import load_settings
 
         return load_settings(self.flags, config=self.config)
+
+    def launch(self, names: Collection[str] = tuple(LAUNCH)) -> None:
+        """Starts the ranks, in place of this process, if that was typed and this is none of them.
+        The options are taken out of `flags`."""
+        options = {name: self.flags.pop(name) for name in names}
+        if any(value is not None for value in options.values()):
+            from launchscope.runner.parent.rank_place import rank_place
+            from launchscope.workflows.launch_ranks import become_launcher
+
+            if rank_place(os.environ) is None and "TORCHELASTIC_RUN_ID" not in os.environ:
+                words = [self.command, *self.console.words]
+                become_launcher(options, words, self.flags.get("python"))
 
     def misplaced(self, name: str, args: Sequence[str]) -> str | None:
         """A sentence with the right command, if an option of launchscope seems to have gone to the

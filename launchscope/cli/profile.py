@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from launchscope.cli.options import MODULE, RUN, Typed, shares
+from launchscope.cli.options import LAUNCH, MODULE, RUN, Typed, shares
 from launchscope.cli.output import Outputs
 from launchscope.errors import LaunchscopeError
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from launchscope.model import Profile
 
 
-@shares(RUN)
+@shares(RUN | LAUNCH)
 def profile(
     command: list[str] | None = typer.Argument(
         None,
@@ -37,8 +37,9 @@ def profile(
     from launchscope.workflows.last_run import keep
     from launchscope.workflows.target import script_target
 
-    settings, console = typed.settings(), typed.console
     target = script_target(command or [], module=module, command="profile")
+    typed.launch()
+    settings, console = typed.settings(), typed.console
     outputs = Outputs.checked(typed, Profile)
     typed.note_misplaced(target.name, target.args)
     keeps_trace = bool(settings.keep_trace)

@@ -6,7 +6,10 @@ from launchscope.analysis.metrics import UNITS as MEASURED
 from launchscope.errors import UsageError
 
 BLOCKERS = "blockers"  # not a metric of the Profile: how many blockers a step has
-UNITS = {**MEASURED, BLOCKERS: "1"}
+# Of a run of several ranks, beside the figures of the worst rank: the most time outside of exposed
+# collectives, and the largest difference between ranks in it and in exposed launch overhead.
+OF_RANKS = {"rank_own_ms": "ms", "rank_spread_pct": "%", "rank_overhead_spread_ms": "ms"}
+UNITS = {**MEASURED, BLOCKERS: "1", **OF_RANKS}
 
 _HIGHER_IS_BETTER = {"speedup", "iteration_speedup", "hdbi"}
 # A smaller difference is noise of the clock, whatever share of a small value it is.

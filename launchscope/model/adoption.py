@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from launchscope.frozen import dataclass
-from launchscope.model.profile import Metric, Recommendation
+from launchscope.model.profile import Metric
+from launchscope.model.ranks import Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import Environment, SourceLine, Target
 from launchscope.model.shown import Shown

@@ -6,7 +6,8 @@ from dataclasses import field
 from typing import Literal
 
 from launchscope.frozen import dataclass
-from launchscope.model.profile import Metric, Profile, Recommendation
+from launchscope.model.profile import Metric, Profile
+from launchscope.model.ranks import Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (
     Cause,

@@ -25,6 +25,7 @@ from launchscope.workflows.against import Base, check_against, find_base
 from launchscope.workflows.load_input import RECORDING, ReadOptions, is_recording, profile_of
 from launchscope.workflows.profile import ScriptRunner
 from launchscope.workflows.progress import Progress
+from launchscope.workflows.ranks import RankRunner
 from launchscope.workflows.target import exists, script_target, without_python
 
 _LONGEST_NAME = 200  # bytes; the device comes behind it, and file systems take 255
@@ -117,9 +118,12 @@ def plan_check(
     return plan
 
 
-def check(plan: CheckPlan, progress: Progress) -> CheckRun:
-    """Measures and decides. Raises InputError for a baseline that cannot be read."""
-    with nullcontext() if plan.saved else ScriptRunner(plan.settings, progress) as runner:
+def check(plan: CheckPlan, progress: Progress, ranks: RankRunner | None = None) -> CheckRun:
+    """Measures and decides; of `ranks`, the worst counts. Raises InputError for a baseline that
+    cannot be read."""
+    alone = None if plan.saved else ScriptRunner(plan.settings, progress)
+    own: ScriptRunner | None = ranks or alone
+    with nullcontext() if own is None else own as runner:
         try:
             if plan.base is not None and runner is not None:
                 result = check_against(

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 from launchscope.config import Settings
 from launchscope.errors import InputError, LaunchscopeError, MeasureError, ScriptError
 from launchscope.frozen import dataclass
+from launchscope.gate.metrics import OF_RANKS
+from launchscope.gate.ranks import worst_of
 from launchscope.host import working_directory, write_whole
-from launchscope.model import Profile, Ranks, Target
+from launchscope.model import Profile, RankRow, Ranks, Target
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.rank_place import FOLDER_VARIABLE, rank_place
 from launchscope.wording import listed_first, plural
@@ -56,8 +58,9 @@ class RankRunner(ScriptRunner):
         *,
         stdout: int | None = _STDERR,
         on_work: OnWork | None = None,
+        for_gate: bool = False,
     ):
-        self.group, self._more = group, on_work
+        self.group, self._more, self._for_gate = group, on_work, for_gate
         self._collectives: Collectives | None = None
         progress = progress if group.rank == 0 else Progress()
         super().__init__(settings, progress, stdout=stdout, on_work=self._on_traced, group=group)
@@ -70,14 +73,33 @@ class RankRunner(ScriptRunner):
             self._more(work, pauses)
 
     def run(self, target: Target, **options: Any) -> ScriptRun:
-        """Run the target once, together with all ranks. What it came to is published."""
+        """Run the target once, together with all ranks. What it came to is published. For a gate,
+        rank 0 gets the worst of all ranks."""
         rounds, self._collectives = self.group.round, None
         run = super().run(target, **options)
         if self.group.round == rounds:  # it could not even begin
             self.group.begin_round()
         self.group.interrupted = self.group.interrupted or run.interrupted
         self._publish(run)
-        return run
+        if not self._for_gate or self.group.rank != 0:
+            return run
+        found = gathered(self.group)
+        profile = worst_of(found.profiles, found.ranks) if found.profiles else None
+        missing = None
+        if len(found.profiles) < self.group.size:
+            ranks = [str(n) for n in range(self.group.size) if n not in found.profiles]
+            missing = MeasureError(
+                f"{plural(len(ranks), 'rank')} of {self.group.size:,} gave no result "
+                f"({listed_first(ranks, _MOST_NAMED)})"
+            )
+        return replace(run, profile=profile, problem=run.problem or found.problem or missing)
+
+    def follow(self, target: Target, progress: Progress) -> int:
+        """On another rank than 0: runs the target as often as rank 0 does. The exit code."""
+        with self:
+            while self.group.wait_for_round():
+                self.run(target)
+        return wait_for_report(self.group, progress)
 
     def _publish(self, run: ScriptRun) -> None:
         from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary
@@ -119,17 +141,20 @@ class Gathered:
     ranks: Ranks
     profiles: dict[int, Profile]
     problem: LaunchscopeError | None
+    failed: RankRow | None  # the rank that had it
 
 
 def gathered(group: RankGroup) -> Gathered:
     """Waits for the other ranks, and puts together what they measured."""
     from launchscope.analysis.comparison.ranks import ranks_of
-    from launchscope.model import RankRow
     from launchscope.parser import read_profile
     from launchscope.workflows.load_input import summarized
 
     rows, collectives, profiles = [], {}, {}
-    notes, problems = list[str](), list[tuple[tuple[bool, bool, float], LaunchscopeError]]()
+    notes, problems = (
+        list[str](),
+        list[tuple[tuple[bool, bool, float], LaunchscopeError, RankRow]](),
+    )
     absent = []
     for rank, end in group.gather().items():
         name = f"rank {rank}"
@@ -152,9 +177,9 @@ def gathered(group: RankGroup) -> Gathered:
             error.exit_code = end.get("exit_code") or error.exit_code
             # The script that failed first; the others may have missed it in a collective.
             text = end.get("traceback") or ""
-            when = end.get("unix_s") or math.inf
-            problems.append(((not end["fatal"], not end.get("of_script"), when), error))
+            when = end.get("unix_s") or -math.inf  # one that is killed raises nothing
             row = replace(row, traceback=text or None)
+            problems.append(((not end["fatal"], not end.get("of_script", True), when), error, row))
             if rank not in profiles:
                 row = replace(row, problem=end["problem"])
             else:
@@ -172,7 +197,7 @@ def gathered(group: RankGroup) -> Gathered:
     longest = sorted(made.arrivals, key=lambda each: -each.waited_ms)[:_MOST_ARRIVALS]
     made = replace(made, arrivals=tuple(longest), notes=(*made.notes, *notes))
     first = min(problems, key=lambda each: each[0], default=None)
-    return Gathered(made, profiles, None if first is None else first[1])
+    return Gathered(made, profiles, *((None, None) if first is None else first[1:]))
 
 
 def profile_ranks(
@@ -194,9 +219,9 @@ def profile_ranks(
         return None
     progress.status("waiting for the other ranks")
     found = gathered(group)
-    for row in found.ranks.rows:
-        if row.traceback and row.rank != 0:
-            progress.beside(f"the script of {row.name} ended with this error:\n{row.traceback}")
+    if found.failed is not None and found.failed.traceback and found.failed.rank != 0:
+        name, text = found.failed.name, found.failed.traceback
+        progress.beside(f"the script of {name} ended with this error:\n{text}")
     if settings.keep_trace:
         progress.message(f"kept the recordings in {_kept(group, target)}")
     if not found.profiles:
@@ -204,7 +229,10 @@ def profile_ranks(
         raise found.problem
     first = min(found.profiles)
     profile = run.profile if first == 0 and run.profile else found.profiles[first]
-    return ProfileResult(replace(profile, ranks=found.ranks), found.problem)
+    ranks = worst_of(found.profiles, found.ranks).metrics
+    of_all = {key: metric for key, metric in ranks.items() if key in OF_RANKS}
+    made = replace(profile, ranks=found.ranks, metrics={**profile.metrics, **of_all})
+    return ProfileResult(made, found.problem)
 
 
 def _kept(group: RankGroup, target: Target) -> Path:
@@ -222,10 +250,10 @@ def wait_for_report(group: RankGroup, progress: Progress) -> int:
     """On another rank than 0: returns once rank 0 has reported, because launchers end all ranks
     after the first that fails. The exit code of this rank's script."""
     end = group.own_end
-    if not group.wait_for_report():
+    if not group.wait_for_report() and end:
         progress.note(
             f"rank 0 is gone, so nothing is reported; the recording of rank {group.rank} is in "
             f"{group.recording}"
         )
         return end["exit_code"] or 1
-    return int(end["exit_code"]) if end["fatal"] else 0
+    return int(end["exit_code"]) if end and end["fatal"] else 0

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from launchscope.model.profile import Recommendation
+from launchscope.model import Recommendation
 from tests.benchmarks.foreign import obtain, oracle
 from tests.benchmarks.foreign.__main__ import doubt, expected, step_right
 

@@ -28,7 +28,7 @@ _POLL_S, _BEAT_S = 0.05, 1.0
 _SILENT_S = 60.0
 # Ranks start together. A rank that is not there so long after another one has measured shares no
 # folder with it.
-_ABSENT_S = 30.0
+_ABSENT_S = 10.0
 # A rank ends soon after the first one that does; so long is waited for one that does not.
 _LAST_S = 600.0
 _AFTER_SIGNAL_S = 8.0  # a launcher kills what is left 30 s after its signal
@@ -138,8 +138,10 @@ class RankGroup:
 
     def wait_for_round(self) -> bool:
         """Whether rank 0 begins another round; False if it reports, or is gone."""
-        while self._names("round", self.round + 1).count(0) == 0:
-            if self.was_reported or self._is_lost(0) or not self._is_alive(0):
+        give_up = time.monotonic() + _SILENT_S  # for one that does not even start
+        while 0 not in self._names("round", self.round + 1):
+            absent = self._owner(0) is None and time.monotonic() > give_up
+            if self.was_reported or self._is_lost(0) or absent:
                 return False
             time.sleep(_POLL_S)
         return True
@@ -227,7 +229,7 @@ class RankGroup:
         signal, and not for long where all others are ready."""
         began = time.monotonic()
         limit = _LAST_S
-        open_ = self._ranks()
+        open_ = list(self._ranks())
         while open_ := [rank for rank in open_ if not ready(rank)]:
             now = time.monotonic()
             if ended():

@@ -47,6 +47,31 @@ def test_the_slowest_rank_is_the_one_the_others_wait_for() -> None:
     assert (skew.low, skew.middle, skew.high, skew.pct) == (4, 5, 9, 100.0)
 
 
+@pytest.mark.parametrize(
+    ("busy", "overhead", "data", "cause"),
+    [
+        (8, 1, 1, "compute_ms"),
+        (4, 5, 1, "launch_overhead_ms"),
+        (4, 1, 5, "data_wait_ms"),
+        (5, 2, 2, None),  # a little of each, and the rest of it is not known
+    ],
+)
+def test_the_slowest_rank_is_named_with_what_it_does_longer_than_the_others(
+    busy: float, overhead: float, data: float, cause: str | None
+) -> None:
+    def of(rank: int, own: float, *parts: float) -> RankRow:
+        work, launching, waiting = parts
+        return replace(
+            row(rank, own, 12 - own),
+            busy_ms=work + 12 - own,
+            launch_overhead_ms=launching,
+            data_wait_ms=waiting,
+        )
+
+    usual = [of(rank, 6, 4, 1, 1) for rank in (0, 2)]
+    assert ranks_of([*usual, of(1, 10, busy, overhead, data)]).slowest_by == cause
+
+
 def test_the_headline_says_that_ranks_are_alike() -> None:
     assert "differ by only" in ranks_of([row(0, 5, 1), row(1, 5.01, 1)]).headline
 

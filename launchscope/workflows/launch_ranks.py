@@ -1,0 +1,77 @@
+"""Starts torch's own launcher for `--nproc-per-node`, with this command as each of its ranks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+from launchscope.errors import UsageError
+
+_DEVICES = ("gpu", "auto", "cpu")
+# What the launcher refuses is one line, and a rank that failed has said why.
+_LAUNCH = """
+import sys
+if sys.path[0] == "":
+    del sys.path[0]
+def end(text):
+    print("error:", text, file=sys.stderr)
+    sys.exit(2)
+try:
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import main
+except ImportError as error:
+    end(f"the launcher of torch cannot be imported by {sys.executable}: {error}")
+try:
+    main()
+except ChildFailedError as error:
+    code = error.get_first_failure()[1].exitcode
+    sys.exit(code if code > 0 else 128 - code)
+except (ValueError, RuntimeError, OSError) as error:
+    end(f"torch's launcher: {error}")
+"""
+
+
+def launch_command(
+    options: Mapping[str, str | None], words: Sequence[str], python: str | None
+) -> list[str]:
+    """The command line that starts the command of `words` once per rank; `options` are of torchrun,
+    as typed. UsageError for a number of processes that is none."""
+    number = options["nproc_per_node"]
+    if number is None:
+        given = next(name for name, value in options.items() if value is not None)
+        raise UsageError(
+            f"--{given.replace('_', '-')} needs --nproc-per-node",
+            hint="--nproc-per-node 8 starts eight processes on this machine",
+        )
+    if number not in _DEVICES and not (number.isdecimal() and 0 < int(number) < 10_000):
+        raise UsageError(
+            f"--nproc-per-node: expected the number of processes, not {number!r}",
+            hint="--nproc-per-node gpu starts one per GPU",
+        )
+    typed = {name: value for name, value in options.items() if value is not None}
+    alone = [] if set(typed) - {"nproc_per_node"} else ["--standalone"]
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in typed.items()]
+    own = [sys.executable, "-m", "launchscope"]
+    if os.path.basename(sys.argv[0]) not in ("__main__.py", "-m", "-c"):
+        own = [os.path.abspath(sys.argv[0])]
+    interpreter = shutil.which(python) if python is not None else sys.executable
+    if interpreter is None:
+        raise UsageError(
+            f"--python: {python} is not an executable program",
+            hint="give the path of a Python interpreter, such as /opt/env/bin/python",
+        )
+    return [interpreter, "-c", _LAUNCH, *alone, *flags, "--no-python", *own, *words]
+
+
+def become_launcher(
+    options: Mapping[str, str | None], words: Sequence[str], python: str | None
+) -> None:
+    """Turns this process into the launcher, which gets the signals, and whose end is its end."""
+    command = launch_command(options, words, python)
+    if options["nproc_per_node"] != "1":
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # as the launcher does, with a warning
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(command[0], command)

@@ -1,0 +1,172 @@
+"""Where the ranks of a run meet, and that none waits for one that is gone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from launchscope.errors import MeasureError
+from launchscope.runner.parent import rank_group
+from launchscope.runner.parent.rank_group import RankGroup
+from launchscope.runner.parent.rank_place import RankPlace, rank_place
+
+MEETING = {"MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
+TORCHRUN = {
+    **MEETING,
+    "RANK": "3",
+    "WORLD_SIZE": "8",
+    "LOCAL_WORLD_SIZE": "8",
+    "TORCHELASTIC_RUN_ID": "none",
+    "TORCHELASTIC_ERROR_FILE": "/errors/none_1/attempt_0/3/error.json",
+}
+SLURM = {
+    "SLURM_PROCID": "5",
+    "SLURM_STEP_NUM_TASKS": "16",
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "0",
+}
+
+
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        (TORCHRUN, (3, 8)),  # `accelerate launch` uses the same launcher
+        ({**MEETING, "RANK": "1", "WORLD_SIZE": "4", "LOCAL_SIZE": "4"}, (1, 4)),  # deepspeed
+        ({**MEETING, "LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2"}, (1, 2)),  # Lightning
+        (SLURM, (5, 16)),
+        ({**SLURM, **TORCHRUN}, (3, 8)),
+        ({**TORCHRUN, "WORLD_SIZE": "1", "RANK": "0"}, None),
+        ({**TORCHRUN, "RANK": "8"}, None),
+        ({**TORCHRUN, "RANK": "-1"}, None),
+        ({**TORCHRUN, "WORLD_SIZE": "many"}, None),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, None),  # of another program
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}, None),  # a batch script
+        ({}, None),
+    ],
+)
+def test_the_rank_is_read_from_the_variables_of_the_launcher(
+    environ: dict[str, str], place: tuple[int, int] | None
+) -> None:
+    found = rank_place(environ)
+    assert (None if found is None else (found.rank, found.world_size)) == place
+
+
+def test_ranks_of_one_run_meet_in_one_folder_and_those_of_the_next_run_in_another() -> None:
+    def folder(**changed: str) -> Path:
+        found = rank_place({**TORCHRUN, **changed})
+        assert found is not None
+        return found.folder
+
+    other_rank = "/errors/none_1/attempt_0/0/error.json"
+    assert folder() == folder(RANK="0", TORCHELASTIC_ERROR_FILE=other_rank)
+    assert folder() != folder(TORCHELASTIC_ERROR_FILE="/errors/none_2/attempt_0/3/error.json")
+    assert folder() != folder(TORCHELASTIC_RESTART_COUNT="1")
+    assert folder(LAUNCHSCOPE_RANKS="/shared").parent == Path("/shared")
+
+
+@pytest.fixture
+def group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[int, int], RankGroup]]:
+    """Makes ranks of one run, in this process."""
+    monkeypatch.setattr(rank_group, "_ABSENT_S", 0.2)
+    monkeypatch.setattr(rank_group, "_ENDING_S", 0.2)
+    made: list[RankGroup] = []
+
+    def make(rank: int, size: int) -> RankGroup:
+        found = RankGroup(RankPlace(rank, size, tmp_path / "run", True))
+        made.append(found.__enter__())
+        found.begin_round()
+        return found
+
+    yield make
+    for found in reversed(made):
+        found.__exit__()
+
+
+def wishes(groups: list[RankGroup], *wishes: rank_group.Wish) -> list[bool]:
+    with ThreadPoolExecutor(len(groups)) as pool:
+        asked = [
+            pool.submit(group.run_again, wish, lambda: False) for group, wish in zip(groups, wishes)
+        ]
+        return [each.result() for each in asked]
+
+
+def test_a_script_runs_again_on_all_ranks_or_on_none(
+    group: Callable[[int, int], RankGroup],
+) -> None:
+    groups = [group(0, 2), group(1, 2)]
+    for each in groups:
+        each.begin_run()
+    assert wishes(groups, "again", "able") == [True, True]
+    for each in groups:
+        each.begin_run()
+    assert wishes(groups, "over", "again") == [False, False]
+    for each in groups:
+        each.begin_run()
+    assert wishes(groups, "able", "able") == [False, False]
+
+
+def test_no_rank_waits_for_one_that_never_came(group: Callable[[int, int], RankGroup]) -> None:
+    only = group(0, 2)
+    only.begin_run()
+    only.publish({"problem": None})
+    assert only.run_again("again", lambda: False) is False
+    assert only.gather() == {0: {"problem": None}, 1: None}
+    assert not only.was_here(1)
+
+
+def test_two_processes_of_one_rank_are_refused(group: Callable[[int, int], RankGroup]) -> None:
+    group(1, 2)
+    with pytest.raises(MeasureError, match="two processes of this run are rank 1"):
+        group(1, 2)
+
+
+@pytest.mark.child
+def test_a_rank_that_was_killed_is_lost_to_the_others(
+    group: Callable[[int, int], RankGroup],
+) -> None:
+    own = group(0, 2)
+    own.begin_run()
+    assert own.lost_rank() is None
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    owner = json.loads((own.folder / "owners" / "0").read_bytes())
+    (own.folder / "owners" / "1").write_text(json.dumps({**owner, "pid": gone.pid}))
+    own._lost_at = 0.0
+    assert own.lost_rank() == 1
+    assert own.run_again("again", lambda: False) is False
+
+
+def test_scripts_may_stop_once_every_rank_is_measured(
+    group: Callable[[int, int], RankGroup],
+) -> None:
+    groups = [group(0, 2), group(1, 2)]
+    for each in groups:
+        each.begin_run()
+    groups[0].measured()
+    groups[0]._stop_when_all_are_measured()
+    assert not groups[1].stop_file.exists()
+    groups[1].measured()
+    groups[0]._stop_when_all_are_measured()
+    assert groups[1].stop_file.exists()
+
+
+def test_what_an_earlier_run_left_in_the_folder_counts_for_nobody(
+    group: Callable[[int, int], RankGroup],
+) -> None:
+    before = group(1, 2)
+    before.begin_run()
+    before.publish({"problem": "of the earlier run"})
+    before._over.set()
+    (before.folder / "owners" / "1").write_text(
+        json.dumps({"pid": 2**22 + 1, "host": "elsewhere", "world_size": 2})
+    )
+    own = group(1, 2)
+    assert own._names("ended") == []

@@ -1,0 +1,137 @@
+"""Ranks of a distributed run, each under a launchscope of its own, with gloo on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.child
+
+TRAIN = """
+import os, sys, signal, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 4))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def step():
+    opt.zero_grad()
+    net(torch.randn(8, 8)).sum().backward()
+    opt.step()
+for i in range(200):
+    if rank == 1:
+        EVENT
+    step()
+"""
+
+
+def ranks(
+    folder: Path,
+    script: str,
+    *options: str,
+    numbers: Sequence[int] = (0, 1),
+    sizes: Sequence[int] = (2, 2),
+    command: str = "profile",
+) -> list[subprocess.Popen[str]]:
+    """A launchscope for each rank, as deepspeed or a script of one's own starts them."""
+    (folder / "train.py").write_text(textwrap.dedent(script))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "launchscope", command, *options, "train.py"],
+            cwd=folder,
+            env={
+                **os.environ,
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": port,
+                "RANK": str(number),
+                "LOCAL_RANK": str(number),
+                "WORLD_SIZE": str(size),
+                "LOCAL_WORLD_SIZE": str(size),
+                "CUDA_VISIBLE_DEVICES": "",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number, size in zip(numbers, sizes)
+    ]
+
+
+def ended(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
+    """Exit code, stdout and stderr of each."""
+    said = [process.communicate(timeout=60) for process in processes]
+    return [(process.returncode, *texts) for process, texts in zip(processes, said)]
+
+
+def test_rank_0_reports_all_ranks_once_and_keeps_each_recording(tmp_path: Path) -> None:
+    script = TRAIN.replace("EVENT", "pass")
+    (code, out, err), other = ended(
+        ranks(tmp_path, script, "--keep-trace", "-o", "report.json", "-o", "report.html")
+    )
+    assert (code, other) == (0, (0, "", "")), err
+    assert out.count("Ranks") == 1
+    report = json.loads((tmp_path / "report.json").read_text())
+    rows = report["ranks"]["rows"]
+    assert [(row["rank"], row["world_size"]) for row in rows] == [(0, 2), (1, 2)]
+    assert rows[0]["device_ops_per_step"] == rows[1]["device_ops_per_step"] > 0
+    kept = tmp_path / "train.launchscope"
+    assert {path.name for path in kept.iterdir()} == {"rank-0", "rank-1"}
+    again = subprocess.run(
+        [sys.executable, "-m", "launchscope", "report", str(kept), "-f", "json"],
+        capture_output=True,
+        text=True,
+    )
+    assert [row["rank"] for row in json.loads(again.stdout)["rows"]] == [0, 1]
+
+
+def test_a_rank_that_fails_is_named_with_its_traceback(tmp_path: Path) -> None:
+    script = TRAIN.replace("EVENT", "if i == 8: raise RuntimeError('planted')")
+    (code, _, err), other = ended(ranks(tmp_path, script))
+    assert (code, other[0]) == (1, 1)
+    assert "rank 1: the script ended with exit code 1 (RuntimeError)" in err
+    assert "RuntimeError: planted" in err
+
+
+def test_what_the_other_ranks_measured_is_kept_when_one_is_killed(tmp_path: Path) -> None:
+    script = TRAIN.replace("EVENT", "if i == 50: os.kill(os.getpid(), signal.SIGKILL)")
+    (code, out, err), _ = ended(ranks(tmp_path, script, "--full", "-f", "json"))
+    assert code == 137
+    assert "error: rank 1: the script was ended by SIGKILL after it was measured" in err
+    assert all(row["device_ops_per_step"] for row in json.loads(out)["ranks"]["rows"])
+
+
+def test_a_rank_whose_launchscope_is_killed_ends_the_wait_of_the_others(tmp_path: Path) -> None:
+    script = TRAIN.replace("EVENT", "if i == 8: open('here', 'w'); time.sleep(100)")
+    processes = ranks(tmp_path, script)
+    while not (tmp_path / "here").exists():
+        time.sleep(0.05)
+    processes[1].send_signal(signal.SIGKILL)
+    (code, _, err), _ = ended(processes)
+    assert code != 0
+    assert "error: rank 1: its launchscope was ended from outside" in err
+
+
+def test_a_gate_compares_the_worst_rank_with_a_baseline_of_as_many_ranks(tmp_path: Path) -> None:
+    usual = TRAIN.replace("EVENT", "pass")
+    base = ("--baseline", "baselines", "--repeats", "2")
+    (code, _, err), other = ended(
+        ranks(tmp_path, usual, *base, "--update-baseline", command="check")
+    )
+    assert (code, other) == (0, (0, "", "")), err
+    assert [path.name for path in (tmp_path / "baselines").iterdir()] == ["train.rehearsal-x2.json"]
+    worse = TRAIN.replace("EVENT", "net.module.weight.detach().add(1)")
+    (code, out, err), _ = ended(ranks(tmp_path, worse, *base, command="check"))
+    assert code == 1, out + err
+    assert "between_ops" in out
