@@ -1382,8 +1382,9 @@ def _set_scaler_state(scaler: Any, state: dict[int, dict[str, Any]]) -> None:
 class SavedState:
     """What a step may change, to put back: objects, and the values of `tensors`.
 
-    `tables` are the dictionaries of the optimizers' state, `generators` those beside the device's
-    own; None saves no generator.
+    `tables` are the dictionaries of the optimizers and of their state, because a GradScaler leaves
+    its scale as an attribute of a fused optimizer whose step() fails. `generators` are those beside
+    the device's own; None saves no generator.
     """
 
     def __init__(
@@ -1889,7 +1890,7 @@ class GraphedStep(Generic[P, R]):
         self._misses = 0
 
     def _save(self, guard: _Guard, tensors: Iterable[Tensor]) -> SavedState:
-        tables = self._optimizer_states()
+        tables = [*map(vars, (*self._inside, *self._outside)), *self._optimizer_states()]
         return SavedState(guard.parameters, tables, guard.scalers, self._generators, tensors)
 
     def _optimizer_states(self) -> list[dict[Any, Any]]:

@@ -1300,6 +1300,20 @@ def a_capture_that_fails(wrap: Wrap, steps: int) -> Trajectory:
     return _spoilt(wrap, steps, spoil)
 
 
+@situation(replays=False, code="capture_failed")
+def a_capture_that_fails_in_the_optimizer_of_a_scaler(wrap: Wrap, steps: int) -> Trajectory:
+    def refuse(*_: Any) -> None:
+        if CAPTURING():
+            raise RuntimeError("no capture")
+
+    def make(model: nn.Module) -> torch.optim.Optimizer:
+        optimizer = fused(model)
+        optimizer.register_step_pre_hook(refuse)
+        return optimizer
+
+    return _scaled(wrap, steps, make)
+
+
 @situation(replays=False, code="side_effect")
 def a_step_of_a_scheduler_inside(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()

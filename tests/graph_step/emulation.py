@@ -101,6 +101,10 @@ class Graph:
                 if whole.untyped_storage().nbytes():  # FSDP frees and allocates it by itself
                     whole.copy_(copy)
         self.saved = {}
+        made = [tensor for *_, outputs in self.calls for tensor in outputs if tensor is not None]
+        for tensor in made:
+            if tensor.is_floating_point() and tensor.untyped_storage().nbytes():
+                graph_step._whole(tensor).fill_(float("nan"))
 
     def replay(self) -> None:
         self.replays += 1

@@ -23,8 +23,9 @@ def retried(
     optimizers: Iterable[Optimizer], resume: Callable[[Exception, list[Value]], bool]
 ) -> contextlib.ExitStack:
     """Until the result is closed, a step() that raises is called again if `resume(error, held)` is
-    true. `held` are the parameters and whatever else the optimizer holds, whose content `resume`
-    has to leave as it was before the step().
+    true. `held` are the parameters and whatever else the optimizer holds from the beginning, whose
+    content `resume` has to leave as it was before the step(). What it got since, as a fused one from
+    a GradScaler, has no content before the graph is replayed.
 
     It is not asked where the optimizer holds other objects than before (a number, a new tensor), or
     where the step() gets a closure, which would run the model again.
@@ -52,6 +53,8 @@ def _take_back(attributes: dict[str, Value], ours: Function, before: Function) -
 def _retried(
     optimizer: Optimizer, original: Function, resume: Callable[[Exception, list[Value]], bool]
 ) -> Function:
+    known = {id(one): one for one in _held(optimizer)}  # alive, so that no other gets its identity
+
     @functools.wraps(original)
     def step(*args: Any, **kwargs: Any) -> Value:
         if args or kwargs:
@@ -62,7 +65,8 @@ def _retried(
         except Exception as error:
             now = _held(optimizer)
             same = len(now) == len(before) and all(map(operator.is_, now, before))
-            if is_interrupt(error) or not same or not resume(error, now):
+            old = [one for one in now if id(one) in known]
+            if is_interrupt(error) or not same or not resume(error, old):
                 raise
         return original()
 

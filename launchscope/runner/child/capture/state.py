@@ -162,14 +162,15 @@ def state_values(
 def before_capture(
     torch: Torch, modules: Iterable[Module], optimizers: Iterable[Optimizer]
 ) -> SavedState:
-    """What a failed capture leaves changed: gradients, the state of optimizers and of gradient
-    scalers, the random generator."""
+    """What a failed capture leaves changed: gradients, optimizers and their state, gradient scalers,
+    the random generator."""
     from launchscope.graph_step import SavedState  # imports torch, as the script did by now
 
     tables, parameters = [], []
     for optimizer in optimizers:
-        states = own_attributes(optimizer).get("state")
-        tables += [table for table in (states, *values_of(states)) if is_a(table, dict)]
+        own = own_attributes(optimizer)
+        states = own.get("state")
+        tables += [table for table in (own, states, *values_of(states)) if is_a(table, dict)]
         parameters += [parameter for _, parameter, _ in parameters_with_state(optimizer)]
     for module in modules:
         parameters += module_tensors(module, "parameters")

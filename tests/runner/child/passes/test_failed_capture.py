@@ -58,12 +58,15 @@ class Bursts:
 class Script:
     """Trains under the passes; `fails` names the part of the step whose capture fails."""
 
-    def __init__(self, folder: Path, gpu: EmulatedGpu, fails: str = "", **how: bool):
+    def __init__(
+        self, folder: Path, gpu: EmulatedGpu, fails: str = "", scaled: bool = False, **how: bool
+    ):
         torch.manual_seed(0)
+        self.scaler = torch.amp.GradScaler("cpu", enabled=scaled)
         self.gpu, self.fails, self.ended = gpu, fails, ""
         self.closure: tuple[Callable[[], None], ...] = ()
         self.model = torch.nn.Linear(4, 2)
-        self.optimizer = Refusing(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.optimizer = Refusing(self.model.parameters(), lr=0.1, momentum=0.9, fused=scaled)
         vars(self.optimizer).update(how)
         if fails == "optimizer":
             self.optimizer.refuses = gpu.capturing  # type: ignore[method-assign]
@@ -93,10 +96,11 @@ class Script:
             if runner is not None:
                 runner.part_ended("forward")
             self.part("backward")
-            loss.backward()
+            self.scaler.scale(loss).backward()
             if runner is not None:
                 runner.part_ended("backward")
-            self.optimizer.step(*self.closure)
+            self.scaler.step(self.optimizer, *self.closure)
+            self.scaler.update()
             if runner is not None:
                 runner.end_step()
                 if self.ended:
@@ -124,11 +128,12 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch, gpu: EmulatedGpu) -> Iterator[None]
     gc.enable()  # a process that ends after a failed capture leaves it off
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(("late", "scaled"), [(False, False), (True, False), (False, True)])
 def test_a_step_whose_optimizer_cannot_be_captured_is_computed_and_the_script_goes_on(
-    late: bool, tmp_path: Path, gpu: EmulatedGpu
+    late: bool, scaled: bool, tmp_path: Path, gpu: EmulatedGpu
 ) -> None:
-    script, alone = Script(tmp_path, gpu, "optimizer", late=late), Script(tmp_path, gpu)
+    script = Script(tmp_path, gpu, "optimizer", scaled, late=late)
+    alone = Script(tmp_path, gpu, scaled=scaled)
     runner = script.runner()
     runner.next_pass()
     torch.manual_seed(1)
