@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 import launchscope
-from launchscope.model import Profile, StepBoundary, Verdict
+from launchscope.model import Profile, Recommendation, StepBoundary, Verdict
 from launchscope.reason_text import reason_text
+from launchscope.rules.profile_queries import busy_excess_pct, gain
 
 # A training loop that most cases vary: {inside} is code within the step, {between} after it.
 LOOP = """
@@ -143,3 +144,15 @@ def _run(folder: Path, options: tuple[str, ...]) -> Profile:
     )
     assert done.returncode == 0, done.stderr
     return launchscope.load(folder / "out.json")
+
+
+def recommends(profile: Profile, *wanted: Recommendation) -> bool:
+    """Fails unless one of these is recommended; False if the timings leave the recommendation open,
+    as they may where other processes run."""
+    assert profile.verdict is not None
+    if profile.verdict.recommendation == "inconclusive":
+        found, excess = gain(profile), busy_excess_pct(profile)
+        assert excess is not None or (found is not None and found.is_open), profile.verdict
+        return False
+    assert profile.verdict.recommendation in wanted, profile.verdict
+    return True

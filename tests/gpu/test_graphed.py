@@ -63,9 +63,11 @@ def test_a_graph_lives_on_beside_a_model_that_is_compiled_to_graphs() -> None:
     for _ in range(5):
         step(x)
     assert step.stats.replayed
-    compiled = torch.compile(torch.nn.Linear(256, 256).cuda(), mode="reduce-overhead")
+    model = torch.nn.Linear(256, 256).cuda()
+    compiled = torch.compile(model, mode="reduce-overhead")
     for _ in range(5):
         torch.compiler.cudagraph_mark_step_begin()  # what other tests compiled may be under way
+        model.zero_grad()  # a gradient is an output of Inductor's graph, which runs again
         compiled(x).sum().backward()
     torch.cuda.empty_cache()
     torch.full((1 << 28,), float("nan"), device="cuda")

@@ -118,7 +118,10 @@ def side_stream() -> Any:
     torch.cuda.current_stream().wait_stream(stream)
 
 
-def test_an_optimizer_that_refuses_beside_a_stream_that_is_not_joined_leaves_no_trace() -> None:
+@pytest.mark.parametrize("inside", [lambda *_: None, leaves_a_stream], ids=["alone", "stream"])
+def test_a_fused_optimizer_that_refuses_under_a_scaler_leaves_no_trace(
+    inside: Callable[[Training, Tensor], Any],
+) -> None:
     trained = []
     for fails in (False, True):
         training = Training("SGD", scaled=True)
@@ -126,7 +129,7 @@ def test_an_optimizer_that_refuses_beside_a_stream_that_is_not_joined_leaves_no_
         training.train(5)
         for _ in range(2 * fails):
             with pytest.raises(RuntimeError):
-                capture(training, leaves_a_stream)
+                capture(training, inside)
         training.train(5)
         trained.append(training.state())
     assert all(map(torch.equal, *trained))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.conftest import Profiled
+from tests.gpu.conftest import Profiled, recommends
 
 pytestmark = pytest.mark.gpu
 
@@ -52,7 +52,8 @@ def test_lengths_that_come_back_are_measured_and_weighted(
     assert shapes[0].inputs[0].dims == (8, 16)
     assert shapes[0].share_pct == pytest.approx(100 * 2 / len(lengths), abs=10)
     assert profile.verdict is not None
-    assert (profile.verdict.recommendation, profile.verdict.basis) == ("adopt_bucketed", "measured")
+    assert profile.verdict.basis == "measured"
+    recommends(profile, "adopt_bucketed")
 
 
 @pytest.mark.parametrize("loop", [SERVES, TRAINS], ids=["serves", "trains"])
@@ -73,7 +74,7 @@ def test_lengths_that_never_come_back_are_measured_at_a_few_sizes(
     assert 0.0 < profile.replay.padding_pct < 70.0
     assert profile.verdict is not None
     assert profile.verdict.basis == "measured"
-    assert profile.verdict.recommendation in ("adopt_bucketed", "stay_eager")
+    recommends(profile, "adopt_bucketed", "stay_eager")
 
 
 def test_a_growing_cache_is_measured_at_its_longest(profiled: Profiled) -> None:
@@ -84,5 +85,5 @@ def test_a_growing_cache_is_measured_at_its_longest(profiled: Profiled) -> None:
     assert 0.0 < padded.replay_ms < padded.eager_ms
     assert profile.verdict is not None
     assert profile.verdict.basis == "measured"
-    assert profile.verdict.recommendation == "adopt_after_fixes"
-    assert "static cache" in profile.verdict.instructions[0]
+    if recommends(profile, "adopt_after_fixes"):
+        assert "static cache" in profile.verdict.instructions[0]

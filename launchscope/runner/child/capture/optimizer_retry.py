@@ -24,8 +24,8 @@ def retried(
 ) -> contextlib.ExitStack:
     """Until the result is closed, a step() that raises is called again if `resume(error, held)` is
     true. `held` are the parameters and whatever else the optimizer holds from the beginning, whose
-    content `resume` has to leave as it was before the step(). What it got since, as a fused one from
-    a GradScaler, has no content before the graph is replayed.
+    content `resume` has to leave as it was before the step(). What it got since, as a fused one
+    gets a scale from a GradScaler, has no content before the graph is replayed.
 
     It is not asked where the optimizer holds other objects than before (a number, a new tensor), or
     where the step() gets a closure, which would run the model again.

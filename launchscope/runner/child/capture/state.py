@@ -162,8 +162,8 @@ def state_values(
 def before_capture(
     torch: Torch, modules: Iterable[Module], optimizers: Iterable[Optimizer]
 ) -> SavedState:
-    """What a failed capture leaves changed: gradients, optimizers and their state, gradient scalers,
-    the random generator."""
+    """What a failed capture leaves changed: gradients, optimizers and their state, gradient
+    scalers, the random generator."""
     from launchscope.graph_step import SavedState  # imports torch, as the script did by now
 
     tables, parameters = [], []
