@@ -23,6 +23,7 @@ def step():
     loss.backward()
     opt.step()
 """
+MEASURED_AGAIN = "before it was measured; another run of it measured its earlier steps"
 LOOP = "for i in range(40): step()\n"
 TRIALS = """
 import torch
@@ -102,6 +103,21 @@ CASES = {
         "the script ended with exit code 3 after it was measured",
         ("--full",),
     ),
+    "fails_after_forwards": Case(
+        TRAIN + "for i in range(500): net(torch.ones(2, 4))\nraise RuntimeError('no data')",
+        1,
+        f"exit code 1 (RuntimeError) {MEASURED_AGAIN}",
+    ),
+    "exits_in_the_first_inspected_step": Case(
+        TRAIN + "for i in range(10): step()\nnet(torch.ones(2, 4)), sys.exit(4)",
+        4,
+        f"exit code 4 {MEASURED_AGAIN}",
+    ),
+    "raises_in_the_first_inspected_step": Case(
+        TRAIN + "for i in range(10): step()\nnet(torch.ones(8, 3))",
+        1,
+        f"exit code 1 (RuntimeError) {MEASURED_AGAIN}",
+    ),
     "ends_after_7": Case(TRAIN + "for i in range(7): step()", 0, "its step was seen 7 times"),
     "ends_after_12": Case(TRAIN + "for i in range(12): step()", 0, "ended after 12 steps"),
     "ends_after_20": Case(TRAIN + "for i in range(20): step()", 0),
@@ -121,7 +137,7 @@ CASES = {
     "segfault_in_inspection": Case(
         TRAIN + "import ctypes\nfor i in range(40): step(); i == 11 and ctypes.string_at(0)",
         139,
-        "was ended by SIGSEGV",
+        f"was ended by SIGSEGV {MEASURED_AGAIN}",
     ),
     "os_exit": Case(TRAIN + "import os\nstep()\nos._exit(3)", 3, "exit code 3"),
     "no_place_for_the_profile": Case(
@@ -343,6 +359,8 @@ def test_it_ends_with_a_sentence_and_the_right_exit_code(batch: Batch, name: str
     assert case.says in (everything if case.code == 0 else ours(said))
     assert "launchscope/runner" not in said.err
     assert "this is a bug in launchscope" not in said.err
+    if MEASURED_AGAIN in case.says:
+        assert "device operations per step" in said.out
     if case.code != 0:
         assert "Traceback" not in ours(said)
         assert len(ours(said).strip().splitlines()) <= 2

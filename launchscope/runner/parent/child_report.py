@@ -21,6 +21,7 @@ _OTHER_MODEL = (
     "after that the script trained a different model than the one whose step was found (some "
     "scripts make a new model for each trial or fold)"
 )
+_SAME_FAILURE = "run it without launchscope first; the same failure should appear"
 _USUAL = Schedule()
 _BUG = "this is a bug in launchscope: please report it, with the output of the same command with -v"
 
@@ -232,6 +233,12 @@ def failure_after(report: ChildReport) -> ScriptError | None:
     return _script_error(report, report.exit_code, "after it was measured")
 
 
+def failure_before(report: ChildReport) -> ScriptError:
+    """How the script failed in a run in which nothing was measured, before one that measured it."""
+    when = "before it was measured; another run of it measured its earlier steps"
+    return _script_error(report, report.exit_code or 0, when, _SAME_FAILURE)
+
+
 def _script_error(
     report: ChildReport, code: int, when: str, hint: str | None = None
 ) -> ScriptError:
@@ -255,7 +262,7 @@ def _hint_after(report: ChildReport, ran_well: bool) -> str:
             "run it without launchscope: if it fails there too, the cause is in the script; if "
             f"it does not, {_BUG}"
         )
-    return "run it without launchscope first; the same failure should appear"
+    return _SAME_FAILURE
 
 
 def cannot_write(directory: Path, error: OSError) -> MeasureError:

@@ -21,6 +21,7 @@ from launchscope.runner.parent.child_report import (
     ChildReport,
     cannot_write,
     failure_after,
+    failure_before,
     problem_of,
 )
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
@@ -30,7 +31,7 @@ from launchscope.runner.parent.interpreter import child_command, stdin_of
 from launchscope.runner.parent.rank_group import RankGroup, Wish
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
-from launchscope.runner.protocol.events import FilesLoaded, ScriptFailed
+from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptFailed
 from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.plain import to_plain
 from launchscope.runner.protocol.signals import interrupt_signal
@@ -99,6 +100,7 @@ class _Session:
         self._left_out: str | None = None  # a pass during which the script failed
         self._deferred: set[str] = set()  # passes that need a process of their own
         self._failed_later: ScriptError | None = None
+        self._failed_early: ChildReport | None = None  # a run in which nothing was measured
         self._start = working_directory()
         self._watch = ChildWatch(
             self.on_progress, self.options.timeout_s, self.schedule.full, self.options.group
@@ -190,11 +192,13 @@ class _Session:
 
     def _conclude(self, report: ChildReport) -> LaunchscopeError | None:
         """Write the recording; the problem to report, None if there is none."""
-        collected = self.collected
-        measured = "timing" in collected.results or "inspect" in collected.results
+        collected, measured = self.collected, self._measured
         problem = problem_of(
             report, measured=measured, schedule=self.schedule, ran_well=self._ran_well
         )
+        if measured and problem is None and self._failed_early is not None:
+            problem = failure_before(self._failed_early)
+            collected.note(str(problem))
         if problem is None and self.schedule.full:
             self._failed_later = failure_after(report)
         if self._failed_later is not None:
@@ -204,6 +208,10 @@ class _Session:
         except OSError as error:
             raise cannot_write(self.directory, error) from None
         return problem
+
+    @property
+    def _measured(self) -> bool:
+        return "timing" in self.collected.results or "inspect" in self.collected.results
 
     def _open_passes(self) -> list[type[AnyPass]]:
         return [kind for kind in self._passes if self.collected.lacks(kind.name)]
@@ -223,25 +231,27 @@ class _Session:
 
     def _why_again(self, report: ChildReport) -> Reason | None:
         """Why another run would give more; None if it would not."""
+        again = report.failed and self._may_fail_again(report)
         open_ = self._worth_another_run(report)
         if not open_:
             return None
         names = [kind.name for kind in open_]
-        if report.raised_in is not None and self._left_out is None:
+        if report.raised_in is not None and self._left_out is None and not again:
             self._left_out = report.raised_in
             return Reason("suspected_pass", {"name": report.raised_in})
         deferred = [name for name in report.deferred if name in names]
         self._deferred |= set(deferred)
         if deferred:
             return Reason("own_process", {"name": deferred[0]})
-        if report.crashed_in is not None:
+        if report.crashed_in is not None and not again:
             details = {"name": report.crashed_in, "names": listed(names)}
             return Reason("pass_ended_process", details)
         if all(kind.part_of is not None for kind in open_):
             return Reason("smaller_part")
-        script = report.script
+        # The warm-up is all that is known of a process that was ended in its first pass.
+        script = report.script or (ScriptEnded(steps=self.schedule.warmup) if again else None)
         # Where the work is spread over threads, fewer steps would not bring it into one.
-        if script is None or report.failed or report.several_threads:
+        if script is None or (report.failed and not again) or report.several_threads:
             return None
         if script.waiting:
             return Reason("forward_steps")
@@ -261,11 +271,24 @@ class _Session:
                 "between two optimizer steps"
             )
             return Reason("optimizer_steps")
-        if script.forwards >= _SEEN_OFTEN and self.schedule.wait_for != "optimizer":
+        often = self.schedule.warmup if again else _SEEN_OFTEN
+        if script.forwards >= often and self.schedule.wait_for != "optimizer":
             self.schedule = replace(self.schedule, step_from="forward")
             self.collected.note("no training step was seen, so each forward counts as a step")
             return Reason("forward_steps")
         return None
+
+    def _may_fail_again(self, report: ChildReport) -> bool:
+        """Whether a script that failed before anything was measured is run once more, because the
+        steps before that may be measured. Whatever pass was under way gets another try."""
+        broken = report.raised_in or report.crashed_in
+        known = report.script is not None or broken is not None
+        if not known or self._measured or self._failed_early or self.options.group is not None:
+            return False
+        self._failed_early = report
+        for passes in (self.collected.failures, self.collected.results):
+            passes.pop(broken or "", None)
+        return True
 
     def _worth_another_run(self, report: ChildReport) -> list[type[AnyPass]]:
         open_ = [kind for kind in self._open_passes() if kind.worth_another_run]
