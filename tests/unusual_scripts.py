@@ -205,6 +205,22 @@ for i in range(12): train(net, optimizer, x)
 net[0].requires_grad_(False)
 for i in range(400): train(net, optimizer, x)
 """,
+    "replaces a layer": _NET
+    + """
+for i in range(40):
+    if i == 11: net[1] = nn.Tanh()
+    train(net, optimizer, x)
+""",
+    "adds parameters to its optimizer": _NET
+    + """
+scale = nn.Parameter(torch.ones(2, device=DEVICE))
+for i in range(40):
+    if i == 11: optimizer.add_param_group({"params": [scale]})
+    optimizer.zero_grad()
+    loss = (net(x) * scale).pow(2).mean()  # begins
+    loss.backward()
+    optimizer.step()
+""",
     "replaces its model": """
 for fold in range(12):
     net = nn.Linear(4, 2).to(DEVICE)

@@ -35,6 +35,8 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     longer = Schedule(inspect=30)
     earlier = script("changes to an optimizer of another class", "cpu")
     work["changes in a pass"] = partial(recorded, folder / "earlier", earlier, schedule=longer)
+    soon_later = earlier.replace("(12)", "(11)")
+    work["changes in the inspection"] = partial(recorded, folder / "inspection", soon_later)
     changed = script("changes its optimizer", "cpu")
     work["skips"] = partial(recorded, folder / "skips", changed, schedule=skips)
     running = Batch(work)
@@ -63,6 +65,9 @@ def notes(ran: PointResult) -> str:
         ("changes its optimizer", (O,)),
         ("changes to an optimizer of another class", (F, B, O)),
         ("freezes layers", (F, B, O)),
+        ("changes in the inspection", (F, B, O)),
+        ("replaces a layer", (F, B, O)),
+        ("adds parameters to its optimizer", (F, B, O)),
         ("replaces its model", (F, B, O)),
         ("trains two models one after the other", (F, B, O)),
         ("trains two models in turn", (F, B, O) * 5),
@@ -157,6 +162,24 @@ def test_an_optimizer_that_takes_over_after_a_pass_is_named(batch: Batch) -> Non
 
 def test_who_freezes_layers_is_told_that_the_step_has_changed(batch: Batch) -> None:
     assert "went from 4 parameters that it trains to 2" in notes(batch["freezes layers"])
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("changes in the inspection", "ran 13 training steps before"),
+        ("replaces a layer", "changed the layers of its model, so only the steps after"),
+        ("adds parameters to its optimizer", "holds from 4 parameters to 5, so only the steps"),
+        ("freezes layers", "trains to 2, so only the steps"),
+    ],
+)
+def test_a_change_in_the_inspection_is_said_and_no_branch(
+    batch: Batch, name: str, says: str
+) -> None:
+    ran = batch[name]
+    assert says in notes(ran)
+    assert len(set(ran.recording.inspect.signatures)) == 1
+    assert ran.recording.inspect.steps == 3
 
 
 def test_a_model_for_each_fold_is_measured_in_a_run_with_fewer_steps(batch: Batch) -> None:

@@ -332,6 +332,10 @@ class PassRunner:
         return True
 
     @property
+    def has_results(self) -> bool:
+        return bool(self._context.results)
+
+    @property
     def suspect(self) -> str | None:
         """The current pass, if it changes how the script runs, or the one that captured."""
         current = self._pass

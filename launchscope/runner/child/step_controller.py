@@ -15,7 +15,12 @@ from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks, StepObserver
-from launchscope.runner.child.hooks.modules import in_training, input_shapes, main_input
+from launchscope.runner.child.hooks.modules import (
+    ObjectKeys,
+    in_training,
+    input_shapes,
+    main_input,
+)
 from launchscope.runner.child.interrupts import is_interrupt, raise_if_interrupt
 from launchscope.runner.child.machine import environment_of
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
@@ -23,7 +28,7 @@ from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
 from launchscope.runner.child.passes import Context, all_passes
 from launchscope.runner.child.passes.strategy import StrategyPass
-from launchscope.runner.child.plain_values import class_name, module_tensors, tensor_field
+from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
@@ -32,6 +37,7 @@ from launchscope.runner.child.source_tree import loaded_files
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, ZERO_GRAD, Pattern
 from launchscope.runner.child.steps.detector import StepDetector
 from launchscope.runner.child.steps.search import StepFollower
+from launchscope.runner.child.steps.step_parts import StepParts, parts_of_step
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
@@ -42,6 +48,7 @@ from launchscope.wording import listed, plural
 _OVER_AFTER, _SEARCHES = 3, 2
 # Of half the time limit, for the plain steps of one pass: the slower passes have to fit in, too.
 _PASS_SHARE = 0.25
+_BOTH = "so what was measured may be of both"
 _NO_INPUTS: tuple[Args, Kwargs] = (), {}
 _UNFOLLOWED = (
     "the script creates new modules in every step, so launchscope cannot see where the step "
@@ -78,7 +85,11 @@ class StepController(StepObserver):
         self._missed_optimizer_steps = 0
         self._others_in_row = 0  # steps of optimizers that the period does not have
         self._has_period = False
-        self._trained: int | None = None  # parameters of the step's modules, once it is known
+        self._optimizers: frozenset[str] = frozenset()  # of every step
+        self._parts: StepParts | None = None  # of the step, once it is known
+        self._layers = ObjectKeys()
+        self._stepped: set[str] = set()  # optimizers, in this step
+        self._noted_changes: set[str] = set()
         self._saw_unfollowed = False  # forwards of modules that cannot be followed
         self._noted_late_marks = False
         self._detector: StepDetector | None = self._warm_up()  # None once the step is known
@@ -162,6 +173,7 @@ class StepController(StepObserver):
         if follower is None:
             return
         missed = not follower.inside
+        self._stepped.add(key)
         if self._has_period and not missed:
             self._notice_other_optimizer(key, follower.pattern)
         if follower.closes(OPTIMIZER):
@@ -235,26 +247,34 @@ class StepController(StepObserver):
         """The script may go on with an optimizer that is none of the step's."""
         self._others_in_row = 0 if key in pattern.keys else self._others_in_row + 1
         if self._others_in_row == _OVER_AFTER and not self._search_again():
-            self._note(
-                "during the measurement the script went on with another optimizer "
-                f"({key.partition('@')[0]}), so what was measured may be of both"
-            )
+            self._note_change(f"went on with another optimizer ({key.partition('@')[0]})", _BOTH)
 
-    def _notice_freezing(self) -> None:
-        """Between steps: the script may train other parameters than before."""
-        keys = () if self._follower is None else self._follower.pattern.keys
+    def _notice_change(self, so: str = _BOTH) -> bool:
+        """Between steps: whether the step has other parts than before. `so` says what follows."""
+        follower = self._follower
+        if follower is None:
+            return False
+        keys = follower.pattern.keys
         modules = [module for key in keys if (module := self.hooks.modules.get(key)) is not None]
-        trained = sum(
-            bool(tensor_field(tensor, "requires_grad"))
-            for module in modules
-            for tensor in module_tensors(module, "parameters")
-        )
-        before, self._trained = self._trained, trained
-        if before is not None and before != trained:
-            self._note(
-                f"during the measurement the script went from {plural(before, 'parameter')} that "
-                f"it trains to {trained}, so what was measured may be of both"
-            )
+        known = [self.hooks.optimizers.get(key) for key in self._stepped]
+        stepping = [optimizer for optimizer in known if optimizer is not None]
+        now = parts_of_step(modules, stepping, self._stepped, self._layers)
+        before, self._parts = self._parts, now
+        change = None if before is None else before.changes_to(now, self._optimizers)
+        if change is not None:
+            self._note_change(change, so)
+        return change is not None
+
+    def _changed_in_inspection(self) -> bool:
+        runner, so = self._runner, "so only the steps after that were inspected"
+        if runner is not None and runner.has_results:
+            so += ", and what was measured before is of the step as it was"
+        return self._notice_change(so)
+
+    def _note_change(self, change: str, so: str) -> None:
+        if change not in self._noted_changes:
+            self._noted_changes.add(change)
+            self._note(f"during the measurement the script {change}, {so}")
 
     def _missed_optimizer_step(self) -> None:
         self._missed_optimizer_steps += 1
@@ -385,6 +405,10 @@ class StepController(StepObserver):
             self._note(text)
         boundary = detector.boundary(pattern)
         self._has_period = boundary.boundary == "period"
+        tokens = () if pattern is None else pattern.tokens
+        self._stepped = {token.key for token in tokens if token.kind == OPTIMIZER}
+        # Without a period each step may have its own.
+        self._optimizers = frozenset(self._stepped) if self._has_period else frozenset()
         self._kinds = {kind.input: index for index, kind in enumerate(boundary.kinds)}
         if not self.plan.own_process:
             boundary = replace(boundary, boundary="callable", names=("call",))
@@ -406,6 +430,7 @@ class StepController(StepObserver):
             own_process=self.plan.own_process,
             step_kind=lambda: self._current_kind,
             step_inputs=lambda: input_shapes(self.torch, *self._opening),
+            step_changed=self._changed_in_inspection,
             rehearsal=self.rehearsal,
             strategy=strategy,
             earlier=self.plan.earlier,
@@ -414,7 +439,8 @@ class StepController(StepObserver):
         self._report_files()  # once more at the end, which not every script reaches
         self.folder.emit(events.DeviceKnown(on_gpu, self._device_uuid() if on_gpu else None))
         self.folder.emit(events.PassEnded(events.WARMUP, clock.perf_counter() - self._began))
-        self._trained = None
+        self._parts = None
+        self._noted_changes.clear()
         self._runner = PassRunner(
             context,
             self.plan.passes,
@@ -444,7 +470,7 @@ class StepController(StepObserver):
 
     def _follow_for(self, boundaries_only: bool) -> None:
         """Before a pass: follow its steps as closely as it needs, and no closer."""
-        self._notice_freezing()
+        self._notice_change()
         follower, runner = self._follower, self._runner
         # Kinds and sizes of steps are known by their inputs.
         by_inputs = bool(self._kinds) or self.plan.schedule.sizes > 0
@@ -506,6 +532,7 @@ class StepController(StepObserver):
         return True
 
     def _begin_step(self) -> None:
+        self._stepped.clear()
         if self._follower is not None:
             self._follower.begin()
         if self._runner is not None:
@@ -531,7 +558,7 @@ class StepController(StepObserver):
             self.folder.emit(loaded_files(self.plan.tree))
 
     def _done(self) -> None:
-        self._notice_freezing()
+        self._notice_change()
         self._finish()
 
     def _finish(self) -> None:
