@@ -250,6 +250,33 @@ for i in range(400):
     if random.random() < 0.6: train(net, optimizer, x)
     else: train(other, second, x)
 """,
+    "mixes three kinds of steps": _NET
+    + """
+other, third = nn.Linear(4, 2).to(DEVICE), nn.Linear(4, 8).to(DEVICE)
+rare = torch.optim.SGD(other.parameters(), lr=0.1), torch.optim.RMSprop(third.parameters())
+for i in range(400):
+    kind = random.random()
+    if kind < 0.2: train(other, rare[0], x)
+    elif kind < 0.4: train(third, rare[1], x)
+    else: train(net, optimizer, x)
+""",
+    "adds a term to some losses": _NET
+    + """
+head = nn.Linear(2, 1).to(DEVICE)
+for i in range(400):
+    optimizer.zero_grad()
+    y = net(x)  # begins
+    if random.random() < 0.4: y = head(y)
+    y.pow(2).mean().backward()
+    optimizer.step()
+""",
+    "evaluates beside training": _NET
+    + """
+for i in range(60):
+    train(net, optimizer, x)
+    if random.random() < 0.4:
+        with torch.no_grad(): net(x[:4])
+""",
     "three steps": _NET + "for i in range(3): train(net, optimizer, x)\n",
 }
 

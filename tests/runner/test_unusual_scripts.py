@@ -71,6 +71,9 @@ def notes(ran: PointResult) -> str:
         ("replaces its model", (F, B, O)),
         ("trains two models one after the other", (F, B, O)),
         ("trains two models in turn", (F, B, O) * 5),
+        ("mixes three kinds of steps", (F, B, O)),
+        ("adds a term to some losses", (F, B, O)),
+        ("evaluates beside training", (F, B, O)),
         ("three steps", (F, B, O)),
         ("waits", (F, F, B, O)),
         ("skips", (O,)),
@@ -180,6 +183,29 @@ def test_a_change_in_the_inspection_is_said_and_no_branch(
     assert says in notes(ran)
     assert len(set(ran.recording.inspect.signatures)) == 1
     assert ran.recording.inspect.steps == 3
+
+
+def test_the_kinds_of_steps_are_counted_and_the_most_frequent_is_measured(batch: Batch) -> None:
+    ran = batch["mixes three kinds of steps"]
+    kinds, runs = ran.recording.step.kinds, ran.recording.runs
+    assert (len(kinds), runs) == (3, 1)
+    assert kinds[0].name == "forward Sequential > backward > optimizer Adam"
+    assert 40 < kinds[0].share_pct < 80
+    assert ran.recording.step.names == ("Sequential", "backward", "Adam")
+    assert "the verdict is about the first kind" in notes(ran)
+    assert "before the training" not in notes(ran)
+    assert ran.recording.inspect.optimizer_classes[0] == "Adam"
+    assert len(set(ran.recording.inspect.signatures)) == 1
+
+
+def test_kinds_that_begin_alike_are_inspected_together(batch: Batch) -> None:
+    ran = batch["adds a term to some losses"]
+    assert "the verdict is about 2 of these kinds together" in notes(ran)
+    assert len(set(ran.recording.inspect.signatures)) == 2
+
+
+def test_forwards_between_the_steps_are_counted(batch: Batch) -> None:
+    assert "without gradients; the verdict is not" in notes(batch["evaluates beside training"])
 
 
 def test_a_model_for_each_fold_is_measured_in_a_run_with_fewer_steps(batch: Batch) -> None:

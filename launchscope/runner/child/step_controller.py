@@ -46,6 +46,7 @@ from launchscope.wording import listed, plural
 # A step that was found is over after this many training steps in a row outside of it; then the
 # script is searched again, so often.
 _OVER_AFTER, _SEARCHES = 3, 2
+_OVER_AFTER_OF_KINDS, _INSPECTED_OF_KINDS = 30, 12  # where it makes steps of several kinds
 # Of half the time limit, for the plain steps of one pass: the slower passes have to fit in, too.
 _PASS_SHARE = 0.25
 _BOTH = "so what was measured may be of both"
@@ -84,6 +85,7 @@ class StepController(StepObserver):
         self._missed_at, self._missed_in_row = -1, 0  # the steps done before those that were missed
         self._missed_optimizer_steps = 0
         self._others_in_row = 0  # steps of optimizers that the period does not have
+        self._over_after = _OVER_AFTER
         self._has_period = False
         self._optimizers: frozenset[str] = frozenset()  # of every step
         self._parts: StepParts | None = None  # of the step, once it is known
@@ -246,7 +248,7 @@ class StepController(StepObserver):
     def _notice_other_optimizer(self, key: str, pattern: Pattern) -> None:
         """The script may go on with an optimizer that is none of the step's."""
         self._others_in_row = 0 if key in pattern.keys else self._others_in_row + 1
-        if self._others_in_row == _OVER_AFTER and not self._search_again():
+        if self._others_in_row == self._over_after and not self._search_again():
             self._note_change(f"went on with another optimizer ({key.partition('@')[0]})", _BOTH)
 
     def _notice_change(self, so: str = _BOTH) -> bool:
@@ -290,7 +292,7 @@ class StepController(StepObserver):
         if not acts and runner.steps_done != self._missed_at:
             self._missed_at, self._missed_in_row = runner.steps_done, 0
         self._missed_in_row += 1
-        if self._missed_in_row >= _OVER_AFTER:
+        if self._missed_in_row >= self._over_after:
             self._search_again()
 
     def _search_again(self) -> bool:
@@ -409,7 +411,10 @@ class StepController(StepObserver):
         self._stepped = {token.key for token in tokens if token.kind == OPTIMIZER}
         # Without a period each step may have its own.
         self._optimizers = frozenset(self._stepped) if self._has_period else frozenset()
-        self._kinds = {kind.input: index for index, kind in enumerate(boundary.kinds)}
+        mixed = bool(detector.training_kinds(pattern))
+        self._over_after = _OVER_AFTER_OF_KINDS if mixed else _OVER_AFTER
+        known = () if mixed else boundary.kinds
+        self._kinds = {kind.input: index for index, kind in enumerate(known)}
         if not self.plan.own_process:
             boundary = replace(boundary, boundary="callable", names=("call",))
         self.folder.write("step", boundary)
@@ -419,7 +424,7 @@ class StepController(StepObserver):
         context = Context(
             torch=self.torch,
             folder=self.folder,
-            schedule=self._in_time(detector.usual_step_s),
+            schedule=self._in_time(detector.usual_step_s, detector.kinds_alike(pattern)),
             hooks=self.hooks,
             nvtx=self._nvtx,
             boundary=boundary,
@@ -454,9 +459,12 @@ class StepController(StepObserver):
         )
         self._runner.next_pass()
 
-    def _in_time(self, step_s: float) -> Schedule:
-        """The schedule, with fewer steps for passes that would take too much of the time limit."""
+    def _in_time(self, step_s: float, kinds: int) -> Schedule:
+        """The schedule, with fewer steps for passes that would take too much of the time limit.
+        Where the steps are of several `kinds`, enough are inspected to see each."""
         schedule = self.plan.schedule
+        if kinds > 1 and schedule.inspect:
+            schedule = replace(schedule, inspect=max(schedule.inspect, _INSPECTED_OF_KINDS))
         most = int(self.plan.patience_s * _PASS_SHARE / max(step_s, 1e-9))
         fewer = {
             kind.name: max(kind.fewest_steps, most)

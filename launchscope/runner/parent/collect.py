@@ -97,10 +97,13 @@ class Collected:
         that of the first run that measured something."""
         if found is None:
             return None
-        if self.step is None or not self.results or found.period == self.step.period:
+        if self.step is None or not self.results or _events(found) == _events(self.step):
             self.step = found
             return None
-        now, before = (" > ".join(step.period) for step in (found, self.step))
+        other = found.period != self.step.period
+        now, before = (
+            " > ".join(step.period if other else step.names) for step in (found, self.step)
+        )
         return Reason("other_step", {"now": now, "before": before})
 
     def _take_pass(self, kind: type[AnyPass], folder: RunFolder, report: ChildReport) -> None:
@@ -157,3 +160,7 @@ class Collected:
             for run in self.directory.glob("run-*"):
                 shutil.rmtree(run, ignore_errors=True)
             write_json(path, recording)
+
+
+def _events(step: StepBoundary) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return step.period, step.names

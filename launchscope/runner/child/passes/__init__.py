@@ -79,6 +79,12 @@ class Context:
         if self.on_gpu:
             self.torch.cuda.synchronize()
 
+    @property
+    def has_kinds(self) -> bool:
+        """Whether steps of several kinds are measured. Of those that end with an optimizer step,
+        the most frequent one is followed."""
+        return bool(self.boundary.kinds) and self.boundary.boundary != "optimizer"
+
     def is_main_kind(self) -> bool:
         """Whether the current step is of the most frequent kind, the one that is captured."""
         shares = [kind.share_pct for kind in self.boundary.kinds]

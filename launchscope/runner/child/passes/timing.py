@@ -38,7 +38,7 @@ class TimingPass(Pass[TimingResult]):
         self._gpu_end = timing_events(context.torch, wanted)
         self._record_begin = [event.record for event in self._gpu_begin]
         self._record_end = [event.record for event in self._gpu_end]
-        self._has_kinds = bool(context.boundary.kinds)
+        self._has_kinds = context.has_kinds
         self._has_begin = self._drawn()
         self._host_begin, self._host_end = [0] * wanted, [0] * wanted
         self._kind = [0] * wanted

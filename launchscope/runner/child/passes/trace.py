@@ -55,7 +55,7 @@ class TracePass(Pass[TraceResult]):
             side_stream=self.context.side_stream,
             legacy_kernels=legacy,
             calibration=calibration,
-            kind=tuple(self._kind) if self.context.boundary.kinds else (),
+            kind=tuple(self._kind) if self.context.has_kinds else (),
             inputs=tuple(self._inputs[: self._done]) if any(self._inputs) else (),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from launchscope.model import Schedule, SourceLine, StepBoundary, StepKind, TensorShape
 from launchscope.runner.child.clock import clock
@@ -24,9 +24,10 @@ from launchscope.runner.child.step_pattern import (
     Pattern,
     Token,
 )
-from launchscope.runner.child.steps.search import StepSearch
+from launchscope.runner.child.steps.search import StepSearch, TrainingKind
 from launchscope.runner.child.steps.step_calls import StepCalls, digests
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
+from launchscope.wording import listed, plural
 
 # In a script with an optimizer, forwards alone are measured only after this many: the script may
 # evaluate before it trains.
@@ -265,6 +266,9 @@ class StepDetector(StepObserver):
             if pattern is None and event == OPTIMIZER:
                 self._uneven = self._has_no_period()
                 return search.single_optimizer_pattern() if self._uneven else None
+            if pattern is not None and pattern.optimizers == 1 and search.training_kinds():
+                self._uneven = True  # it repeats by chance
+                return search.single_optimizer_pattern()
             closing = "optimizer" if event == OPTIMIZER else "next"
             return pattern if pattern is not None and pattern.closing == closing else None
         if event != FORWARD:
@@ -319,10 +323,27 @@ class StepDetector(StepObserver):
     def remarks(self, pattern: Pattern | None) -> list[str]:
         """What a reader has to know about the step."""
         found = []
-        if self._uneven:
+        kinds = self.training_kinds(pattern)
+        if kinds:
+            total = plural(sum(kind.steps for kind in kinds), "step")
+            named = listed([f"{kind.steps} of {name}" for name, kind in _named(kinds)])
+            about = "the verdict is about the first kind, and the others stay eager"
+            if (alike := self.kinds_alike(pattern)) > 1:
+                about = f"the verdict is about {alike} of these kinds together: they begin alike"
+            found.append(
+                f"the script takes several kinds of steps: of {total} before the "
+                f"measurement, {named}; {about}"
+            )
+        elif self._uneven:
             found.append(
                 "the training steps do not repeat one sequence of events, so a step is everything "
                 "between two optimizer steps"
+            )
+        if pattern is not None and (others := self._search.forwards_between(pattern)):
+            made = plural(others, "forward")
+            found.append(
+                f"between the steps before the measurement the script made {made} without "
+                "gradients; the verdict is not about these"
             )
         if pattern is not None and pattern.first.kind == PREVIOUS_END:
             found.append(_NO_BEGINNING)
@@ -338,8 +359,25 @@ class StepDetector(StepObserver):
             found.append(_FORWARD_ALONE if self._search.trains else _NO_BACKWARD)
         return found
 
+    def training_kinds(self, pattern: Pattern | None) -> list[TrainingKind]:
+        """The kinds of steps of a training script, the one that is measured first."""
+        return self._search.training_kinds() if self._uneven and pattern is not None else []
+
+    def kinds_alike(self, pattern: Pattern | None) -> int:
+        """How many of these kinds the step that is followed may be."""
+        kinds = self.training_kinds(pattern)
+        if pattern is None or pattern.first.kind in (PREVIOUS_END, ZERO_GRAD):
+            return len(kinds)
+        first = pattern.first.kind, pattern.first.key
+        return sum(kind.events[0] == first for kind in kinds)
+
     def _kinds(self, pattern: Pattern) -> tuple[StepKind, ...]:
-        """The kinds of step of an inference script, most frequent first; empty if there is one."""
+        """The kinds of step of a script, most frequent first; empty if there is one."""
+        if mixed := self.training_kinds(pattern):
+            total = sum(kind.steps for kind in mixed)
+            return tuple(
+                StepKind(name, None, 100.0 * kind.steps / total) for name, kind in _named(mixed)
+            )
         if pattern.closing != "forward" or pattern.forwards != 1:
             return ()
         total, last = self.forwards, self._hooks.epochs.last_batch
@@ -391,6 +429,20 @@ class StepDetector(StepObserver):
         """The line of an event that was seen `back` times since the last step began."""
         lines = self._lines[token]
         return lines[-min(back, len(lines))] if lines else None
+
+
+def _named(kinds: Sequence[TrainingKind]) -> list[tuple[str, TrainingKind]]:
+    """Each kind with a name that no other has."""
+    names = [
+        " > ".join(
+            what if key == what else f"{what} {key.partition('@')[0]}" for what, key in kind.events
+        )
+        for kind in kinds
+    ]
+    return [
+        (name if names.count(name) == 1 else f"{name} ({names[:at].count(name) + 1})", kind)
+        for at, (name, kind) in enumerate(zip(names, kinds))
+    ]
 
 
 def _opening_event(pattern: Pattern) -> tuple[Token, int]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from itertools import chain
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from launchscope.model import StepEvent
 from launchscope.runner.child.step_pattern import (
     BACKWARD,
     FORWARD,
@@ -32,6 +33,19 @@ _RARE_AFTER = 200
 # An optimizer is not used any more once others have made this many steps after its last one, and
 # this many times its own steps.
 _OVER_AFTER, _OVER_TIMES = 20, 3
+# The kinds of steps of a script are reported if they are no more than this, and so much of it.
+_MOST_KINDS, _KNOWN_SHARE = 4, 0.8
+# Forwards between the steps are reported if there are so many for each step.
+_OFTEN_SHARE = 0.1
+
+
+class TrainingKind(NamedTuple):
+    """A kind of step: its events, of several equal ones in a row only the first, how many steps of
+    it were seen, and the number of the last."""
+
+    events: tuple[tuple[StepEvent, str], ...]
+    steps: int
+    last: int
 
 
 def repeating_period(tokens: Sequence[Token], required: frozenset[str] = frozenset()) -> int | None:
@@ -206,15 +220,46 @@ class StepSearch:
         return Pattern(tuple(cycle), "forward")
 
     def single_optimizer_pattern(self) -> Pattern | None:
-        """`--step-from optimizer`: everything up to one optimizer step, whatever the period."""
+        """`--step-from optimizer`: everything up to one optimizer step, whatever the period. Of
+        several kinds of steps, the most frequent one."""
         tokens = list(self._training)
         ends = [index for index, token in enumerate(tokens) if token.kind == OPTIMIZER]
         if len(ends) < 2:
             return None
-        pattern = self._training_from(ends[-2] + 1, ends[-1] - ends[-2])
+        kinds = self.training_kinds()
+        number = kinds[0].last if kinds and kinds[0].last else len(ends) - 1
+        begin, end = ends[number - 1] + 1, ends[number] + 1
+        pattern = self._training_from(begin, end - begin)
         # Modules that were made for this step do not come again.
-        before = (*tokens[: ends[-2] + 1], *chain(*list(self._lead_ins)[: ends[-2] + 1]))
+        before = (*tokens[:begin], *chain(*list(self._lead_ins)[:begin]))
         return pattern.visible_through(frozenset(token.key for token in before))
+
+    def training_kinds(self) -> list[TrainingKind]:
+        """The kinds of steps that a training script takes by turns, most frequent first,
+        each up to one optimizer step; empty if there is one kind, or if steps hardly come back."""
+        steps: list[tuple[tuple[StepEvent, str], ...]] = []
+        events: list[tuple[StepEvent, str]] = []
+        for token in self._training:
+            event = token.kind, token.key
+            if events[-1:] != [event]:  # a model may be called as often as its data takes
+                events.append(event)
+            if token.kind == OPTIMIZER:
+                steps.append(tuple(events))
+                events = []
+        counts = Counter(steps)
+        fewest = max(2, _RARE_SHARE * len(steps))
+        often = [(events, n) for events, n in counts.most_common() if n >= fewest]
+        if not often or sum(n for _, n in often) < _KNOWN_SHARE * len(steps):
+            return []
+        last = len(steps) - 1 - steps[::-1].index(often[0][0])
+        # What came before, as the steps of an optimizer that has been replaced, is no other kind.
+        mixed = set(steps[steps.index(often[0][0]) : last])
+        kinds = [
+            TrainingKind(events, n, len(steps) - 1 - steps[::-1].index(events))
+            for events, n in often
+            if events in mixed or events == often[0][0]
+        ]
+        return kinds if 2 <= len(kinds) <= _MOST_KINDS else []
 
     def single_forward_pattern(self) -> Pattern | None:
         """`--step-from forward`: one outermost forward of the module seen most often."""
@@ -222,6 +267,20 @@ class StepSearch:
         weighted = [token for token in forwards if token.weighted]
         tokens = tuple(token for token, _ in Counter(weighted or forwards).most_common(1))
         return Pattern(tokens, "forward") if tokens else None
+
+    def forwards_between(self, pattern: Pattern) -> int:
+        """How many forwards of models ran without gradients between the steps of training, and are
+        no part of them; 0 if they are rare."""
+        if not pattern.backwards:
+            return 0
+        own = {token.key for token in pattern.tokens if not token.trains}
+        tokens = list(self._all)
+        begin = next((i for i, token in enumerate(tokens) if token.kind == BACKWARD), 0)
+        found = sum(
+            token.kind == FORWARD and token.weighted and not token.trains and token.key not in own
+            for token in tokens[begin:]
+        )
+        return found if found >= max(2, _OFTEN_SHARE * self.steps_seen(pattern)) else 0
 
     def steps_seen(self, pattern: Pattern) -> int:
         """How many steps of this pattern were seen."""
