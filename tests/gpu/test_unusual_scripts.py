@@ -18,6 +18,7 @@ REPEATING = (
     "functions of tensors",
     "acts for long before it learns",
     "trains two models one after the other",
+    "mixes three kinds of steps",
 )
 
 
@@ -36,6 +37,10 @@ def test_the_step_that_trains_is_replayed(profile_script: ProfileScript, name: s
         "replaces its model",
         "a helper is made for each step",
         "a copy trains beside the model",
+        "adds a term to some losses",
+        "evaluates beside training",
+        "replaces a layer",
+        "adds parameters to its optimizer",
     ],
 )
 def test_the_step_is_timed_at_least(profile_script: ProfileScript, name: str) -> None:

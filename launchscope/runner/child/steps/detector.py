@@ -266,7 +266,9 @@ class StepDetector(StepObserver):
             if pattern is None and event == OPTIMIZER:
                 self._uneven = self._has_no_period()
                 return search.single_optimizer_pattern() if self._uneven else None
-            if pattern is not None and pattern.optimizers == 1 and search.training_kinds():
+            last = search.optimizer_steps >= self._warmup + self._schedule.skip_steps
+            alone = pattern is not None and pattern.optimizers == 1
+            if last and alone and search.training_kinds():
                 self._uneven = True  # it repeats by chance
                 return search.single_optimizer_pattern()
             closing = "optimizer" if event == OPTIMIZER else "next"
@@ -361,7 +363,8 @@ class StepDetector(StepObserver):
 
     def training_kinds(self, pattern: Pattern | None) -> list[TrainingKind]:
         """The kinds of steps of a training script, the one that is measured first."""
-        return self._search.training_kinds() if self._uneven and pattern is not None else []
+        by_optimizer = self._uneven or self._schedule.step_from == "optimizer"
+        return self._search.training_kinds() if by_optimizer and pattern is not None else []
 
     def kinds_alike(self, pattern: Pattern | None) -> int:
         """How many of these kinds the step that is followed may be."""
