@@ -19,6 +19,7 @@ from launchscope.gate.metrics import OF_RANKS
 from launchscope.gate.ranks import worst_of
 from launchscope.host import working_directory, write_whole
 from launchscope.model import Profile, RankRow, Ranks, Target
+from launchscope.reason_text import reason_text
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.rank_place import FOLDER_VARIABLE, rank_place
 from launchscope.wording import listed_first, plural
@@ -34,6 +35,7 @@ _STDERR = 2
 _PROFILE, _SUMMARY = "profile.json", "ranks.json"
 _MOST_ARRIVALS = 200  # of a report; those with the longest waits
 _MOST_NAMED = 8
+_OF_ANOTHER = ("another_rank_failed", "rank_cannot_capture")  # why a replay was given up
 
 
 @contextlib.contextmanager
@@ -193,11 +195,22 @@ def gathered(group: RankGroup) -> Gathered:
             f"({listed_first(absent, _MOST_NAMED)}): {FOLDER_VARIABLE} names a folder that all "
             "nodes share"
         )
+    notes += _why_not_replayed(profiles)
     made = ranks_of(rows, collectives, is_one_run=True)
     longest = sorted(made.arrivals, key=lambda each: -each.waited_ms)[:_MOST_ARRIVALS]
     made = replace(made, arrivals=tuple(longest), notes=(*made.notes, *notes))
     first = min(problems, key=lambda each: each[0], default=None)
     return Gathered(made, profiles, *((None, None) if first is None else first[1:]))
+
+
+def _why_not_replayed(profiles: Mapping[int, Profile]) -> list[str]:
+    """The reason of the first rank that could not replay, where another one only says so."""
+    reasons = [(rank, each.replay.reason) for rank, each in profiles.items() if each.replay.reason]
+    own = [(rank, reason) for rank, reason in reasons if reason.code not in _OF_ANOTHER]
+    if not own or len(own) == len(reasons):
+        return []
+    rank, reason = own[0]
+    return [f"rank {rank} could not be replayed: {reason_text(reason)}"]
 
 
 def profile_ranks(

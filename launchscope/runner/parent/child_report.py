@@ -295,7 +295,10 @@ def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
         hint = "name the script that trains or runs the model"
     elif seen.processes:
         text = f"no step was found: {report.started_processes}, and the work seems to run there"
-        hint = "profile the worker itself, or run the script so that it trains in one process"
+        hint = (
+            "let it train in one process; for one process per GPU, let it read RANK, WORLD_SIZE "
+            "and LOCAL_RANK instead of starting them, and use --nproc-per-node"
+        )
     elif schedule.wait_for == "optimizer" and seen.searching and seen.optimizer_steps == 0:
         text = f"no optimizer stepped; the script made {plural(seen.forwards, 'forward')}"
         hint = "leave out --wait-for optimizer to measure the forwards"

@@ -24,6 +24,7 @@ from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.observation import RESULT
 from launchscope.runner.protocol.signals import ENDING, EndSignals, interrupt_signal
+from launchscope.wording import listed_first, plural
 
 _POLL_S = 0.02
 # How long a child may take to end by itself: once everything is measured (it may be saving
@@ -42,6 +43,7 @@ _STOPPED_S = 2.0
 _TICK_S = 1.0
 # After this long without an event, launchscope says what it waits for.
 _QUIET_S = 30.0
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -335,8 +337,16 @@ class ChildWatch:
         )
 
     def _say_what_is_awaited(self, report: ChildReport) -> None:
+        absent = [] if self._group is None else self._group.absent()
         if report.done:
             text = "everything is measured; waiting for the script to end"
+        elif absent and self._group is not None:
+            ranks = listed_first([str(rank) for rank in absent], _MOST_NAMED)
+            have = "has" if len(absent) == 1 else "have"
+            text = (
+                f"{plural(len(absent), 'rank')} of {self._group.size:,} {have} not started "
+                f"({ranks}); still waiting (Ctrl-C or --timeout ends it)"
+            )
         elif report.current_pass == events.WARMUP or not report.saw_torch:
             text = (
                 f"no step for {_QUIET_S:.0f} s; still waiting for the script to reach one "

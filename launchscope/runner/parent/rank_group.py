@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from typing import Any, Literal
 
 from launchscope.errors import MeasureError
 from launchscope.host import write_whole
-from launchscope.runner.parent.rank_place import FOLDER_VARIABLE, RankPlace
+from launchscope.runner.parent.rank_place import FOLDER_VARIABLE, TEMPORARY, RankPlace
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _POLL_S, _BEAT_S = 0.05, 1.0
@@ -33,6 +34,9 @@ _ABSENT_S = 10.0
 _LAST_S = 600.0
 _AFTER_SIGNAL_S = 8.0  # a launcher kills what is left 30 s after its signal
 _ENDING_S = 5.0  # for a report that is written to the end of its process
+# What ranks left that were killed goes once nobody wrote to it for so long; recordings, which a
+# person may still want to report, after a day.
+_ABANDONED_S, _RECORDED_S = 60.0, 86_400.0
 _OLD_S = 60.0  # what is older than this rank by more is of an earlier run in the same folder
 
 Wish = Literal["again", "able", "over"]
@@ -70,6 +74,7 @@ class RankGroup:
                 hint=f"{FOLDER_VARIABLE} names a folder that all ranks can write to",
             ) from None
         threading.Thread(target=self._be_alive, daemon=True).start()
+        remove_abandoned(self.folder)
         return self
 
     def _claim(self) -> None:
@@ -196,6 +201,10 @@ class RankGroup:
             found[rank] = None if content is None else json.loads(content)
         return found
 
+    def absent(self) -> list[int]:
+        """The ranks whose launchscope was never here."""
+        return [rank for rank in self._ranks() if not self.was_here(rank)]
+
     def was_here(self, rank: int) -> bool:
         return self._owner(rank) is not None
 
@@ -221,6 +230,14 @@ class RankGroup:
             gone = (rank for rank in others if rank in ended or self._is_lost(rank))
             self._lost = next(gone, None)
         return self._lost
+
+    def left_rank(self) -> int | None:
+        """A rank that was measured and ended its process before the others were: a script that
+        needs it for a collective fails then."""
+        if self.stop_file.exists():
+            return None
+        left = {*self._names(f"measured-{self.run}")} & {*self._names(f"wish-{self.run}")}
+        return min(left - {self.rank}, default=None)
 
     # ---------------------------------------------------------------------- waiting
 
@@ -300,14 +317,35 @@ class RankGroup:
             return []
 
 
+def remove_abandoned(folder: Path) -> None:
+    """Removes what earlier runs of this user on this machine left beside the folder, if their ranks
+    were killed."""
+    stem, _, _ = folder.name.rpartition("-")
+    if not stem.startswith(TEMPORARY):
+        return
+    for other in folder.parent.glob(f"{stem}-*"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            found = other.lstat()
+            if other == folder or found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+                continue
+            files = (*other.glob("owners/*"), *other.glob("alive/*"))
+            quiet_s = time.time() - max(each.stat().st_mtime for each in (other, *files))
+            recorded = any(other.glob("recordings/*/*/recording.json"))
+            owners = [json.loads(each.read_bytes()) for each in other.glob("owners/*")]
+            if quiet_s > (_RECORDED_S if recorded else _ABANDONED_S) and all(
+                _alive_here(owner) is False for owner in owners
+            ):
+                shutil.rmtree(other, ignore_errors=True)
+
+
 def _alive_here(owner: dict[str, Any]) -> bool | None:
     """Whether a process of this machine still runs; None for one of another machine."""
     if owner["host"] != platform.node():
         return None
     try:
         os.kill(owner["pid"], 0)
-        stat = Path(f"/proc/{owner['pid']}/stat").read_text(errors="replace")
-        return stat.rpartition(")")[2].split()[0] != "Z"  # nobody has asked for its exit code yet
+        state = Path(f"/proc/{owner['pid']}/stat").read_text(errors="replace")
+        return state.rpartition(")")[2].split()[0] != "Z"  # nobody has asked for its exit code yet
     except ProcessLookupError:
         return False
     except (OSError, IndexError):  # somebody else's, or a system without /proc

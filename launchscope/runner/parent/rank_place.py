@@ -13,6 +13,7 @@ from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 
 FOLDER_VARIABLE = "LAUNCHSCOPE_RANKS"
+TEMPORARY = "launchscope-ranks-"  # how folders that nobody named begin
 # By launcher: variables of the rank, of the number of ranks, and of how many are on this node. The
 # first whose rank and size are numbers counts. Lightning names the rank on its node only.
 _LAUNCHERS = (
@@ -73,7 +74,7 @@ def _folder(environ: Mapping[str, str], on_one_node: bool) -> Path:
     if named:
         return Path(named, f"run-{key}")
     if on_one_node:
-        return Path(tempfile.gettempdir(), f"launchscope-ranks-{os.getuid()}-{key}")
+        return Path(tempfile.gettempdir(), f"{TEMPORARY}{os.getuid()}-{key}")
     return Path(working_directory(), f".launchscope-ranks-{key}")
 
 

@@ -196,6 +196,13 @@ class _Session:
         problem = problem_of(
             report, measured=measured, schedule=self.schedule, ran_well=self._ran_well
         )
+        group = self.options.group
+        left = None if group is None or problem is None or not measured else group.left_rank()
+        if left is not None:
+            problem = None
+            collected.note(
+                f"the script ended with that of rank {left}, which was measured and ended first"
+            )
         if measured and problem is None and self._failed_early is not None:
             problem = failure_before(self._failed_early)
             collected.note(str(problem))

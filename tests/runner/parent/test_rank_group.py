@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,8 +16,10 @@ import pytest
 
 from launchscope.errors import MeasureError
 from launchscope.runner.parent import rank_group
-from launchscope.runner.parent.rank_group import RankGroup
-from launchscope.runner.parent.rank_place import RankPlace, rank_place
+from launchscope.runner.parent.child_report import ChildReport
+from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
+from launchscope.runner.parent.rank_group import RankGroup, remove_abandoned
+from launchscope.runner.parent.rank_place import TEMPORARY, RankPlace, rank_place
 
 MEETING = {"MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
 TORCHRUN = {
@@ -170,3 +175,37 @@ def test_what_an_earlier_run_left_in_the_folder_counts_for_nobody(
     )
     own = group(1, 2)
     assert own._names("ended") == []
+
+
+def test_what_killed_ranks_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    owners = {"killed": gone.pid, "running": os.getpid(), "recorded": gone.pid, "new": gone.pid}
+    for name, pid in owners.items():
+        owner = tmp_path / f"{TEMPORARY}7-{name}" / "owners" / "0"
+        owner.parent.mkdir(parents=True)
+        owner.write_text(json.dumps({"pid": pid, "host": platform.node(), "world_size": 2}))
+        if name == "recorded":
+            recording = owner.parents[1] / "recordings/round-1/rank-0/recording.json"
+            recording.parent.mkdir(parents=True)
+            recording.write_text("{}")
+        for path in (owner, owner.parents[1]):
+            os.utime(path, (0, time.time() - (5 if name == "new" else 3600)))
+    (tmp_path / "launchscope-ranks-8-killed").mkdir()
+    remove_abandoned(tmp_path / f"{TEMPORARY}7-own")
+    kept = {path.name.rpartition("-")[2] for path in tmp_path.iterdir() if "7-" in path.name}
+    assert kept == {"running", "recorded", "new"}
+    assert (tmp_path / "launchscope-ranks-8-killed").exists()
+
+
+def test_ranks_that_never_came_are_known(group: Callable[[int, int], RankGroup]) -> None:
+    assert group(1, 4).absent() == [0, 2, 3]
+
+
+def test_ranks_that_have_not_started_are_named_to_a_person_who_waits(
+    group: Callable[[int, int], RankGroup],
+) -> None:
+    said: list[ProgressEvent] = []
+    watch = ChildWatch(said.append, None, False, group(0, 3))
+    watch._say_what_is_awaited(ChildReport())
+    assert said[0].text.startswith("2 ranks of 3 have not started (1, 2); still waiting")
