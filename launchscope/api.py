@@ -55,11 +55,14 @@ def profile(
 
     `settings` are the options of the command, such as `timing=60`. The script runs in a process
     of its own and prints to this process's stdout. A `problem` in the result came after the
-    measurement; an error is raised if nothing was measured, or for a setting that is wrong.
+    measurement; an error is raised if nothing was measured, or for a setting that is wrong. One
+    process is measured: in a rank that `torchrun` started, UsageError is raised.
     """
     from launchscope.workflows.profile import profile
+    from launchscope.workflows.ranks import require_one_process
     from launchscope.workflows.target import script_target
 
+    require_one_process(os.environ, "launchscope.profile()")
     target = script_target([os.fspath(script), *args], module=module, command="profile")
     return profile(target, load_settings(settings, config=config), progress or Progress())
 
@@ -84,7 +87,9 @@ def compare(
     `problem` in the result says why the comparison is not complete.
     """
     from launchscope.workflows.compare import compare, plan_compare
+    from launchscope.workflows.ranks import require_one_process
 
+    require_one_process(os.environ, "launchscope.compare()")
     plan = plan_compare(
         _words(script, args),
         load_settings(settings, config=config),
@@ -118,6 +123,7 @@ def check(
     raised if the script fails or has no step.
     """
     from launchscope.workflows.check import check, plan_check
+    from launchscope.workflows.ranks import require_one_process
 
     plan = plan_check(
         _words(target, args),
@@ -128,6 +134,8 @@ def check(
         update_baseline=update_baseline,
         workload=workload,
     )
+    if plan.saved is None:
+        require_one_process(os.environ, "launchscope.check()")
     run = check(plan, progress or Progress())
     if run.problem is not None:
         raise run.problem

@@ -78,3 +78,13 @@ def test_a_wrong_setting_is_an_error() -> None:
     assert raised.value.hint == "did you mean timing?"
     with pytest.raises(UsageError, match="is for reading traces"):
         launchscope.profile("train.py", step_from="none")
+
+
+def test_a_rank_of_several_is_told_which_command_measures_them_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    for function in (launchscope.profile, launchscope.compare, launchscope.check):
+        with pytest.raises(UsageError, match="measures one process, and this is one of several"):
+            function("train.py")

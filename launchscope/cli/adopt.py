@@ -45,9 +45,11 @@ def adopt(
     from launchscope.errors import UsageError
     from launchscope.model import Adoption
     from launchscope.workflows import adopt as workflow
+    from launchscope.workflows.ranks import require_one_process
     from launchscope.workflows.target import script_target
 
     settings, console = typed.settings(), typed.console
+    require_one_process(console.environ, "launchscope adopt")
     target = script_target(command or [], module=module, command="adopt")
     if force and not write:
         raise UsageError("--force is for --write", hint="add --write, or leave out --force")

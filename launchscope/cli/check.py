@@ -8,7 +8,6 @@ import typer
 
 from launchscope.cli.options import CHECK, LAUNCH, MODULE, RUN, Typed, shares, text
 from launchscope.cli.output import Outputs, located
-from launchscope.errors import UsageError
 from launchscope.recorded import shown_command
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def check(
     """
     from launchscope.model import CheckResult
     from launchscope.workflows import check as workflow
-    from launchscope.workflows.ranks import RankRunner, joined_ranks
+    from launchscope.workflows.ranks import RankRunner, joined_ranks, require_one_process
 
     typed.launch()
     console, outputs = typed.console, Outputs.checked(typed, CheckResult)
@@ -67,12 +66,10 @@ def check(
         plan.require_spared(path)
     if plan.saved is None:
         typed.note_misplaced(plan.target.name, plan.target.args)
+    if plan.base is not None:
+        hint = "write a baseline with --update-baseline, and compare with that"
+        require_one_process(console.environ, "--against", hint)
     with joined_ranks({} if plan.saved else console.environ) as group:
-        if group is not None and plan.base is not None:
-            raise UsageError(
-                "--against measures one process, and this is a run of several ranks",
-                hint="write a baseline with --update-baseline, and compare with that",
-            )
         runner = None if group is None else RankRunner(plan.settings, console, group, for_gate=True)
         if runner is not None and runner.group.rank != 0:
             return runner.follow(plan.target, console)

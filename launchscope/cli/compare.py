@@ -49,7 +49,9 @@ def compare(
     from launchscope.workflows import compare as workflow
     from launchscope.workflows.axes import parse_parameters
     from launchscope.workflows.last_run import keep
+    from launchscope.workflows.ranks import require_one_process
 
+    require_one_process(typed.console.environ, "launchscope compare")
     plan = workflow.plan_compare(
         command or [],
         typed.settings(),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launchscope.config import Settings
-from launchscope.errors import InputError, LaunchscopeError, MeasureError, ScriptError
+from launchscope.errors import InputError, LaunchscopeError, MeasureError, ScriptError, UsageError
 from launchscope.frozen import dataclass
 from launchscope.gate.metrics import OF_RANKS
 from launchscope.gate.ranks import worst_of
@@ -47,6 +47,17 @@ def joined_ranks(environ: Mapping[str, str]) -> Iterator[RankGroup | None]:
         return
     with RankGroup(place) as group:
         yield group
+
+
+def require_one_process(
+    environ: Mapping[str, str],
+    what: str,
+    hint: str = "torchrun --nproc-per-node 2 -m launchscope profile train.py measures all ranks",
+) -> None:
+    """UsageError in a process that a launcher started as one rank of several."""
+    if rank_place(environ) is not None:
+        text = f"{what} measures one process, and this is one of several ranks"
+        raise UsageError(text, hint=hint)
 
 
 class RankRunner(ScriptRunner):

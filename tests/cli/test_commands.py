@@ -19,6 +19,7 @@ from launchscope.rules import advise, all_rules
 from tests.rules.profiles import blocked, profile
 
 Streams = pytest.CaptureFixture[str]
+RANK = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 
 
 def launchscope(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -416,3 +417,15 @@ def test_completion_imports_nothing_heavy(capsys: Streams) -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (0, "--baseline\n")
     assert result.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("command", ["adopt", "compare"])
+def test_what_measures_one_process_refuses_to_be_a_rank(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    for name, value in RANK.items():
+        monkeypatch.setenv(name, value)
+    assert main([command, str(tmp_path / "train.py")]) == 2
+    said = capsys.readouterr().err
+    assert f"launchscope {command} measures one process, and this is one of several ranks" in said
