@@ -85,6 +85,9 @@ def test_a_rank_of_several_is_told_which_command_measures_them_all(
 ) -> None:
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}.items():
         monkeypatch.setenv(name, value)
-    for function in (launchscope.profile, launchscope.compare, launchscope.check):
-        with pytest.raises(UsageError, match="measures one process, and this is one of several"):
+    several = "measures one process, and this is one of several ranks"
+    for function in (launchscope.profile, launchscope.compare):
+        with pytest.raises(UsageError, match=several):
             function("train.py")
+    with pytest.raises(UsageError, match=several):
+        launchscope.check("train.py", limits={"launches_per_step": 9})
