@@ -36,6 +36,7 @@ from launchscope.analysis.replay_model.shapes import (
 from launchscope.analysis.steps.between import blocker_of, of_records
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.steps.occurrence import Kind, occurrence
+from launchscope.analysis.timeline.communication import waits_for_ranks
 from launchscope.analysis.timeline.kernels import kernel_table, op_table
 from launchscope.analysis.timeline.lines import launch_lines
 from launchscope.analysis.timeline.pictures import timelines
@@ -91,8 +92,13 @@ def build_profile(
         _add_timing(builder, times)
     if result is not None:
         _add_replay(builder, result, replay, times)
-    projector = None
+    projector = waits = None
     if traced is not None:
+        if replay is None:  # else all ranks replayed together
+            waits = waits_for_ranks(traced.work, traced.timeline.traced_iteration)
+        if waits is not None:
+            traced = replace(traced, predicted=None)
+            builder.facts = replace(builder.facts, gain_unknown=waits)
         on_work(traced.work, False)
         builder.add_trace(traced, times)
         if (devices := traced.work.devices) > 1:
@@ -103,7 +109,7 @@ def build_profile(
         if times is not None and builder.facts.busy_exceeds_interval_pct is None:
             inputs = inspected.host_inputs if inspected else ()
             projector = Projector.of(traced, times, inputs)
-    if times is not None:
+    if times is not None and waits is None:
         # A replay of other work says nothing about this step: the prediction counts instead.
         same_work = compared.work.same is not False
         _add_projection(builder, projector, times, result, replay if same_work else None)

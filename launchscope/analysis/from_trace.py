@@ -19,7 +19,7 @@ from launchscope.analysis.replay_model.prediction import Prediction, made_captur
 from launchscope.analysis.steps.period import MIN_STEPS
 from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
 from launchscope.analysis.timeline.clocks import ClockOffset, align_clocks
-from launchscope.analysis.timeline.communication import communication_ms
+from launchscope.analysis.timeline.communication import waits_for_ranks
 from launchscope.analysis.timeline.devices import device_rows
 from launchscope.analysis.timeline.kernels import kernel_table
 from launchscope.analysis.timeline.lines import launch_lines
@@ -60,8 +60,6 @@ _OF_CALLS = (
 )  # fmt: skip
 # With a larger share of this GPU's busy time on another one, a step is not that of one GPU.
 _MAX_ELSEWHERE = 0.1
-# A rank whose GPU spends more of its iteration in collectives alone waits for another rank.
-_MAX_EXPOSED_PCT = 50.0
 # Less of the iteration, in which the host may do other work than launch, is not noted.
 _LEAST_OUTSIDE_PCT = 5.0
 _SHARED_IDS = (
@@ -226,12 +224,9 @@ def _gain_unknown(
     launches = median_of(per_step[used])
     if launches < _MIN_LAUNCHES:
         return Reason("few_launches", {"launches": launches})
-    _, exposed = communication_ms(work)
-    exposed_pct = 100 * float(
-        median_of(exposed / np.maximum(traced.timeline.traced_iteration, 1e-9))
-    )
-    if exposed_pct > _MAX_EXPOSED_PCT:
-        return Reason("waits_for_ranks", {"share_pct": min(exposed_pct, 100.0)})
+    waits = waits_for_ranks(work, traced.timeline.traced_iteration)
+    if waits is not None:
+        return waits
     # Pauses and set-up of a few iterations may be their usual ones or not; a median over more
     # leaves out those that happened once.
     idle = traced.timeline.iteration_idle

@@ -10,8 +10,9 @@ import numpy as np
 from launchscope.analysis.timeline.intervals import Cover
 from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
+from launchscope.model import Reason
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, where
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, where
 
 # Kernels that wait for other GPUs: NCCL, RCCL, MSCCL and oneCCL; PyTorch's symmetric memory; the
 # all-reduces of vLLM, SGLang, TensorRT-LLM and FlashInfer; NVSHMEM, DeepEP and user buffers. For
@@ -33,6 +34,10 @@ def is_collective(activities: Table) -> Bools:
 def _communicates(name: str) -> bool:
     name = name.lower()
     return not name.startswith("triton_") and _COLLECTIVE.search(name) is not None
+
+
+# A rank whose GPU spends more of its iteration in collectives alone waits for another rank.
+_MAX_EXPOSED_PCT = 50.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,16 @@ def find_collectives(work: Work) -> Collectives:
         work.activity_iteration[activity],
         *Cover.of(start[others], end[others]).outside(spans.starts, spans.ends),
     )
+
+
+def waits_for_ranks(work: Work, iteration_ms: Floats) -> Reason | None:
+    """Set where the GPU runs nothing but collectives for most of the used iterations, which take
+    `iteration_ms`: they wait for another rank, whose steps a replay would change, too."""
+    _, exposed = communication_ms(work)
+    share_pct = 100 * float(median_of(exposed / np.maximum(iteration_ms, 1e-9)))
+    if share_pct <= _MAX_EXPOSED_PCT:
+        return None
+    return Reason("waits_for_ranks", {"share_pct": min(share_pct, 100.0)})
 
 
 def communication_ms(work: Work) -> tuple[Floats, Floats]:

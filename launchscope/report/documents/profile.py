@@ -62,6 +62,7 @@ _BASES = {
 REPLAY_HEADINGS = {"what_if": "replay (what if)", "predicted": "replay (predicted)"}
 _PARTS = (
     ("GPU busy", "iteration_busy_ms"),
+    ("collectives alone", "exposed_communication_ms"),
     ("launch overhead", "launch_overhead_ms"),
     ("synchronization", "sync_wait_ms"),
     ("data loading", "data_wait_ms"),
@@ -339,12 +340,18 @@ def _predicted(profile: Profile) -> list[Row]:
         if found is not None:  # the verdict's bounds, the error of the simulation in them
             bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
             rows.append(Row("share removed, bounds", "", bounds))
-    if profile.value("communication_ms"):
-        for label, key in (
-            ("collectives of an iteration", "communication_ms"),
-            ("of them, exposed", "exposed_communication_ms"),
-        ):
-            rows.append(Row(label, _metric(profile, key, spread=False)))
+    whole, alone = map(profile.value, ("communication_ms", "exposed_communication_ms"))
+    if whole:
+        metric = _metric(profile, "communication_ms", spread=False)
+        rows.append(Row("collectives of an iteration", metric))
+        rows.append(
+            Row("of them, exposed", _metric(profile, "exposed_communication_ms", spread=False))
+        )
+        if alone is not None:
+            hidden = max(whole - alone, 0.0)
+            rows.append(
+                Row("of them, beside compute", f"{ms(hidden)} ({pct(100 * hidden / whole)})")
+            )
     if profile.mode == "trace":
         delay = profile.value("queue_delay_us")
         if delay is None or delay >= 0:
@@ -371,8 +378,13 @@ def iteration(profile: Profile) -> Section:
         return Section(heading, (Paragraph(stretched),))
     places = max(0, decimals(iteration, 3))
     bars = []
+    alone = profile.value("exposed_communication_ms") or 0.0
     for label, key in _PARTS:
         value = profile.value(key)
+        if value is not None and key == "iteration_busy_ms" and alone >= _SMALLEST_PART * iteration:
+            label, value = "GPU computing", max(value - alone, 0.0)
+        elif key == "exposed_communication_ms":
+            value = alone
         if value is None:
             bars.append(Bar(label, with_unit(None), None))
         elif value >= _SMALLEST_PART * iteration or key == "iteration_busy_ms":
