@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from launchscope.frozen import dataclass
+from launchscope.model.timeline import Label, StepTimeline
 
 Recommendation = Literal[
     "adopt",
@@ -83,6 +84,15 @@ class RankCollectives:
 
 
 @dataclass(frozen=True)
+class RankTimeline:
+    """A traced iteration of one rank, and the labels of its lanes."""
+
+    name: str  # of the rank's row
+    labels: tuple[Label, ...]
+    step: StepTimeline
+
+
+@dataclass(frozen=True)
 class Skew:
     """The spread of one figure over the ranks: smallest, median and largest."""
 
@@ -101,7 +111,8 @@ class Skew:
 class Ranks:
     """Rows by rank, or by name where the `files` are not ranks of one run. `slowest` is the rank
     with the most time of its own: in a collective the others wait for it. Only a summary, which is
-    made to be merged with others, has `collectives`."""
+    made to be merged with others, has `collectives`. `timelines` are of the slowest rank and
+    of the one in the middle, by own time."""
 
     rows: tuple[RankRow, ...]
     skews: tuple[Skew, ...]
@@ -112,4 +123,5 @@ class Ranks:
     arrivals: tuple[Arrival, ...] = ()
     collectives: tuple[RankCollectives, ...] = ()
     slowest_by: SlowestBy | None = None  # what it does longer than the others
+    timelines: tuple[RankTimeline, ...] = ()
     schema: str = "launchscope/ranks/2"

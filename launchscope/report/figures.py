@@ -7,6 +7,7 @@ in them is also in a table of the report, or in the JSON file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from launchscope.frozen import dataclass
@@ -16,6 +17,7 @@ from launchscope.model import (
     Comparison,
     Difference,
     IdleCause,
+    Label,
     LaneKind,
     Metric,
     OverheadRow,
@@ -180,21 +182,63 @@ def _of_profile(profile: Profile) -> Iterator[Figure]:
     yield from _runs(profile)
     yield from _icicles(profile)
     yield from _histograms(profile)
+    if profile.ranks is not None:
+        yield from _of_ranks(profile.ranks)
 
 
 def _timeline(found: Timelines, profile: Profile) -> Figure:
     timelines = {"Eager": found.eager}
     if found.replay is not None:
         timelines["Replayed"] = found.replay
+
+    def described(name: str, step: StepTimeline) -> tuple[str, float | None]:
+        timed = profile.value("replay_ms" if step.what == "step" else "iteration_ms")
+        title = f"{name} {_replayed(profile) if step.what == 'step' else step.what}"
+        # A trace alone holds no times without a profiler.
+        return title, timed if profile.mode == "gpu" else None
+
+    described_as = {name: described(name, step) for name, step in timelines.items()}
+    return _drawn("Timeline", found.labels, timelines, described_as)
+
+
+def _timelines_of_ranks(ranks: Ranks) -> Iterator[Figure]:
+    """The slowest rank above the one in the middle."""
+    labels: list[Label] = []
+    timelines: dict[str, StepTimeline] = {}
+    titles: dict[str, tuple[str, float | None]] = {}
+    rows = {row.name: row for row in ranks.rows}
+    for found in ranks.timelines:
+        first = len(labels)
+        labels += found.labels
+        lanes = tuple(
+            replace(lane, label=tuple(first + label for label in lane.label))
+            for lane in found.step.lanes
+        )
+        timelines[found.name] = replace(found.step, lanes=lanes)
+        rank = rows[found.name].rank
+        which = "slowest" if found.name == ranks.slowest else "in the middle"
+        titles[found.name] = (f"{found.name if rank is None else f'rank {rank}'}, {which}", None)
+    if timelines:
+        heading = "Timelines of the slowest rank and of the one in the middle"
+        yield _drawn(heading, labels, timelines, titles)
+
+
+def _drawn(
+    heading: str,
+    labels: Sequence[Label],
+    timelines: Mapping[str, StepTimeline],
+    described: Mapping[str, tuple[str, float | None]],
+) -> Figure:
+    """`described`: of each timeline its title, and the ms that it takes without a profiler."""
     threads = dict.fromkeys(
         lane.number for step in timelines.values() for lane in step.lanes if lane.kind in _HOSTLANES
     )
     names = {number: f"thread {at}" for at, number in enumerate(threads, 1)}
-    steps = [_step(step, name, names, profile) for name, step in timelines.items()]
+    steps = [_step(step, names, *described[name]) for name, step in timelines.items()]
     data = {
         "labels": [
             [label.name, label.kind, short_name(label.name) if label.kind == "kernel" else ""]
-            for label in found.labels
+            for label in labels
         ],
         "causes": CAUSES,
         "steps": steps,
@@ -209,22 +253,20 @@ def _timeline(found: Timelines, profile: Profile) -> Figure:
     if left := sum(step.lanes_left_out for step in timelines.values()):
         note += f" {plural(left, 'lane')} with little in {'it' if left == 1 else 'them'} left out."
     text = " ".join(f"{step['title']}: {step['summary']}." for step in steps)
-    return Figure("timeline", "Timeline", data, text, note)
+    return Figure("timeline", heading, data, text, note)
 
 
 def _step(
-    step: StepTimeline, name: str, threads: Mapping[int | None, str], profile: Profile
+    step: StepTimeline, threads: Mapping[int | None, str], title: str, timed: float | None
 ) -> dict[str, Any]:
     idle = sum(part.ns for part in step.idle)
     window = step.busy_ns + idle
     shares = [f"GPU busy {ms(step.busy_ns / 1e6)} of {ms(window / 1e6)}"]
     largest = sorted(step.idle, key=lambda part: -part.ns)[:3]
     shares += [f"{CAUSES[part.cause]} {ms(part.ns / 1e6)}" for part in largest]
-    timed = profile.value("replay_ms" if step.what == "step" else "iteration_ms")
-    # A trace alone holds no times without a profiler.
-    measured = f", {ms(timed)} timed without it" if timed and profile.mode == "gpu" else ""
+    measured = f", {ms(timed)} timed without it" if timed else ""
     return {
-        "title": f"{name} {_replayed(profile) if step.what == 'step' else step.what}",
+        "title": title,
         "length": f"{ms(window / 1e6)} with the profiler{measured}",
         "summary": ", ".join(shares),
         "duration": step.duration_ns,
@@ -576,6 +618,7 @@ _PHASES = {
 def _of_ranks(ranks: Ranks) -> Iterator[Figure]:
     if ranks.kind == "ranks":
         yield from _heat(ranks)
+        yield from _timelines_of_ranks(ranks)
     if len(ranks.rows) <= _MOST_STACKED:
         yield from _iterations_of_ranks(ranks)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.collectives import Collectives, collectives_of, unpacked
 from launchscope.analysis.comparison.profiles import difference
-from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary
+from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary, with_timelines
 from launchscope.analysis.timeline.work import Work
 from launchscope.errors import InputError, LaunchscopeError, UsageError
 from launchscope.frozen import dataclass
@@ -257,9 +257,11 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 
 
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
-    options = replace(options, details=False, on_work=ignore_work)  # no row needs them
+    detailed = replace(options, on_work=ignore_work)
+    options = replace(detailed, details=False)  # no row needs them
     read: list[tuple[str, RankRow, Collectives | None]] = []
-    for number, (file, found) in enumerate(zip(distinct_names(paths), each(_rows, paths, options))):
+    names = distinct_names(paths)
+    for number, (file, found) in enumerate(zip(names, each(_rows, paths, options))):
         read += [(file, *row) for row in found]
         progress.status(f"read {number + 1} of {len(paths)} files")
     rows: list[RankRow] = []
@@ -278,7 +280,18 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
             hint="launchscope report FILE shows what is wrong with one file",
         )
     made = ranks_of(rows, collectives, is_one_run=options.ranks)
-    return summary(made, collectives) if options.summary else made
+    if options.summary:
+        return summary(made, collectives)
+
+    path_of = dict(zip(names, paths))
+
+    def profile_of_row(name: str) -> Profile | None:
+        try:
+            return profile_of(path_of[name], detailed)
+        except (KeyError, LaunchscopeError):  # a row of a summary has no file of its own
+            return None
+
+    return with_timelines(made, profile_of_row) if detailed.details else made
 
 
 def files_in(folder: Path) -> list[Path]:

@@ -159,7 +159,7 @@ class Gathered:
 
 def gathered(group: RankGroup) -> Gathered:
     """Waits for the other ranks, and puts together what they measured."""
-    from launchscope.analysis.comparison.ranks import ranks_of
+    from launchscope.analysis.comparison.ranks import ranks_of, with_timelines
     from launchscope.parser import read_profile
     from launchscope.workflows.load_input import summarized
 
@@ -208,6 +208,8 @@ def gathered(group: RankGroup) -> Gathered:
         )
     notes += _why_not_replayed(profiles)
     made = ranks_of(rows, collectives, is_one_run=True)
+    by_name = {f"rank {rank}": profile for rank, profile in profiles.items()}
+    made = with_timelines(made, by_name.get)
     longest = sorted(made.arrivals, key=lambda each: -each.waited_ms)[:_MOST_ARRIVALS]
     made = replace(made, arrivals=tuple(longest), notes=(*made.notes, *notes))
     first = min(problems, key=lambda each: each[0], default=None)

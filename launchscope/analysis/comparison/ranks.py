@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
 from launchscope.analysis.comparison.collectives import Collectives, arrivals, packed
 from launchscope.model import Profile
-from launchscope.model.ranks import RankRow, Ranks, Skew, SlowestBy
+from launchscope.model.ranks import RankRow, Ranks, RankTimeline, Skew, SlowestBy
 from launchscope.wording import listed, listed_first, ms, pct, plural
 
 _SKEWS = (
@@ -104,7 +104,7 @@ def ranks_of(
         if len(values) > 1 and any(values):
             skews.append(Skew(key, min(values), median(values), max(values)))
     timed = [row for row in known if row.own_ms is not None]
-    slowest = max(timed, key=lambda row: row.own_ms or 0.0, default=None)
+    slowest = max(timed, key=_own_ms, default=None)
     if arrived:
         matched = {name for name, each in traced.items() if each.name} - set(unmatched)
         waits: dict[str, list[float]] = {name: [] for name in matched}
@@ -152,6 +152,25 @@ def _slowest_by(slowest: RankRow, rows: Sequence[RankRow]) -> SlowestBy | None:
             longer[key] = mine - median(usual)
     most = max(longer, key=longer.__getitem__, default=None)
     return None if most is None or longer[most] < more / 2 else most
+
+
+def with_timelines(ranks: Ranks, profile_of: Callable[[str], Profile | None]) -> Ranks:
+    """With the timelines of the slowest and of the middle rank; `profile_of` gets their names."""
+    timed = sorted((row for row in ranks.rows if row.own_ms is not None), key=_own_ms)
+    if ranks.kind != "ranks" or ranks.slowest is None or len(timed) < 2:
+        return ranks
+    names = dict.fromkeys((ranks.slowest, timed[(len(timed) - 1) // 2].name))
+    found = []
+    for name in names:
+        profile = profile_of(name)
+        if profile is not None and profile.timelines is not None:
+            drawn = profile.timelines
+            found.append(RankTimeline(name, drawn.labels, drawn.eager))
+    return replace(ranks, timelines=tuple(found)) if len(found) > 1 else ranks
+
+
+def _own_ms(row: RankRow) -> float:
+    return row.own_ms or 0.0
 
 
 def summary(ranks: Ranks, collectives: Mapping[str, Collectives]) -> Ranks:

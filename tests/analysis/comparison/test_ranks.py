@@ -432,3 +432,24 @@ def test_the_late_one_of_1024_ranks_is_named_and_the_report_is_short() -> None:
     assert isinstance(shown, str)
     assert len(shown.splitlines()) < 80
     assert shown.index(f"rank{late}.json") < shown.index("rank0.json")
+
+
+def test_the_page_shows_the_slowest_rank_s_timeline_beside_the_middle_one_s(
+    tmp_path: Path,
+) -> None:
+    for rank in range(3):
+        built = loop_trace(
+            5, lambda builder: builder.launch(kernel_us=100 + 300 * (rank == 1)).launch().sync()
+        )
+        built.write(tmp_path / f"rank{rank}.json")
+    options = ReadOptions(15.0, None, ranks=True, details=True)
+    found = find_input([tmp_path], options).read(Progress())
+    assert isinstance(found, Ranks)
+    assert [each.name for each in found.timelines] == ["rank1.json", "rank0.json"]
+    assert found.timelines[0].step.busy_ns > 3 * found.timelines[1].step.busy_ns
+    page = str(render(found, "html"))
+    assert "rank 1, slowest" in page
+    assert "rank 0, in the middle" in page
+    brief = find_input([tmp_path], replace(options, details=False)).read(Progress())
+    assert isinstance(brief, Ranks)
+    assert not brief.timelines
