@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from launchscope.analysis import profile_of_trace
+from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.collectives import Collectives, arrivals, collectives_of
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.analysis.timeline.communication import is_collective
@@ -20,7 +21,17 @@ from launchscope.report import render
 from launchscope.rules import advise
 from launchscope.workflows.load_input import ReadOptions, find_input
 from launchscope.workflows.progress import Progress
-from tests.builders import TraceBuilder, loop_trace, many_ranks, trace
+from tests.builders import (
+    STREAM,
+    TraceBuilder,
+    known,
+    loop_trace,
+    many_ranks,
+    recording,
+    timing,
+    trace,
+    traced_iteration_ms,
+)
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 NCCL_STREAM = 20
@@ -92,6 +103,44 @@ def test_only_exposed_time_in_collectives_is_not_time_of_the_ranks_own() -> None
     assert found.exposed_communication_ms is not None
     assert 0.23 < found.exposed_communication_ms < 0.25
     assert found.own_ms == pytest.approx(found.iteration_ms - found.exposed_communication_ms)
+
+
+@pytest.mark.parametrize(
+    ("wait_us", "gain_is_known", "hidden"), [(400, False, "18 %"), (150, True, "37 %")]
+)
+def test_waiting_in_collectives_is_neither_computing_nor_overhead_nor_gain(
+    wait_us: float, gain_is_known: bool, hidden: str, tmp_path: Path
+) -> None:
+    """The optimizer waits for an all-reduce that runs beside kernels with gaps between them."""
+
+    def step(builder: TraceBuilder) -> None:
+        for index in range(20):
+            builder.launch(kernel_us=5, name="gemm").work(10)
+            if index == 5:
+                builder.launch(kernel_us=wait_us, name=ALL_REDUCE, stream=NCCL_STREAM)
+        builder._free[STREAM] = max(builder._free.values())
+        for _ in range(5):
+            builder.launch(kernel_us=5, name="optimizer").work(5)
+        builder.sync()
+
+    built = loop_trace(8, step)
+    whole = traced_iteration_ms(built.trace())
+    timed = timing(iteration_ms=whole, step_ms=0.97 * whole, jitter_ms=0.001)
+    made = advise(build_profile(recording(tmp_path, built, timing=timed)))
+    shown = str(render(made, "markdown"))
+    alone = known(made.value("exposed_communication_ms"))
+    computing = known(made.value("iteration_busy_ms")) - alone
+    assert computing == pytest.approx(0.125)
+    assert f"| GPU computing | {computing:.3f} ms |" in shown
+    assert f"| collectives alone | {alone:.3f} ms |" in shown
+    assert f"({hidden})" in shown
+    assert alone + known(made.value("launch_overhead_ms")) < whole - computing + 1e-3
+    assert (made.value("removable_pct") is not None) == gain_is_known
+    if gain_is_known:  # the replay waits for as long
+        assert known(made.value("predicted_replay_ms")) > alone + computing
+    else:
+        assert made.facts.gain_unknown is not None
+        assert made.facts.gain_unknown.code == "waits_for_ranks"
 
 
 def test_a_rank_whose_communication_was_not_measured_has_no_time_of_its_own() -> None:
@@ -437,19 +486,21 @@ def test_the_late_one_of_1024_ranks_is_named_and_the_report_is_short() -> None:
 def test_the_page_shows_the_slowest_rank_s_timeline_beside_the_middle_one_s(
     tmp_path: Path,
 ) -> None:
-    for rank in range(3):
-        built = loop_trace(
-            5, lambda builder: builder.launch(kernel_us=100 + 300 * (rank == 1)).launch().sync()
-        )
+    def step(builder: TraceBuilder, kernel_us: float) -> None:
+        builder.launch(kernel_us=kernel_us).launch().sync()
+
+    for rank, kernel_us in enumerate((100, 400, 100)):
+        built = loop_trace(5, partial(step, kernel_us=kernel_us))
         built.write(tmp_path / f"rank{rank}.json")
     options = ReadOptions(15.0, None, ranks=True, details=True)
     found = find_input([tmp_path], options).read(Progress())
     assert isinstance(found, Ranks)
-    assert [each.name for each in found.timelines] == ["rank1.json", "rank0.json"]
+    assert [each.name for each in found.timelines] == ["rank1.json", "rank2.json"]
     assert found.timelines[0].step.busy_ns > 3 * found.timelines[1].step.busy_ns
-    page = str(render(found, "html"))
-    assert "rank 1, slowest" in page
-    assert "rank 0, in the middle" in page
+    for shown in (found, replace(profile(lambda builder: builder.launch()), ranks=found)):
+        page = str(render(shown, "html"))
+        assert "rank 1, slowest" in page
+        assert "rank 2, in the middle" in page
     brief = find_input([tmp_path], replace(options, details=False)).read(Progress())
     assert isinstance(brief, Ranks)
     assert not brief.timelines
