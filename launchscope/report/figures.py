@@ -32,7 +32,7 @@ from launchscope.reason_text import failure_text
 from launchscope.report.document import Document, Plot
 from launchscope.report.documents.difference import figure, moved
 from launchscope.report.documents.labels import titled
-from launchscope.report.documents.profile import is_total, stretched_trace
+from launchscope.report.documents.profile import exposed_ms, is_total, stretched_trace
 from launchscope.report.kernel_names import short_name
 from launchscope.wording import change, count, figures, installed, ms, pct, plural, times, with_unit
 
@@ -143,7 +143,10 @@ def _profile_tiles(profile: Profile) -> Iterator[Tile]:
         )
     busy = profile.value("iteration_busy_ms")
     if iteration and busy is not None and not stretched_trace(profile):
-        yield Tile("GPU busy", pct(100 * busy / iteration), f"of the eager {whole.lower()}")
+        detail, alone = f"of the eager {whole.lower()}", exposed_ms(profile)
+        if alone:
+            detail += f", {pct(100 * alone / iteration)} in collectives alone"
+        yield Tile("GPU busy", pct(100 * busy / iteration), detail)
     if (launches := profile.value("launches_per_step")) is not None:
         per = "in all" if is_total(profile) else "per eager step"
         yield Tile("Launches", count(launches), per)
@@ -292,6 +295,10 @@ def _stack(profile: Profile) -> Iterator[Figure]:
     if not iteration or profile.value("iteration_busy_ms") is None:
         return
     parts = [(tone, label, profile.value(key)) for key, tone, label in _PARTS]
+    if alone := exposed_ms(profile):
+        computing = max((profile.value("iteration_busy_ms") or 0.0) - alone, 0.0)
+        communicating = ("copy", "collectives alone", alone)
+        parts[:1] = [("busy", "GPU computing", computing), communicating]
     if stretched_trace(profile):
         parts = [("unattributed", "parts not known", iteration)]
     rows = [{"name": "eager", "parts": _parts(parts), "total": ms(iteration)}]

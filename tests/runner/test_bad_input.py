@@ -190,7 +190,7 @@ if __name__ == "__main__":
     for worker in workers: worker.join()
 """,
         3,
-        "started 2 processes of its own",
+        "one process per GPU, use --nproc-per-node",
     ),
     "processes_beside_training": Case(
         "import multiprocessing\nif __name__ == '__main__':\n"

@@ -378,10 +378,10 @@ def iteration(profile: Profile) -> Section:
         return Section(heading, (Paragraph(stretched),))
     places = max(0, decimals(iteration, 3))
     bars = []
-    alone = profile.value("exposed_communication_ms") or 0.0
+    alone = exposed_ms(profile)
     for label, key in _PARTS:
         value = profile.value(key)
-        if value is not None and key == "iteration_busy_ms" and alone >= _SMALLEST_PART * iteration:
+        if value is not None and key == "iteration_busy_ms" and alone:
             label, value = "GPU computing", max(value - alone, 0.0)
         elif key == "exposed_communication_ms":
             value = alone
@@ -390,6 +390,13 @@ def iteration(profile: Profile) -> Section:
         elif value >= _SMALLEST_PART * iteration or key == "iteration_busy_ms":
             bars.append(Bar(label, f"{value:,.{places}f} ms", 100.0 * value / iteration))
     return Section(heading, (Bars(("", "time"), tuple(bars), stacked=True),))
+
+
+def exposed_ms(profile: Profile) -> float:
+    """Of an iteration, in which the GPU runs nothing but collectives; 0 where it is too little to
+    show."""
+    alone = profile.value("exposed_communication_ms") or 0.0
+    return alone if alone >= _SMALLEST_PART * (profile.value("iteration_ms") or 0.0) else 0.0
 
 
 def stretched_trace(profile: Profile) -> str:

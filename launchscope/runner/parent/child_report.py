@@ -296,8 +296,8 @@ def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
     elif seen.processes:
         text = f"no step was found: {report.started_processes}, and the work seems to run there"
         hint = (
-            "let it train in one process; for one process per GPU, let it read RANK, WORLD_SIZE "
-            "and LOCAL_RANK instead of starting them, and use --nproc-per-node"
+            "let it train in one process; to measure one process per GPU, use --nproc-per-node, "
+            "with a script that reads RANK, LOCAL_RANK and WORLD_SIZE in place of mp.spawn"
         )
     elif schedule.wait_for == "optimizer" and seen.searching and seen.optimizer_steps == 0:
         text = f"no optimizer stepped; the script made {plural(seen.forwards, 'forward')}"
