@@ -161,3 +161,24 @@ def test_two_ranks_replay_together(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "did not come to the same step" not in done.stdout + done.stderr
     assert launchscope.load(tmp_path / "out.json").replay.status == "measured", done.stderr
+
+
+@TWO
+def test_a_late_rank_is_named_and_waiting_for_it_is_no_gain(tmp_path: Path) -> None:
+    late = "    if dist.get_rank() == 1:\n        time.sleep(0.005)\n    optimizer.zero_grad()\n"
+    script = SCRIPT.replace("    optimizer.zero_grad()\n", late).replace(
+        "import os", "import os, time"
+    )
+    (tmp_path / "train.py").write_text(script)
+    output = "-m", "launchscope", "profile", "--replay", "0", "-o", "out.json", "train.py"
+    done = launched(tmp_path, 2, *output)
+    assert done.returncode == 0, done.stderr
+    profile = launchscope.load(tmp_path / "out.json")
+    assert profile.ranks is not None
+    assert profile.ranks.slowest == "rank 1"
+    waited = profile.ranks.rows[0].exposed_communication_ms
+    assert waited is not None
+    assert waited > 3
+    assert profile.facts.gain_unknown is not None
+    assert profile.facts.gain_unknown.code == "waits_for_ranks"
+    assert [each.name for each in profile.ranks.timelines] == ["rank 1", "rank 0"]
