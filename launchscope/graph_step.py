@@ -30,6 +30,7 @@ import contextlib
 import dis
 import functools
 import gc
+import importlib
 import io
 import operator
 import os
@@ -947,6 +948,7 @@ _SYNC_OPS = {"aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero"}
 _DYNAMIC_OPS = {"aten::nonzero", "aten::argwhere", "aten::masked_select", "aten::bincount"}
 _COPY_OPS = {"aten::copy_", "aten::_to_copy", "aten::to", "aten::_copy_from"}
 _INDEX_OPS = {"aten::index", "aten::index_put", "aten::index_put_"}
+_IMPORT = getattr(importlib, "_bootstrap")._find_and_load.__code__  # noqa: B009 - it has no type
 _CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns",
            "process_time", "process_time_ns", "thread_time", "sleep"}  # fmt: skip
 
@@ -990,6 +992,7 @@ class _Watch(TorchDispatchMode):
         self._arguments = {_address(a) for a in arguments if isinstance(a, Tensor)}
         self._codes = codes
         self._depth = 0  # within an optimizer's step, whose numbers are not the step's
+        self._importing = 0  # within an import, which happens once and is no part of the step
         self.new_code = False
         self.effects: dict[str, str | None] = {}  # what it did, with its line
         self.blockers: list[tuple[str, str | None]] = []
@@ -1049,7 +1052,11 @@ class _Watch(TorchDispatchMode):
     def _on_python(self, frame: types.FrameType, event: str, arg: Any) -> None:
         """Each call of a Python or a built-in function in this thread."""
         code = frame.f_code
-        if event == "call":
+        if code is _IMPORT and event in ("call", "return"):
+            self._importing += 1 if event == "call" else -1
+        elif self._importing:
+            self.new_code = self.new_code or code.co_name == "<module>"
+        elif event == "call":
             self.communicates = self.communicates or code.co_filename.startswith(_DISTRIBUTED)
             if code in self._calls:
                 self._calls[code](frame.f_locals)
@@ -1760,6 +1767,17 @@ def _key(leaves: list[Any], spec: Any) -> Any:
     )
 
 
+def _new_in(key: Any, before: Any) -> str | None:
+    """The first argument of a call that is another one than in the call with the key `before`."""
+    if before is None or before[1] != key[1]:
+        return None
+    for now, then in zip(key[0], before[0]):
+        if now != then:
+            shaped = isinstance(now, tuple) and isinstance(now[0], torch.Size)
+            return "the shape of an argument" if shaped else "an argument that is no tensor"
+    return None
+
+
 # --- 4. The step ---------------------------------------------------------------------------------
 
 
@@ -2086,7 +2104,9 @@ class GraphedStep(Generic[P, R]):
         self._misses += 1
         if self._misses > _MOST_MISSES:
             kinds = self._kinds.get(key, ())
-            name = kinds[-1].guard.difference() if kinds else "an argument or what it reads"
+            before = next(reversed(self._kinds), None)
+            name = kinds[-1].guard.difference() if kinds else _new_in(key, before)
+            name = name or "an argument or what it reads"
             self._never = EagerReason("unstable", f"{name} is different in every call")
             self.reset()
             return self._run_eagerly(self._never, args, kwargs)

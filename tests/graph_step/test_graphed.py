@@ -8,6 +8,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -431,3 +433,38 @@ while step < 8:
 """
     exec(code, space)
     assert counts(space["train"]) == (3, 1, 4)
+
+
+def test_what_an_import_runs_is_no_part_of_the_step(
+    gpu: EmulatedGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch imports hundreds of modules in the first call of a step without an optimizer."""
+    (tmp_path / "imported_late.py").write_text(
+        "from sys import modules\nfor count in range(3):\n    print, count, modules\n"
+        "def keys():\n    return [modules for _ in range(count)]\nkeys()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    script = ModuleType("script_with_a_counter")
+    script.__file__ = str(tmp_path / "script.py")
+    monkeypatch.setitem(sys.modules, script.__name__, script)
+    monkeypatch.setattr(graph_step, "_MOST_PARTS", 100_000)  # a script is among the first modules
+
+    def inside() -> None:
+        import imported_late  # type: ignore[import-not-found]  # noqa: F401
+
+    loop = Loop(inside)
+    for script.__dict__["count"] in range(40):
+        loop.run(1)
+    monkeypatch.delitem(sys.modules, "imported_late")
+    assert counts(loop.step) == (3, 1, 36)
+
+
+def test_a_growing_argument_is_named_as_the_reason(gpu: EmulatedGpu) -> None:
+    @graphed
+    def step(x: Tensor) -> Tensor:
+        return x.square().sum()
+
+    for length in range(1, 31):
+        step(torch.ones(length))
+    with pytest.warns(GraphedWarning, match="the shape of an argument is different in every call"):
+        step(torch.ones(31))
