@@ -1,5 +1,5 @@
-"""The original of a step that only infers, with calls that note where a step begins and what it
-computes: nothing else shows both in a run of it."""
+"""The original of a step that calls no optimizer, with calls that note where a step begins and what
+it computes: nothing else shows both in a run of it."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class Patch:
     covered: Covered
     hunks: tuple[tuple[Fix, int], ...] = ()
     import_line: int = 0  # of `after`: `from launchscope import graphed`, alone on its line
-    # Of a step that only infers: `before` with calls that note where a step begins and what it
-    # computes, and the names of what the function returns, by which they note it.
+    # Of a step without an optimizer's `step()`: `before` with calls that note where a step begins
+    # and what it computes, and the names of what the function returns, by which they note it.
     marked: bytes = b""
     outputs: tuple[str, ...] = ()
 

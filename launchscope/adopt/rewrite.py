@@ -39,7 +39,16 @@ from launchscope.adopt.names import (
 from launchscope.adopt.observe import ChangedError
 from launchscope.adopt.outline import Outline, outline
 from launchscope.adopt.patch import Patch, Place, Refusal
-from launchscope.adopt.region import LOOPS, Region, inferring, marked_calls, parts, regions, repeats
+from launchscope.adopt.region import (
+    LOOPS,
+    Region,
+    calls_of,
+    inferring,
+    marked_calls,
+    parts,
+    regions,
+    repeats,
+)
 from launchscope.adopt.source import (
     Anchor,
     Block,
@@ -219,7 +228,7 @@ class _Rewriting:
         return Patch(
             source.file, self._data, after, name, first, last.end_lineno or last.lineno,
             region.covered, self._plan.fixes, 1 + lines.index(IMPORT),
-            b"" if _trains(region) else marked(self._plan, returned), tuple(returned),
+            b"" if _steps(region) else marked(self._plan, returned), tuple(returned),
         )  # fmt: skip
 
     def _returned(
@@ -366,6 +375,12 @@ class _Rewriting:
 
 def _trains(region: Region) -> bool:
     return region.covered != "forward"
+
+
+def _steps(region: Region) -> bool:
+    """Whether an optimizer's step, in the region or behind it, shows where a step has ended."""
+    by_hand = region.covered == "step" and "step" not in calls_of(region.marks)
+    return _trains(region) and not by_hand
 
 
 def _fixed(plan: Outline, known: Imports) -> Outline:

@@ -84,7 +84,7 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class _Comparison:
+class Comparison:
     """With a run of the original, by what eager runs of it differ. `by_steps`: the others begin
     their steps with its states, and a difference is one of a few steps."""
 
@@ -93,7 +93,7 @@ class _Comparison:
     by_steps: bool = False
 
     @classmethod
-    def of_steps(cls, reference: ObservedRun, rounded: ObservedRun) -> _Comparison:
+    def of_steps(cls, reference: ObservedRun, rounded: ObservedRun) -> Comparison:
         noise = noise_of(reference.states, rounded.states, restored=_restored(rounded))
         return cls(reference, noise, by_steps=True)
 
@@ -154,9 +154,11 @@ class Verifier:
         self._made = 0
         self._took_s = 0.0  # the first run
         self._forced: tuple[Forced, ...] = FORCED
-        self._inference: Patch | None = None  # whose marked original is compared
+        self._marked: Patch | None = None  # whose marked original is compared
+        self._infers = False
         self._short_fetch: int | None = None
         self._states: States = ""  # that the patched versions begin their steps with
+        self.states_every = 1  # units from one call of the graphed function to the next
         self._environment = {**environment(base), **environ}
         self._limit_s = runs.timeout_s
         self.exit_code = 0  # of the last run
@@ -189,70 +191,71 @@ class Verifier:
         """Compare the patched script, whose graphed function has so many units, with the original,
         of which `first` is a run."""
         found = Verification(None)
+        self.states_every = max(1, units)
+        self._infers = patch.covered == "forward"
+        if self._infers:
+            self._forced = tuple(e for e in self._forced if e in FORCED_IN_INFERENCE)
         try:
-            if patch.covered == "forward":
-                self._inference = patch
-                self._forced = tuple(e for e in self._forced if e in FORCED_IN_INFERENCE)
+            if self._infers or not first.units:
+                if not patch.marked:
+                    raise NotVerifiedError("too_few_steps", steps=0, wanted=COMPARED)
+                self._marked = patch  # nothing else shows where a step begins
                 first = self.original()
-            elif not first.units:
-                raise NotVerifiedError("too_few_steps", steps=0, wanted=COMPARED)
             return self._verify(patch, units, first)
         except NotVerifiedError as error:
             return replace(found, reason=error.reason, runs=self._made)
 
     def _verify(self, patch: Patch, units: int, first: ObservedRun) -> Verification:
-        left = self._took_s * (3 + len(MUTANTS) * _MUTANT_SHARE)
-        self._say(f"checking the patch takes about {duration(left)}: up to 8 more runs")
+        left = self._took_s * (4 + len(MUTANTS) * _MUTANT_SHARE)
+        self._say(f"checking the patch takes about {duration(left)}: up to 7 more runs")
         one = self._patched(patch, units)
         assert one.result is not None
+        replayed = _require_replayed(one)  # at once: no other run could make up for it
         assert first.result is not None
         plain = agreement(first.states, one.states, Noise(), first.result.epsilons)
         # A graph has the `capturable` form of an optimizer: is it no more than its rounding?
         differs = plain.found is not None and plain.found.what in ("state", "read")
-        rounds = differs and self._inference is None
+        rounds = differs and not self._infers
         second = self.original(states="kept" if rounds else "")
         if unequal := first_inequality(first.states, second.states):
             code: ReasonCode = "unseeded_state" if unequal.what == "initial" else "unseeded_batches"
             raise NotVerifiedError(code)
         noise = noise_of(first.states, second.states)
         eager_exact = noise.none
-        compare = _Comparison(first, noise)
+        compare = Comparison(first, noise)
         if rounds:
             assert second.result is not None
             self._states = "restored" if second.result.keeps_states else ""
-            rounded = self.original(perturbed=True, states=self._states)
+            rounded = self._rounded()
             if self._states:  # each step begins with the state of the original
-                one = self._patched(patch, units)
-                compare = _Comparison.of_steps(second, rounded)
+                compare = Comparison.of_steps(second, rounded)
             else:
                 noise = noise_of(first.states, second.states, rounded.states)
-                compare = _Comparison(first, noise)
-        found = compare(one)
-        _require_equal(found.found)
-        if self._inference is not None and not _computes(first):
+                compare = Comparison(first, noise)
+        if not self._states:
+            found = compare(one)
+            _require_equal(found.found)
+        if self._marked is not None and not _computes(first):
             raise NotVerifiedError("no_output")
         two = self._patched(patch, units)
         again = compare(two)
         _require_equal(again.found)
-        assert one.result is not None
+        found = again if self._states else replace(again, exact=found.exact and again.exact)
         assert two.result is not None
         graphs = one.result.graphs
-        replayed = None
-        if graphs:
-            replayed = min(_replayed_pct(one), _replayed_pct(two))
-            if replayed < _REPLAYED_PCT:
-                raise NotVerifiedError("not_replayed", pct=replayed, why=_why_eager(two))
+        if replayed is not None:
+            replayed = min(replayed, _require_replayed(two) or 0.0)
         before = Metric.of_samples(_windows(first, second), "ms")
         after = Metric.of_samples(_windows(one, two), "ms")
         if graphs:
             _require_faster(before, after)
-        mutants = self._mutants(patch, units, one, compare, bits=found.exact and again.exact)
+        mutants = self._mutants(patch, units, two, compare, bits=found.exact)
         if missed := [mutant.kind for mutant in mutants if mutant.outcome == "missed"]:
             raise NotVerifiedError("mutant_missed", kind=missed[0])
         return Verification(
             None,
             graphs=graphs,
-            agreement=replace(found, exact=found.exact and again.exact),
+            agreement=found,
             eager_exact=eager_exact,
             before=before,
             after=after,
@@ -262,15 +265,26 @@ class Verifier:
             forced=tuple(e for e in first.result.forced if e in one.result.forced),
             not_forced=tuple(
                 e
-                for e in (FORCED if self._inference is None else FORCED_IN_INFERENCE)
+                for e in (FORCED_IN_INFERENCE if self._infers else FORCED)
                 if e not in first.result.forced or e not in one.result.forced
             ),
             seeded=not first.result.seeds_itself,
             runs=self._made,
         )
 
+    def _rounded(self) -> ObservedRun:
+        """The original with updates that are a little larger."""
+        try:
+            return self.original(perturbed=True, states=self._states)
+        except NotVerifiedError as error:
+            if not self._states or error.reason.code != "original_failed":
+                raise
+            # What autograd has kept from one step to the next must not change in between.
+            self._states = ""
+            return self.original(perturbed=True)
+
     def _mutants(
-        self, patch: Patch, units: int, run: ObservedRun, compare: _Comparison, *, bits: bool
+        self, patch: Patch, units: int, run: ObservedRun, compare: Comparison, *, bits: bool
     ) -> tuple[MutantCheck, ...]:
         """Each wrong version, up to where it has to show. `bits`: the right one agrees in each."""
         assert run.result is not None
@@ -282,7 +296,7 @@ class Verifier:
         }
         found = []
         for kind in MUTANTS:
-            if kind == "frozen_rate" and self._inference is not None:
+            if kind == "frozen_rate" and self._infers:
                 continue
             if not applies[kind]:
                 found.append(MutantCheck(kind, "not_applicable"))
@@ -316,8 +330,8 @@ class Verifier:
         place = self._base / str(self._made)
         try:
             mirror = Mirror(self._project, place)
-            if patch is None and self._inference is not None:
-                mirror.write(self._inference.file, self._inference.marked)
+            if patch is None and self._marked is not None:
+                mirror.write(self._marked.file, self._marked.marked)
             if patch is not None:
                 mirror.write(patch.file, patch.after)
                 if self._vendored:
@@ -339,7 +353,8 @@ class Verifier:
             perturbed=perturbed,
             states=str(self._base / "states") if states else "",
             restores=states == "restored",
-            outputs=None if self._inference is None else self._inference.outputs,
+            states_every=self.states_every,
+            outputs=None if self._marked is None else self._marked.outputs,
         )
         began = time.monotonic()
         run = self._runs.run(
@@ -394,6 +409,17 @@ def _require_faster(before: Metric, after: Metric) -> None:
 def _computes(run: ObservedRun) -> bool:
     """Whether the steps leave anything: outputs, or another state."""
     return run.states[0].digests != run.states[-1].digests
+
+
+def _require_replayed(run: ObservedRun) -> float | None:
+    """The share of replays in percent; None where no graph can be made."""
+    assert run.result is not None
+    if not run.result.graphs:
+        return None
+    replayed = _replayed_pct(run)
+    if replayed < _REPLAYED_PCT:
+        raise NotVerifiedError("not_replayed", pct=replayed, why=_why_eager(run))
+    return replayed
 
 
 def _windows(*runs: ObservedRun) -> tuple[float, ...]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from launchscope.adopt.agreement import Noise, agreement, first_inequality, noise_of
 from launchscope.runner.child.observe.digests import BUCKETS, Digests
+from launchscope.runner.child.observe.forced import enlarge_update
 from launchscope.runner.protocol.observation import COMPARED, StepState
 
 EPSILONS = {"weight": 1.2e-7}
@@ -112,6 +115,20 @@ def test_a_missing_tensor_is_a_difference() -> None:
     assert (found.what, found.name, found.error) == ("state", "weight", math.inf)
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_only_zeros_may_be_there_in_one_run_alone(value: float) -> None:
+    """A fused optimizer makes its state in a step that a GradScaler leaves out."""
+    begin, first, *rest = run()
+    state = (value, *[0.0] * (BUCKETS - 1))
+    more = replace(
+        first,
+        digests={**first.digests, "AdamW: step of weight": 5},
+        sketches={**first.sketches, "AdamW: step of weight": state},
+    )
+    found = agreement(run(), [begin, more, *rest], Noise(), EPSILONS).found
+    assert (found is None) == (value == 0.0)
+
+
 def digest(tensor: torch.Tensor) -> int:
     return Digests(torch).digests([tensor])[0]
 
@@ -147,3 +164,22 @@ def test_sketches_are_as_far_apart_as_the_tensors() -> None:
     change = 1e-4 * torch.randn(3, 7001, generator=generator)
     apart = math.dist(*Digests(torch).sketches([tensor, tensor + change]))
     assert apart == pytest.approx(float(change.double().norm()), rel=0.5)
+
+
+def test_a_perturbed_update_is_larger_in_all_that_it_writes_and_leaves_its_settings() -> None:
+    """A fused Adam rounds 1 - beta2 to float32, by which its running means are off."""
+    weights = [nn.Parameter(torch.ones(4)) for _ in range(2)]
+    optimizers = [torch.optim.Adam([weight], lr=0.1) for weight in weights]
+    for weight in weights:
+        weight.grad = torch.full((4,), 3.0)
+    before = dict(optimizers[1].param_groups[0])
+    undo = enlarge_update(optimizers[1], 1e-3)
+    for optimizer in optimizers:
+        optimizer.step()
+    for group, name, value in undo:
+        group[name] = value
+    plain, enlarged = (o.state[w] for o, w in zip(optimizers, weights))
+    for name in ("exp_avg", "exp_avg_sq"):
+        assert enlarged[name][0] / plain[name][0] == pytest.approx(1.001, abs=1e-4)
+    assert 1 - weights[1][0] > 1 - weights[0][0]
+    assert optimizers[1].param_groups[0] == before

@@ -12,7 +12,7 @@ from launchscope.adopt import verification
 from launchscope.adopt.agreement import Disagreement, agreement, noise_of
 from launchscope.adopt.mirror import Project
 from launchscope.adopt.patch import Patch, Place, rewrite
-from launchscope.adopt.verification import Verifier, units_per_call
+from launchscope.adopt.verification import Comparison, Verifier, units_per_call
 from launchscope.model import Mutant, Target
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
 from launchscope.runner.protocol.observation import FORCED, MUTANT_UNTIL
@@ -219,6 +219,110 @@ def test_another_output_of_an_inference_step_is_noticed(
     assert found.reason is not None
     assert (found.reason.code, found.reason.details["unit"]) == ("state_differs", 1)
     assert found.reason.details["name"] == "output scores"
+
+
+ADVERSARIES = """
+{head}
+import torch
+from torch import nn
+from torch.nn.functional import softplus
+torch.manual_seed(0)
+noise, real = torch.randn(200, 8, 4), torch.randn(200, 8, 16)
+generator = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 16))
+critic = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
+critical = torch.optim.Adam(critic.parameters(), fused={fused})
+generating = torch.optim.Adam(generator.parameters(), fused={fused})
+{patch}
+for i in range(200):
+    {step}
+"""
+TWO_STEPS = """
+critical.zero_grad()
+fake = generator(noise)
+(softplus(critic(fake.detach())) + softplus(-critic(real))).mean().backward()
+critical.step()
+generating.zero_grad()
+softplus(-critic(fake)).mean().backward()
+generating.step()
+"""
+
+
+@pytest.fixture
+def adversaries(project: Path) -> Iterator[Patch]:
+    """Two updates in one step, which the patch rounds in another way."""
+    file = project / "train.py"
+    before = file.read_bytes()
+    inline = indented(TWO_STEPS, 4).replace("(noise)", "(noise[i])").replace("(real)", "(real[i])")
+    graphed = "from launchscope import graphed\n@graphed\n"
+    graphed += f"def step(noise, real):\n    {indented(TWO_STEPS, 4)}"
+    one = ADVERSARIES.format(head=EMULATED, fused=False, patch="", step=inline)
+    other = ADVERSARIES.format(
+        head=EMULATED, fused=True, patch=graphed, step="step(noise[i], real[i])"
+    )
+    yield patch_in(project, one, other)
+    file.write_bytes(before)
+
+
+def test_steps_begin_with_the_states_of_the_original_where_no_backward_spans_two(
+    verifiers: Callable[[], Verifier], adversaries: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each run, and then only the rounding of single steps is left."""
+    monkeypatch.setattr(verification, "LAST", MUTANT_UNTIL)
+    verifier = verifiers()
+    verifier.states_every = 2
+    kept = verifier.run(None, states="kept")
+    rounded = verifier.run(None, perturbed=True, states="restored")
+    other = verifier.run(adversaries, 2, states="restored")
+    assert kept.result is not None
+    assert kept.result.keeps_states
+    for run in (rounded, other):
+        assert not run.report.failed, run.printed
+        assert run.result is not None
+        assert run.result.restored == tuple(range(2, MUTANT_UNTIL + 1, 2))
+    found = Comparison.of_steps(kept, rounded)(other)
+    assert (found.exact, found.found) == (False, None)
+
+
+BY_HAND = """
+{head}
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+inputs = torch.randn(32, 8, 4)
+for i in range(200):
+    loss = model(inputs[i % 32]).square().mean()
+    loss.backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p -= 0.01 * p.grad
+            p.grad = None
+"""
+
+
+def test_a_step_with_updates_by_hand_is_compared_where_it_begins(
+    verifiers: Callable[[], Verifier], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project / "train.py"
+    before = file.read_bytes()
+    source = BY_HAND.format(head=EMULATED).encode()
+    patch = rewrite(observed(BY_HAND.format(head="").encode(), file)[2], lambda path: source)
+    assert isinstance(patch, Patch)
+    file.write_bytes(source)
+    monkeypatch.setattr(verification, "_require_faster", lambda before, after: None)
+    verifier = verifiers()
+    found = verifier.verify(patch, 1, verifier.original())
+    wrong = replace(patch, after=patch.after.replace(b"0.01 * p", b"0.0101 * p"))
+    other = verifiers().verify(wrong, 1, verifier.original())
+    file.write_bytes(before)
+    assert found.reason is None
+    assert (found.agreement.exact, found.replayed_pct) == (True, 100)
+    assert found.forced == ("evaluation", "state_dict")
+    assert [(m.kind, m.outcome) for m in found.mutants if m.outcome != "not_applicable"] == [
+        ("stale_batch", "noticed")
+    ]
+    assert other.reason is not None
+    assert (other.reason.code, other.reason.details["unit"]) == ("state_differs", 1)
 
 
 def test_the_steps_of_a_call_are_those_of_its_region(patch: Patch) -> None:

@@ -1,7 +1,8 @@
 """What a run that is compared with another one is asked to do, and what it found.
 
-A unit is one call of an optimizer's or a GradScaler's `step()`, or one inference step. The units
-of a run: `compared` plain ones, the forced events, then windows of units that are timed.
+A unit is one call of an optimizer's or a GradScaler's `step()`, or one step that calls none: it
+only infers, or its updates are written by hand. The units of a run: `compared` plain ones, the
+forced events, then windows of units that are timed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Observation:
     perturbed: bool = False  # each update is a little larger, as PERTURBATION says
     states: str = ""  # the folder of states that the original keeps
     restores: bool = False  # each step that has one begins with it
-    outputs: tuple[str, ...] | None = None  # of a step that only infers: names of its values
+    # Units between two states: no call of the graphed function and no backward spans one.
+    states_every: int = 1
+    outputs: tuple[str, ...] | None = None  # of a marked step: names of its values
 
 
 @dataclass(frozen=True)

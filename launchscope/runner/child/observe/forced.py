@@ -23,6 +23,19 @@ def scale_rates(torch: Torch, optimizer: Optimizer, factor: float) -> bool:
     return bool(groups)
 
 
+def enlarge_update(optimizer: Optimizer, by: float) -> list[tuple[dict[str, Any], str, Any]]:
+    """Make the rates and the weights of new gradients in running means larger by this share; the
+    result is what to put back."""
+    before = []
+    for group in optimizer.param_groups:
+        before += [(group, name, group[name]) for name in ("lr", "betas") if name in group]
+        if "lr" in group:
+            group["lr"] = group["lr"] * (1 + by)
+        if "betas" in group:
+            group["betas"] = tuple(1 - (1 - beta) * (1 + by) for beta in group["betas"])
+    return before
+
+
 def load_own_state(state: TrainingState) -> bool:
     """Save and load everything, as a script does that goes on from a checkpoint."""
     things = [*state.modules(), *(optimizer for _, optimizer in state.optimizers())]
@@ -35,7 +48,7 @@ def keep_inputs(torch: Torch, path: str, module: Module, args: Args, kwargs: Kwa
     """Save what an evaluation in every run gets; nothing where it cannot be saved."""
     if not os.path.exists(path):
         with contextlib.suppress(Exception):
-            inputs = {"class": type(module).__qualname__, "args": args, "kwargs": kwargs}
+            inputs = {"module": _form(module), "args": args, "kwargs": kwargs}
             torch.save(inputs, f"{path}.new")
             os.rename(f"{path}.new", path)
 
@@ -45,8 +58,7 @@ def evaluate(torch: Torch, state: TrainingState, path: str) -> bool:
     if not os.path.exists(path):
         return False
     inputs = torch.load(path, weights_only=False)
-    of_class = (m for m in state.modules() if type(m).__qualname__ == inputs["class"])
-    module = next(of_class, None)
+    module = next((m for m in state.modules() if _form(m) == inputs["module"]), None)
     if module is None:
         return False
     before = [(part, part.training) for part in module.modules()]
@@ -56,6 +68,12 @@ def evaluate(torch: Torch, state: TrainingState, path: str) -> bool:
     for part, training in before:
         part.training = training
     return True
+
+
+def _form(module: Module) -> list[Any]:
+    """Its class, and the names and sizes of its parameters."""
+    sizes = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
+    return [type(module).__qualname__, sizes]
 
 
 def shortened(torch: Torch, batch: Any) -> Any:

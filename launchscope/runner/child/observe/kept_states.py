@@ -20,8 +20,9 @@ _DISTANCES = tuple(n for n in range(1, EVENT_EVERY + 1) if EVENT_EVERY % n == 0)
 class KeptStates:
     """Files in a folder: one run writes them, others read them (`restores`)."""
 
-    def __init__(self, torch: Torch, folder: str, restores: bool):
+    def __init__(self, torch: Torch, folder: str, restores: bool, step: int):
         self._torch, self._folder, self._restores = torch, folder, restores
+        self._step = step  # units from one state that may be kept to the next
         self._every: int | None = None  # 0: too large to keep
 
     def exchange(self, unit: int, tensors: dict[str, Tensor]) -> bool:
@@ -46,7 +47,10 @@ class KeptStates:
     def _distance(self, tensors: dict[str, Tensor]) -> int:
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         room = min(_MOST_BYTES, shutil.disk_usage(self._folder).free // 2)
-        return next((n for n in _DISTANCES if size * (TIMED_FROM // n) <= room), 0)
+        fitting = (
+            n for n in _DISTANCES if n % self._step == 0 and size * (TIMED_FROM // n) <= room
+        )
+        return next(fitting, 0)
 
     def _restore(self, path: str, tensors: dict[str, Tensor]) -> bool:
         if not os.path.exists(path):

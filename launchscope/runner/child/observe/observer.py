@@ -23,7 +23,7 @@ from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.module_finder import ModuleFinder
 from launchscope.runner.child.observe.digests import Digests, tensors_of
-from launchscope.runner.child.observe.forced import force, keep_inputs, scale_rates, shortened
+from launchscope.runner.child.observe.forced import enlarge_update, force, keep_inputs, shortened
 from launchscope.runner.child.observe.kept_states import KeptStates
 from launchscope.runner.child.observe.mutants import MutantCalls
 from launchscope.runner.child.observe.state import TrainingState
@@ -76,6 +76,7 @@ class RunObserver(StepObserver):
         self._fetched: list[int] = []
         self._fetches = 0
         self._short = observation.short_fetch
+        self._unperturbed: list[tuple[dict[str, Any], str, Any]] = []
         self._forced = list(enumerate(observation.forced))
         self._stamps: list[tuple[int, Any]] = []
         self._calls: list[GraphedCalls] = []
@@ -87,13 +88,15 @@ class RunObserver(StepObserver):
         self._process, self._thread = os.getpid(), get_ident()
         self._kept = None
         if observation.states:
-            self._kept = KeptStates(torch, observation.states, observation.restores)
+            self._kept = KeptStates(
+                torch, observation.states, observation.restores, observation.states_every
+            )
         mutant = observation.mutant
         self._mutant = None if mutant is None else MutantCalls(torch, mutant, self._state)
-        self._infers = observation.outputs is not None
+        self._marked = observation.outputs is not None
         self._open = False  # a marked step has begun
-        self._outputs: dict[str, Any] = {}  # of the last inference step
-        plain = observation.units_per_call is None and not self._infers
+        self._outputs: dict[str, Any] = {}  # of the last marked step
+        plain = observation.units_per_call is None and not self._marked
         self._hooks = Hooks(torch, self) if plain else None
 
     # ------------------------------------------------------------------------ set up, take down
@@ -150,7 +153,7 @@ class RunObserver(StepObserver):
         self._wrap(runtime.GraphedStep, "__call__", self._graphed)
 
     def _hook_optimizers(self) -> None:
-        if self._infers:
+        if self._marked:
             return
         optim = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
         for hook in (
@@ -266,21 +269,22 @@ class RunObserver(StepObserver):
     def _before_step(self, optimizer: Value, args: Args, kwargs: Kwargs) -> None:
         if not self._ours:
             if self._plan.perturbed:
-                scale_rates(self._torch, optimizer, 1 + PERTURBATION)
+                self._unperturbed = enlarge_update(optimizer, PERTURBATION)
             self._inside += 1
 
     def _after_step(self, optimizer: Value, args: Args, kwargs: Kwargs) -> None:
         if not self._ours:
             self._inside = max(0, self._inside - 1)
             self._state.add_optimizer(optimizer)
-            if self._plan.perturbed:
-                scale_rates(self._torch, optimizer, 1 / (1 + PERTURBATION))
+            for group, name, value in self._unperturbed:
+                group[name] = value
+            self._unperturbed = []
             if self._inside == 0:
                 self._count(1)
 
     def _scaler_step(self, step: Function) -> Function:
         def counted(*args: Any, **kwargs: Any) -> Value:
-            if self._ours or self._inside or self._infers:
+            if self._ours or self._inside or self._marked:
                 return step(*args, **kwargs)
             self._inside += 1  # it may leave the optimizer's step out
             try:
@@ -308,7 +312,7 @@ class RunObserver(StepObserver):
             if step.stats.captured > captured and self._observed.setup_ms is None:
                 took = (time.perf_counter() - begun) * 1e3
                 self._observed = replace(self._observed, setup_ms=took)
-            if self._infers:
+            if self._marked:
                 names = self._plan.outputs or ()
                 for name, value in zip(names, result if len(names) > 1 else (result,)):
                     self._note_output(name, value)
@@ -318,7 +322,7 @@ class RunObserver(StepObserver):
         return observed
 
     def _begin_marked(self) -> None:
-        """The original: an inference step begins, and the one before has ended."""
+        """The original: a marked step begins, and the one before has ended."""
         if self._ours:
             return
         try:
@@ -331,7 +335,7 @@ class RunObserver(StepObserver):
             self._broke(error)
 
     def _note_output(self, name: str, value: Value) -> Value:
-        """What an inference step has computed, as the state that it leaves holds it."""
+        """What a marked step has computed, as the state that it leaves holds it."""
         if self._comparing_now and not self._ours:
             tensors = tensors_of(self._torch, value, [])
             for number, tensor in enumerate(tensors):
