@@ -1,14 +1,17 @@
 """# Control flow depends on data
 
 ## What it finds
-Steps of equal input shapes that run different ops, or different numbers of model calls.
+Steps of equal input shapes that run different ops, or different numbers of model calls. Also a
+`while` inside the step whose condition is read from the GPU, even if the inspected steps repeat it
+equally often.
 
 ## Why it matters
 A replay takes the captured path for every batch. For the others the result is silently wrong.
 
 ## Example
 `if loss > limit: clip(grads)` is recorded either with or without the clipping. `torch.where`
-keeps both in the graph. An episode of 5 to 12 forward calls runs different ops for each length.
+keeps both in the graph. An episode of 5 to 12 forward calls runs different ops for each length. A
+solver of differential equations with an adaptive step size repeats until its time is reached.
 
 ## Before
     if loss > 1:
@@ -19,7 +22,7 @@ keeps both in the graph. An episode of 5 to 12 forward calls runs different ops 
 
 ## When it does not apply
 A branch on a Python value that never changes after the warm-up, such as a flag, is safe.
-launchscope does not see a branch that all inspected steps took the same way.
+launchscope does not see an `if` that all inspected steps took the same way.
 
 ## Reference
 - [PyTorch, CUDA semantics: constraints of CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints)
@@ -43,9 +46,12 @@ def RULE(profile: Profile) -> Findings:
     what = "run different ops"
     if obstacle.kind == "calls":
         what = f"call the model {listed(list(map(str, calls)))} times"
+    title = f"Steps with equal input shapes {what}: control flow depends on data or on a counter"
+    if obstacle.kind == "loop":
+        title = "A value on the GPU decides how often a loop in the step repeats"
     yield RULE.finding(
         "warning",
-        f"Steps with equal input shapes {what}: control flow depends on data or on a counter",
+        title,
         f"{obstacle.fix}.",
         forwards=calls,
         signatures=len(signatures),

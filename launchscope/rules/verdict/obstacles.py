@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -12,8 +13,9 @@ from launchscope.rules.profile_queries import on_legacy_stream
 from launchscope.rules.shape_change import branches, calls_seen, distinct_inputs, growth
 from launchscope.wording import listed, place
 
+_WHILE = re.compile(r"\s*while\b")
 ObstacleKind = Literal[
-    "blockers", "forward", "legacy", "lbfgs", "calls", "branch", "growth", "padding"
+    "blockers", "loop", "forward", "legacy", "lbfgs", "calls", "branch", "growth", "padding"
 ]
 
 
@@ -35,6 +37,16 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
         named = f"{lines[0]} and {len(lines) - 1} more" if len(lines) > 3 else listed(lines)
         be = "is" if len(lines) == 1 else "are"
         yield Obstacle("blockers", "LS030", f"{named} {be} fixed", f"Fix {named}")
+    loops = [] if captured else list(dict.fromkeys(map(_line_of, _loops(profile))))
+    if loops:
+        loop, repeats = ("loop", "repeats") if len(loops) == 1 else ("loops", "repeat")
+        yield Obstacle(
+            "loop",
+            "LS011",
+            f"the {loop} at {listed(loops)} {repeats} a fixed number of times",
+            f"Make the {loop} at {listed(loops)} repeat a fixed number of times, as a solver with "
+            f"a fixed step size does, or capture what is inside and leave the {loop} eager",
+        )
     step = profile.step
     if profile.mode != "trace" and step is not None and step.period[:1] == ("backward",):
         yield Obstacle(
@@ -53,7 +65,7 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
         )
     if profile.shapes.stable is not False:
         return
-    if branches(profile):
+    if branches(profile) and not loops:
         yield _control_flow(profile)
     if grown := growth(profile):
         yield Obstacle(
@@ -123,6 +135,16 @@ def _blocking_lines(profile: Profile) -> list[str]:
     eager = profile.shapes.stable is False and branches(profile)
     blockers = [b for b in profile.blockers if not (eager and b.inside == "lbfgs")]
     return list(dict.fromkeys(map(_line_of, blockers)))
+
+
+def _loops(profile: Profile) -> Iterator[Blocker]:
+    """The `while` conditions of the step that the host reads from the GPU. A loop around the step
+    reads its own once per step."""
+    for blocker in profile.blockers:
+        code = blocker.code if blocker.library is None else blocker.library.code
+        reads = blocker.category == "sync" and blocker.inside is None and blocker.count > 1
+        if reads and _WHILE.match(code or ""):
+            yield blocker
 
 
 def _line_of(blocker: Blocker) -> str:
