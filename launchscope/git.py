@@ -24,6 +24,9 @@ _ENVIRONMENT = {
     # protocol forbidden, whatever the repository allows.
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "none",
+    # A path is one file, whatever signs are in its name.
+    "GIT_LITERAL_PATHSPECS": "1",
+    **dict.fromkeys(("GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"), "0"),
 }
 _TIMEOUT_S = 30
 # These commands run what the configuration names as a hook or a filter.

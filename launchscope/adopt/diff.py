@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from launchscope.adopt.patch import Patch
+from launchscope.visible import visible
 
 RUNTIME = "graph_step.py"
 _IMPORT = re.compile(rb"\bfrom launchscope import graphed\b")
@@ -48,11 +49,12 @@ def with_runtime(patch: Patch, *, in_package: bool) -> Patch:
 def _diff(file: Path, before: bytes | None, after: bytes, root: Path) -> bytes:
     """In latin-1 each byte is a character, whatever the encoding of the file."""
     name = os.path.relpath(file, root)
+    a_name, b_name = _quoted(f"a/{name}"), _quoted(f"b/{name}")
     old, new = ([] if side is None else _lines(side) for side in (before, after))
-    source = "/dev/null" if before is None else f"a/{name}"
-    head = [f"diff --git a/{name} b/{name}\n"]
+    source = "/dev/null" if before is None else a_name
+    head = [f"diff --git {a_name} {b_name}\n"]
     head += ["new file mode 100644\n"] if before is None else []
-    body = difflib.unified_diff(old, new, source, f"b/{name}", n=_CONTEXT)
+    body = difflib.unified_diff(old, new, source, b_name, n=_CONTEXT)
     made = []
     for line in body:
         made.append(line)
@@ -64,6 +66,17 @@ def _diff(file: Path, before: bytes | None, after: bytes, root: Path) -> bytes:
         else line.encode("latin-1")
         for number, line in enumerate(made)
     )
+
+
+def _quoted(name: str) -> str:
+    """A name as git writes it: one with a line break, for example, would begin other lines."""
+    if visible(name) == name and not set(name) & {'"', "\\"}:
+        return name
+    signs = (
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}"
+        for byte in os.fsencode(name)
+    )
+    return f'"{"".join(signs)}"'
 
 
 def _lines(content: bytes) -> list[str]:

@@ -79,13 +79,13 @@ def check(
 def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> int:
     """Shows the result everywhere; the exit code."""
     from launchscope.report import reporter_named
+    from launchscope.workflows.save import append_report
 
     console, result = typed.console, run.result
     if console.environ.get(_SUMMARY):
         summary = reporter_named("markdown").render(result)
         try:
-            with open(console.environ[_SUMMARY], "a", encoding="utf-8") as file:
-                file.write(str(summary))
+            append_report(console.environ[_SUMMARY], summary)
         except OSError as error:
             console.note(f"cannot write {console.environ[_SUMMARY]}: {error.strerror or error}")
     code = outputs.deliver(result, console, _next_commands(plan, result), run.problem)

@@ -36,6 +36,7 @@ from launchscope.model import (
 from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
+from launchscope.runner.parent.rank_place import rank_place
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.wording import ms, pct, plural, times
 from launchscope.workflows.apply_patch import (
@@ -110,7 +111,7 @@ def adopt(
     the options ask for it. Raises the problem of a script that cannot be measured."""
     if target.kind == "script" and target.name == "-":
         raise UsageError("a script from standard input has no file to change", hint="name a file")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if rank_place(os.environ) is not None:
         raise UsageError(
             "adopt changes and checks scripts of one process",
             hint="run it without torchrun, on one GPU",

@@ -11,6 +11,7 @@ from launchscope.adopt.patch import Patch
 from launchscope.errors import UsageError
 from launchscope.git import git
 from launchscope.host import require_room_beside, write_whole
+from launchscope.workflows.save import shown_path
 
 _BACKUP = ".before-graph"
 
@@ -91,12 +92,18 @@ def _changes(file: Path) -> bool:
 
 
 def _undo(patch: Patch) -> str:
-    shown = shlex.quote(os.path.relpath(patch.file))
+    """The command as typed in the working directory, which may be of another repository."""
     try:
         words = ("ls-files", "--error-unmatch", "--", patch.file.name)
         tracked = git(*words, folder=patch.file.parent)
         if tracked.returncode == 0 and not _changes(patch.file):
-            return f"git checkout -- {shown}"
+            path = os.path.relpath(patch.file)
+            options = []
+            if top_of(Path.cwd() / "x") != top_of(patch.file):
+                options, path = ["-C", os.path.relpath(patch.file.parent)], patch.file.name
+            if path.startswith(":") or set(path) & set("*?[\\"):  # a pattern to git
+                options.append("--literal-pathspecs")
+            return shlex.join(["git", *options, "checkout", "--", path])
     except OSError:
         pass
     backup = patch.file.with_name(patch.file.name + _BACKUP)
@@ -105,4 +112,5 @@ def _undo(patch: Patch) -> str:
             f"--write: {os.path.relpath(backup)} is there already", hint="move it away first"
         )
     write_whole(backup, patch.before)
-    return f"mv {shlex.quote(os.path.relpath(backup))} {shown}"
+    before, now = (shown_path(Path(os.path.relpath(path))) for path in (backup, patch.file))
+    return f"mv {before} {now}"

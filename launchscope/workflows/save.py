@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,15 @@ def write_report(path: Path, content: Content, *, mode: int = 0o666) -> None:
         return
     text = content.decode() if isinstance(content, bytes) else content
     write_whole(path, without_commands(text).encode(), mode=mode)
+
+
+def append_report(path: str, text: str | bytes) -> None:
+    """To the end of a file that others write to, too. A pipe without a reader is an error, and
+    never waited for. Raises OSError."""
+    text = text.decode() if isinstance(text, bytes) else text
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+        file.write(without_commands(text).encode())
 
 
 def require_writable(path: Path) -> None:

@@ -78,7 +78,21 @@ def test_a_script_without_a_model_gets_no_patch(
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_runs(
-    script: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
+    script: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    problem: str,
 ) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "many")  # other programs use this name too
     assert main(["adopt", *words]) == 2
     assert problem in capsys.readouterr().err
+
+
+def test_ranks_are_refused_before_anything_runs(
+    script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["adopt", "train.py"]) == 2
+    assert "scripts of one process" in capsys.readouterr().err

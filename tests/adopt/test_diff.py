@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from launchscope.adopt.diff import UNVERIFIED, diff_lines, patch_file, runtime, with_runtime
 from launchscope.adopt.patch import Patch
 from launchscope.errors import UsageError
+from launchscope.visible import encodable, visible
 from launchscope.workflows.apply_patch import require_applicable, require_unchanged, write_patch
+from tests.report.hostile import NASTY
 
 BEFORE = b"import torch\nx = 1\ny = 2\n"
 AFTER = b"import torch\nfrom launchscope import graphed\nx = 1\ny = 3\n"
@@ -44,6 +47,22 @@ def test_git_applies_it(tmp_path: Path, before: bytes, after: bytes) -> None:
     git(tmp_path, "apply", "graph.patch")
     assert patch.file.read_bytes() == after
     assert (patch.file.parent / "graph_step.py").read_bytes() == runtime()
+
+
+def test_git_applies_it_to_a_file_of_any_name(tmp_path: Path) -> None:
+    names = {os.fsdecode(os.fsencode(encodable(f"{name}.py"))) for name in NASTY}
+    names = {name for name in names if "/" not in name and "\0" not in name}
+    names |= {os.fsdecode(b"\xe9.py"), "x\n--- a/other.py\n.py", "x" * 252 + ".py"}
+    patches = [patch_of(tmp_path / name) for name in sorted(names)]
+    texts = [patch_file(p, tmp_path, verified=True, vendored=False) for p in patches]
+    git(tmp_path, "init", "-q")
+    (tmp_path / "graph.patch").write_bytes(b"".join(texts))
+    git(tmp_path, "apply", "graph.patch")
+    assert all(patch.file.read_bytes() == AFTER for patch in patches)
+    for patch in patches:
+        head, *_ = diff_lines(patch, tmp_path)
+        assert head.startswith("diff --git ")
+        assert visible(head) == head
 
 
 def test_git_applies_the_lines_that_people_see(tmp_path: Path) -> None:
@@ -98,3 +117,31 @@ def test_what_was_written_can_be_taken_back(
     assert undo == "git checkout -- train.py"
     subprocess.run(undo, shell=True, check=True)
     require_unchanged(patch)
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize(
+    "name", ["-x.py", "*.py", "train[1].py", ":x.py", ":(top)x.py", "$(touch x) `id`'\n.py"]
+)
+def test_undo_takes_back_this_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, inside: bool, tracked: bool
+) -> None:
+    top = tmp_path / "repository"
+    patch, other = patch_of(top / name), top / "train1.py"
+    other.write_bytes(b"")
+    git(top, "init", "-q")
+    if tracked:
+        git(top, "add", ".")
+        git(top, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a")
+    other.write_bytes(b"mine")
+    monkeypatch.chdir(top if inside else tmp_path)
+    monkeypatch.setenv("GIT_GLOB_PATHSPECS", "1")
+    require_applicable(patch, force=not tracked, vendor=False)
+    undo = write_patch(patch, vendor=False)
+    assert undo.startswith("git" if tracked else "mv")
+    monkeypatch.delenv("GIT_GLOB_PATHSPECS")
+    subprocess.run(undo, shell=True, check=True)
+    require_unchanged(patch)
+    assert other.read_bytes() == b"mine"
+    assert sorted(path.name for path in top.iterdir()) == sorted([".git", name, "train1.py"])

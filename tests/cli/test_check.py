@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -301,6 +304,23 @@ def test_github_gets_annotations_and_a_summary(
     summary = Path("summary.md").read_text()
     assert summary.startswith("# of another step\n")
     assert "| +1 | 0 | 1 | kernel | `train.py:30` | `mul_kernel` |" in summary
+
+
+@pytest.mark.child
+@pytest.mark.parametrize("name", ["pipe", "folder", "missing/summary.md", "circle", "/dev/full"])
+def test_a_summary_that_cannot_be_written_changes_no_outcome(name: str) -> None:
+    os.mkfifo("pipe")  # nobody reads from it
+    Path("folder").mkdir()
+    Path("circle").symlink_to("circle")
+    command = [sys.executable, "-m", "launchscope", "check", "--baseline", "before.json"]
+    done = subprocess.run(
+        [*command, "now.json"],
+        env={**os.environ, "GITHUB_STEP_SUMMARY": name},
+        stderr=subprocess.PIPE,
+        timeout=30,
+        check=True,
+    )
+    assert f"note: cannot write {name}: ".encode() in done.stderr
 
 
 @pytest.mark.parametrize(

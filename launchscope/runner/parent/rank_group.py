@@ -7,6 +7,7 @@ that has ended or is gone. All ranks go through the same rounds (sessions) and r
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import platform
@@ -63,10 +64,13 @@ class RankGroup:
 
     def __enter__(self) -> RankGroup:
         try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            found = self.folder.lstat()  # a link may lead anywhere, to a folder of ours too
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                raise PermissionError(errno.EPERM, "it belongs to somebody else")
             for part in ("owners", "alive", "recordings"):
-                (self.folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.folder.stat().st_uid != os.getuid():
-                raise PermissionError(1, "it belongs to somebody else")
+                (self.folder / part).mkdir(mode=0o700, exist_ok=True)
             self._claim()
         except OSError as error:
             raise MeasureError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import stat
 import subprocess
 import sys
 import time
@@ -125,6 +126,26 @@ def test_no_rank_waits_for_one_that_never_came(group: Callable[[int, int], RankG
     assert only.run_again("again", lambda: False) is False
     assert only.gather() == {0: {"problem": None}, 1: None}
     assert not only.was_here(1)
+
+
+def test_ranks_meet_in_no_folder_that_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "run").symlink_to("mine")
+    with (
+        pytest.raises(MeasureError, match="cannot meet"),
+        RankGroup(RankPlace(0, 2, tmp_path / "run", True)),
+    ):
+        pass
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_the_folder_of_the_ranks_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with RankGroup(RankPlace(0, 2, tmp_path / "new" / "run", True)):
+            assert stat.S_IMODE((tmp_path / "new" / "run").stat().st_mode) == 0o700
+    finally:
+        os.umask(before)
 
 
 def test_two_processes_of_one_rank_are_refused(group: Callable[[int, int], RankGroup]) -> None:
