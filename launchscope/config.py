@@ -25,6 +25,8 @@ ENV_PREFIX = "LAUNCHSCOPE_"
 BATCH_VARIABLE = "LAUNCHSCOPE_BATCH_SIZE"
 # Not a setting of a run: with 1, the last run is not kept.
 NO_CACHE_VARIABLE = "LAUNCHSCOPE_NO_CACHE"
+# Read elsewhere: where ranks meet, and the switch of `graphed`, which imports nothing of ours.
+_NO_SETTINGS = (BATCH_VARIABLE, NO_CACHE_VARIABLE, "LAUNCHSCOPE_RANKS", "LAUNCHSCOPE_GRAPHED")
 CHECK_SECTION = "check"
 
 # What a setting can be. The description completes "expected ..." in an error.
@@ -217,7 +219,7 @@ def _from_environment(kinds: Mapping[str, Any]) -> dict[str, Any]:
     nested = "LAUNCHSCOPE" in os.environ
     values = {}
     for key, raw in sorted(os.environ.items()):
-        if not key.startswith(ENV_PREFIX) or key in (BATCH_VARIABLE, NO_CACHE_VARIABLE):
+        if not key.startswith(ENV_PREFIX) or key in _NO_SETTINGS:
             continue
         name = key[len(ENV_PREFIX) :].lower()
         if name in kinds:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from launchscope.config import Settings, load_settings
+from launchscope.config import BATCH_VARIABLE, NO_CACHE_VARIABLE, Settings, load_settings
 from launchscope.errors import ConfigError, UsageError
+from launchscope.graph_step import _SWITCH
+from launchscope.runner.parent.rank_place import FOLDER_VARIABLE
 
 
 def load(
@@ -123,8 +125,9 @@ def test_in_a_profiled_script_unknown_variables_are_ignored(tmp_path: Path) -> N
     assert load(tmp_path, environ=environ) == Settings()
 
 
-def test_the_batch_size_variable_is_not_a_setting(tmp_path: Path) -> None:
-    assert load(tmp_path, environ={"LAUNCHSCOPE_BATCH_SIZE": "8"}) == Settings()
+@pytest.mark.parametrize("name", [BATCH_VARIABLE, NO_CACHE_VARIABLE, FOLDER_VARIABLE, _SWITCH])
+def test_a_variable_that_is_read_elsewhere_is_not_a_setting(tmp_path: Path, name: str) -> None:
+    assert load(tmp_path, environ={name: "8"}) == Settings()
 
 
 def test_damaged_toml_is_an_error(tmp_path: Path) -> None:

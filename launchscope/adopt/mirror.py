@@ -58,6 +58,7 @@ class Mirror:
     def __init__(self, project: Project, place: Path):
         self._project = project
         self.root = place / project.root.name
+        self._others = place.parent  # copies themselves, where TMPDIR is inside of the project
         self._left, self._bytes = _MOST_ENTRIES, _MOST_COPIED
         place.mkdir(parents=True)
         self._copy(project.root, self.root)
@@ -105,11 +106,13 @@ class Mirror:
             self._left -= 1
             if entry.name in _LEFT_OUT or entry.name.endswith(".launchscope"):
                 continue
+            if Path(entry.path) == self._others or not _is_plain(entry):
+                continue
             if entry.is_dir(follow_symlinks=False) and not _is_linked(entry):
                 folders.append((Path(entry.path), made))
-            elif entry.is_file(follow_symlinks=True) and self._is_copied(entry):
+            elif entry.is_file() and self._is_copied(entry):
                 shutil.copy2(entry.path, made)
-            elif _is_plain(entry):
+            else:
                 made.symlink_to(os.path.realpath(entry.path))
         for folder, made in folders:
             if self._left > 0 and not _is_data(folder):
@@ -119,7 +122,8 @@ class Mirror:
 
     def _is_copied(self, entry: os.DirEntry[str]) -> bool:
         size = entry.stat().st_size
-        if (size > _LARGE and not entry.name.endswith(_OUTPUTS)) or size > self._bytes:
+        is_data = size > _LARGE and not entry.name.endswith(_OUTPUTS)
+        if is_data or size > self._bytes or not os.access(entry.path, os.R_OK):
             return False
         self._bytes -= size
         return True
@@ -135,6 +139,8 @@ def _open_up(link: Path) -> None:
 
 
 def _is_linked(entry: os.DirEntry[str]) -> bool:
+    if not os.access(entry.path, os.R_OK | os.X_OK):  # the script cannot look into it either
+        return True
     return entry.name in _LINKED or os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
 
 
@@ -145,7 +151,7 @@ def _is_data(folder: Path) -> bool:
 
 
 def _is_plain(entry: os.DirEntry[str]) -> bool:
-    """A file or a folder, and no socket or pipe."""
+    """A file or a folder, and no socket, pipe, or link to nothing or to itself."""
     with contextlib.suppress(OSError):
         mode = entry.stat().st_mode
         return stat.S_ISREG(mode) or stat.S_ISDIR(mode)

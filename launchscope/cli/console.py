@@ -149,6 +149,7 @@ class Console(Progress):
             raise
         except OSError as error:
             reason = error.strerror or str(error)
+            discard_output(self.stdout)
             raise UsageError(f"cannot write the report to stdout: {reason}") from error
 
     def beside(self, text: str | bytes, *, commands: bool = False) -> None:

@@ -45,6 +45,23 @@ def test_a_folder_of_many_files_is_one_link(project: Path) -> None:
     assert (mirror_of(project).root / "data").is_symlink()
 
 
+def test_a_temporary_folder_inside_of_the_project_is_not_copied_into_itself(project: Path) -> None:
+    place = project / "tmp" / "launchscope-x" / "0"
+    mirror = Mirror(Project.of(Target("script", "train.py"), project), place)
+    assert (mirror.root / "train.py").exists()
+    assert list((mirror.root / "tmp").iterdir()) == []
+
+
+def test_what_is_no_file_stays_out_of_the_copy(project: Path) -> None:
+    (project / "circle").symlink_to("circle")
+    (project / "nothing").symlink_to("missing")
+    os.mkfifo(project / "pipe")
+    (project / os.fsdecode(b"\n\x1b[2J\xe9")).touch()
+    (project / ("x" * 255)).touch()
+    names = {path.name for path in project.iterdir()} - {"circle", "nothing", "pipe"}
+    assert {path.name for path in mirror_of(project).root.iterdir()} == names
+
+
 def test_arguments_that_name_the_project_name_the_copy(project: Path) -> None:
     mirror = mirror_of(project)
     moved = mirror.target(Target("script", "train.py", (f"--out={project}/out", "x", "/etc")))
