@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from statistics import median
 
 from launchscope.analysis.comparison.collectives import Collectives, arrivals, packed
@@ -77,10 +78,13 @@ def ranks_of(
     numbers = [row.rank for row in known if row.rank is not None]
     if len(set(numbers)) < len(numbers):
         problems.append("several files name the same rank")
-    missing = [rank for rank in range(max(sizes, default=0)) if rank not in set(numbers)]
-    if len(sizes) == 1 and missing and len(numbers) == len(known):
-        ranks = listed_first(list(map(str, missing)), _MOST_NAMED)
-        problems.append(f"of the run's {max(sizes):,} ranks these are not among the files: {ranks}")
+    here, size = set(numbers), max(sizes, default=0)
+    # A file may say that a run has any number of ranks: they are not all looked at.
+    absent = list(islice((str(rank) for rank in range(size) if rank not in here), _MOST_NAMED))
+    if len(sizes) == 1 and absent and len(numbers) == len(known):
+        more = size - sum(0 <= rank < size for rank in here) - len(absent)
+        ranks = listed([*absent, *([f"{more:,} more"] if more else [])])
+        problems.append(f"of the run's {size:,} ranks these are not among the files: {ranks}")
     by_rank = sorted(rows, key=lambda row: (row.rank is None, row.rank or 0, row.name))
     order = [row.name for row in by_rank]
     traced = {name: collectives[name] for name in order if collectives and name in collectives}
