@@ -8,7 +8,7 @@ import numpy as np
 
 from launchscope.analysis.comparison.collectives import Collectives
 from launchscope.analysis.comparison.profiles import difference
-from launchscope.analysis.comparison.ranks import rank_row, ranks_of
+from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary
 from launchscope.model import (
     Difference,
     IdleTime,
@@ -118,6 +118,19 @@ def ranks_of_three() -> Ranks:
         collectives[name] = Collectives(kernels, ends - round(1e6 * waits_ms), ends, ("",) * 3)
     broken = RankRow("rank3.json", problem="rank3.json is no JSON")
     return ranks_of([*rows, broken], collectives)
+
+
+def merged() -> Ranks:
+    """Two ranks with all that a summary and a script that failed say of one."""
+    rows, collectives = [], {}
+    for rank in (0, 1):
+        made = rank_row(advise(profile()), f"rank {rank}")
+        of_run = {"target": "train.py", "world_size": 4, "traceback": "Traceback:\n  x"}
+        rows.append(replace(made, rank=rank, problem="it ended" * rank or None, **of_run))
+        ends = np.arange(1, 4) * 11_200_000
+        length = 1_000_000 * (1 + rank)
+        collectives[made.name] = Collectives(("ncclA",) * 3, ends - length, ends, ("tp",) * 3)
+    return summary(ranks_of(rows, collectives, is_one_run=True), collectives)
 
 
 def workloads() -> Ranks:

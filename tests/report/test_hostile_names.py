@@ -32,6 +32,7 @@ from launchscope.report import RenderOptions, all_reporters, render, with_texts
 from launchscope.report.markdown import prose
 from launchscope.report.summary import summary
 from launchscope.visible import encodable, inert_blocks, visible, without_commands
+from tests.report import others
 from tests.report.browser import BROWSER, FLAGS, needs_browser
 from tests.report.hostile import NAMES, NASTY, endless, filled, harmless
 from tests.report.test_golden import VALUES
@@ -41,6 +42,7 @@ EXAMPLES = settings(
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 SAMPLES = {name: make() for name, make in VALUES.items() if name != "gpu_bound"}
+SAMPLES["ranks.merged"] = others.merged()
 _COLOR = re.compile(r"\033\[[\d;]*m")
 
 Names = tuple[str, ...]
