@@ -44,7 +44,7 @@ class Project:
             script = Path(os.path.realpath(folder / target.name))
             if not script.is_relative_to(root):
                 root = Path(os.path.commonpath([root, script.parent]))
-        if root in (Path(root.anchor), Path.home()):
+        if root in (Path(root.anchor), Path(os.path.expanduser("~"))):
             raise UsageError(
                 f"the files of the script would be all of {root}",
                 hint="run launchscope from the folder of the project",

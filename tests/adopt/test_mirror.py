@@ -74,6 +74,15 @@ def test_the_whole_file_system_is_no_project() -> None:
         Project.of(Target("script", "train.py"), Path("/"))
 
 
+def test_a_user_without_a_home_has_projects(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)  # as in a container with another user
+    assert Project.of(Target("script", "train.py"), project).root == project
+
+
 def test_the_project_is_the_repository(project: Path) -> None:
     subprocess.run(["git", "init", "-q", project], check=True)
     inside = project / "data"
