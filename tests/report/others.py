@@ -125,8 +125,8 @@ def merged() -> Ranks:
     rows, collectives = [], {}
     for rank in (0, 1):
         made = rank_row(advise(profile()), f"rank {rank}")
-        of_run = {"target": "train.py", "world_size": 4, "traceback": "Traceback:\n  x"}
-        rows.append(replace(made, rank=rank, problem="it ended" * rank or None, **of_run))
+        of_run = replace(made, target="train.py", world_size=4, traceback="Traceback:\n  x")
+        rows.append(replace(of_run, rank=rank, problem="it ended" if rank else None))
         ends = np.arange(1, 4) * 11_200_000
         length = 1_000_000 * (1 + rank)
         collectives[made.name] = Collectives(("ncclA",) * 3, ends - length, ends, ("tp",) * 3)
