@@ -11,7 +11,7 @@ from statistics import median
 from launchscope.analysis.comparison.collectives import Collectives, arrivals, packed
 from launchscope.model import Profile
 from launchscope.model.ranks import RankRow, Ranks, RankTimeline, Skew, SlowestBy
-from launchscope.wording import listed, listed_first, ms, pct, plural
+from launchscope.wording import listed, ms, pct, plural
 
 _SKEWS = (
     "own_ms", "iteration_ms", "busy_ms", "communication_ms", "exposed_communication_ms",
