@@ -264,6 +264,13 @@ class _Session:
             return Reason("forward_steps")
         if 0 < script.steps <= self.schedule.skip_steps:
             return None
+        found, wait_for = self.collected.step, self.schedule.wait_for
+        alone = found is not None and found.scope == "forward" and wait_for == "step"
+        late = script.steps > self.schedule.warmup + self.schedule.skip_steps
+        if alone and late and not self._measured:
+            # They were taken for the step so late that none was left to measure.
+            self.schedule = replace(self.schedule, step_from="forward")
+            return Reason("forward_steps")
         if script.steps >= _SEEN_OFTEN:
             shorter = self._fitting(script.steps, script.searching, open_, script.optimizer_steps)
             if shorter is not None:
