@@ -219,5 +219,6 @@ class _Errors:
     def _moved(self, name: str, one: StepState) -> float:
         before = [state for state in self._begins if state.unit < one.unit]
         now, then = one.sketches[name], before[-1].sketches.get(name) if before else None
-        moved = math.dist(now, then) if then is not None else 0.0
+        same = before and one.digests[name] == before[-1].digests.get(name)
+        moved = math.dist(now, then) if then is not None and not same else 0.0
         return moved or math.hypot(*now)

@@ -17,6 +17,7 @@ from launchscope.runner.child.torch_types import Tensor, Torch
 # within about sqrt(2 / BUCKETS) of it.
 BUCKETS = 32
 _AT_ONCE = 1 << 22  # elements, so that little memory is needed
+_IN_CACHE = 1 << 14  # elements, of a processor
 _ODD = 0x9E3779B1  # 2**32 divided by the golden ratio, which spreads neighbors (Knuth)
 _MASK = (1 << 62) - 1
 
@@ -34,49 +35,57 @@ class Digests:
         another one, except by an accident of 1 in 2**60."""
         torch = self._torch
         found = [zlib.crc32(f"{tuple(t.shape)} {t.dtype}".encode()) for t in tensors]
+        results = []
         with torch.no_grad(), torch._C.DisableTorchFunction():
-            parts = [(at, sum_) for at, t in enumerate(tensors) for sum_ in self._sums(t)]
-            for (at, _), number in zip(parts, self._read([sum_ for _, sum_ in parts])):
-                found[at] = (found[at] * 31 + number) & _MASK
+            for at, start, rows in self._stacked([_flat(torch, t) for t in tensors]):
+                part = rows.to(torch.int64)
+                places, _ = self._of_places(part)
+                if start:
+                    places = places + _signed(start * 2 * _ODD)
+                # Products and sums of whole numbers wrap around, so their order does not matter.
+                mixed = (part + 1) * places
+                mixed = mixed ^ (mixed >> 29)
+                results.append((at, mixed.sum(1) * 0x2545F4914F6CDD1D))
+            for place, number in self._read(results):
+                found[place] = (found[place] * 31 + number) & _MASK
         return found
-
-    def _sums(self, tensor: Tensor) -> Iterator[Tensor]:
-        flat = _flat(self._torch, tensor)
-        for start in range(0, flat.numel(), _AT_ONCE):
-            part = flat[start : start + _AT_ONCE].to(self._torch.int64)
-            places, _ = self._of_places(part)
-            if start:
-                places = places + _signed(start * 2 * _ODD)
-            # Products and sums of whole numbers wrap around, so their order does not matter.
-            mixed = (part + 1) * places
-            mixed = mixed ^ (mixed >> 29)
-            yield mixed.sum() * 0x2545F4914F6CDD1D
 
     def sketches(self, tensors: Sequence[Tensor]) -> list[tuple[float, ...]]:
         """`BUCKETS` sums in double precision of each tensor."""
         torch = self._torch
+        found = [[0.0] * BUCKETS for _ in tensors]
+        results = []
         with torch.no_grad(), torch._C.DisableTorchFunction():
-            rows = self._read([self._sketch(tensor) for tensor in tensors])
+            for at, _, rows in self._stacked([_numbers(torch, t) for t in tensors]):
+                part = rows.to(torch.float64)
+                _, signs = self._of_places(part)  # which repeat after so many elements
+                padding = 0, -part.shape[1] % BUCKETS
+                signed = torch.nn.functional.pad(part * signs, padding)
+                results.append((at, signed.view(len(at), -1, BUCKETS).sum(1)))
+            for place, sums in self._read(results):
+                found[place] = [a + b for a, b in zip(found[place], sums)]
         return [
-            tuple(v if v == v and abs(v) != float("inf") else 1e300 for v in row) for row in rows
+            tuple(v if v == v and abs(v) != float("inf") else 1e300 for v in row) for row in found
         ]
 
-    def _sketch(self, tensor: Tensor) -> Tensor:
-        torch, found = self._torch, tensor.detach()
-        if found.is_complex():
-            found = torch.view_as_real(found)
-        flat = found.reshape(-1)
-        sums = torch.zeros(BUCKETS, dtype=torch.float64, device=flat.device)
-        for start in range(0, flat.numel(), _AT_ONCE):
-            part = flat[start : start + _AT_ONCE].to(torch.float64)
-            _, signs = self._of_places(part)  # which repeat after so many elements
-            signed = torch.nn.functional.pad(part * signs, (0, -part.numel() % BUCKETS))
-            sums += signed.view(-1, BUCKETS).sum(0)
-        return sums
+    def _stacked(self, flats: Sequence[Tensor]) -> Iterator[tuple[list[int], int, Tensor]]:
+        """Rows of elements: of some tensors of one size, with their numbers, or a part of a large
+        one, with the element at which it starts. A model has few sizes and many tensors."""
+        alike: dict[Any, list[int]] = {}
+        for at, flat in enumerate(flats):
+            if flat.numel():
+                alike.setdefault((flat.device, flat.dtype, flat.numel()), []).append(at)
+        for (device, _, size), places in alike.items():
+            count = max(1, (_IN_CACHE if device.type == "cpu" else _AT_ONCE) // size)
+            for first in range(0, len(places), count):
+                some = places[first : first + count]
+                for start in range(0, size, _AT_ONCE):
+                    rows = [flats[at][start : start + _AT_ONCE] for at in some]
+                    yield some, start, self._torch.stack(rows)
 
     def _of_places(self, part: Tensor) -> tuple[Tensor, Tensor]:
-        """By element of the part, what it is multiplied with in a digest and in a sketch."""
-        torch, count = self._torch, part.numel()
+        """By element of a row, what it is multiplied with in a digest and in a sketch."""
+        torch, count = self._torch, part.shape[1]
         known = self._factors.get(part.device)
         if known is None or known[0].numel() < count:
             places = torch.arange(count, device=part.device)
@@ -85,22 +94,24 @@ class Digests:
             self._factors[part.device] = known
         return known[0][:count], known[1][:count]
 
-    def _read(self, results: Sequence[Tensor]) -> list[Any]:
-        """The values of results of one form, with one copy from each device."""
-        of_device: dict[Any, list[int]] = {}
-        for at, result in enumerate(results):
-            of_device.setdefault(result.device, []).append(at)
-        found: list[Any] = [None] * len(results)
-        for places in of_device.values():
-            values = self._torch.stack([results[at] for at in places]).tolist()
-            for at, value in zip(places, values):
-                found[at] = value
-        return found
+    def _read(self, results: Sequence[tuple[list[int], Tensor]]) -> Iterator[tuple[int, Any]]:
+        """The values of rows, each with the number of its tensor; one copy from each device."""
+        of_device: dict[Any, list[tuple[list[int], Tensor]]] = {}
+        for at, rows in results:
+            of_device.setdefault(rows.device, []).append((at, rows))
+        for known in of_device.values():
+            values = self._torch.cat([rows for _, rows in known]).tolist()
+            yield from zip((number for at, _ in known for number in at), values)
 
 
 def _signed(number: int) -> int:
     """As a whole number of 64 bits wraps around."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _numbers(torch: Torch, tensor: Tensor) -> Tensor:
+    found = tensor.detach()
+    return (torch.view_as_real(found) if found.is_complex() else found).reshape(-1)
 
 
 def _flat(torch: Torch, tensor: Tensor) -> Tensor:
