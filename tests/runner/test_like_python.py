@@ -316,6 +316,27 @@ def test_a_script_sees_prints_and_returns_what_it_does_under_python(
     assert ours.code == {0: 3, -signal.SIGINT: 130}.get(plain.code, plain.code)
 
 
+@pytest.mark.parametrize("option", ["-i", "-Oi", "PYTHONINSPECT"])
+def test_no_prompt_and_no_traceback_of_ours_come_after_a_script(
+    tmp_path: Path, option: str
+) -> None:
+    (tmp_path / "script.py").write_text("import sys\nprint('ends')\nsys.exit(5)\n")
+    flags, more = ([], {option: "1"}) if option.isupper() else ([option], {})
+    done = subprocess.run(
+        [sys.executable, *flags, "-m", "launchscope", "profile", "script.py"],
+        cwd=tmp_path,
+        env={**ENVIRONMENT, **more},
+        input="print('a prompt')\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (5, "ends\n")
+    assert "Traceback" not in done.stderr
+    assert ">>>" not in done.stderr
+
+
 def test_files_that_a_shell_opens_for_a_script_are_open(tmp_path: Path) -> None:
     """As in `python script.py <(...) 3>log`, where both are numbers of open files."""
     (tmp_path / "script.py").write_text(

@@ -277,6 +277,27 @@ for step in range(60):
     data[0].sum().cpu(), data[0].tolist(), data[0].numpy(force=True), data[0].detach().cpu()
 weights = list(net.parameters())
 """,
+    "tensors that their class builds in the step": """
+class Batch(torch.Tensor):
+    pass
+class Named(torch.Tensor):
+    @staticmethod
+    def __new__(cls, data, name):
+        return super().__new__(cls, data)
+    def __init__(self, data, name):
+        self.name_of_batch = name
+net = nn.Linear(2, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(60):
+    x = Batch([1.0, 2.0]) + Batch(torch.rand(2)) + Batch(1, 2).zero_()
+    y = Named(torch.rand(2, requires_grad=True), "second")
+    opt.zero_grad()
+    (net(x).sum() + net(y).sum()).backward()
+    opt.step()
+COUNTS[type(x), type(y), y.name_of_batch, y.grad_fn.name(), "__new__" in vars(torch.Tensor)] += 1
+COUNTS = {str(key): count for key, count in COUNTS.items()}
+weights = list(net.parameters())
+""",
     "function mode around the loop": """
 from torch.overrides import TorchFunctionMode
 class Seen(TorchFunctionMode):

@@ -6,10 +6,11 @@ import contextlib
 import functools
 import importlib.util
 import os
+import re
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -33,7 +34,10 @@ def child_command(python: str | None, folder: Path) -> list[str]:
 
 def interpreter_options(command: list[str]) -> list[str]:
     """The options of the interpreter in its command line: `-O` and `-W error`, as in
-    `python -O -W error -m launchscope profile train.py`."""
+    `python -O -W error -m launchscope profile train.py`.
+
+    Without `-i`: there is no prompt after the script.
+    """
     options: list[str] = []
     words = iter(command[1:])
     for word in words:
@@ -41,6 +45,10 @@ def interpreter_options(command: list[str]) -> list[str]:
             break
         if word.startswith("--"):  # --check-hash-based-pycs is the only one that runs a program
             options += [word, next(words, "")]
+            continue
+        alone = re.match("[^WXcm]*", word).group()  # type: ignore[union-attr]
+        word = alone.replace("i", "") + word[len(alone) :]
+        if word == "-":
             continue
         letters = word[1:]
         for number, letter in enumerate(letters):
@@ -52,6 +60,11 @@ def interpreter_options(command: list[str]) -> list[str]:
         else:
             options.append(word)
     return options
+
+
+def child_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Ours and what the child gets of its own, without what makes Python prompt after a script."""
+    return {name: text for name, text in os.environ.items() if name != "PYTHONINSPECT"} | dict(own)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
-from launchscope.runner.parent.interpreter import child_command, stdin_of
+from launchscope.runner.parent.interpreter import child_command, child_environment, stdin_of
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.folder import Plan, SourceTree
@@ -132,7 +131,7 @@ class ObservedRuns:
                 printed = None if output is None else stack.enter_context(output.open("wb"))
                 child = subprocess.Popen(
                     child_command(self.python, folder.path),
-                    env={**os.environ, **environ},
+                    env=child_environment(environ),
                     stdin=stack.enter_context(stdin_of(plan.target)),
                     stdout=printed,
                     stderr=None if printed is None else subprocess.STDOUT,

@@ -18,10 +18,20 @@ from types import FunctionType
 from typing import TypeAlias
 
 from launchscope.runner.child.hooks.override_checks import Unseen, override_checks
+from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.plain_values import is_a, loaded_torch
 from launchscope.runner.child.source_lines import is_torch
-from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Op, Torch, Value
+from launchscope.runner.child.torch_types import (
+    Args,
+    Function,
+    Kwargs,
+    Mode,
+    Op,
+    Tensor,
+    Torch,
+    Value,
+)
 
 _Callback: TypeAlias = Callable[[Function, Function, Args, Kwargs], Value]
 
@@ -113,6 +123,16 @@ def _mode_classes() -> tuple[Value, ...]:
         torch._C._push_on_torch_function_stack,
     )
 
+    def new(kind: type, *args: Value, **kwargs: Value) -> Tensor:
+        # Of what it makes, a mode would get a plain tensor first, which torch then refuses to
+        # turn into one of the script's class.
+        with contextlib.ExitStack() as undo:
+            if kind is not torch.Tensor:
+                undo.enter_context(dispatch_stack.without_ours())
+            return torch._C.TensorBase.__new__(kind, *args, **kwargs)
+
+    constructor = staticmethod(new)
+
     keys = torch._C.DispatchKey
     lazy_views = keys.Conjugate, keys.Negative, keys.ZeroTensor
 
@@ -142,6 +162,8 @@ def _mode_classes() -> tuple[Value, ...]:
             if hasattr(dynamo, "set_stance"):  # torch 2.6 and later
                 with contextlib.suppress(RuntimeError):  # within compiled code
                     self._eager.enter_context(torch.compiler.set_stance("force_eager"))
+            if "__new__" not in vars(torch.Tensor):
+                self._eager.callback(put_in_place(torch.Tensor, "__new__", constructor))
             with dispatch_stack.without_those_above():
                 return super().__enter__()  # type: ignore[no-untyped-call]
 
@@ -253,3 +275,20 @@ class _Stack:
         finally:
             while above:
                 self._push(above.pop())
+
+    @contextlib.contextmanager
+    def without_ours(self) -> Iterator[None]:
+        """Inside, only modes of the script are there."""
+        before = self.modes()
+        for _ in before:
+            self._pop()
+        for mode in before:
+            if not is_a(mode, OwnMode):
+                self._push(mode)
+        try:
+            yield
+        finally:
+            while self._length():
+                self._pop()
+            for mode in before:
+                self._push(mode)
