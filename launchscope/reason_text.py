@@ -267,6 +267,11 @@ def reason_text(reason: Reason) -> str:
         case "mutant_missed":
             what = MUTANTS.get(str(details.get("kind")), "a wrong change")
             return f"the comparison did not notice {what}, so its result would prove nothing"
+        case "no_mutant":
+            return (
+                "no fault can be made that the comparison has to notice: the step has no input that "
+                "changes, no learning rate and no random numbers"
+            )
         case "not_verified_within":
             return f"it was not verified within {duration(float(details.get('seconds', 0)))}"
         case "script_out_of_memory":

@@ -252,6 +252,8 @@ class Verifier:
         mutants = self._mutants(patch, units, two, compare, bits=found.exact)
         if missed := [mutant.kind for mutant in mutants if mutant.outcome == "missed"]:
             raise NotVerifiedError("mutant_missed", kind=missed[0])
+        if all(mutant.outcome == "not_applicable" for mutant in mutants):
+            raise NotVerifiedError("no_mutant")
         return Verification(
             None,
             graphs=graphs,

@@ -36,7 +36,6 @@ from launchscope.model import (
 from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
-from launchscope.runner.parent.rank_place import rank_place
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.wording import ms, pct, plural, times
 from launchscope.workflows.apply_patch import (
@@ -111,11 +110,6 @@ def adopt(
     the options ask for it. Raises the problem of a script that cannot be measured."""
     if target.kind == "script" and target.name == "-":
         raise UsageError("a script from standard input has no file to change", hint="name a file")
-    if rank_place(os.environ) is not None:
-        raise UsageError(
-            "adopt changes and checks scripts of one process",
-            hint="run it without torchrun, on one GPU",
-        )
     with temporary_folder() as folder:
         return _Adopting(target, settings, progress, options, folder).run()
 

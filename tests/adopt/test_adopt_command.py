@@ -95,4 +95,4 @@ def test_ranks_are_refused_before_anything_runs(
     for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}.items():
         monkeypatch.setenv(name, value)
     assert main(["adopt", "train.py"]) == 2
-    assert "scripts of one process" in capsys.readouterr().err
+    assert "adopt measures one process" in capsys.readouterr().err
