@@ -292,7 +292,8 @@ for step in range(60):
     x = Batch([1.0, 2.0]) + Batch(torch.rand(2)) + Batch(1, 2).zero_()
     y = Named(torch.rand(2, requires_grad=True), "second")
     opt.zero_grad()
-    (net(x).sum() + net(y).sum()).backward()
+    net(x).sum().backward()
+    net(y).sum().backward()
     opt.step()
 COUNTS[type(x), type(y), y.name_of_batch, y.grad_fn.name(), "__new__" in vars(torch.Tensor)] += 1
 COUNTS = {str(key): count for key, count in COUNTS.items()}
