@@ -269,8 +269,8 @@ def reason_text(reason: Reason) -> str:
             return f"the comparison did not notice {what}, so its result would prove nothing"
         case "no_mutant":
             return (
-                "no fault can be made that the comparison has to notice: the step has no input that "
-                "changes, no learning rate and no random numbers"
+                "no fault can be made that the comparison has to notice: no input changes, and the "
+                "step has no learning rate and no random numbers"
             )
         case "not_verified_within":
             return f"it was not verified within {duration(float(details.get('seconds', 0)))}"
