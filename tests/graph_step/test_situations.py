@@ -148,6 +148,7 @@ REMOVALS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "removal", REMOVALS, ids=[f"{r.name.strip('_')}-{r.situation}" for r in REMOVALS]
 )
