@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import shutil
+import socket
 import stat
 import threading
 import time
@@ -23,7 +24,7 @@ from launchscope.errors import MeasureError
 from launchscope.host import write_whole
 from launchscope.runner.parent.rank_place import FOLDER_VARIABLE, TEMPORARY, RankPlace
 
-RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+AGENT_STORE, PORT = "TORCHELASTIC_USE_AGENT_STORE", "MASTER_PORT"
 _POLL_S, _BEAT_S = 0.05, 1.0
 # A rank on another machine is gone if it was silent for so long: network file systems show what
 # others write late.
@@ -156,13 +157,23 @@ class RankGroup:
         return True
 
     def begin_run(self) -> dict[str, str]:
-        """The variables of the script in its next run: torch's own store, which outlives a run,
-        keeps what the processes of one agreed upon apart from the next."""
+        """The variables of the script in its next run.
+
+        The store of torch's launcher outlives a run, and the processes of the next one would find
+        the addresses of those before in it. They make one of their own, at a port from rank 0.
+        """
         self.run += 1
         self._lost = None
-        count = os.environ.get(RESTARTS)
-        later = f"{count}{self.round:02}{self.run:02}"
-        return {} if count is None or (self.round, self.run) == (1, 1) else {RESTARTS: later}
+        if os.environ.get(AGENT_STORE) != "True" or (self.round, self.run) == (1, 1):
+            return {}
+        name = f"port-{self.run}"
+        if self.rank == 0:
+            with socket.socket() as free:
+                free.bind(("", 0))
+                self._put(name, str(free.getsockname()[1]).encode())
+        while (port := self._get(name, 0)) is None and not (self._is_lost(0) or self.was_reported):
+            time.sleep(_POLL_S)
+        return {} if port is None else {AGENT_STORE: "False", PORT: port.decode()}
 
     @property
     def stop_file(self) -> Path:

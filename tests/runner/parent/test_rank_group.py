@@ -230,3 +230,21 @@ def test_ranks_that_have_not_started_are_named_to_a_person_who_waits(
     watch = ChildWatch(said.append, None, False, group(0, 3))
     watch._say_what_is_awaited(ChildReport())
     assert said[0].text.startswith("2 ranks of 3 have not started (1 and 2); still waiting")
+
+
+def test_the_processes_of_a_later_run_meet_in_a_store_of_their_own(
+    group: Callable[[int, int], RankGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In that of the launcher they would find the addresses of the run before."""
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    ranks = [group(rank, 2) for rank in range(2)]
+    assert [each.begin_run() for each in ranks] == [{}, {}]
+    found = [each.begin_run() for each in ranks]
+    assert found[0] == found[1]
+    assert found[0]["TORCHELASTIC_USE_AGENT_STORE"] == "False"
+    assert int(found[0]["MASTER_PORT"]) > 0
+    for each in ranks:
+        each.begin_round()
+    assert [set(each.begin_run()) for each in ranks] == [set(found[0])] * 2
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE")
+    assert [each.begin_run() for each in ranks] == [{}, {}]
