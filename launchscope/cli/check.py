@@ -11,6 +11,8 @@ from launchscope.cli.output import Outputs, located
 from launchscope.recorded import shown_command
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from launchscope.model import CheckResult
     from launchscope.workflows.check import CheckPlan, CheckRun
 
@@ -88,7 +90,9 @@ def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> i
             append_report(console.environ[_SUMMARY], summary)
         except OSError as error:
             console.note(f"cannot write {console.environ[_SUMMARY]}: {error.strerror or error}")
-    code = outputs.deliver(result, console, _next_commands(plan, result), run.problem)
+    code = outputs.deliver(
+        result, console, _next_commands(plan, result, console.environ), run.problem
+    )
     if console.on_github and outputs.shown.name != "github":
         write = console.out if outputs.shown.name in _FOR_PEOPLE else console.beside
         annotations = reporter_named("github").render(result, located(console))
@@ -96,15 +100,21 @@ def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> i
     return code or (0 if result.excused else EXIT_CODES[result.outcome])
 
 
-def _next_commands(plan: CheckPlan, result: CheckResult) -> tuple[str, ...]:
+def _next_commands(
+    plan: CheckPlan, result: CheckResult, environ: Mapping[str, str]
+) -> tuple[str, ...]:
     """The command that makes the measurement the baseline, where that would help, or compares with
     the first one."""
+    from launchscope.runner.parent.rank_place import rank_place
     from launchscope.workflows.check import workload_of
 
-    place = plan.place
-    if place is None or place.revision is not None:
+    place, rank = plan.place, None if plan.saved else rank_place(environ)
+    several_nodes = rank is not None and not rank.on_one_node  # one command starts no other node
+    if place is None or place.revision is not None or several_nodes:
         return ()
     words = ["launchscope", "check", "--baseline", str(place)]
+    if rank is not None:
+        words += ["--nproc-per-node", str(rank.world_size)]
     if plan.workload != workload_of(result.target, plan.own.workloads):
         words += ["--workload", plan.workload]
     if result.written and result.baseline is None:

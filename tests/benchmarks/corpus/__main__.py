@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -187,19 +187,24 @@ def line(result: dict[str, Any]) -> str:
     return f"{result['id']}: {found}, {result['seconds']:.0f} s"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("results", type=Path)
+def add_options(parser: argparse.ArgumentParser, limit_s: float) -> None:
+    """The options of a campaign over scripts, which may take `limit_s` each."""
     parser.add_argument("--only", nargs="+", default=[], metavar="ID")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="scripts at a time")
-    parser.add_argument("--limit", type=float, default=120.0, metavar="S", help="for one script")
+    parser.add_argument("--limit", type=float, default=limit_s, metavar="S", help="for one script")
     parser.add_argument(
         "--budget", type=float, default=float("inf"), metavar="S", help="start none later than this"
     )
-    parser.add_argument("--plain", action="store_true", help="without launchscope")
-    arguments = parser.parse_args()
-    scripts = sample()
+
+
+def campaign(
+    parser: argparse.ArgumentParser,
+    arguments: argparse.Namespace,
+    scripts: Sequence[Script],
+    run_one: Callable[[Script], dict[str, Any]],
+    line_of: Callable[[dict[str, Any]], str],
+) -> None:
+    """Write `arguments.results`/ID.json for each of the scripts that has none yet."""
     unknown = set(arguments.only) - {script.id for script in scripts}
     if unknown:
         parser.error(f"not in the sample: {', '.join(sorted(unknown))}")
@@ -210,20 +215,33 @@ def main() -> None:
         if (not arguments.only or script.id in arguments.only)
         and not (arguments.results / f"{script.id}.json").exists()
     ]
-
     began = time.monotonic()
 
     def one(script: Script) -> None:
         if time.monotonic() - began > arguments.budget:
             return
-        result = run(script, arguments.folder, arguments.limit, plain=arguments.plain)
+        result = run_one(script)
         text = json.dumps(result, indent=1) + "\n"
         (arguments.results / f"{script.id}.json").write_text(text)
-        print(line(result), flush=True)
+        print(line_of(result), flush=True)
 
     with ThreadPoolExecutor(arguments.at_once) as pool:
         for running in [pool.submit(one, script) for script in wanted]:
             running.result()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("results", type=Path)
+    add_options(parser, limit_s=120.0)
+    parser.add_argument("--plain", action="store_true", help="without launchscope")
+    arguments = parser.parse_args()
+
+    def one(script: Script) -> dict[str, Any]:
+        return run(script, arguments.folder, arguments.limit, plain=arguments.plain)
+
+    campaign(parser, arguments, sample(), one, line)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import shutil
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,6 +27,8 @@ from tests.benchmarks.corpus.__main__ import (
     ROOT,
     SLACK_S,
     Script,
+    add_options,
+    campaign,
     environment,
     finish,
     prepare,
@@ -168,40 +169,24 @@ def table(results: Path, profiles: Path, output: Path) -> None:
     )
 
 
+def line(result: dict[str, Any]) -> str:
+    outcome = (result["adoption"] or {}).get("outcome", "no result")
+    return f"{result['id']}: {outcome}, {result['seconds']:.0f} s"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("results", type=Path)
     parser.add_argument("profiles", type=Path)
-    parser.add_argument("--only", nargs="+", default=[], metavar="ID")
-    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="scripts at a time")
-    parser.add_argument("--limit", type=float, default=240.0, metavar="S", help="for one script")
-    parser.add_argument(
-        "--budget", type=float, default=float("inf"), metavar="S", help="start none later than this"
-    )
+    add_options(parser, limit_s=240.0)
     parser.add_argument("--table", type=Path, metavar="OUT.json")
     arguments = parser.parse_args()
-    arguments.results.mkdir(parents=True, exist_ok=True)
-    wanted = [
-        script
-        for script in chosen(arguments.profiles)
-        if (not arguments.only or script.id in arguments.only)
-        and not (arguments.results / f"{script.id}.json").exists()
-    ]
-    began = time.monotonic()
 
-    def one(script: Script) -> None:
-        if time.monotonic() - began > arguments.budget:
-            return
-        result = run(script, arguments.folder, arguments.limit)
-        text = json.dumps(result, indent=1) + "\n"
-        (arguments.results / f"{script.id}.json").write_text(text)
-        outcome = (result["adoption"] or {}).get("outcome", "no result")
-        print(f"{script.id}: {outcome}, {result['seconds']:.0f} s", flush=True)
+    def one(script: Script) -> dict[str, Any]:
+        return run(script, arguments.folder, arguments.limit)
 
-    with ThreadPoolExecutor(arguments.at_once) as pool:
-        for running in [pool.submit(one, script) for script in wanted]:
-            running.result()
+    campaign(parser, arguments, chosen(arguments.profiles), one, line)
     if arguments.table:
         table(arguments.results, arguments.profiles, arguments.table)
 

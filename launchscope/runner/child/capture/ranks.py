@@ -116,7 +116,7 @@ class CaptureRanks:
         of them did not."""
         try:
             yield
-        except BaseException:
+        except BaseException:  # also of an interrupt: the others would wait
             self.refuse()
             raise
         if not self.all(True):
