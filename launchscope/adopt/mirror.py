@@ -20,6 +20,7 @@ _LARGE = 1 << 20  # bytes
 _MOST_COPIED = 256 << 20  # bytes of all files together
 _MOST_ENTRIES = 20_000  # then whole folders are links
 _DATA = 1000  # so many files without a program among them are data
+_ABOVE = 3  # folders above the project whose other entries a script may read: `../data`
 # Libraries write these without Python, which could not replace a link.
 _OUTPUTS = (".safetensors", ".h5", ".hdf5", ".onnx", ".ckpt", ".pt", ".pth", ".sqlite", ".db")
 _LEFT_OUT = frozenset({"__pycache__", "wandb", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
@@ -57,10 +58,11 @@ class Mirror:
 
     def __init__(self, project: Project, place: Path):
         self._project = project
-        self.root = place / project.root.name
         self._others = place.parent  # copies themselves, where TMPDIR is inside of the project
         self._left, self._bytes = _MOST_ENTRIES, _MOST_COPIED
-        place.mkdir(parents=True)
+        self._top = place / "project"
+        self._top.mkdir(parents=True)
+        self.root = self._surrounded(project.root)
         self._copy(project.root, self.root)
         self.folder = self.path_of(project.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -95,6 +97,23 @@ class Mirror:
         if path == str(self._project.root) or path.startswith(root):
             return f"{before}{equals}{self.path_of(Path(path))}"
         return word
+
+    def remove(self) -> None:
+        shutil.rmtree(self._top, ignore_errors=True)
+
+    def _surrounded(self, root: Path) -> Path:
+        """Where the copy of `root` goes, below folders with links to what is beside it."""
+        place = self._top
+        above = [folder for folder in root.parents if folder != Path(root.anchor)][:_ABOVE]
+        for folder in reversed(above):
+            place = place / folder.name
+            place.mkdir()
+            inner = root if folder == root.parent else above[above.index(folder) - 1]
+            with contextlib.suppress(PermissionError), os.scandir(folder) as entries:
+                for entry in entries:
+                    if Path(entry.path) not in (inner, self._others) and _is_plain(entry):
+                        (place / entry.name).symlink_to(entry.path)
+        return place / root.name
 
     def _copy(self, source: Path, target: Path) -> None:
         target.mkdir()

@@ -317,3 +317,23 @@ def backward_roots(nodes: Iterable[ast.AST], made: Set[str]) -> Names:
                     bases = call.args[:1]
                 found |= {c.id for c in bases if isinstance(c, ast.Name)}
     return frozenset(found)
+
+
+def computed_from(nodes: Iterable[ast.AST], roots: Names) -> Names:
+    """The names that the step binds to sums, products and means of the tensors `roots`, always."""
+    computed: list[str] = []
+    bound: list[str] = []
+    for inner in (inner for node in nodes for inner in ast.walk(node)):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            bound.append(inner.id)
+        elif isinstance(inner, ast.Assign) and _arithmetic_of(inner.value, roots):
+            computed += [target.id for target in inner.targets if isinstance(target, ast.Name)]
+    return frozenset(name for name in computed if bound.count(name) == computed.count(name))
+
+
+def _arithmetic_of(node: ast.expr, roots: Names) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _arithmetic_of(node.left, roots) or _arithmetic_of(node.right, roots)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("mean", "sum") and _arithmetic_of(node.func.value, roots)
+    return isinstance(node, ast.Name) and node.id in roots

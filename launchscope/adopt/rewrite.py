@@ -32,6 +32,7 @@ from launchscope.adopt.names import (
     Uses,
     backward_roots,
     bound_before,
+    computed_from,
     declared_outside,
     parameters,
     read_by_functions,
@@ -300,8 +301,9 @@ class _Rewriting:
     ) -> cst.Module:
         module = self._source.module
         core = self._of("core")
-        roots = backward_roots(core, Uses(core, self._owner).binds)
-        values = [f"{n}.detach()" if n in roots else n for n in returned]
+        losses = backward_roots(core, Uses(core, self._owner).binds)
+        losses |= computed_from(core, losses)
+        values = [f"{n}.detach()" if n in losses else n for n in returned]
         passed = self._plan.hoisted | self._plan.attributes
         arguments = [passed.get(n, n) for n in given]
         kept = [self._plan.attributes.get(n, n) for n in returned]

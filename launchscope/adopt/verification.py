@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -368,7 +367,7 @@ class Verifier:
             tree=SourceTree(str(self._project.root), str(mirror.root)),
         )
         self._took_s = self._took_s or time.monotonic() - began
-        shutil.rmtree(mirror.root, ignore_errors=True)
+        mirror.remove()
         return run
 
     def _require(self, run: ObservedRun, code: ReasonCode) -> None:

@@ -15,6 +15,7 @@ RefusalReason = Literal[
     "unreadable",  # not decodable, or not Python
     "changed",  # the file is not what ran: the calls are not on the lines where they ran
     "installed",  # the step is inside an installed package
+    "outside_project",  # its file is not below the folder of the script's repository
     "two_files",  # the calls of the step are in different files
     "two_functions",  # or in different functions that no statement of one loop holds
     "no_loop",  # nothing repeats the statements of the step

@@ -332,4 +332,6 @@ def _rewritten(recording: Recording, mirror: Mirror) -> tuple[Patch | Refusal, i
         return Refusal(None, None, "no_place"), 0
     places = places_of(recording.step, mirror.folder)
     made = rewrite(places, reader_of(recording.step, mirror.folder))
+    if made.file is not None and not made.file.is_relative_to(mirror.root):
+        return Refusal(None, None, "outside_project", str(made.file)), 0
     return made, 0 if isinstance(made, Refusal) else units_per_call(made, places)

@@ -1372,3 +1372,15 @@ with torch.no_grad():
         print(best.tolist())
         index += 1
 """
+
+LOOPS["sum_of_losses_that_is_shown"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    first = criterion(model(x), y)
+    first.backward()
+    second = criterion(model(-x), y)
+    second.backward()
+    total = first + 0.5 * second.mean()
+    optimizer.step()
+    print(f"{total.item():.5f}")
+"""

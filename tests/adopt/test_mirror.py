@@ -69,6 +69,22 @@ def test_arguments_that_name_the_project_name_the_copy(project: Path) -> None:
     assert mirror.original(mirror.path_of(project / "train.py")) == project / "train.py"
 
 
+def test_a_copy_has_around_it_what_is_around_the_project(tmp_path: Path) -> None:
+    """Data beside the repository, which a script finds from where it runs."""
+    project = tmp_path / "code" / "run"
+    project.mkdir(parents=True)
+    (project / "train.py").write_text("pass\n")
+    for path in ("code/data/x", "data/y"):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text(path)
+    mirror = Mirror(Project.of(Target("script", "train.py"), project), tmp_path / "temporary" / "1")
+    assert (mirror.folder / "../data/x").read_text() == "code/data/x"
+    assert (mirror.folder / "../../data/y").read_text() == "data/y"
+    mirror.remove()
+    assert not mirror.folder.exists()
+    assert (tmp_path / "code" / "data" / "x").read_text() == "code/data/x"
+
+
 def test_the_whole_file_system_is_no_project() -> None:
     with pytest.raises(UsageError, match="would be all of"):
         Project.of(Target("script", "train.py"), Path("/"))

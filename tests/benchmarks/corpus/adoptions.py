@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -70,6 +71,8 @@ def run(script: Script, folder: Path, limit_s: float) -> dict[str, Any]:
         temporary = Path(name)
         if script.repository:
             inside = prepare(script, folder, temporary)
+            # As a person has it: `adopt` copies the whole repository.
+            subprocess.run(["git", "init", "-q", temporary / "repository"], check=True)
         else:
             inside = temporary / "workload"
             shutil.copytree(SAMPLES, inside, ignore=shutil.ignore_patterns("recordings"))
