@@ -1718,12 +1718,14 @@ class _Same:
 
 
 def _flatten(value: Any, leaves: list[Any]) -> Any:
-    """The form of nested lists, tuples and dictionaries; what they hold goes to `leaves`."""
+    """The form of nested lists, dictionaries and tuples; what they hold goes to `leaves`."""
     kind = type(value)
     if kind is tuple or kind is list:
         return kind, tuple([_flatten(part, leaves) for part in value])
     if kind is dict:
         return kind, tuple(value), tuple([_flatten(part, leaves) for part in value.values()])
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return kind, kind._make, tuple([_flatten(part, leaves) for part in value])
     leaves.append(value)
     return None
 
@@ -1732,7 +1734,9 @@ def _unflatten(form: Any, leaves: Iterator[Any]) -> Any:
     if form is None:
         return next(leaves)
     parts = [_unflatten(part, leaves) for part in form[-1]]
-    return dict(zip(form[1], parts)) if form[0] is dict else form[0](parts)
+    if form[0] is dict:
+        return dict(zip(form[1], parts))
+    return form[-2](parts)  # type of the sequence, or how a named tuple is made
 
 
 def _key(leaves: list[Any], spec: Any) -> Any:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -343,6 +343,21 @@ def test_the_most_frequent_reason_is_part_of_the_summary(gpu: EmulatedGpu) -> No
     assert len(caught) == 1
     assert f"the step calls print() [{__file__}:" in str(caught[0].message)
     assert "8 eager, 0 captured, 0 replayed; the step calls print()" in str(loop.step.stats)
+
+
+def test_tensors_in_a_named_tuple_are_arguments(gpu: EmulatedGpu) -> None:
+    class Batch(NamedTuple):
+        x: Tensor
+        weight: tuple[Tensor, float]
+
+    @graphed
+    def step(batch: Batch) -> Tensor:
+        return (batch.x * batch.weight[0]).sum() * batch.weight[1]
+
+    for number in range(8):
+        batch = Batch(torch.full((4,), float(number)), (torch.ones(4), 0.5))
+        assert float(step(batch)) == 2.0 * number
+    assert counts(step) == (3, 1, 4)
 
 
 def test_a_numpy_array_keeps_a_call_eager(gpu: EmulatedGpu) -> None:
