@@ -269,11 +269,6 @@ def reason_text(reason: Reason) -> str:
         case "mutant_missed":
             what = MUTANTS.get(str(details.get("kind")), "a wrong change")
             return f"the comparison did not notice {what}, so its result would prove nothing"
-        case "no_mutant":
-            return (
-                "no fault can be made that the comparison has to notice: no input changes, and the "
-                "step has no learning rate and no random numbers"
-            )
         case "not_verified_within":
             return f"it was not verified within {duration(float(details.get('seconds', 0)))}"
         case "script_out_of_memory":
@@ -289,6 +284,7 @@ MUTANTS = {
     "frozen_rate": "a learning rate that no longer changes",
     "stale_batch": "the same batch in each step",
     "repeated_random": "the same random numbers in each step",
+    "left_out": "steps that do not run",
 }
 
 

@@ -251,8 +251,6 @@ class Verifier:
         mutants = self._mutants(patch, units, two, compare, bits=found.exact)
         if missed := [mutant.kind for mutant in mutants if mutant.outcome == "missed"]:
             raise NotVerifiedError("mutant_missed", kind=missed[0])
-        if all(mutant.outcome == "not_applicable" for mutant in mutants):
-            raise NotVerifiedError("no_mutant")
         return Verification(
             None,
             graphs=graphs,
@@ -295,9 +293,12 @@ class Verifier:
             "stale_batch": len(set(inputs)) > 1,
             "repeated_random": run.result.draws_random,
         }
+        applies["left_out"] = not any(applies.values())
         found = []
         for kind in MUTANTS:
-            if kind == "frozen_rate" and self._infers:
+            if not applies[kind] and (
+                kind == "left_out" or (kind == "frozen_rate" and self._infers)
+            ):
                 continue
             if not applies[kind]:
                 found.append(MutantCheck(kind, "not_applicable"))

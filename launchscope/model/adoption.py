@@ -21,7 +21,7 @@ Covered = Literal["step", "part", "forward_backward", "forward"]
 Fix = Literal["fused", "capturable", "pin_memory", "item_accumulation"]
 # What a short run may lack, and what a patch could do wrong in silence.
 Forced = Literal["learning_rate", "evaluation", "state_dict", "short_batch"]
-Mutant = Literal["frozen_rate", "stale_batch", "repeated_random"]
+Mutant = Literal["frozen_rate", "stale_batch", "repeated_random", "left_out"]
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,6 @@ ReasonCode = Literal[
     "not_replayed",
     "not_faster",
     "mutant_missed",
-    "no_mutant",
     "not_verified_within",
     # No capture is tried.
     "legacy_stream",

@@ -127,7 +127,7 @@ def test_a_replayed_step_is_equal_through_everything_that_is_forced(
     assert (found.exact, found.found) == (True, None)
 
 
-@pytest.mark.parametrize("kind", ["frozen_rate", "stale_batch", "repeated_random"])
+@pytest.mark.parametrize("kind", ["frozen_rate", "stale_batch", "repeated_random", "left_out"])
 def test_a_wrong_version_is_noticed(
     verifier: Verifier, patch: Patch, eager: ObservedRun, kind: Mutant
 ) -> None:
@@ -292,7 +292,7 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
 inputs = torch.randn(32, 8, 4)
 for i in range(200):
-    loss = model(inputs[i % 32]).square().mean()
+    loss = model(inputs[{which}]).square().mean()
     loss.backward()
     with torch.no_grad():
         for p in model.parameters():
@@ -301,13 +301,19 @@ for i in range(200):
 """
 
 
+@pytest.mark.parametrize(("which", "fault"), [("i % 32", "stale_batch"), ("0", "left_out")])
 def test_a_step_with_updates_by_hand_is_compared_where_it_begins(
-    verifiers: Callable[[], Verifier], project: Path, monkeypatch: pytest.MonkeyPatch
+    verifiers: Callable[[], Verifier],
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    which: str,
+    fault: str,
 ) -> None:
     file = project / "train.py"
     before = file.read_bytes()
-    source = BY_HAND.format(head=EMULATED).encode()
-    patch = rewrite(observed(BY_HAND.format(head="").encode(), file)[2], lambda path: source)
+    source = BY_HAND.format(head=EMULATED, which=which).encode()
+    plain = BY_HAND.format(head="", which=which).encode()
+    patch = rewrite(observed(plain, file)[2], lambda path: source)
     assert isinstance(patch, Patch)
     file.write_bytes(source)
     monkeypatch.setattr(verification, "_require_faster", lambda before, after: None)
@@ -318,7 +324,7 @@ def test_a_step_with_updates_by_hand_is_compared_where_it_begins(
     assert (found.agreement.exact, found.replayed_pct) == (True, 100)
     assert found.forced == ("evaluation", "state_dict")
     assert [(m.kind, m.outcome) for m in found.mutants if m.outcome != "not_applicable"] == [
-        ("stale_batch", "noticed")
+        (fault, "noticed")
     ]
 
 

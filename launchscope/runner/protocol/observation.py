@@ -26,7 +26,7 @@ LAST = TIMED_FROM + WINDOW * WINDOWS
 # How far the same update, computed in other ways, may be from itself: Adam's `capturable` form
 # rounds 1 - beta2**step to float32, which loses about so much in the first steps.
 PERTURBATION = 3e-5
-MUTANTS: tuple[Mutant, ...] = ("frozen_rate", "stale_batch", "repeated_random")
+MUTANTS: tuple[Mutant, ...] = ("frozen_rate", "stale_batch", "repeated_random", "left_out")
 # A wrong rate shows after the first event; what follows would only take time.
 MUTANT_UNTIL = COMPARED + 2 * EVENT_EVERY
 

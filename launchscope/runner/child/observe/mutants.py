@@ -33,6 +33,10 @@ class MutantCalls:
                 return self._with_first_rates(function, args, kwargs)
             case "repeated_random":
                 return self._with_first_numbers(function, args, kwargs)
+            case "left_out":
+                if self._calls == _FROM_CALL:
+                    self._first = function(*args, **kwargs)
+                return self._first
 
     def _with_first_batch(self, function: Function, args: Args, kwargs: Kwargs) -> Value:
         from torch.utils import _pytree
