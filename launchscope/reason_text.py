@@ -108,8 +108,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "unreadable": "the file cannot be read as Python source in its encoding",
     "changed": "the file is not the one that ran: it changed in the meantime",
     "installed": "the step is inside an installed package, which launchscope does not change",
-    "outside_project": "the step is in {name}, outside of the folder of the project; run launchscope "
-    "in a repository or a folder that holds both",
+    "outside_project": "the step is in {name}, outside of the folder of the project; run "
+    "launchscope in a repository or a folder that holds both",
     "two_files": "the step is spread over two files",
     "two_functions": "the step is spread over two functions",
     "no_loop": "no loop repeats the step",
