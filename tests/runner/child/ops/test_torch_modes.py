@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -115,3 +117,19 @@ def test_an_op_computes_with_conjugates_as_without_a_mode() -> None:
     with dispatch_mode(lambda func, run, args, kwargs: run(*args, **kwargs)):
         inverse = torch.linalg.pinv(matrix)
     assert torch.equal(inverse, expected)
+
+
+FIRST_OP = """
+import sys, torch
+from launchscope.runner.child.ops.torch_modes import dispatch_mode
+assert "torch._dynamo" not in sys.modules
+with dispatch_mode(lambda func, run, args, kwargs: run(*args, **kwargs)):
+    print(torch.equal(torch.ones(2), torch.ones(2)))
+"""
+
+
+@pytest.mark.child
+def test_a_process_that_has_not_imported_dynamo_can_enter_a_mode() -> None:
+    """As a script does that has no optimizer."""
+    ran = subprocess.run([sys.executable, "-c", FIRST_OP], capture_output=True, text=True)
+    assert ran.stdout == "True\n", ran.stderr
